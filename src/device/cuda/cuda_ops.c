@@ -1,71 +1,15 @@
 /* Launches of what several places need: encoding rows, products, time. */
-#include <stdio.h>
-#include <string.h>
 
-#include "device/cuda/cuda_state.h"
+#include "device/cuda/cuda_products.h"
 #include "model/arch.h"
-#include "platform/clock.h"
 
-enum {
-    SLOTS = 4, /* units of products_rows.cuh and products_one.cuh that a warp waits for */
-    ROW_THREADS = 256,
-    FEW_THREADS = 512,
-    MANY_THREADS = 256,
-    STAGED_THREADS = 128,
-    WIDE_ROWS = 128,
-    WIDE_BLOCKS = 100,
-    CORES_ROWS = 64,       /* of a block with the matrix instructions of four warps, for few rows */
-    CORES_ROWS_MANY = 128, /* and for many */
-    CORES_MANY = 192,      /* rows from which they are many */
-    CORES_TILES = 4,       /* of a block */
-    CORES_THREADS = 128,
-    CORES_SHARE = 8,       /* blocks that share inputs, at most */
-    CORES_STAGES = 6,      /* units on their way of blocks for few rows */
-    CORES_STAGES_MANY = 4, /* and for many */
-    ROWS_TILES = 8,        /* of a block at a time that norms and gates take, at most */
-    TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
-    STAGES = 3, /* units of rows, or of rows and tiles, that wait in shared memory */
-};
+enum { ROW_THREADS = 256 };
 
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
 {
     return (spry_acts){.values = d->scratch.act_values[spry_cuda_form(w->type)],
                        .scales = d->scratch.act_scales,
                        .n_units = (uint32_t)((n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
-}
-
-/* A unit of a group of rows, with its scales. */
-static size_t group_bytes(spry_dtype type)
-{
-    static const size_t bytes[SPRY_ACT_FORMS] = {512 + 128, 1024, 2048, 3072};
-    return bytes[spry_cuda_form(type)];
-}
-
-/* Shared memory of a block of multiply_cores. */
-static size_t cores_bytes(spry_dtype type, size_t rows)
-{
-    size_t stages = rows == CORES_ROWS ? CORES_STAGES : CORES_STAGES_MANY;
-    return stages * (rows / SPRY_ACT_ROWS * group_bytes(type) + CORES_TILES * spry_cuda_unit_bytes(type));
-}
-
-/* Blocks of 128 rows are taken where there are so many at least. Those of quantised weights are bound by arithmetic of
- * single threads, and want more than one a multiprocessor. */
-static size_t cores_rows(const spry_cuda_device *d, spry_dtype type, size_t columns, size_t n_rows)
-{
-    size_t blocks = columns * ((n_rows + CORES_ROWS_MANY - 1) / CORES_ROWS_MANY), processors = d->context.processors;
-    size_t fewest = spry_cuda_form(type) == SPRY_ACT_BYTES ? processors * 3 / 2 : processors;
-    return n_rows >= CORES_MANY && blocks >= fewest ? CORES_ROWS_MANY : CORES_ROWS;
-}
-
-uint32_t spry_cuda_cores(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
-{
-    enum { FEW = 32 };
-    size_t rows = n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, row_blocks = (n_rows + rows - 1) / rows;
-    bool fit = d->context.cores && !d->lanes && spry_cuda_form(type) != SPRY_ACT_THREE &&
-               cores_bytes(type, CORES_ROWS) <= d->context.shared_bytes &&
-               cores_bytes(type, CORES_ROWS_MANY) <= d->context.shared_bytes;
-    bool enough = n_rows > FEW && (n_rows >= CORES_MANY || spry_cuda_chosen(d, SPRY_CHOICE_CORES) != 1);
-    return fit && enough ? (uint32_t)(row_blocks * (rows / SPRY_ACT_ROWS)) : 0;
 }
 
 static void launch_encode(spry_cuda_device *d, spry_encode_args args, bool cores, size_t n_rows)
@@ -92,184 +36,10 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
     launch_encode(d, args, cores, n_rows);
 }
 
-/* Which kernel: rows and tiles of a block. Bits do not depend on it. */
-typedef struct product_way {
-    char name[SPRY_CUDA_KERNEL_NAME];
-    size_t rows, tiles;
-    size_t share; /* of multiply_cores: blocks that share inputs */
-    unsigned threads;
-    size_t shared_bytes;
-} product_way;
-
-/* For many rows; `work`: blocks of 32 rows and a tile. Each way takes a time that hardly depends on the rows until it
- * fills the GPU, so the way for few rows is the faster one for longer than its share of the GPU's speed says. */
-static bool choose_many(product_way *way, const spry_product_args *args, spry_dtype type)
-{
-    enum { FLOATS_WORK = 800, BYTES_WORK = 1500 };
-    const char *name = spry_cuda_type_name(type);
-    size_t work = (size_t)args->n_tiles * ((args->n_rows + 31) / 32);
-    bool floats = type == SPRY_BF16 || type == SPRY_F16;
-    if (args->n_rows <= 32 || work < (floats ? FLOATS_WORK : BYTES_WORK) ||
-        (args->experts && args->expert_rows < WIDE_ROWS))
-        return false;
-    if (type == SPRY_F32) {
-        *way = (product_way){.rows = 64, .tiles = 8, .threads = MANY_THREADS};
-        snprintf(way->name, sizeof way->name, "spry_product_%s_many", name);
-    } else if (floats) {
-        *way = (product_way){.rows = 64, .tiles = 8, .threads = STAGED_THREADS};
-        way->shared_bytes = STAGES * 8 * (2048 + group_bytes(type)); /* of 8 tiles and 8 groups of rows */
-        snprintf(way->name, sizeof way->name, "spry_product_%s_staged", name);
-    } else {
-        size_t blocks = (args->n_tiles + 7) / 8 * ((args->n_rows + WIDE_ROWS - 1) / WIDE_ROWS);
-        size_t each = blocks < WIDE_BLOCKS ? 1 : 2;
-        *way = (product_way){.rows = WIDE_ROWS, .tiles = 4 * each, .threads = MANY_THREADS};
-        snprintf(way->name, sizeof way->name, "spry_product_%s_wide_%zu", name, each);
-    }
-    return true;
-}
-
-/* Blocks that share the inputs of one, so that there is work for the whole GPU, and room for what they give. */
-static size_t share_inputs(const spry_cuda_device *d, const spry_product_args *args, spry_dtype type, size_t blocks)
-{
-    size_t share = 1, floats = blocks * SPRY_PRODUCT_SPLITS * CORES_TILES * SPRY_TILE_ROWS * CORES_ROWS;
-    size_t most = d->context.processors * (spry_cuda_form(type) == SPRY_ACT_BYTES ? 2 : 1);
-    while (share < CORES_SHARE && 2 * share * blocks <= most && 2 * share <= args->parts[0].weight.n_units &&
-           floats <= d->scratch.partial_floats)
-        share *= 2;
-    return share;
-}
-
-static bool choose_cores(product_way *way, const spry_cuda_device *d, spry_product_args *args, spry_dtype type)
-{
-    size_t columns = (args->n_tiles + CORES_TILES - 1) / CORES_TILES, rows = cores_rows(d, type, columns, args->n_rows);
-    if (!args->act.cores)
-        return false;
-    *way = (product_way){.rows = rows,
-                         .tiles = CORES_TILES,
-                         .share = 1,
-                         .threads = CORES_THREADS,
-                         .shared_bytes = cores_bytes(type, rows)};
-    if (rows == CORES_ROWS)
-        way->share = share_inputs(d, args, type, columns * ((args->n_rows + rows - 1) / rows));
-    args->sums = way->share > 1 ? d->scratch.partial : 0;
-    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu", spry_cuda_type_name(type), rows / SPRY_ACT_ROWS);
-    return true;
-}
-
-/* Shared memory in which so many units wait for each warp. */
-static size_t kept_bytes(spry_dtype type, size_t units)
-{
-    return SPRY_PRODUCT_SPLITS * units * spry_cuda_unit_bytes(type);
-}
-
-/* Whether a block has room for what a launch asks for and for what its kernel has besides. What is not asked this way
- * takes at most 99 KB, which every GPU of compute capability 8 has. */
-static bool has_room(const spry_cuda_context *c, size_t bytes, size_t besides)
-{
-    return bytes + besides <= c->shared_bytes;
-}
-
-/* Shared memory that kernels have besides: sums of splits, and those of norms. */
-static size_t one_sums(size_t tiles)
-{
-    return (SPRY_PRODUCT_SPLITS * tiles * SPRY_TILE_ROWS + ROW_THREADS / 32) * sizeof(float);
-}
-
-static size_t rows_sums(size_t tiles)
-{
-    size_t splits = SPRY_PRODUCT_SPLITS * (tiles < 4 ? tiles : 4) * TILE_SUMS;
-    return (splits + tiles * TILE_SUMS + SPRY_ACT_ROWS * (ROW_THREADS / 32 + 1)) * sizeof(float);
-}
-
-static size_t few_sums(size_t groups)
-{
-    return SPRY_PRODUCT_SPLITS * groups * TILE_SUMS * sizeof(float);
-}
-
-/* Of one row: groups of units that wait (one_block of products_one.cuh), and the row as row_acts has it. */
-static size_t one_bytes(size_t n_units, spry_dtype type, size_t tiles)
-{
-    static const size_t act_unit[SPRY_ACT_FORMS] = {80, 128, 256, 384};
-    spry_act_form form = spry_cuda_form(type);
-    size_t most = (n_units + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS;
-    size_t group = tiles * most < SLOTS ? tiles * most : SLOTS, depth = form == SPRY_ACT_BYTES ? 2 : 1;
-    return kept_bytes(type, group * depth) + n_units * act_unit[form];
-}
-
-static bool has_room_for_one(const spry_cuda_context *c, size_t n_units, spry_dtype type, size_t tiles)
-{
-    size_t bytes = one_bytes(n_units, type, tiles);
-    return bytes <= SPRY_ONE_BYTES && has_room(c, bytes, one_sums(tiles));
-}
-
-/* At most 8 rows, by products_rows.cuh. */
-static size_t rows_bytes(spry_dtype type, size_t tiles)
-{
-    return kept_bytes(type, tiles < SLOTS ? tiles : SLOTS);
-}
-
-/* A product of one row by products_one.cuh. Where outputs are so many that blocks have several batches of tiles, a
- * block for each multiprocessor. */
-static bool choose_one(product_way *way, const spry_cuda_context *c, const spry_product_args *args, spry_dtype type)
-{
-    size_t processors = c->processors, n_units = args->parts[0].weight.n_units;
-    size_t tiles = args->n_tiles < 8 * processors ? 1 : 4;
-    if (args->n_rows > 1 || args->experts || type == SPRY_F32 || !has_room_for_one(c, n_units, type, tiles))
-        return false;
-    *way = (product_way){.rows = SPRY_ACT_ROWS,
-                         .tiles = tiles > 1 ? (args->n_tiles + processors - 1) / processors : 1,
-                         .threads = FEW_THREADS,
-                         .shared_bytes = one_bytes(n_units, type, tiles)};
-    snprintf(way->name, sizeof way->name, "spry_product_%s_out_%zu_1", spry_cuda_type_name(type), tiles);
-    return true;
-}
-
-/* For at most 8 rows and outputs so many that blocks have several batches of tiles (products_rows.cuh). */
-static bool choose_stream(product_way *way, const spry_cuda_context *c, const spry_product_args *args, spry_dtype type)
-{
-    enum { TILES = 8 };
-    size_t processors = c->processors, bytes = rows_bytes(type, TILES);
-    if (args->n_rows > SPRY_ACT_ROWS || args->experts || type == SPRY_F32 || args->n_tiles < TILES * processors ||
-        !has_room(c, bytes, rows_sums(TILES)))
-        return false;
-    *way = (product_way){.rows = SPRY_ACT_ROWS,
-                         .tiles = (args->n_tiles + processors - 1) / processors,
-                         .threads = FEW_THREADS,
-                         .shared_bytes = bytes};
-    snprintf(way->name, sizeof way->name, "spry_product_%s_out_%d_8", spry_cuda_type_name(type), TILES);
-    return true;
-}
-
-/* For few rows: several tiles a block where there are blocks enough, because they share rows. */
-static product_way choose_way(const spry_cuda_device *d, spry_product_args *args, spry_dtype type)
-{
-    enum { BLOCKS = 96 };
-    const spry_cuda_context *c = &d->context;
-    size_t rows = SPRY_ACT_ROWS;
-    while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
-        rows *= 2;
-    product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_cores(&way, d, args, type) || choose_many(&way, args, type) || choose_one(&way, c, args, type) ||
-        choose_stream(&way, c, args, type))
-        return way;
-    if (args->experts && args->expert_rows < way.rows)
-        way.rows = SPRY_ACT_ROWS;
-    size_t groups = way.rows / SPRY_ACT_ROWS, blocks = (args->n_rows + way.rows - 1) / way.rows;
-    if (groups > 1 && args->n_tiles / groups * blocks >= BLOCKS)
-        way.tiles = groups;
-    way.shared_bytes = kept_bytes(type, groups > 1 || type == SPRY_F32 ? 1 : SPRY_PRODUCT_AHEAD);
-    bool small = groups == 1 && !has_room(c, way.shared_bytes, few_sums(groups)); /* of floats of 16 bits */
-    if (small)
-        way.shared_bytes = kept_bytes(type, SPRY_PRODUCT_AHEAD_SMALL);
-    snprintf(way.name, sizeof way.name, "spry_product_%s_%zu_%zu%s", spry_cuda_type_name(type), groups, way.tiles,
-             small ? "_small" : "");
-    return way;
-}
-
 /* Products of one type. */
 static void launch_products(spry_cuda_device *d, spry_product_args *args, spry_dtype type)
 {
-    product_way way = choose_way(d, args, type);
+    spry_product_way way = spry_cuda_pick(d, args, type);
     void *kernel = spry_cuda_kernel(&d->context, way.name);
     size_t tiles = (args->n_tiles + way.tiles - 1) / way.tiles, rows = (args->n_rows + way.rows - 1) / way.rows;
     if (way.share > 1)
@@ -323,37 +93,16 @@ spry_encode_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory nor
                               .gate = c->arch->gate};
 }
 
-/* Products that normalise their rows, "norm" or "gate", with at most so many tiles of a block at a time, of which four
- * at most are on their way. False where a block has no room for any such kernel. */
-static bool choose_rows(product_way *way, const spry_cuda_context *c, const spry_cuda_matrix *w, const char *kind,
-                        size_t tiles, size_t n_rows)
-{
-    size_t fewest = strcmp(kind, "gate") ? 2 : 4;
-    for (int one = n_rows == 1; one >= 0; one--)
-        for (size_t n = one && tiles > 4 ? 4 : tiles; n >= fewest; n /= 2) {
-            bool room = one ? has_room_for_one(c, w->tiles.n_units, w->type, n)
-                            : has_room(c, rows_bytes(w->type, n), rows_sums(n));
-            if (!room)
-                continue;
-            size_t bytes = one ? one_bytes(w->tiles.n_units, w->type, n) : rows_bytes(w->type, n);
-            *way = (product_way){.rows = n_rows, .tiles = n, .threads = FEW_THREADS, .shared_bytes = bytes};
-            snprintf(way->name, sizeof way->name, "spry_product_%s_%s_%zu_%d", spry_cuda_type_name(w->type), kind, n,
-                     one ? 1 : SPRY_ACT_ROWS);
-            return true;
-        }
-    return false;
-}
-
 /* Whether products normalise their rows themselves, by kernels of this kind. */
 static bool normalises(const spry_cuda_device *d, const spry_encode_args *from, const spry_cuda_product *products,
                        size_t n_products, size_t n_rows, const char *kind)
 {
-    product_way way;
+    spry_product_way way;
     bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->centre && !from->source &&
                !from->plain && !spry_cuda_adapts(d, products, n_products);
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE &&
-              choose_rows(&way, &d->context, products[i].w, kind, ROWS_TILES, n_rows);
+              spry_cuda_pick_rows(&way, &d->context, products[i].w, kind, SPRY_ROWS_TILES, n_rows);
     return can;
 }
 
@@ -361,8 +110,8 @@ static bool normalises(const spry_cuda_device *d, const spry_encode_args *from, 
 static void launch_rows(spry_cuda_device *d, spry_product_args *args, spry_encode_args from, const spry_cuda_matrix *w,
                         const char *kind, size_t tiles)
 {
-    product_way way;
-    if (!choose_rows(&way, &d->context, w, kind, tiles, args->n_rows))
+    spry_product_way way;
+    if (!spry_cuda_pick_rows(&way, &d->context, w, kind, tiles, args->n_rows))
         return; /* normalises saw that there is a way */
     size_t batches = (args->n_tiles + way.tiles - 1) / way.tiles, processors = d->context.processors;
     from.in_stride = from.n;
@@ -398,7 +147,7 @@ static spry_acts gate_acts(const spry_cuda_device *d, const spry_cuda_matrix *w,
     act.values = d->scratch.gate;
     act.scales = d->scratch.up;
     size_t room = (size_t)d->device.limits.max_rows * w->tiles.n_out * sizeof(float);
-    act.cores = act.n_units * act.cores * group_bytes(w->type) <= room ? act.cores : 0;
+    act.cores = act.n_units * act.cores * spry_cuda_group_bytes(w->type) <= room ? act.cores : 0;
     return act;
 }
 
@@ -406,26 +155,23 @@ static spry_acts gate_acts(const spry_cuda_device *d, const spry_cuda_matrix *w,
 static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product both[2],
                        const spry_cuda_matrix *down, size_t n_rows)
 {
-    enum { FEWEST = 2 }; /* of FEWEST blocks for three multiprocessors, sharing inputs is faster */
+    spry_product_way way;
     const spry_cuda_matrix *w = both[0].w;
     const spry_acts act = gate_acts(d, w, n_rows);
-    size_t at = 0, columns = w->tiles.n_tiles * 2 / CORES_TILES, rows = cores_rows(d, w->type, columns, n_rows);
-    size_t row_blocks = (n_rows + rows - 1) / rows;
-    if (!act.cores || spry_cuda_form(w->type) == SPRY_ACT_BYTES || from.n % 8 || from.source || from.plain ||
-        spry_cuda_adapts(d, both, 2) || 3 * columns * row_blocks < FEWEST * d->context.processors)
+    size_t at = 0;
+    if (!act.cores || from.n % 8 || from.source || from.plain || spry_cuda_adapts(d, both, 2) ||
+        !spry_cuda_pick_gate(&way, d, w, n_rows))
         return false;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
+    spry_acts *to = &args.from.to[spry_cuda_form(down->type)];
+    *to = spry_cuda_acts(d, down, w->tiles.n_out);
+    to->cores = d->cores[spry_cuda_form(down->type)] = spry_cuda_cores(d, down->type, n_rows);
     args.act = act;
     args.from.gate = from.gate;
-    args.from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, w->tiles.n_out);
-    args.from.to[spry_cuda_form(down->type)].cores = d->cores[spry_cuda_form(down->type)] =
-        spry_cuda_cores(d, down->type, n_rows);
     from.to[spry_cuda_form(w->type)] = act;
     launch_encode(d, from, true, n_rows);
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, "spry_product_%s_cores_gate_%zu", spry_cuda_type_name(w->type), rows / SPRY_ACT_ROWS);
-    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, name), 1, columns, row_blocks, CORES_THREADS,
-                            cores_bytes(w->type, rows), &args);
+    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, way.name), 1, w->tiles.n_tiles / way.tiles,
+                            (n_rows + way.rows - 1) / way.rows, way.threads, way.shared_bytes, &args);
     return true;
 }
 
