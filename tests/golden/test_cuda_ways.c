@@ -171,6 +171,96 @@ static void no_way_changes_a_bit(void **state)
     compare_ways("bf16", SEQUENCES, 1, SPRY_CHOICE_CORES, SPRY_CHOICE_CORES);
 }
 
+/* Before kernels wait for those before, they store nothing, and nothing depends on what those write: dry runs, and what
+ * is loaded ahead. */
+static void kernels_wait_before_they_touch_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        size_t n, tokens;
+    } cases[] = {{"bf16", 1, LONG_TOKENS}, {"q4_0", 1, 20}, {"bf16", 1, 600}, {"q4_0", 3, LONG_TOKENS}};
+    for (size_t i = 0; i < SPRY_COUNT(cases) && !cuda_runner_real; i++) {
+        model_runner r;
+        spry_kv_table tables[SEQUENCES];
+        size_t n = cases[i].n;
+        cuda_runner_open(&r, TEST_DATA "/models/llama-256", NULL, cases[i].type, SPRY_F16);
+        fill_tables(tables, &r, n, cases[i].tokens);
+        float *expected = decode(&r, tables, n, 1);
+        imitation.watched = imitation.too_early = 0;
+        imitation.watch = true;
+        float *logits = decode(&r, tables, n, 1);
+        imitation.watch = false;
+        assert_true(imitation.watched > 5 * r.model->config.n_layers);
+        assert_int_equal(imitation.too_early, 0);
+        assert_memory_equal(logits, expected, n * r.model->config.n_vocab * sizeof *logits);
+        free(logits);
+        free(expected);
+        for (size_t k = 0; k < n; k++)
+            spry_kv_table_deinit(&tables[k], &r.pool);
+        cuda_runner_close(&r);
+    }
+}
+
+/* Whether a kernel was looked for whose name begins so. */
+static bool was_used(const model_runner *r, const char *name)
+{
+    const spry_cuda_context *c = &gpu_of(r)->context;
+    for (size_t i = 0; i < SPRY_CUDA_FUNCTIONS; i++)
+        if (!strncmp(c->functions[i].name, name, strlen(name)))
+            return true;
+    return false;
+}
+
+/* Kernels for what most models have against the one that knows every case, which steps take when pages may be used
+ * elsewhere. `heads`: as their names have it; they are normalised with the weights of another norm. */
+static void compare_plain(const char *model, const char *type, const char *heads, size_t tokens, const char *pages)
+{
+    model_runner r;
+    spry_kv_table table;
+    char name[SPRY_CUDA_KERNEL_NAME];
+    cuda_runner_open(&r, model, NULL, type, SPRY_F16);
+    r.model->config.interleaved = !strcmp(heads, "pairs");
+    for (size_t i = 0; i < r.model->config.n_layers && !strcmp(heads, "norm"); i++) {
+        spry_cuda_layer *l = &gpu_of(&r)->model.layers[i];
+        l->q_norm = l->attn_norm;
+        l->k_norm = l->attn_norm;
+    }
+    fill_tables(&table, &r, 1, tokens);
+    if (!strcmp(pages, "long"))
+        assert_true(spry_cuda_way_set(&gpu_of(&r)->measured[0].way, spry_cuda_choice_name(SPRY_CHOICE_SHARE), 1));
+    float *plain = decode(&r, &table, 1, 1);
+    snprintf(name, sizeof name, "spry_attend_decode_%s_%s_%s", heads, strcmp(type, "bf16") ? "bytes" : "one", pages);
+    assert_true(was_used(&r, name));
+    r.pool.turns.end = 2;
+    float *general = decode(&r, &table, 1, 1);
+    assert_false(plain[0] != plain[0]);
+    if (memcmp(plain, general, r.model->config.n_vocab * sizeof *plain))
+        fail_msg("%s changes bits", name);
+    r.pool.turns.end = 1;
+    free(plain);
+    free(general);
+    spry_kv_table_deinit(&table, &r.pool);
+    cuda_runner_close(&r);
+}
+
+static void plain_kernels_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"norm", "raw", "pairs"}, *const types[] = {"bf16", "q4_0"};
+    scratch model;
+    scratch_init(&model);
+    write_other_heads(&model, true);
+    for (size_t i = 0; i < 2 * SPRY_COUNT(heads); i++)
+        for (size_t is_long = 0; is_long < 2; is_long++) {
+            const char *folder = (i + is_long) % 2 ? model.folder : TEST_DATA "/models/llama-256";
+            compare_plain(folder, types[i % 2], heads[i / 2], 20, "short");
+            compare_plain(folder, types[i % 2], heads[i / 2], is_long ? 600 : LONG_TOKENS, "single");
+            compare_plain(folder, types[i % 2], heads[i / 2], is_long ? 600 : LONG_TOKENS, "long");
+        }
+    scratch_deinit(&model);
+}
+
 /* ---- less shared memory ------------------------------------------------------------------------------------------ */
 
 /* Prompts and single rows where blocks have 99 KB of shared memory, as those of GeForce cards, against 227 KB. */
@@ -495,6 +585,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_way_changes_a_bit),
+        cmocka_unit_test(kernels_wait_before_they_touch_rows),
+        cmocka_unit_test(plain_kernels_change_no_bit),
         cmocka_unit_test(small_blocks_change_no_bit),
         cmocka_unit_test(one_kernel_changes_no_bit),
         cmocka_unit_test(the_fastest_way_is_taken),

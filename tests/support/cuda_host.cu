@@ -40,6 +40,8 @@ static void give_up(const char *why)
     abort();
 }
 
+void (*cuda_host_at_wait)(void);
+
 void cuda_host_shared_check(size_t bytes)
 {
     if (bytes > cuda_host_shared_left)
@@ -113,6 +115,16 @@ static void wait_as(fiber_state state)
 
 void cuda_host_block_wait()
 {
+    wait_as(AT_BARRIER);
+}
+
+void cuda_host_grid_wait()
+{
+    if (!cuda_host_at_wait || blockIdx.x || blockIdx.y || blockIdx.z)
+        return;
+    wait_as(AT_BARRIER);
+    if (threadIdx.x == 0)
+        cuda_host_at_wait();
     wait_as(AT_BARRIER);
 }
 

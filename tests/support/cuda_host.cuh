@@ -59,8 +59,11 @@ struct cuda_host_kernel {
     static cuda_host_kernel name##_kernel(#name, name##_run, sizeof(arguments), __VA_ARGS__);                           \
     static void name(const arguments &a)
 
+void cuda_host_grid_wait();
+
 SPRY_DEVICE void grid_wait()
 {
+    cuda_host_grid_wait();
 }
 
 void cuda_host_shared_check(size_t bytes);

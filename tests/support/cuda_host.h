@@ -19,6 +19,9 @@ size_t cuda_host_arguments(const void *kernel);
  * more ends the program with a sentence. */
 extern size_t cuda_host_shared_left;
 
+/* NULL, or called when all threads of a launch's first block wait for the kernels before. */
+extern void (*cuda_host_at_wait)(void);
+
 /* How blocks run: each alone; those of one y and z as a cluster; all of them at once. */
 typedef enum cuda_host_way { CUDA_HOST_ALONE, CUDA_HOST_CLUSTER, CUDA_HOST_TOGETHER } cuda_host_way;
 

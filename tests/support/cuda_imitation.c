@@ -63,6 +63,94 @@ static void free_nodes(node *first)
     }
 }
 
+/* ---- launches that are watched -------------------------------------------------------------------------------------
+ */
+
+/* Kernels may begin before those launched earlier are done, as far as they touch nothing that those write. So until the
+ * first block waits, whatever launches have written since the host last wrote is not there, and nothing may change. */
+enum { MEMORIES = 64 };
+
+static struct memory {
+    unsigned char *at, *before, *now; /* before: what the host left; now: with what launches wrote */
+    size_t bytes;
+} memories[MEMORIES];
+static bool host_wrote, waited;
+
+static unsigned char hidden(const struct memory *m, size_t i)
+{
+    return m->now[i] == m->before[i] ? m->now[i] : 0xff;
+}
+
+static void watch_launch(void)
+{
+    for (struct memory *m = memories; m < memories + MEMORIES; m++) {
+        if (!m->at)
+            continue;
+        if (host_wrote || !m->before) {
+            free(m->before);
+            m->before = malloc(m->bytes);
+            memcpy(m->before, m->at, m->bytes);
+        }
+        m->now = malloc(m->bytes);
+        memcpy(m->now, m->at, m->bytes);
+        for (size_t i = 0; i < m->bytes; i++)
+            m->at[i] = hidden(m, i);
+    }
+    host_wrote = waited = false;
+    imitation.watched++;
+}
+
+static void at_wait(void)
+{
+    bool changed = false;
+    for (struct memory *m = memories; m < memories + MEMORIES && !waited; m++) {
+        if (!m->now)
+            continue;
+        for (size_t i = 0; i < m->bytes; i++)
+            changed = changed || m->at[i] != hidden(m, i);
+        memcpy(m->at, m->now, m->bytes);
+        free(m->now);
+        m->now = NULL;
+    }
+    imitation.too_early += changed;
+    waited = true;
+}
+
+static void run_node(const node *n)
+{
+    bool watched = imitation.watch && n->way != CUDA_HOST_TOGETHER;
+    cuda_host_shared_left = n->shared_left;
+    cuda_host_at_wait = watched ? at_wait : NULL;
+    if (watched)
+        watch_launch();
+    cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->way, n->arguments);
+    cuda_host_at_wait = NULL;
+    if (watched && !waited) {
+        at_wait();
+        imitation.too_early++;
+    }
+}
+
+static void remember_memory(void *at, size_t bytes)
+{
+    struct memory *m = memories;
+    while (m < memories + MEMORIES - 1 && m->at)
+        m++;
+    *m = (struct memory){.at = at, .bytes = bytes};
+}
+
+static void forget_memory(const void *at)
+{
+    for (struct memory *m = memories; m < memories + MEMORIES; m++)
+        if (m->at == at) {
+            free(m->before);
+            *m = (struct memory){0};
+        }
+}
+
+/* ---- work in streams -----------------------------------------------------------------------------------------------
+ */
+
 static void catch_up_to(lane *s, const event *until, unsigned times);
 
 static void do_work(const work *w)
@@ -71,9 +159,9 @@ static void do_work(const work *w)
         catch_up_to(w->awaited->stream, w->awaited, w->times);
     if (w->bytes)
         memcpy(w->to, w->from, w->bytes);
+    host_wrote = host_wrote || w->bytes;
     for (const node *n = w->launch ? w->launch : w->graph; n; n = n->next) {
-        cuda_host_shared_left = n->shared_left;
-        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->way, n->arguments);
+        run_node(n);
         imitation.ms += IMITATED_LAUNCH_MS;
     }
     if (w->event) {
@@ -270,6 +358,7 @@ static int memory_allocate(spry_cuda_memory *memory, size_t bytes)
     imitation.free_bytes -= bytes;
     imitation.allocations++;
     *memory = (spry_cuda_memory)(uintptr_t)there;
+    remember_memory(there, bytes);
     return 0;
 }
 
@@ -285,6 +374,7 @@ static int memory_free(spry_cuda_memory memory)
     catch_up_all();
     imitation.free_bytes += cuda_imitation_bytes(memory);
     imitation.allocations--;
+    forget_memory((void *)(uintptr_t)memory);
     release((void *)(uintptr_t)memory);
     return 0;
 }
@@ -292,6 +382,7 @@ static int memory_free(spry_cuda_memory memory)
 static int memory_fill(spry_cuda_memory memory, unsigned word, size_t words)
 {
     unsigned *at = (unsigned *)(uintptr_t)memory;
+    host_wrote = true;
     for (size_t i = 0; i < words; i++)
         at[i] = word;
     return step();

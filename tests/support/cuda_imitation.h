@@ -27,9 +27,12 @@ typedef struct cuda_imitation {
     int contexts, modules, streams, graphs, events;
     size_t allocations, host_allocations;
     size_t launches;
-    size_t together; /* of them, those whose blocks run at once */
-    size_t waits;    /* times the host waited for the stream, or asked whether an event is done */
-    double ms;       /* the GPU's clock: each launch takes IMITATED_LAUNCH_MS */
+    size_t together;  /* of them, those whose blocks run at once */
+    size_t waits;     /* times the host waited for the stream, or asked whether an event is done */
+    bool watch;       /* every launch is watched until it waits for those before: see cuda_imitation.c */
+    size_t watched;   /* launches */
+    size_t too_early; /* of them, those that stored something before, or did not wait */
+    double ms;        /* the GPU's clock: each launch takes IMITATED_LAUNCH_MS */
 } cuda_imitation;
 
 extern cuda_imitation imitation;

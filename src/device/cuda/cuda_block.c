@@ -179,6 +179,15 @@ static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
            partials;
 }
 
+/* plain_room of attention_plain.cuh: queries, key and value as halves; of each warp factors, weights, and what a page
+ * leaves. */
+static size_t plain_bytes(size_t blocks, size_t warps, size_t group)
+{
+    size_t heads = (SPRY_DECODE_GROUP + 1) * (blocks * 16 + 16) * sizeof(uint32_t) + blocks * 16 * sizeof(uint32_t);
+    size_t of_warp = 34 * 4 * sizeof(float) + SPRY_DECODE_GROUP * 20 * sizeof(uint32_t);
+    return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
+}
+
 /* cores_room of attention_cores.cu: pages, what chunks gave to each of 256 threads, and entries. */
 static size_t cores_bytes(size_t blocks)
 {
@@ -219,7 +228,8 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),
             .many_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
-            .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
+            .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads),
+            .plain_bytes = plain_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
         if (gpu->cores && blocks >= 2 && blocks <= 4 && cores_bytes(blocks) <= gpu->shared_bytes)
             take_cores(&way, blocks);
         return way;
@@ -340,6 +350,28 @@ static bool decodes(const spry_cuda_device *d)
            d->alone && !d->n_runs;
 }
 
+/* The kernel of attention_plain.cu for rows that are alone in their sequences; false where a model or its pages want
+ * more than it has, or where blocks that share the pages of a row have several for each warp. */
+static bool plain_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_device *d, const spry_decode_args *args,
+                         size_t share, size_t pages)
+{
+    const spry_cuda_attention *way = &d->attention;
+    const spry_prepare_args *p = &args->prepare;
+    const spry_attend_args *a = &args->attend;
+    const char *heads = a->interleaved ? "pairs" : p->q_norm ? "norm" : "raw";
+    bool bytes = a->to[SPRY_ACT_BYTES].values, single = pages <= share * way->warps;
+    if ((way->number != 2 && way->number != 4) || a->n_pairs != way->number * 16 || a->sinks || a->softcap != 0 ||
+        d->pool->turns.end > 1 || !(bytes || a->to[SPRY_ACT_ONE].values) || !p->q_norm != !p->k_norm ||
+        (p->q_norm && a->interleaved) || (share > 1 && !single))
+        return false;
+    snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_attend_decode_%s_%s_%s_%zu", heads, bytes ? "bytes" : "one",
+             !single      ? "long"
+             : share == 1 ? "short"
+                          : "single",
+             way->number);
+    return true;
+}
+
 /* Head norms, rope, keys and values into their pages, and attention, in one kernel. Where rows are many, few blocks
  * share the pages of one; where they are more than run at once, blocks have no warp without a page. */
 static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
@@ -355,8 +387,11 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
     share = share > way->parts ? share : way->parts;
     if (pages < warps && d->n_rows * n_kv * share > 2 * d->context.processors)
         warps = pages > FEWEST ? pages : FEWEST;
-    spry_cuda_launch_cluster(&d->context, attend_kernel(d, way->decode), share, n_kv, d->n_rows, (unsigned)warps * 32,
-                             way->decode_bytes, &args);
+    char name[SPRY_CUDA_KERNEL_NAME];
+    bool plain = plain_kernel(name, d, &args, share, pages);
+    void *kernel = plain ? spry_cuda_kernel(&d->context, name) : attend_kernel(d, way->decode);
+    spry_cuda_launch_cluster(&d->context, kernel, share, n_kv, d->n_rows, (unsigned)warps * 32,
+                             plain ? way->plain_bytes : way->decode_bytes, &args);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */

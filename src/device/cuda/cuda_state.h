@@ -96,18 +96,18 @@ typedef struct spry_cuda_tier {
 
 /* How attention is computed for a kind of pages and heads. */
 typedef struct spry_cuda_attention {
-    const char *few, *many;                     /* names of kernels, with a place for `number` */
-    const char *decode;                         /* NULL: none, which takes rows that are alone in their sequences */
-    const char *merge;                          /* folds what is left of few rows */
-    const char *merge_runs;                     /* NULL, or folds chunks of runs that were spread over blocks */
-    bool pieces;                                /* few rows: a warp takes several of a segment */
-    size_t number;                              /* values of a head by 32, or values that a lane holds */
-    size_t chunk_pages;                         /* of few rows */
-    size_t warps, run_warps;                    /* of a block; of one for runs */
-    size_t run_blocks;                          /* from so many on chunks of runs are not spread over blocks */
-    size_t queries;                             /* of a warp */
-    size_t parts;                               /* warps that share the values of a head */
-    size_t few_bytes, many_bytes, decode_bytes; /* of shared memory of a block */
+    const char *few, *many;  /* names of kernels, with a place for `number` */
+    const char *decode;      /* NULL: none, which takes rows that are alone in their sequences */
+    const char *merge;       /* folds what is left of few rows */
+    const char *merge_runs;  /* NULL, or folds chunks of runs that were spread over blocks */
+    bool pieces;             /* few rows: a warp takes several of a segment */
+    size_t number;           /* values of a head by 32, or values that a lane holds */
+    size_t chunk_pages;      /* of few rows */
+    size_t warps, run_warps; /* of a block; of one for runs */
+    size_t run_blocks;       /* from so many on chunks of runs are not spread over blocks */
+    size_t queries;          /* of a warp */
+    size_t parts;            /* warps that share the values of a head */
+    size_t few_bytes, many_bytes, decode_bytes, plain_bytes; /* of shared memory of a block */
 } spry_cuda_attention;
 
 /* What the launches of a step depend on; compared as bytes. */

@@ -145,6 +145,13 @@ struct decode_pages {
     }
 };
 
+/* Four numbers of the lane as a matrix's rows g and g + 8: the lower halves and the upper ones. */
+SPRY_DEVICE uint4 both_halves(uint32_t k0, uint32_t k1, uint32_t k8, uint32_t k9)
+{
+    uint4 rows = {lower_halves(k0, k1), upper_halves(k0, k1), lower_halves(k8, k9), upper_halves(k8, k9)};
+    return rows;
+}
+
 /* A lane's part of keys: of each 16 coordinates those of its t, four tokens each. */
 template <class S> struct decode_keys {
     typedef S shape;
@@ -156,6 +163,13 @@ template <class S> struct decode_keys {
         SPRY_UNROLL
         for (int i = 0; i < shape::STEPS * 4; i++)
             rows[i / 4][i % 4] = *(const uint2 *)(from + (i / 4 * 16 + i % 2 + i % 4 / 2 * 8) * PAGE_TOKENS * 2);
+    }
+
+    /* Of step s: tokens 4g + 2m and the next as rows of a matrix. */
+    SPRY_METHOD uint4 operand(int s, int m) const
+    {
+        const uint2 *k = rows[s];
+        return m ? both_halves(k[0].y, k[1].y, k[2].y, k[3].y) : both_halves(k[0].x, k[1].x, k[2].x, k[3].x);
     }
 
     /* The key of token `slot`, which is not in memory yet. */
@@ -198,6 +212,13 @@ template <class S> struct decode_values {
         }
     }
 
+    /* Of 16 tokens: two coordinates as rows of a matrix. */
+    SPRY_METHOD uint4 operand(int half, int tile) const
+    {
+        int n = tile / shape::WORDS, w = tile % shape::WORDS;
+        return both_halves(words[half][0][n][w], words[half][1][n][w], words[half][2][n][w], words[half][3][n][w]);
+    }
+
     /* The values of token `slot`, which are not in memory yet, in its place and in those of tokens behind it. */
     SPRY_METHOD void put(const float *value, uint32_t slot, uint32_t part, int lane)
     {
@@ -227,13 +248,6 @@ template <class S> struct decode_values {
         to[0] = two.x, to[1] = two.y;
     }
 };
-
-/* Four numbers of the lane as a matrix's rows g and g + 8: the lower halves and the upper ones. */
-SPRY_DEVICE uint4 both_halves(uint32_t k0, uint32_t k1, uint32_t k8, uint32_t k9)
-{
-    uint4 rows = {lower_halves(k0, k1), upper_halves(k0, k1), lower_halves(k8, k9), upper_halves(k8, k9)};
-    return rows;
-}
 
 /* A lane's part of queries: coordinates 2t, 2t + 1, 2t + 8 and 2t + 9 of each 16, of query g. */
 template <class S> struct decode_queries {
@@ -277,20 +291,23 @@ template <class S> struct decode_sums {
             scores[i / 4][i % 4] = 0;
     }
 
-    SPRY_METHOD void score(const decode_keys<S> &keys, const uint2 *queries)
+    template <class K> SPRY_METHOD void score(const K &keys, const uint2 *queries)
     {
         SPRY_UNROLL
-        for (int s = 0; s < shape::STEPS; s++) {
-            const uint2 *k = keys.rows[s];
-            multiply_f16(scores[0], both_halves(k[0].x, k[1].x, k[2].x, k[3].x), queries[s].x, queries[s].y);
-            multiply_f16(scores[1], both_halves(k[0].y, k[1].y, k[2].y, k[3].y), queries[s].x, queries[s].y);
-        }
+        for (int i = 0; i < shape::STEPS * 2; i++)
+            multiply_f16(scores[i % 2], keys.operand(i / 2, i % 2), queries[i / 2].x, queries[i / 2].y);
     }
 
     /* As weigh_page of attention_pages.cuh. */
     SPRY_METHOD void weigh(const spry_attend_args &a, const decode_page &page, int lane)
     {
-        float factor = score_factor<2>(scores, a), power = factor * POWER_OF_2;
+        weigh_by(score_factor<2>(scores, a), page, lane);
+    }
+
+    /* `factor`: what makes products scores. */
+    SPRY_METHOD void weigh_by(float factor, const decode_page &page, int lane)
+    {
+        float power = factor * POWER_OF_2;
         max[0] = max[1] = -INFINITY;
         SPRY_UNROLL
         for (int i = 0; i < 8; i++) {
@@ -312,7 +329,8 @@ template <class S> struct decode_sums {
     }
 
     /* Sums of values and of weights, which pass through shared memory: lanes with tokens get those of all tokens of a query. */
-    SPRY_METHOD void gather(const decode_values<S> &values, uint32_t (*weights)[shape::WEIGHTS_STRIDE], int lane)
+    template <class V>
+    SPRY_METHOD void gather(const V &values, uint32_t (*weights)[shape::WEIGHTS_STRIDE], int lane)
     {
         const uint4 ones = {HALF_ONES, HALF_ONES, HALF_ONES, HALF_ONES};
         uint32_t pairs[4], g = (uint32_t)lane / 4, t = (uint32_t)lane % 4;
@@ -335,12 +353,8 @@ template <class S> struct decode_sums {
         for (int half = 0; half < 2; half++) {
             multiply_f16(sum, ones, pairs[half * 2], pairs[half * 2 + 1]);
             SPRY_UNROLL
-            for (int tile = 0; tile < shape::TILES; tile++) {
-                int n = tile / shape::WORDS, w = tile % shape::WORDS;
-                const uint4 rows = both_halves(values.words[half][0][n][w], values.words[half][1][n][w],
-                                               values.words[half][2][n][w], values.words[half][3][n][w]);
-                multiply_f16(out[tile], rows, pairs[half * 2], pairs[half * 2 + 1]);
-            }
+            for (int tile = 0; tile < shape::TILES; tile++)
+                multiply_f16(out[tile], values.operand(half, tile), pairs[half * 2], pairs[half * 2 + 1]);
         }
     }
 
