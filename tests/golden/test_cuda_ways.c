@@ -212,7 +212,7 @@ static bool was_used(const model_runner *r, const char *name)
     return false;
 }
 
-/* Kernels for what most models have against the one that knows every case, which steps take when pages may be used
+/* Kernels for what most models have against the one with code for every case, which steps take when pages may be used
  * elsewhere. `heads`: as their names have it; they are normalised with the weights of another norm. */
 static void compare_plain(const char *model, const char *type, const char *heads, size_t tokens, const char *pages)
 {

@@ -1,5 +1,4 @@
 /* Launches of what several places need: encoding rows, products, time. */
-
 #include "device/cuda/cuda_products.h"
 #include "model/arch.h"
 
