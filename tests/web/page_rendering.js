@@ -145,7 +145,7 @@ test("a growing answer keeps its finished blocks, and ends as one that came at o
     const whole = await withAnswer(world, text, { size: 1e6 });
     const grown = await openPage(world, { before: madeUp(text, { size: 1, delay: 1 }) });
     await send(grown, "go");
-    await grown.waitForSelector(".text h3");
+    await grown.waitForSelector(".text h3 + *"); // the heading itself grows until the next block begins
     await grown.evaluate(() => {
         document.querySelector(".text h3").kept = true;
     });
