@@ -87,8 +87,9 @@ void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_ener
     spry_trace *trace = spry_engine_trace(engine);
     answer->meter = meter;
     spry_energy_read(meter, &answer->before);
-    uint32_t lane = answer->laps.lane ? answer->laps.lane : spry_trace_take_lane(trace);
-    spry_laps_begin(&answer->laps, trace, lane, spry_clock_ns());
+    uint64_t now_ns = spry_clock_ns();
+    uint32_t lane = answer->laps.lane ? answer->laps.lane : spry_trace_take_lane(trace, now_ns);
+    spry_laps_begin(&answer->laps, trace, lane, now_ns);
 }
 
 /* The parts of the session and those before it make up the request; the remainder of its time is writing. */

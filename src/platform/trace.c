@@ -51,7 +51,7 @@ struct spry_trace {
     uint32_t named[NAMED_LANES];
     size_t n_named;
     uint32_t request_lanes[REQUEST_LANES]; /* lanes of requests */
-    bool taken[REQUEST_LANES];             /* which of them are in use */
+    uint64_t free_from_ns[REQUEST_LANES];  /* UINT64_MAX: in use */
     size_t n_request_lanes;
     uint64_t n_left_out;
     bool closing;
@@ -409,14 +409,14 @@ uint32_t spry_trace_lane(spry_trace *t, const char *name)
     return lane;
 }
 
-uint32_t spry_trace_take_lane(spry_trace *t)
+uint32_t spry_trace_take_lane(spry_trace *t, uint64_t began_ns)
 {
     if (!t)
         return 0;
     uint32_t lane = 0;
     pthread_mutex_lock(&t->lock);
     size_t at = 0;
-    while (at < t->n_request_lanes && t->taken[at])
+    while (at < t->n_request_lanes && t->free_from_ns[at] > began_ns)
         at++;
     if (at == t->n_request_lanes && at < REQUEST_LANES) {
         char name[32];
@@ -424,20 +424,20 @@ uint32_t spry_trace_take_lane(spry_trace *t)
         t->request_lanes[t->n_request_lanes++] = add_lane(t, name);
     }
     if (at < t->n_request_lanes) {
-        t->taken[at] = true;
+        t->free_from_ns[at] = UINT64_MAX;
         lane = t->request_lanes[at];
     }
     pthread_mutex_unlock(&t->lock);
     return lane;
 }
 
-void spry_trace_leave_lane(spry_trace *t, uint32_t lane)
+void spry_trace_leave_lane(spry_trace *t, uint32_t lane, uint64_t ended_ns)
 {
     if (!t || !lane)
         return;
     pthread_mutex_lock(&t->lock);
     for (size_t i = 0; i < t->n_request_lanes; i++)
         if (t->request_lanes[i] == lane)
-            t->taken[i] = false;
+            t->free_from_ns[i] = ended_ns;
     pthread_mutex_unlock(&t->lock);
 }

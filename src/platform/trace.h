@@ -38,9 +38,10 @@ bool spry_trace_wants_ops(const spry_trace *trace);
 /* A lane (row of the display) by name. The spans of a lane must be disjoint or nested. */
 uint32_t spry_trace_lane(spry_trace *trace, const char *name);
 
-/* Reserves a lane for a request: "request 1", "request 2", as many as are needed at once; return it when the request
- * ends. A NULL trace gives 0; returning 0 has no effect. */
-uint32_t spry_trace_take_lane(spry_trace *trace);
-void spry_trace_leave_lane(spry_trace *trace, uint32_t lane);
+/* Reserves a lane for a request that began at `began_ns`: "request 1", "request 2", as many as are needed at once.
+ * Return it with the end of its last span; a request that began before that gets another lane. A NULL trace gives 0;
+ * returning 0 has no effect. */
+uint32_t spry_trace_take_lane(spry_trace *trace, uint64_t began_ns);
+void spry_trace_leave_lane(spry_trace *trace, uint32_t lane, uint64_t ended_ns);
 
 #endif

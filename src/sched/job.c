@@ -42,7 +42,8 @@ void spry_job_destroy(spry_job *job)
 void spry_job_begin_laps(spry_job *job)
 {
     spry_trace *trace = job->engine->trace;
-    spry_laps_begin(&job->laps, trace, job->lane ? job->lane : spry_trace_take_lane(trace), spry_clock_ns());
+    uint64_t now_ns = spry_clock_ns();
+    spry_laps_begin(&job->laps, trace, job->lane ? job->lane : spry_trace_take_lane(trace, now_ns), now_ns);
 }
 
 void spry_job_end_laps(spry_job *job)
@@ -61,7 +62,7 @@ void spry_job_end_laps(spry_job *job)
         return;
     spry_trace_add(job->laps.trace, &span);
     if (!job->lane)
-        spry_trace_leave_lane(job->laps.trace, job->laps.lane);
+        spry_trace_leave_lane(job->laps.trace, job->laps.lane, job->laps.last_ns);
     job->laps.trace = NULL;
 }
 

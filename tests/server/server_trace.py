@@ -333,6 +333,25 @@ class Traces(server_support.unittest.TestCase):
         answers = [answer for answer in found["answer"] if answer["args"]["generated_tokens"] == 30]
         self.assertEqual(len({answer["tid"] for answer in answers}), 2)  # each of the two has a line
 
+    def test_a_body_that_comes_late(self):
+        """A request begins with its head; one that ends before the body is there is in another lane."""
+        path = os.path.join(HOME, "late.json")
+        server = Server("--trace", path)
+        body = json.dumps({"messages": TALE, "max_tokens": 2}).encode("utf-8")
+        late = socket.create_connection(("127.0.0.1", server.port))
+        late.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
+                     b"Expect: 100-continue\r\n\r\n" % len(body))
+        self.assertIn(b" 100 ", late.recv(100))  # its head is read
+        self.assertEqual(server.chat(max_tokens=2).status, 200)
+        late.sendall(body)
+        self.assertIn(b" 200 ", late.recv(100))
+        late.close()
+        self.assertTrue(eventually(lambda: server.metric("spry_requests_running") == 0))
+        self.assertEqual(server.stop(), 0, server.log)
+        first, second = sorted(events_of(path)["request"], key=lambda request: request["ts"])
+        self.assertGreater(end(first), second["ts"])
+        self.assertNotEqual(first["tid"], second["tid"])
+
     def test_embeddings(self):
         path = os.path.join(HOME, "embeddings.json")
         server = Server("--trace", path)

@@ -165,8 +165,8 @@ static void no_trace_takes_everything(void **state)
     const spry_trace_span span = {.name = "one", .category = "test"};
     spry_trace_add(NULL, &span);
     assert_int_equal(spry_trace_lane(NULL, "x"), 0);
-    assert_int_equal(spry_trace_take_lane(NULL), 0);
-    spry_trace_leave_lane(NULL, 0);
+    assert_int_equal(spry_trace_take_lane(NULL, 0), 0);
+    spry_trace_leave_lane(NULL, 0, 0);
     assert_false(spry_trace_wants_ops(NULL));
     assert_int_equal(spry_trace_close(NULL, NULL), SPRY_OK);
 }
@@ -175,11 +175,13 @@ static void lanes_are_used_again(void **state)
 {
     (void)state;
     spry_trace *trace = open_trace(scratch_path(&files, "lanes.json"), false);
-    uint32_t a = spry_trace_take_lane(trace), b = spry_trace_take_lane(trace);
+    uint32_t a = spry_trace_take_lane(trace, 10), b = spry_trace_take_lane(trace, 10);
     assert_true(a && b && a != b);
-    spry_trace_leave_lane(trace, a);
-    assert_int_equal(spry_trace_take_lane(trace), a);
-    assert_true(spry_trace_take_lane(trace) > b);
+    spry_trace_leave_lane(trace, a, 20);
+    uint32_t began_before_its_end = spry_trace_take_lane(trace, 19);
+    assert_true(began_before_its_end > b);
+    assert_int_equal(spry_trace_take_lane(trace, 20), a);
+    assert_true(spry_trace_take_lane(trace, 20) > began_before_its_end);
     uint32_t steps = spry_trace_lane(trace, "steps of x");
     assert_true(spry_trace_lane(trace, "steps of y") != steps);
     assert_int_equal(spry_trace_lane(trace, "steps of x"), steps);

@@ -9,7 +9,7 @@ void spry_costs_begin(spry_costs *costs, spry_exchange *x)
 {
     spry_trace *trace = x->server->trace;
     *costs = (spry_costs){.exchange = x};
-    spry_laps_begin(&costs->laps, trace, spry_trace_take_lane(trace), x->began_ns);
+    spry_laps_begin(&costs->laps, trace, spry_trace_take_lane(trace, x->began_ns), x->began_ns);
 }
 
 void spry_costs_begin_share(spry_costs *costs)
@@ -47,7 +47,7 @@ void spry_costs_end(spry_costs *costs, size_t prompt_tokens, size_t generated_to
                                            {"prompt_tokens", (int64_t)prompt_tokens},
                                            {"generated_tokens", (int64_t)generated_tokens}}};
     spry_trace_add(laps->trace, &span);
-    spry_trace_leave_lane(laps->trace, laps->lane);
+    spry_trace_leave_lane(laps->trace, laps->lane, laps->last_ns);
     if (spry_trace_failed(laps->trace) && !atomic_exchange(&x->server->trace_failed, true))
         spry_complain("the trace file can no longer be written; the server continues without it");
 }
