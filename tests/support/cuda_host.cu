@@ -13,15 +13,17 @@
 cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
 size_t cuda_host_shared_left = SIZE_MAX;
 
-enum { FIBERS_MAX = 4096, FIBERS_FEW = 1024, LANES = 32, STACK_BYTES = 256 << 10, BLOCKS_MAX = 8, SHARED_BYTES = 227 << 10 };
+enum { FIBERS_MAX = 4096, LANES = 32, STACK_BYTES = 256 << 10, BLOCKS_MAX = 8, SHARED_BYTES = 227 << 10 };
+enum { FIBERS_STEP = 512, NUMBERS_MAX = 16, COPIES_MAX = 256 };
 
-enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, AT_CLUSTER, DONE };
+enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, AT_NUMBER, AT_COPY, AT_CLUSTER, DONE };
 
 struct fiber {
     jmp_buf place;
     fiber_state state;
     bool begun;
     unsigned exchanges; /* so far: two rooms are used in turn */
+    int number, threads; /* of a wait with a number */
 };
 
 static fiber fibers[FIBERS_MAX];
@@ -30,7 +32,9 @@ alignas(16) static unsigned char rooms[FIBERS_MAX / LANES][2][LANES][CUDA_HOST_R
 static jmp_buf scheduler;
 static unsigned current;
 static uint64_t entered; /* times that a thread went on */
+static uint64_t arrived; /* times that something happened which a thread may wait for */
 alignas(16) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES];
+static bool alone; /* blocks run one after another, so one memory serves all */
 static const cuda_host_kernel *kernels, *running;
 static const void *running_arguments;
 
@@ -76,6 +80,7 @@ static void fiber_main()
 {
     running->run(running_arguments);
     fibers[current].state = DONE;
+    arrived++;
     _longjmp(scheduler, 1);
 }
 
@@ -133,11 +138,26 @@ void cuda_host_cluster_wait()
     wait_as(AT_CLUSTER);
 }
 
+void threads_wait(int number, int threads)
+{
+    fibers[current].number = number;
+    fibers[current].threads = threads;
+    wait_as(AT_NUMBER);
+}
+
 unsigned char *cuda_host_shared()
 {
-    if (blockIdx.x >= BLOCKS_MAX)
-        give_up("shared memory of more blocks than there is room for");
-    return shared[blockIdx.x];
+    return shared[alone ? 0 : blockIdx.x];
+}
+
+float4 cluster_load(const float4 *own, uint32_t rank)
+{
+    float4 four;
+    const unsigned char *at = (const unsigned char *)own;
+    if (alone || rank >= gridDim.x || at < shared[blockIdx.x] || at + sizeof four > shared[blockIdx.x] + SHARED_BYTES)
+        give_up("a load from no shared memory of the cluster");
+    memcpy(&four, shared[rank] + (at - shared[blockIdx.x]), sizeof four);
+    return four;
 }
 
 const unsigned char *cuda_host_exchange(const void *bytes, size_t size)
@@ -146,6 +166,95 @@ const unsigned char *cuda_host_exchange(const void *bytes, size_t size)
     memcpy(rooms[thread / LANES][which][thread % LANES], bytes, size);
     wait_as(AT_EXCHANGE);
     return rooms[thread / LANES][which][0];
+}
+
+/* ---- copies that a barrier counts --------------------------------------------------------------------------------- */
+
+/* What a copy_barrier is here. */
+struct host_barrier {
+    uint16_t arrivals, left; /* of a phase; until it passes */
+    int32_t rest;            /* bytes that are missing, times 2, and the phase */
+};
+
+struct host_copy {
+    void *to;
+    const void *from;
+    uint32_t bytes;
+    copy_barrier *barrier;
+};
+static host_copy copies[COPIES_MAX]; /* that were begun */
+static unsigned n_copies;
+
+static host_barrier &open_barrier(copy_barrier *b)
+{
+    static_assert(sizeof(host_barrier) == sizeof(copy_barrier), "one in place of the other");
+    return *reinterpret_cast<host_barrier *>(b);
+}
+
+static void pass(host_barrier &b)
+{
+    if (b.left || b.rest / 2)
+        return;
+    b.left = b.arrivals;
+    b.rest ^= 1;
+    arrived++;
+}
+
+void barrier_make(copy_barrier *b, uint32_t arrivals)
+{
+    open_barrier(b) = {(uint16_t)arrivals, (uint16_t)arrivals, 0};
+}
+
+void barrier_arrive(copy_barrier *b)
+{
+    host_barrier &its = open_barrier(b);
+    if (!its.left)
+        give_up("more threads arrive at a barrier than it was made for");
+    its.left--;
+    arrived++;
+    pass(its);
+}
+
+void barrier_expect(copy_barrier *b, uint32_t bytes)
+{
+    open_barrier(b).rest += (int32_t)bytes * 2;
+    barrier_arrive(b);
+}
+
+void copy_bulk(void *to, const void *from, uint32_t bytes, copy_barrier *b)
+{
+    if (bytes % 16 || (uintptr_t)to % 16 || (uintptr_t)from % 16)
+        give_up("a copy that is not of whole pieces of 16 bytes");
+    if (n_copies == COPIES_MAX)
+        give_up("more copies under way than there is room for");
+    memset(to, 0xff, bytes);
+    copies[n_copies++] = {to, from, bytes, b};
+    arrived++;
+}
+
+/* Those of a barrier end, as late as they can. */
+static void end_copies(copy_barrier *b)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < n_copies; i++) {
+        const host_copy c = copies[i];
+        if (c.barrier != b) {
+            copies[kept++] = c;
+            continue;
+        }
+        memcpy(c.to, c.from, c.bytes);
+        open_barrier(b).rest -= (int32_t)c.bytes * 2;
+        if (open_barrier(b).rest < 0)
+            give_up("more bytes than a barrier expects");
+        pass(open_barrier(b));
+    }
+    n_copies = kept;
+}
+
+void barrier_wait(copy_barrier *b, uint32_t phase)
+{
+    for (end_copies(b); (uint32_t)(open_barrier(b).rest & 1) == phase; end_copies(b))
+        wait_as(AT_COPY);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -163,11 +272,35 @@ static void run_warp(unsigned first)
         }
         if (!exchanging)
             return;
+        for (unsigned i = first; i < first + LANES; i++)
+            if (fibers[i].state == AT_COPY) /* it comes later */
+                return;
         if (elsewhere)
             give_up("not all lanes of a warp take part in an exchange");
+        arrived++;
         for (unsigned i = first; i < first + LANES; i++)
             fibers[i].state = READY;
     }
+}
+
+/* Lets threads go on that wait with a number, where all of them are there. */
+static void pass_numbers(unsigned base, unsigned threads)
+{
+    int counts[NUMBERS_MAX] = {}, wanted[NUMBERS_MAX] = {};
+    for (unsigned i = base; i < base + threads; i++) {
+        const fiber &f = fibers[i];
+        if (f.state != AT_NUMBER)
+            continue;
+        if (f.number < 1 || f.number >= NUMBERS_MAX || (counts[f.number] && wanted[f.number] != f.threads))
+            give_up("threads wait with one number for different ones");
+        counts[f.number]++;
+        wanted[f.number] = f.threads;
+    }
+    for (unsigned i = base; i < base + threads; i++)
+        if (fibers[i].state == AT_NUMBER && counts[fibers[i].number] == wanted[fibers[i].number]) {
+            fibers[i].state = READY;
+            arrived++;
+        }
 }
 
 /* Runs the block whose first fiber is `base` until its threads all end or wait for the cluster; whether they ended. */
@@ -175,25 +308,46 @@ static bool run_block(unsigned base, unsigned threads)
 {
     for (;;) {
         unsigned counts[DONE + 1] = {};
+        uint64_t before = arrived;
         for (unsigned first = base; first < base + threads; first += LANES)
             run_warp(first);
         for (unsigned i = base; i < base + threads; i++)
             counts[fibers[i].state]++;
         if (counts[DONE] == threads || counts[AT_CLUSTER] == threads)
             return counts[DONE] == threads;
-        if (counts[AT_BARRIER] != threads)
-            give_up("not all threads of a block reach a barrier");
+        if (counts[AT_NUMBER])
+            pass_numbers(base, threads);
+        if (counts[AT_BARRIER] != threads && before == arrived)
+            give_up(counts[AT_COPY] ? "threads wait for copies that nothing begins" : "not all threads of a block reach a barrier");
         for (unsigned i = base; i < base + threads; i++)
-            fibers[i].state = READY;
+            if (fibers[i].state == AT_COPY || counts[AT_BARRIER] == threads)
+                fibers[i].state = READY;
     }
+}
+
+/* Stacks of so many fibers; programs whose memory is limited seldom need the most. */
+static void make_stacks(size_t count)
+{
+    static size_t made;
+    if (count <= made)
+        return;
+    if (made)
+        munmap(stacks, made * STACK_BYTES);
+    made = (count + FIBERS_STEP - 1) / FIBERS_STEP * FIBERS_STEP;
+    stacks = (unsigned char *)mmap(NULL, made * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                                   -1, 0);
+    if (stacks == MAP_FAILED)
+        give_up("no memory for the stacks of threads");
 }
 
 /* Runs all blocks of one y and z, which are a cluster or each alone. */
 static void run_line(unsigned blocks, unsigned threads, bool cluster)
 {
     unsigned together = cluster ? blocks : 1;
-    if (together * threads > FIBERS_FEW)
+    if (together > BLOCKS_MAX || together * threads > FIBERS_MAX)
         give_up("a cluster of more threads than there are fibers");
+    alone = !cluster;
+    make_stacks(together * threads);
     for (unsigned first = 0; first < blocks; first += together) {
         unsigned ended = 0;
         for (unsigned i = 0; i < together * threads; i++)
@@ -220,6 +374,8 @@ static void run_together(unsigned blocks, unsigned threads)
     unsigned n_ended = 0, idle = 0;
     if (blocks > BLOCKS_MAX || blocks * threads > FIBERS_MAX)
         give_up("more threads that run at once than there are fibers");
+    alone = false;
+    make_stacks(blocks * threads);
     memset(shared, 0xa5, sizeof shared);
     for (unsigned i = 0; i < blocks * threads; i++)
         fibers[i] = fiber();
@@ -242,25 +398,9 @@ static void run_together(unsigned blocks, unsigned threads)
     }
 }
 
-/* Stacks of so many fibers; programs whose memory is limited seldom need the most. */
-static void make_stacks(size_t count)
-{
-    static size_t made;
-    if (count <= made)
-        return;
-    if (made)
-        munmap(stacks, made * STACK_BYTES);
-    made = count;
-    stacks = (unsigned char *)mmap(NULL, made * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                                   -1, 0);
-    if (stacks == MAP_FAILED)
-        give_up("no memory for the stacks of threads");
-}
-
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
                       cuda_host_way way, const void *arguments)
 {
-    make_stacks(way == CUDA_HOST_TOGETHER ? FIBERS_MAX : FIBERS_FEW);
     running = static_cast<const cuda_host_kernel *>(kernel);
     running_arguments = arguments;
     gridDim = {grid_x, grid_y, grid_z};
@@ -322,6 +462,16 @@ void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
 {
     multiply_halves(c, operands{{a.x, a.y, a.z, a.w}, {b0, b1}}, false);
+}
+
+uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t bits = 0;
+    for (int i = 0; i < 2; i++) {
+        double value = (double)half_word(a, i, true) * (double)half_word(b, i, true) + (double)half_word(c, i, true);
+        bits |= (uint32_t)spry_bf16_encode((float)value) << 16 * i;
+    }
+    return bits;
 }
 
 static int byte_of(uint32_t word, int which)
@@ -393,21 +543,4 @@ void multiply_cores_f16(float (*c)[4], const uint32_t a[4], const core_lines &b,
         const unsigned char *lines = b.at + (size_t)(k / 8) * b.input_bytes + (size_t)(group / 4) * b.column_bytes;
         return lines + k % 8 * 64 + (group % 4 ^ k % 8 / 2) * 16 + column * 2;
     });
-}
-
-void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
-{
-    const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
-    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
-    int lane = (int)(threadIdx.x % LANES);
-    for (int j = 0; j < groups * 4; j++) {
-        int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        int32_t sum = fresh ? 0 : c[j / 4][i];
-        for (int k = 0; k < 32; k++) {
-            const operands &left = lane_operands(room, row % 8 * 4 + k % 16 / 4);
-            sum += byte_of(left.a[row / 8 + k / 16 * 2], k % 4) *
-                   (int8_t)core(b, group_bytes, j / 4, column, k / 16)[k % 16];
-        }
-        c[j / 4][i] = sum;
-    }
 }

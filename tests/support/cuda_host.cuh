@@ -1,8 +1,8 @@
 /* Kernels on the host: the functions of machine.cuh in plain C++. The threads of a block are fibers that run one after
  * another until each waits at a barrier or an exchange; blocks run one after another, those of a cluster in turns from
  * one wait of the cluster to the next, and those of a grid whose blocks all run at once in turns until each ends or waits for a
- * counter. A barrier that not all threads reach ends the program with a sentence, and so does a counter that all blocks wait
- * for. */
+ * counter. Bulk copies happen when their barrier is waited for, and until then there are NaNs in their place. A barrier that not all
+ * threads reach ends the program with a sentence, and so does a counter, or a copy, that all wait for. */
 #pragma once
 
 #include <math.h>
@@ -93,6 +93,25 @@ SPRY_DEVICE void cluster_wait()
     cuda_host_cluster_wait();
 }
 
+float4 cluster_load(const float4 *own, uint32_t rank);
+void threads_wait(int number, int threads);
+
+typedef uint64_t copy_barrier;
+void barrier_make(copy_barrier *b, uint32_t arrivals);
+void barrier_arrive(copy_barrier *b);
+void barrier_expect(copy_barrier *b, uint32_t bytes);
+void barrier_wait(copy_barrier *b, uint32_t phase);
+void copy_bulk(void *shared, const void *from, uint32_t bytes, copy_barrier *b);
+
+SPRY_DEVICE void barriers_made()
+{
+}
+
+SPRY_DEVICE void barrier_arrive_copied(copy_barrier *b)
+{
+    barrier_arrive(b);
+}
+
 SPRY_DEVICE void warp_wait()
 {
     cuda_host_exchange("", 0);
@@ -107,6 +126,28 @@ template <class T> SPRY_DEVICE T warp_from(T value, int lane)
 template <class T> SPRY_DEVICE T warp_across(T value, int mask)
 {
     return warp_from(value, (int)(threadIdx.x % 32) ^ mask);
+}
+
+SPRY_DEVICE uint32_t warp_most(uint32_t value)
+{
+    const unsigned char *all = cuda_host_exchange(&value, sizeof value);
+    for (int lane = 0; lane < 32; lane++) {
+        uint32_t other;
+        memcpy(&other, all + lane * CUDA_HOST_ROOM, sizeof other);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+SPRY_DEVICE int32_t warp_total(int32_t value)
+{
+    const unsigned char *all = cuda_host_exchange(&value, sizeof value);
+    int32_t sum = 0;
+    for (int lane = 0; lane < 32; lane++) {
+        memcpy(&value, all + lane * CUDA_HOST_ROOM, sizeof value);
+        sum += value;
+    }
+    return sum;
 }
 
 SPRY_DEVICE bool warp_all(bool so)
@@ -155,6 +196,8 @@ SPRY_DEVICE uint32_t bf16_pair(float low, float high)
     return spry_bf16_encode(low) | (uint32_t)spry_bf16_encode(high) << 16;
 }
 
+uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c);
+
 SPRY_DEVICE uint32_t half_pair(float low, float high)
 {
     return spry_f16_encode(low) | (uint32_t)spry_f16_encode(high) << 16;
@@ -163,6 +206,16 @@ SPRY_DEVICE uint32_t half_pair(float low, float high)
 SPRY_DEVICE float quick_power(float x)
 {
     return exp2f(x);
+}
+
+SPRY_DEVICE float quick_inverse(float x)
+{
+    return 1 / x;
+}
+
+SPRY_DEVICE float quick_root_inverse(float x)
+{
+    return 1 / sqrtf(x);
 }
 
 SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
@@ -237,7 +290,6 @@ void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);
 
 void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups);
-void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups);
 
 template <int GROUPS>
 SPRY_DEVICE void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
@@ -245,10 +297,16 @@ SPRY_DEVICE void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const v
     multiply_cores_bf16(c, a, b, group_bytes, fresh, GROUPS);
 }
 
-template <int GROUPS>
-SPRY_DEVICE void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+template <int N> SPRY_DEVICE void registers_fewer()
 {
-    multiply_cores_bytes(c, a, b, group_bytes, fresh, GROUPS);
+}
+
+template <int N> SPRY_DEVICE void registers_more()
+{
+}
+
+SPRY_DEVICE void keep_operand(uint32_t)
+{
 }
 
 SPRY_DEVICE void cores_begin()

@@ -224,7 +224,7 @@ static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t ea
     if (as != FEW) {
         size_t queries = way.run_warps / way.parts * way.queries;
         size_t batches = way.merge_runs ? (each * p->group + queries - 1) / queries : 1;
-        spry_cuda_launch_shared(&gpu, kernel, n, KV_HEADS * batches, as == SPREAD ? args.n_chunks : 1, threads,
+        spry_cuda_launch_shared(&gpu, kernel, KV_HEADS * batches, n, as == SPREAD ? args.n_chunks : 1, threads,
                                 way.many_bytes, &args);
         if (as == SPREAD)
             spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.merge_runs), n, n_heads, each, 128, &args);

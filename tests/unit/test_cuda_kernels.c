@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "device/cuda/cuda_products.h"
 #include "kernels/blocks.h"
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
@@ -110,6 +111,7 @@ static void open_case(product_case *c, spry_dtype type)
     for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
         c->device.scratch.act_values[form] = on_gpu(NULL, SLOTS * units * 384);
     c->device.scratch.act_scales = on_gpu(NULL, SLOTS * units * 2 * 8);
+    c->device.scratch.act_norms = on_gpu(NULL, SLOTS * 4);
     c->device.scratch.gate = on_gpu(NULL, SLOTS * units * 256);
     c->device.scratch.up = on_gpu(NULL, SLOTS * units * 256);
     c->device.device.limits.max_rows = SLOTS * 64;
@@ -120,6 +122,7 @@ static void close_case(product_case *c)
     for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
         spry_cuda_free(&gpu, &c->device.scratch.act_values[form]);
     spry_cuda_free(&gpu, &c->device.scratch.act_scales);
+    spry_cuda_free(&gpu, &c->device.scratch.act_norms);
     spry_cuda_free(&gpu, &c->device.scratch.gate);
     spry_cuda_free(&gpu, &c->device.scratch.up);
     spry_cuda_model_deinit(&c->device.model, &c->device.context);
@@ -151,7 +154,7 @@ typedef struct kernel_case {
     size_t tiles, rows;
     unsigned threads;
     size_t shared_bytes;
-    size_t share; /* of multiply_cores, whose rows lie in an order of their own: blocks that share inputs */
+    size_t blocks, share; /* of multiply_cores, whose rows lie in an order of their own; share: blocks of a cluster */
 } kernel_case;
 
 /* The same of all rows by this kernel. */
@@ -161,28 +164,26 @@ static void multiply_by(product_case *c, float *out, const kernel_case *k)
     size_t columns = (w->tiles.n_tiles + k->tiles - 1) / k->tiles, row_blocks = (ROWS + k->rows - 1) / k->rows;
     spry_cuda_memory in = on_gpu(c->floats, ROWS * c->n_in * sizeof(float));
     spry_cuda_memory to = on_gpu(NULL, ROWS * OUTPUTS * sizeof(float));
-    spry_cuda_memory sums = on_gpu(NULL, columns * row_blocks * 16 * k->tiles * 16 * k->rows * sizeof(float));
     spry_acts act = spry_cuda_acts(&c->device, w, c->n_in);
-    act.cores = k->share ? (uint32_t)(row_blocks * k->rows / 8) : 0;
-    spry_encode_args encode = {.in = in, .n = (uint32_t)c->n_in, .in_stride = (uint32_t)c->n_in};
+    act.cores = k->blocks ? SLOTS / 8 : 0;
+    spry_encode_args encode = {.in = in, .n = (uint32_t)c->n_in, .n_rows = ROWS, .in_stride = (uint32_t)c->n_in};
     encode.to[spry_cuda_form(c->type)] = act;
     spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_encode"), ROWS, 1, 1, 256, &encode);
     const spry_product_args args = {.parts = {{.weight = w->tiles, .out = to, .stride = OUTPUTS}},
                                     .act = act,
                                     .n_parts = 1,
                                     .n_tiles = w->tiles.n_tiles,
-                                    .n_rows = ROWS,
-                                    .sums = sums};
+                                    .n_rows = ROWS};
     void *kernel = spry_cuda_kernel(&gpu, k->name);
     if (k->share > 1)
-        spry_cuda_launch_cluster(&gpu, kernel, k->share, columns, row_blocks, k->threads, k->shared_bytes, &args);
+        spry_cuda_launch_cluster(&gpu, kernel, k->share, k->blocks, 1, k->threads, k->shared_bytes, &args);
+    else if (k->blocks)
+        spry_cuda_launch_shared(&gpu, kernel, 1, k->blocks, 1, k->threads, k->shared_bytes, &args);
     else
-        spry_cuda_launch_shared(&gpu, kernel, k->share ? 1 : columns, k->share ? columns : row_blocks,
-                                k->share ? row_blocks : 1, k->threads, k->shared_bytes, &args);
+        spry_cuda_launch_shared(&gpu, kernel, columns, row_blocks, 1, k->threads, k->shared_bytes, &args);
     from_gpu(out, to, ROWS * OUTPUTS * sizeof(float));
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &to);
-    spry_cuda_free(&gpu, &sums);
 }
 
 static void expect_bits(product_case *c, const float *few, const kernel_case *k)
@@ -190,21 +191,32 @@ static void expect_bits(product_case *c, const float *few, const kernel_case *k)
     static float wide[ROWS * OUTPUTS];
     multiply_by(c, wide, k);
     if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
-        fail_msg("%s has other bits (%zu)", k->name, k->share);
+        fail_msg("%s has other bits (%zu blocks of %zu)", k->name, k->blocks, k->share);
 }
 
-/* With the matrix instructions of four warps: 64 rows by blocks that may share inputs, and 128 rows. */
+/* With the matrix instructions of four warps: 64 or 128 rows; by as many blocks as there are items, or by fewer, which
+ * take several. */
 static void compare_cores(product_case *c, const float *few)
 {
-    static const struct {
-        size_t groups, share, stages;
-    } ways[] = {{8, 1, 6}, {8, 2, 6}, {8, 4, 6}, {8, 8, 6}, {16, 1, 4}};
-    size_t group_bytes = c->type == SPRY_F16 ? 2048 : c->type == SPRY_BF16 ? 1024 : 640;
-    for (size_t i = 0; i < SPRY_COUNT(ways); i++) {
-        kernel_case k = {.tiles = 4, .rows = 8 * ways[i].groups, .threads = 128, .share = ways[i].share};
-        k.shared_bytes = ways[i].stages * (ways[i].groups * group_bytes + k.tiles * spry_cuda_unit_bytes(c->type));
-        snprintf(k.name, sizeof k.name, "spry_product_%s_cores_%zu", spry_cuda_type_name(c->type), ways[i].groups);
-        expect_bits(c, few, &k);
+    static const spry_core_kind kinds[] = {{8, 1, 1}, {16, 2, 1}, {8, 1, 2}, {8, 1, 4}, {8, 1, 8}};
+    size_t tile_groups = ((OUTPUTS + 15) / 16 + 3) / 4;
+    for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
+        const spry_core_kind *kind = &kinds[i];
+        size_t rows = 8 * kind->groups,
+               items = (tile_groups + kind->teams - 1) / kind->teams * ((ROWS + rows - 1) / rows);
+        if (spry_cuda_cores_bytes(c->type, *kind) > gpu.shared_bytes)
+            continue;
+        for (size_t blocks = kind->share > 1 ? items : 1; blocks <= items; blocks++) {
+            kernel_case k = {.tiles = 4,
+                             .rows = rows,
+                             .threads = kind->teams == 1 ? 160 : 384,
+                             .blocks = blocks,
+                             .share = kind->share,
+                             .shared_bytes = spry_cuda_cores_bytes(c->type, *kind)};
+            snprintf(k.name, sizeof k.name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(c->type), kind->groups,
+                     kind->teams);
+            expect_bits(c, few, &k);
+        }
     }
 }
 
@@ -264,12 +276,11 @@ static void expect_acts(product_case *c, const encoded_rows *expected, size_t n_
         fail_msg("%s: %zu rows gated on the way have other bits", spry_dtype_name(c->type), n_rows);
 }
 
-/* By the kernel for 128 rows, of rows that lie where spry_cuda_gated_products put them. */
-static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows)
+/* By kernels for many rows, of rows that lie where spry_cuda_gated_products put them. */
+static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows, const spry_core_kind *kind)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
     spry_act_form form = spry_cuda_form(c->type);
-    size_t group_bytes = c->type == SPRY_F16 ? 2048 : c->type == SPRY_BF16 ? 1024 : 640;
     spry_product_args args = {.parts = {{.weight = w->tiles}, {.weight = w->tiles, .first_tile = w->tiles.n_tiles}},
                               .act = spry_cuda_acts(&c->device, w, c->n_in),
                               .n_parts = 2,
@@ -278,11 +289,16 @@ static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows)
                               .from.gate = 1};
     args.from.to[form] = spry_cuda_acts(&c->device, w, GATED);
     args.act.values = c->device.scratch.gate;
-    args.act.scales = c->device.scratch.up;
-    args.act.cores = args.from.to[form].cores = 16;
-    snprintf(name, sizeof name, "spry_product_%s_cores_gate_16", spry_cuda_type_name(c->type));
-    spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), 1, GATED / 32, 1, 128,
-                            4 * (16 * group_bytes + 4 * spry_cuda_unit_bytes(c->type)), &args);
+    args.act.norms = c->device.scratch.act_norms;
+    args.act.cores = args.from.to[form].cores = SLOTS / 8;
+    snprintf(name, sizeof name, "spry_product_%s_gates_%zu_%zu", spry_cuda_type_name(c->type), kind->groups,
+             kind->teams);
+    void *kernel = spry_cuda_kernel(&gpu, name);
+    size_t bytes = spry_cuda_cores_bytes(c->type, *kind), items = GATED / 32 * ((n_rows + 63) / 64);
+    if (kind->share > 1)
+        spry_cuda_launch_cluster(&gpu, kernel, kind->share, items, 1, 160, bytes, &args);
+    else
+        spry_cuda_launch_shared(&gpu, kernel, 1, 2, 1, 384, bytes, &args);
 }
 
 /* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the
@@ -320,9 +336,12 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t pr
     clear_acts(c);
     assert_true(spry_cuda_gated_products(&c->device, from, both, &whole, n_rows));
     expect_acts(c, &expected, n_rows);
-    if (n_rows > SPRY_ACT_ROWS) {
+    static const spry_core_kind kinds[] = {{16, 2, 1}, {8, 1, 2}, {8, 1, 4}, {8, 1, 8}};
+    for (size_t i = 0; n_rows > SPRY_ACT_ROWS && i < SPRY_COUNT(kinds); i++) {
+        if (spry_cuda_cores_bytes(c->type, kinds[i]) > gpu.shared_bytes)
+            continue;
         clear_acts(c);
-        gate_many(c, &whole, n_rows);
+        gate_many(c, &whole, n_rows, &kinds[i]);
         expect_acts(c, &expected, n_rows);
     }
     c->device.context.processors = gpu.processors;
@@ -345,7 +364,7 @@ static void fused_products_have_the_same_bits(void **state)
             compare_fused(&c, counts[i], norm, gpu.processors);
             compare_fused(&c, counts[i], norm, 1);
         }
-        if (gpu.cores && spry_cuda_form(types[t]) != SPRY_ACT_BYTES)
+        if (gpu.cores)
             compare_fused(&c, 65, norm, 1);
         close_case(&c);
     }

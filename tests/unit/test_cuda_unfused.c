@@ -134,7 +134,7 @@ static void attend_fused(scene *s)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
     snprintf(name, sizeof name, s->way.many, s->way.number);
-    spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), s->n_runs, s->n_kv_heads, 1,
+    spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), s->n_kv_heads, s->n_runs, 1,
                             (unsigned)s->way.run_warps * 32, s->way.many_bytes, &s->fused);
 }
 

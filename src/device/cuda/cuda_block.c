@@ -152,12 +152,25 @@ static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda
                                .eps = c->norm_eps};
 }
 
+/* Heads of 64 or 128 that rope turns whole have kernels of their own, named by how; NULL: they are others. */
+static const char *whole_heads(const spry_config *c, const spry_prepare_args *p)
+{
+    bool whole = (c->head_dim == 64 || c->head_dim == 128) && p->n_pairs == c->head_dim / 2;
+    if (!whole || !p->q_norm != !p->k_norm || (p->q_norm && p->interleaved))
+        return NULL;
+    return p->interleaved ? "pairs" : p->q_norm ? "norm" : "raw";
+}
+
 static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_prepare_args args = prepare_args(d, l, layer);
+    const char *whole = whole_heads(c, &args);
     char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
+    if (whole && d->pool->shape.type == SPRY_F16)
+        snprintf(name, sizeof name, "spry_prepare_%s_%u", whole, c->head_dim / 32);
+    else
+        snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
     spry_cuda_launch(
         &d->context, spry_cuda_kernel(&d->context, name), (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS,
         c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, SPRY_PREPARE_THREADS, &args);
@@ -188,10 +201,10 @@ static size_t plain_bytes(size_t blocks, size_t warps, size_t group)
     return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
 }
 
-/* cores_room of attention_cores.cu: pages, what chunks gave to each of 256 threads, and entries. */
+/* cores_room of attention_cores.cu: pages, what chunks gave to each of 256 threads, entries and barriers. */
 static size_t cores_bytes(size_t blocks)
 {
-    return 10 * blocks * 4096 + blocks * 16 * 256 * sizeof(float) + 10 * sizeof(spry_step_entry);
+    return 10 * blocks * 4096 + blocks * 16 * 256 * sizeof(float) + 10 * (sizeof(spry_step_entry) + sizeof(uint64_t));
 }
 
 /* Runs with the matrix instructions of four warps. */
@@ -316,7 +329,7 @@ static void attend_runs(spry_cuda_device *d, spry_attend_args args)
     }
     size_t queries = way->run_warps / way->parts * way->queries, group = c->n_heads / c->n_kv_heads;
     size_t batches = way->merge_runs ? (group + queries - 1) / queries : 1;
-    spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads * batches,
+    spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), c->n_kv_heads * batches, d->n_runs,
                             d->n_spread ? d->n_spread : 1, (unsigned)way->run_warps * 32, way->many_bytes, &args);
     if (d->n_spread)
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge_runs), d->n_runs, c->n_heads,
@@ -358,11 +371,10 @@ static bool plain_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_devic
     const spry_cuda_attention *way = &d->attention;
     const spry_prepare_args *p = &args->prepare;
     const spry_attend_args *a = &args->attend;
-    const char *heads = a->interleaved ? "pairs" : p->q_norm ? "norm" : "raw";
+    const char *heads = whole_heads(d->config, p);
     bool bytes = a->to[SPRY_ACT_BYTES].values, single = pages <= share * way->warps;
-    if ((way->number != 2 && way->number != 4) || a->n_pairs != way->number * 16 || a->sinks || a->softcap != 0 ||
-        d->pool->turns.end > 1 || !(bytes || a->to[SPRY_ACT_ONE].values) || !p->q_norm != !p->k_norm ||
-        (p->q_norm && a->interleaved) || (share > 1 && !single))
+    if (!heads || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !(bytes || a->to[SPRY_ACT_ONE].values) ||
+        (share > 1 && !single))
         return false;
     snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_attend_decode_%s_%s_%s_%zu", heads, bytes ? "bytes" : "one",
              !single      ? "long"
@@ -472,6 +484,7 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
         attend_rows(d, l, layer);
     if (attend_encodes(d)) {
         d->cores[spry_cuda_form(l->o.type)] = spry_cuda_cores(d, l->o.type, d->n_rows);
+        d->norms = 0;
         spry_cuda_adapt_from(d, &(spry_encode_args){.in = d->scratch.attn});
         spry_cuda_products(d, &o, 1, d->n_rows, sum.add, no_groups);
     } else {

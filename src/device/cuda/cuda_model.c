@@ -61,7 +61,8 @@ static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
                         .n_in = (uint32_t)w->n_in,
                         .n_tiles = (uint32_t)((w->n_out + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS),
                         .n_units = (uint32_t)((w->n_in + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
-    uint64_t units = (uint64_t)tiles.n_tiles * tiles.n_units;
+    uint64_t together = (tiles.n_tiles + SPRY_TILES_TOGETHER - 1) / SPRY_TILES_TOGETHER;
+    uint64_t units = together * SPRY_TILES_TOGETHER * tiles.n_units;
     tiles.high = aligned(units * t->values);
     tiles.scale = aligned(tiles.high + units * t->high);
     tiles.super = aligned(tiles.scale + units * t->scale);

@@ -2,8 +2,6 @@
 #include "device/cuda/cuda_products.h"
 #include "model/arch.h"
 
-enum { ROW_THREADS = 256 };
-
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
 {
     return (spry_acts){.values = d->scratch.act_values[spry_cuda_form(w->type)],
@@ -11,12 +9,23 @@ spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, s
                        .n_units = (uint32_t)((n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
 }
 
+/* Rows that are normalised whole are not multiplied by anything behind their products. */
+static bool encodes_whole(const spry_encode_args *args)
+{
+    return !args->weight || args->centre || args->bias;
+}
+
 static void launch_encode(spry_cuda_device *d, spry_encode_args args, bool cores, size_t n_rows)
 {
     args.in_stride = args.in_stride ? args.in_stride : args.n;
+    args.n_rows = (uint32_t)n_rows;
     args.eps = d->config->norm_eps;
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, cores ? "spry_encode_cores" : "spry_encode"), n_rows, 1,
-                     1, ROW_THREADS, &args);
+    if (cores)
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_encode_cores"),
+                         (n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, 1, 1, SPRY_ENCODE_CORES_THREADS, &args);
+    else
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_encode"), n_rows, 1, 1, SPRY_ENCODE_THREADS,
+                         &args);
 }
 
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
@@ -24,28 +33,39 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
 {
     if (spry_cuda_adapts(d, products, n_products))
         spry_cuda_adapt_from(d, &args);
-    bool cores = !args.plain && !args.source && args.n % 8 == 0; /* for all of them, and nothing else is wanted */
+    /* for all of them, and nothing else is wanted */
+    bool cores = !args.plain && !args.source && args.n % 8 == 0 && !(args.weight && encodes_whole(&args));
+    d->norms = encodes_whole(&args) ? 0 : d->scratch.act_norms;
     for (size_t i = 0; i < n_products; i++) {
         const spry_cuda_matrix *w = products[i].w;
         spry_act_form form = spry_cuda_form(w->type);
-        args.to[form] = spry_cuda_acts(d, w, args.n);
-        args.to[form].cores = d->cores[form] = spry_cuda_cores(d, w->type, n_rows);
-        cores = cores && d->cores[form];
+        spry_acts acts = spry_cuda_acts(d, w, args.n);
+        acts.norms = d->norms;
+        acts.cores = d->cores[form] = spry_cuda_cores(d, w->type, n_rows);
+        args.to[form] = acts;
+        cores = cores && acts.cores;
     }
     launch_encode(d, args, cores, n_rows);
 }
 
+static void launch_way(spry_cuda_device *d, const spry_product_way *way, const spry_product_args *args)
+{
+    void *kernel = spry_cuda_kernel(&d->context, way->name);
+    if (way->share > 1)
+        spry_cuda_launch_cluster(&d->context, kernel, way->share, way->blocks, 1, way->threads, way->shared_bytes,
+                                 args);
+    else if (way->blocks)
+        spry_cuda_launch_shared(&d->context, kernel, 1, way->blocks, 1, way->threads, way->shared_bytes, args);
+    else
+        spry_cuda_launch_shared(&d->context, kernel, (args->n_tiles + way->tiles - 1) / way->tiles,
+                                (args->n_rows + way->rows - 1) / way->rows, 1, way->threads, way->shared_bytes, args);
+}
+
 /* Products of one type. */
-static void launch_products(spry_cuda_device *d, spry_product_args *args, spry_dtype type)
+static void launch_products(spry_cuda_device *d, const spry_product_args *args, spry_dtype type)
 {
     spry_product_way way = spry_cuda_pick(d, args, type);
-    void *kernel = spry_cuda_kernel(&d->context, way.name);
-    size_t tiles = (args->n_tiles + way.tiles - 1) / way.tiles, rows = (args->n_rows + way.rows - 1) / way.rows;
-    if (way.share > 1)
-        spry_cuda_launch_cluster(&d->context, kernel, way.share, tiles, rows, way.threads, way.shared_bytes, args);
-    else
-        spry_cuda_launch_shared(&d->context, kernel, way.share ? 1 : tiles, way.share ? tiles : rows,
-                                way.share ? rows : 1, way.threads, way.shared_bytes, args);
+    launch_way(d, &way, args);
 }
 
 /* The next products of one type, as many as one launch takes; *at moves behind them. */
@@ -73,6 +93,7 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
         spry_dtype type = products[i].w->type;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
         args.act.cores = d->lanes ? 0 : d->cores[spry_cuda_form(type)];
+        args.act.norms = d->norms;
         args.experts = groups.experts;
         args.expert_rows = (uint32_t)groups.align;
         args.add = add;
@@ -97,8 +118,8 @@ static bool normalises(const spry_cuda_device *d, const spry_encode_args *from, 
                        size_t n_products, size_t n_rows, const char *kind)
 {
     spry_product_way way;
-    bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->centre && !from->source &&
-               !from->plain && !spry_cuda_adapts(d, products, n_products);
+    bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && !encodes_whole(from) && !from->source && !from->plain &&
+               !spry_cuda_adapts(d, products, n_products);
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE &&
               spry_cuda_pick_rows(&way, &d->context, products[i].w, kind, SPRY_ROWS_TILES, n_rows);
@@ -145,32 +166,33 @@ static spry_acts gate_acts(const spry_cuda_device *d, const spry_cuda_matrix *w,
     act.cores = spry_cuda_cores(d, w->type, n_rows);
     act.values = d->scratch.gate;
     act.scales = d->scratch.up;
+    act.norms = d->scratch.act_norms;
     size_t room = (size_t)d->device.limits.max_rows * w->tiles.n_out * sizeof(float);
     act.cores = act.n_units * act.cores * spry_cuda_group_bytes(w->type) <= room ? act.cores : 0;
     return act;
 }
 
-/* More than 8 rows of floats, by multiply_cores: encoding bytes takes a block longer than a kernel of its own. */
+/* More than 8 rows, by multiply_cores. */
 static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product both[2],
                        const spry_cuda_matrix *down, size_t n_rows)
 {
     spry_product_way way;
     const spry_cuda_matrix *w = both[0].w;
-    const spry_acts act = gate_acts(d, w, n_rows);
+    spry_act_form form = spry_cuda_form(down->type);
     size_t at = 0;
-    if (!act.cores || from.n % 8 || from.source || from.plain || spry_cuda_adapts(d, both, 2) ||
-        !spry_cuda_pick_gate(&way, d, w, n_rows))
-        return false;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
-    spry_acts *to = &args.from.to[spry_cuda_form(down->type)];
-    *to = spry_cuda_acts(d, down, w->tiles.n_out);
-    to->cores = d->cores[spry_cuda_form(down->type)] = spry_cuda_cores(d, down->type, n_rows);
-    args.act = act;
+    args.act = gate_acts(d, w, n_rows);
     args.from.gate = from.gate;
-    from.to[spry_cuda_form(w->type)] = act;
+    args.from.to[form] = spry_cuda_acts(d, down, w->tiles.n_out);
+    args.from.to[form].cores = spry_cuda_cores(d, down->type, n_rows);
+    if (from.n % 8 || from.source || from.plain || encodes_whole(&from) || spry_cuda_adapts(d, both, 2) ||
+        !args.from.to[form].cores || !spry_cuda_pick_cores(&way, d, &args, w->type, true))
+        return false;
+    from.to[spry_cuda_form(w->type)] = args.act;
     launch_encode(d, from, true, n_rows);
-    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, way.name), 1, w->tiles.n_tiles / way.tiles,
-                            (n_rows + way.rows - 1) / way.rows, way.threads, way.shared_bytes, &args);
+    launch_way(d, &way, &args);
+    d->cores[form] = args.from.to[form].cores;
+    d->norms = 0;
     return true;
 }
 
@@ -183,12 +205,13 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
         return false;
     if (n_rows > SPRY_ACT_ROWS)
         return gate_cores(d, from, both, down, n_rows);
-    if (!normalises(d, &from, both, 2, n_rows, "gate"))
+    if (spry_cuda_form(down->type) != spry_cuda_form(both[0].w->type) || !normalises(d, &from, both, 2, n_rows, "gate"))
         return false;
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
     from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, gate->n_out);
     d->cores[spry_cuda_form(down->type)] = 0;
+    d->norms = 0;
     unsigned tiles = spry_cuda_chosen(d, SPRY_CHOICE_GATE_TILES);
     launch_rows(d, &args, from, both[0].w, "gate", tiles ? tiles : args.n_tiles <= 4 * d->context.processors ? 4 : 8);
     return true;

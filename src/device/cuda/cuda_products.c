@@ -6,56 +6,14 @@
 
 enum {
     SLOTS = 4, /* units of products_rows.cuh and products_one.cuh that a warp waits for */
-    ROW_THREADS = 256,
     FEW_THREADS = 512,
     MANY_THREADS = 256,
     STAGED_THREADS = 128,
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
-    CORES_ROWS = 64,       /* of a block with the matrix instructions of four warps, for few rows */
-    CORES_ROWS_MANY = 128, /* and for many */
-    CORES_MANY = 192,      /* rows from which they are many */
-    CORES_TILES = 4,       /* of a block */
-    CORES_THREADS = 128,
-    CORES_SHARE = 8,       /* blocks that share inputs, at most */
-    CORES_STAGES = 6,      /* units on their way of blocks for few rows */
-    CORES_STAGES_MANY = 4, /* and for many */
     TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
     STAGES = 3, /* units of rows, or of rows and tiles, that wait in shared memory */
 };
-
-size_t spry_cuda_group_bytes(spry_dtype type)
-{
-    static const size_t bytes[SPRY_ACT_FORMS] = {512 + 128, 1024, 2048, 3072};
-    return bytes[spry_cuda_form(type)];
-}
-
-/* Shared memory of a block of multiply_cores. */
-static size_t cores_bytes(spry_dtype type, size_t rows)
-{
-    size_t stages = rows == CORES_ROWS ? CORES_STAGES : CORES_STAGES_MANY;
-    return stages * (rows / SPRY_ACT_ROWS * spry_cuda_group_bytes(type) + CORES_TILES * spry_cuda_unit_bytes(type));
-}
-
-/* Blocks of 128 rows are taken where there are so many at least. Those of quantised weights are bound by arithmetic of
- * single threads, and want more than one a multiprocessor. */
-static size_t cores_rows(const spry_cuda_device *d, spry_dtype type, size_t columns, size_t n_rows)
-{
-    size_t blocks = columns * ((n_rows + CORES_ROWS_MANY - 1) / CORES_ROWS_MANY), processors = d->context.processors;
-    size_t fewest = spry_cuda_form(type) == SPRY_ACT_BYTES ? processors * 3 / 2 : processors;
-    return n_rows >= CORES_MANY && blocks >= fewest ? CORES_ROWS_MANY : CORES_ROWS;
-}
-
-uint32_t spry_cuda_cores(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
-{
-    enum { FEW = 32 };
-    size_t rows = n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, row_blocks = (n_rows + rows - 1) / rows;
-    bool fit = d->context.cores && !d->lanes && spry_cuda_form(type) != SPRY_ACT_THREE &&
-               cores_bytes(type, CORES_ROWS) <= d->context.shared_bytes &&
-               cores_bytes(type, CORES_ROWS_MANY) <= d->context.shared_bytes;
-    bool enough = n_rows > FEW && (n_rows >= CORES_MANY || spry_cuda_chosen(d, SPRY_CHOICE_CORES) != 1);
-    return fit && enough ? (uint32_t)(row_blocks * (rows / SPRY_ACT_ROWS)) : 0;
-}
 
 /* For many rows; `work`: blocks of 32 rows and a tile. Each way takes a time that hardly depends on the rows until it
  * fills the GPU, so the way for few rows is the faster one for longer than its share of the GPU's speed says. */
@@ -84,34 +42,6 @@ static bool choose_many(spry_product_way *way, const spry_product_args *args, sp
     return true;
 }
 
-/* Blocks that share the inputs of one, so that there is work for the whole GPU, and room for what they give. */
-static size_t share_inputs(const spry_cuda_device *d, const spry_product_args *args, spry_dtype type, size_t blocks)
-{
-    size_t share = 1, floats = blocks * SPRY_PRODUCT_SPLITS * CORES_TILES * SPRY_TILE_ROWS * CORES_ROWS;
-    size_t most = d->context.processors * (spry_cuda_form(type) == SPRY_ACT_BYTES ? 2 : 1);
-    while (share < CORES_SHARE && 2 * share * blocks <= most && 2 * share <= args->parts[0].weight.n_units &&
-           floats <= d->scratch.partial_floats)
-        share *= 2;
-    return share;
-}
-
-static bool choose_cores(spry_product_way *way, const spry_cuda_device *d, spry_product_args *args, spry_dtype type)
-{
-    size_t columns = (args->n_tiles + CORES_TILES - 1) / CORES_TILES, rows = cores_rows(d, type, columns, args->n_rows);
-    if (!args->act.cores)
-        return false;
-    *way = (spry_product_way){.rows = rows,
-                              .tiles = CORES_TILES,
-                              .share = 1,
-                              .threads = CORES_THREADS,
-                              .shared_bytes = cores_bytes(type, rows)};
-    if (rows == CORES_ROWS)
-        way->share = share_inputs(d, args, type, columns * ((args->n_rows + rows - 1) / rows));
-    args->sums = way->share > 1 ? d->scratch.partial : 0;
-    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu", spry_cuda_type_name(type), rows / SPRY_ACT_ROWS);
-    return true;
-}
-
 /* Shared memory in which so many units wait for each warp. */
 static size_t kept_bytes(spry_dtype type, size_t units)
 {
@@ -128,13 +58,13 @@ static bool has_room(const spry_cuda_context *c, size_t bytes, size_t besides)
 /* Shared memory that kernels have besides: sums of splits, and those of norms. */
 static size_t one_sums(size_t tiles)
 {
-    return (SPRY_PRODUCT_SPLITS * tiles * SPRY_TILE_ROWS + ROW_THREADS / 32) * sizeof(float);
+    return (SPRY_PRODUCT_SPLITS * tiles * SPRY_TILE_ROWS + SPRY_PRODUCT_SPLITS) * sizeof(float);
 }
 
 static size_t rows_sums(size_t tiles)
 {
     size_t splits = SPRY_PRODUCT_SPLITS * (tiles < 4 ? tiles : 4) * TILE_SUMS;
-    return (splits + tiles * TILE_SUMS + SPRY_ACT_ROWS * (ROW_THREADS / 32 + 1)) * sizeof(float);
+    return (splits + tiles * TILE_SUMS + SPRY_ACT_ROWS * SPRY_PRODUCT_SPLITS) * sizeof(float);
 }
 
 static size_t few_sums(size_t groups)
@@ -145,11 +75,10 @@ static size_t few_sums(size_t groups)
 /* Of one row: groups of units that wait (one_block of products_one.cuh), and the row as row_acts has it. */
 static size_t one_bytes(size_t n_units, spry_dtype type, size_t tiles)
 {
-    static const size_t act_unit[SPRY_ACT_FORMS] = {80, 128, 256, 384};
-    spry_act_form form = spry_cuda_form(type);
     size_t most = (n_units + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS;
-    size_t group = tiles * most < SLOTS ? tiles * most : SLOTS, depth = form == SPRY_ACT_BYTES ? 2 : 1;
-    return kept_bytes(type, group * depth) + n_units * act_unit[form];
+    size_t group = tiles * most < SLOTS ? tiles * most : SLOTS, depth = spry_cuda_form(type) == SPRY_ACT_BYTES ? 2 : 1;
+    static const size_t act_unit[SPRY_ACT_FORMS] = {80, 128, 256, 384};
+    return kept_bytes(type, group * depth) + n_units * act_unit[spry_cuda_form(type)];
 }
 
 static bool has_room_for_one(const spry_cuda_context *c, size_t n_units, spry_dtype type, size_t tiles)
@@ -199,7 +128,7 @@ static bool choose_stream(spry_product_way *way, const spry_cuda_context *c, con
 }
 
 /* For few rows: several tiles a block where there are blocks enough, because they share rows. */
-spry_product_way spry_cuda_pick(const spry_cuda_device *d, spry_product_args *args, spry_dtype type)
+spry_product_way spry_cuda_pick(const spry_cuda_device *d, const spry_product_args *args, spry_dtype type)
 {
     enum { BLOCKS = 96 };
     const spry_cuda_context *c = &d->context;
@@ -207,8 +136,8 @@ spry_product_way spry_cuda_pick(const spry_cuda_device *d, spry_product_args *ar
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     spry_product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_cores(&way, d, args, type) || choose_many(&way, args, type) || choose_one(&way, c, args, type) ||
-        choose_stream(&way, c, args, type))
+    if (spry_cuda_pick_cores(&way, d, args, type, false) || choose_many(&way, args, type) ||
+        choose_one(&way, c, args, type) || choose_stream(&way, c, args, type))
         return way;
     if (args->experts && args->expert_rows < way.rows)
         way.rows = SPRY_ACT_ROWS;
@@ -241,21 +170,4 @@ bool spry_cuda_pick_rows(spry_product_way *way, const spry_cuda_context *c, cons
             return true;
         }
     return false;
-}
-
-bool spry_cuda_pick_gate(spry_product_way *way, const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n_rows)
-{
-    size_t columns = w->tiles.n_tiles * 2 / CORES_TILES, rows = cores_rows(d, w->type, columns, n_rows);
-    size_t blocks = columns * ((n_rows + rows - 1) / rows);
-    if (!spry_cuda_cores(d, w->type, n_rows) || spry_cuda_form(w->type) == SPRY_ACT_BYTES ||
-        3 * blocks < 2 * d->context.processors) /* of fewer, sharing inputs is faster */
-        return false;
-    *way = (spry_product_way){.rows = rows,
-                              .tiles = CORES_TILES / 2,
-                              .share = 1,
-                              .threads = CORES_THREADS,
-                              .shared_bytes = cores_bytes(w->type, rows)};
-    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_gate_%zu", spry_cuda_type_name(w->type),
-             rows / SPRY_ACT_ROWS);
-    return true;
 }

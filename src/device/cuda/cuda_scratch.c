@@ -53,11 +53,12 @@ static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t row
 /* Of the widest input, and of all rows or slots. */
 void spry_cuda_carve_acts(spry_cuda_scratch *s, size_t rows, size_t width)
 {
-    static const size_t unit_bytes[SPRY_ACT_FORMS] = {64, 128, 256, 384}; /* of a row and unit */
+    static const size_t unit_bytes[SPRY_ACT_FORMS] = {SPRY_CORE_BYTES / 8, 128, 256, 384}; /* of a row and unit */
     size_t units = (width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, whole = (rows + 127) / 128 * 128;
     for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
         s->act_values[form] = carve(s, whole, units, unit_bytes[form]);
     s->act_scales = carve(s, whole, units * 2, 2 * sizeof(float));
+    s->act_norms = carve(s, whole, 1, sizeof(float));
 }
 
 static void carve_latent(spry_cuda_scratch *s, const spry_config *c, size_t rows)

@@ -53,7 +53,7 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory cosine[2], sine[2];           /* [rows, pairs]: of full and of sliding layers */
     spry_cuda_memory turn_cosine[2], turn_sine[2]; /* [turns, pairs] */
     spry_cuda_memory logits;                       /* [max_logits, n_vocab] */
-    spry_cuda_memory act_values[SPRY_ACT_FORMS], act_scales;
+    spry_cuda_memory act_values[SPRY_ACT_FORMS], act_scales, act_norms;
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
     spry_cuda_memory lists;                                /* [SPRY_CUDA_GRAPHS, bytes of a list] */
@@ -206,6 +206,7 @@ typedef struct spry_cuda_device {
     size_t n_spread;                         /* chunks of runs that are spread over blocks; 0: none are */
     bool lanes;                              /* rows are encoded in the order of lanes, however many they are */
     uint32_t cores[SPRY_ACT_FORMS];          /* how the rows lie that were encoded last: spry_acts.cores */
+    spry_cuda_memory norms;                  /* of the same rows: spry_acts.norms */
     bool alone;                              /* every row is the only one of its sequence */
     bool adapted;                            /* some rows go through adapters */
     spry_cuda_memory adapt_in, adapt_source; /* the rows that were encoded last, as floats, and their numbers */

@@ -18,7 +18,7 @@
 /* A placed matrix: tiles of 16 outputs, each in units of 64 inputs, in the order in which the lanes of a warp want them
  * (tiles.cuh). Outputs and inputs that fill up the last tile and unit are zeros. Quantised types have planes besides:
  * high bits, scales of the groups, scales of 256. */
-enum { SPRY_TILE_ROWS = 16, SPRY_TILE_UNIT = 64 };
+enum { SPRY_TILE_ROWS = 16, SPRY_TILE_UNIT = 64, SPRY_TILES_TOGETHER = 4 };
 
 typedef struct spry_tiles {
     SPRY_AT(unsigned char) base;
@@ -39,21 +39,29 @@ typedef struct spry_place_args {
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 /* Inputs of products, in groups of 8 rows, in the order in which lanes want them (acts.cuh): as bytes with a scale for
- * 32, or as sums of bf16. */
+ * 32, or as sums of bf16. Rows that pass a norm are multiplied by its weights; by what the norm divides them the sums
+ * of a product are divided. */
 enum { SPRY_ACT_ROWS = 8 };
+
+/* In the order of multiply_cores: bytes of a group of rows and a unit, of a bf16 each, and of bytes with their scales.
+ */
+enum { SPRY_CORE_TERM = 1024, SPRY_CORE_BYTES = 1024 + 128 };
 
 typedef enum spry_act_form { SPRY_ACT_BYTES, SPRY_ACT_ONE, SPRY_ACT_TWO, SPRY_ACT_THREE, SPRY_ACT_FORMS } spry_act_form;
 
 typedef struct spry_acts {
     SPRY_AT(unsigned char) values;
-    SPRY_AT(float) scales; /* of bytes: [group, block of 32, 8 rows, {scale, sum of the values}] */
+    SPRY_AT(float) scales; /* of bytes in the order of lanes: of 8 rows and 32 inputs {scale, sum of the values} */
+    SPRY_AT(float) norms;  /* NULL, or [rows]: what sums are multiplied by */
     uint32_t n_units;      /* of 64 inputs */
     uint32_t cores; /* groups of rows, a multiple of 8, in the order of multiply_cores; 0: in the order of lanes */
 } spry_acts;
 
 /* Each row is normalised (with a weight), gated (with an `up`, or `ungated`: by its activation alone) or taken as it
  * is, and written in the forms that are wanted; a form that is not wanted has no values. With `source` row i is made
- * from row source[i] of `in`, unless that is negative. A block for a row. */
+ * from row source[i] of `in`, unless that is negative. A block for a row; of spry_encode_cores for 8 rows. */
+enum { SPRY_ENCODE_THREADS = 256, SPRY_ENCODE_CORES_THREADS = 512 };
+
 typedef struct spry_encode_args {
     SPRY_AT(const float) in;
     SPRY_AT(const float) up;     /* NULL, or like `in`: row = activation(in) * up */
@@ -62,11 +70,11 @@ typedef struct spry_encode_args {
     SPRY_AT(float) plain;        /* NULL, or where the row goes as floats */
     SPRY_AT(const int32_t) source;
     spry_acts to[SPRY_ACT_FORMS];
-    uint32_t n, in_stride;
+    uint32_t n, n_rows, in_stride;
     float eps;
     uint32_t gate; /* spry_gate */
     uint32_t ungated;
-    uint32_t centre; /* a layer norm: the mean is subtracted first */
+    uint32_t centre; /* a layer norm: the mean is subtracted first, and rows are normalised whole */
 } spry_encode_args;
 
 /* x is normalised in place: `n_groups` of n values a row, each with weights `step` behind those of the one before, all
@@ -96,6 +104,9 @@ typedef struct spry_residual_args {
 
 enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16 };
 enum { SPRY_PRODUCT_AHEAD = 3, SPRY_PRODUCT_AHEAD_SMALL = 2 }; /* units that wait for each warp */
+/* Blocks of multiply_cores: bytes of barriers before the stages; stages, by groups of rows, 8 or 16, of these with
+ * activations in two terms fewer. */
+enum { SPRY_CORE_BARRIERS = 256, SPRY_CORE_STAGES_8 = 5, SPRY_CORE_STAGES_16 = 4, SPRY_CORE_STAGES_TWO = 3 };
 enum { SPRY_ONE_BYTES = 216 << 10 }; /* of shared memory, at most, for a product of one row */
 
 /* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
@@ -115,7 +126,6 @@ typedef struct spry_product_args {
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
-    SPRY_AT(float) sums;   /* where blocks of multiply_cores that share inputs put what their splits give */
     spry_encode_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go */
 } spry_product_args;
 

@@ -1,27 +1,49 @@
 /* Activations as products want them: groups of 8 rows, and of their inputs what a lane of a warp needs lies together.
  * Lane = 4 g + t works on row g of its group.
  *   bytes: [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper; scale =
- *          largest magnitude / 127, as kernels/act.h says. Beside them {scale, sum of the bytes} as floats.
- *          For multiply_cores [unit, group, 16 bytes of inputs, row, 16] and [unit, group, block, row].
+ *          largest magnitude / 127, as kernels/act.h says. Beside them {scale, sum of the bytes} as floats, [group, block, row].
  *   sums:  [group, step of 16, term, lane, 4 bf16]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. One term keeps 8 bits of an
- *          activation, two keep 16, three all of them. For multiply_cores [unit, group, term, 8 inputs, row, 8 bf16]. */
+ *          activation, two keep 16, three all of them.
+ * For multiply_cores both are bf16, [unit, group, term, 8 inputs, row, 8 bf16]; bytes, which are exact, in the order of their lanes: of each
+ * 16 inputs 4t and 4t + 1 come first. Their scales, [block of the unit, row], follow those of a unit and group.
+ *
+ * Squares are added up in one order by all kernels: in a unit of 64 pairs first, then what is 8 apart, 16 and 32, then 2 and 4; the units of a
+ * split in order; splits in order. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/machine.cuh"
 
-enum { ACT_BLOCK = 32, ACT_STEP = 16 };
+enum { ACT_BLOCK = 32, ACT_STEP = 16, ACT_SPLITS = SPRY_PRODUCT_SPLITS };
 #define ACT_SMALLEST 0x1p-100f
+#define ACT_LARGEST  0x1p100f
+
+/* Number of a unit of a group in the order of multiply_cores. */
+SPRY_DEVICE uint64_t core_unit(const spry_acts &to, uint32_t group, uint32_t unit)
+{
+    return (uint64_t)unit * to.cores + group;
+}
 
 SPRY_DEVICE const uint2 *act_bytes(const spry_acts &to, uint32_t group, uint32_t block)
 {
     return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 2 + block) * WARP;
 }
 
-/* Of the 8 rows of a group. */
+/* Bytes of a unit and group in that order. */
+SPRY_DEVICE unsigned char *core_bytes(const spry_acts &to, uint32_t group, uint32_t unit)
+{
+    return to.values + core_unit(to, group, unit) * SPRY_CORE_BYTES;
+}
+
+/* Of the 8 rows of a group; in the order of multiply_cores behind their bytes. */
 SPRY_DEVICE float2 *act_scales(const spry_acts &to, uint32_t group, uint32_t block)
 {
     return (float2 *)to.scales + ((uint64_t)group * to.n_units * 2 + block) * SPRY_ACT_ROWS;
+}
+
+SPRY_DEVICE float2 *core_scales(const spry_acts &to, uint32_t group, uint32_t block)
+{
+    return (float2 *)(core_bytes(to, group, block / 2) + SPRY_CORE_TERM) + block % 2 * SPRY_ACT_ROWS;
 }
 
 template <int TERMS> SPRY_DEVICE const uint2 *act_terms(const spry_acts &to, uint32_t group, uint32_t step)
@@ -29,74 +51,114 @@ template <int TERMS> SPRY_DEVICE const uint2 *act_terms(const spry_acts &to, uin
     return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 4 + step) * TERMS * WARP;
 }
 
-/* A warp writes one block of a row, each lane one value. */
-SPRY_DEVICE void write_bytes(const spry_acts &to, uint32_t row, uint32_t block, int lane, float value)
+/* Adds what lanes have that stand so far apart. */
+SPRY_DEVICE float add_across(float value, int mask)
 {
-    float largest = warp_max(fabsf(value));
-    bool finite = warp_sum(value * 0) == 0; /* NaN when any is not finite */
-    largest = largest < ACT_SMALLEST ? 0 : largest;
-    float inverse = largest > 0 ? 127 / largest : 0;
-    int quant = finite ? (int)rintf(value * inverse) : 0;
-    int sum = warp_sum(quant);
-    int8_t *bytes = (int8_t *)act_bytes(to, row / SPRY_ACT_ROWS, block);
-    uint64_t unit = (uint64_t)(block / 2) * to.cores + row / SPRY_ACT_ROWS; /* of the order of multiply_cores */
-    if (to.cores)
-        to.values[(unit * 4 + block % 2 * 2 + (uint32_t)lane / 16) * 128 + row % SPRY_ACT_ROWS * 16 + (uint32_t)lane % 16] =
-            (unsigned char)quant;
-    else
-        bytes[((row % SPRY_ACT_ROWS) * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] = (int8_t)quant;
-    if (lane == 0) {
-        float2 scale = {finite ? largest / 127 : NAN, (float)sum};
-        float2 *all = to.cores ? (float2 *)to.scales + (unit * 2 + block % 2) * SPRY_ACT_ROWS
-                               : act_scales(to, row / SPRY_ACT_ROWS, block);
-        all[row % SPRY_ACT_ROWS] = scale;
+    return value + warp_across(value, mask);
+}
+
+/* Of squares of pairs of a unit, lane by lane: their sum. */
+SPRY_DEVICE float unit_sum(float pair)
+{
+    return add_across(add_across(add_across(add_across(add_across(pair, 4), 8), 16), 1), 2);
+}
+
+/* ---- bytes -------------------------------------------------------------------------------------------------------- */
+
+/* a / b, rounded as division rounds it, of numbers that are neither very small nor very large; `inverse`: of b, nearly. */
+SPRY_DEVICE float quotient(float a, float b, float inverse)
+{
+    inverse = fmaf(inverse, fmaf(-b, inverse, 1), inverse);
+    float q = a * inverse;
+    return fmaf(fmaf(-b, q, a), inverse, q);
+}
+
+/* What makes bytes of the values of a block, of whose magnitudes `most` are the largest's bits. A block with a value that is not finite, or too
+ * large for a quotient, has zeros, and NaN as scale. */
+struct byte_scale {
+    float scale, inverse;
+
+    SPRY_METHOD byte_scale(uint32_t most)
+    {
+        float largest = float_of_bits(most);
+        bool finite = largest < ACT_LARGEST; /* NaN is not */
+        largest = largest < ACT_SMALLEST ? 0 : largest;
+        inverse = finite && largest > 0 ? quotient(127, largest, quick_inverse(largest)) : 0;
+        scale = finite ? quotient(largest, 127, 1.0f / 127) : NAN;
     }
+
+    SPRY_METHOD int quant(float value) const
+    {
+        return inverse > 0 ? (int)rintf(value * inverse) : 0;
+    }
+};
+
+SPRY_DEVICE uint32_t larger_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+SPRY_DEVICE uint32_t magnitude_bits(float value)
+{
+    return bits_of_float(fabsf(value));
+}
+
+/* A warp writes one block of a row, each lane one value, in the order of multiply_cores or of lanes. */
+SPRY_DEVICE void write_bytes(const spry_acts &to, uint32_t row, uint32_t block, int lane, float value, bool cores)
+{
+    const byte_scale by(warp_most(magnitude_bits(value)));
+    int quant = by.quant(value), sum = warp_total(quant);
+    uint32_t group = row / SPRY_ACT_ROWS, in_row = row % SPRY_ACT_ROWS;
+    if (cores) {
+        uint32_t chunk = (block % 2 * 2 + (uint32_t)lane / 16) * 2 + (uint32_t)lane % 4 / 2, at = (uint32_t)lane % 16 / 4 * 2 + (uint32_t)lane % 2;
+        ((uint16_t *)core_bytes(to, group, block / 2))[chunk * 64 + in_row * 8 + at] = (uint16_t)bf16_bits((float)quant);
+    } else {
+        ((int8_t *)act_bytes(to, group, block))[(in_row * 4 + (uint32_t)lane % 16 / 4) * 8 + (uint32_t)lane / 16 * 4 + (uint32_t)lane % 4] = (int8_t)quant;
+    }
+    float2 scale = {by.scale, (float)sum};
+    if (lane == 0)
+        (cores ? core_scales(to, group, block) : act_scales(to, group, block))[in_row] = scale;
 }
 
 /* Eight values of a block of 32, of which the four lanes of a row have one part each: as bytes, with the block's scale and
- * sum. The numbers are those of write_bytes. */
+ * sum. */
 SPRY_DEVICE uint2 encode_eight(float2 *scale, const float v[8])
 {
-    float largest = 0, infinite = 0;
+    uint32_t most = 0, words[2] = {0, 0};
     int sum = 0;
-    uint32_t words[2] = {0, 0};
+    SPRY_UNROLL
+    for (int i = 0; i < 8; i++)
+        most = larger_of(most, magnitude_bits(v[i]));
+    most = larger_of(most, warp_across(most, 1));
+    const byte_scale by(larger_of(most, warp_across(most, 2)));
     SPRY_UNROLL
     for (int i = 0; i < 8; i++) {
-        largest = fmaxf(largest, fabsf(v[i]));
-        infinite += v[i] * 0; /* NaN when any is not finite */
-    }
-    largest = fmaxf(largest, warp_across(largest, 1));
-    largest = fmaxf(largest, warp_across(largest, 2));
-    infinite += warp_across(infinite, 1);
-    bool finite = infinite + warp_across(infinite, 2) == 0;
-    largest = largest < ACT_SMALLEST ? 0 : largest;
-    float inverse = largest > 0 ? 127 / largest : 0;
-    SPRY_UNROLL
-    for (int i = 0; i < 8; i++) {
-        int quant = finite ? (int)rintf(v[i] * inverse) : 0;
+        int quant = by.quant(v[i]);
         sum += quant;
         words[i / 4] |= ((uint32_t)quant & 255) << i % 4 * 8;
     }
     sum += warp_across(sum, 1);
     sum += warp_across(sum, 2);
-    scale->x = finite ? largest / 127 : NAN;
+    scale->x = by.scale;
     scale->y = (float)sum;
     uint2 both = {words[0], words[1]};
     return both;
 }
 
+/* ---- sums of bf16 ------------------------------------------------------------------------------------------------- */
+
 template <int TERMS>
-SPRY_DEVICE void write_terms(const spry_acts &to, uint32_t row, uint32_t block, int lane, float value)
+SPRY_DEVICE void write_terms(const spry_acts &to, uint32_t row, uint32_t block, int lane, float value, bool cores)
 {
     int in_step = lane % ACT_STEP;
-    uint16_t *halves = (uint16_t *)act_terms<TERMS>(to, row / SPRY_ACT_ROWS, block * 2 + lane / ACT_STEP);
+    uint32_t group = row / SPRY_ACT_ROWS;
+    uint16_t *halves = (uint16_t *)act_terms<TERMS>(to, group, block * 2 + lane / ACT_STEP);
     halves += ((row % SPRY_ACT_ROWS) * 4 + in_step % 8 / 2) * 4 + in_step / 8 * 2 + in_step % 2;
     uint64_t next = WARP * 4;
-    if (to.cores) {
-        uint64_t unit = (uint64_t)(block / 2) * to.cores + row / SPRY_ACT_ROWS;
+    if (cores) {
         uint32_t in_unit = block % 2 * 32 + (uint32_t)lane;
         next = 8 * 64;
-        halves = (uint16_t *)to.values + unit * TERMS * next + in_unit / 8 * 64 + row % SPRY_ACT_ROWS * 8 + in_unit % 8;
+        halves = (uint16_t *)to.values + core_unit(to, group, block / 2) * TERMS * next + in_unit / 8 * 64 + row % SPRY_ACT_ROWS * 8 + in_unit % 8;
     }
     SPRY_UNROLL
     for (int term = 0; term < TERMS; term++) {
@@ -110,14 +172,113 @@ SPRY_DEVICE void write_terms(const spry_acts &to, uint32_t row, uint32_t block, 
 SPRY_DEVICE void write_forms(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, uint32_t block, int lane, float value)
 {
     if (to[SPRY_ACT_BYTES].values)
-        write_bytes(to[SPRY_ACT_BYTES], row, block, lane, value);
+        write_bytes(to[SPRY_ACT_BYTES], row, block, lane, value, to[SPRY_ACT_BYTES].cores);
     if (to[SPRY_ACT_ONE].values)
-        write_terms<1>(to[SPRY_ACT_ONE], row, block, lane, value);
+        write_terms<1>(to[SPRY_ACT_ONE], row, block, lane, value, to[SPRY_ACT_ONE].cores);
     if (to[SPRY_ACT_TWO].values)
-        write_terms<2>(to[SPRY_ACT_TWO], row, block, lane, value);
+        write_terms<2>(to[SPRY_ACT_TWO], row, block, lane, value, to[SPRY_ACT_TWO].cores);
     if (to[SPRY_ACT_THREE].values)
-        write_terms<3>(to[SPRY_ACT_THREE], row, block, lane, value);
+        write_terms<3>(to[SPRY_ACT_THREE], row, block, lane, value, to[SPRY_ACT_THREE].cores);
 }
+
+/* In the form and order that products of at most 8 rows with weights of type T want. */
+template <class T> SPRY_DEVICE void write_form_of(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, uint32_t block, int lane, float value)
+{
+    if (T::QUANTS)
+        write_bytes(to[SPRY_ACT_BYTES], row, block, lane, value, false);
+    else
+        write_terms<(T::ACTS > 0 ? T::ACTS : 1)>(to[T::FORM], row, block, lane, value, false);
+}
+
+SPRY_DEVICE void write_norms(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, float norm)
+{
+    SPRY_UNROLL
+    for (int form = 0; form < SPRY_ACT_FORMS; form++)
+        if (to[form].norms)
+            to[form].norms[row] = norm;
+}
+
+/* ---- pieces of many rows ------------------------------------------------------------------------------------------ */
+
+/* Eight values of a row, as a thread has them. */
+struct row_piece {
+    float v[8];
+
+    /* From input `at` on; behind the last one zeros. */
+    SPRY_METHOD void load(const float *row, uint32_t n, uint32_t at, bool there)
+    {
+        SPRY_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            float4 four = {0, 0, 0, 0};
+            if (there && at + half * 4 < n)
+                four = *(const float4 *)(row + at + half * 4);
+            v[half * 4] = four.x, v[half * 4 + 1] = four.y, v[half * 4 + 2] = four.z, v[half * 4 + 3] = four.w;
+        }
+    }
+
+    /* Of squares of pairs 2 i, 2 i + 1. */
+    SPRY_METHOD float squares(int i) const
+    {
+        return v[2 * i] * v[2 * i] + v[2 * i + 1] * v[2 * i + 1];
+    }
+};
+
+/* Half of a unit of 8 rows, as a warp has it in the order of multiply_cores: lane = 8 c + r inputs 8 c .. 8 c + 7 of row r. */
+struct core_piece : row_piece {
+    template <int TERMS> SPRY_METHOD void write_terms(const spry_acts &to, uint32_t group, uint32_t unit, uint32_t half, int lane) const
+    {
+        uint4 *at = (uint4 *)to.values + core_unit(to, group, unit) * TERMS * 64 + half * 32 + (uint32_t)lane;
+        float rest[8];
+        SPRY_UNROLL
+        for (int k = 0; k < 8; k++)
+            rest[k] = v[k];
+        SPRY_UNROLL
+        for (int term = 0; term < TERMS; term++) {
+            uint4 word = {take_bf16(&rest[0], &rest[1]), take_bf16(&rest[2], &rest[3]), take_bf16(&rest[4], &rest[5]),
+                          take_bf16(&rest[6], &rest[7])};
+            at[term * 64] = word;
+        }
+    }
+
+    /* As bytes, in the order of their lanes; the four lanes of a row have a block. */
+    SPRY_METHOD void write_bytes(const spry_acts &to, uint32_t group, uint32_t unit, uint32_t half, int lane) const
+    {
+        uint32_t most = 0, piece = half * 4 + (uint32_t)lane / 8, row = (uint32_t)lane % 8;
+        SPRY_UNROLL
+        for (int k = 0; k < 8; k++)
+            most = larger_of(most, magnitude_bits(v[k]));
+        most = larger_of(most, warp_across(most, 8));
+        const byte_scale by(larger_of(most, warp_across(most, 16)));
+        int sum = 0;
+        uint32_t words[4];
+        SPRY_UNROLL
+        for (int k = 0; k < 4; k++) {
+            int low = by.quant(v[2 * k]), high = by.quant(v[2 * k + 1]);
+            words[k] = bf16_pair((float)low, (float)high);
+            sum += low + high;
+        }
+        sum += warp_across(sum, 8);
+        sum += warp_across(sum, 16);
+        uint32_t *first = (uint32_t *)core_bytes(to, group, unit) + piece / 2 * 64 + row * 4 + piece % 2 * 2;
+        const uint2 even = {words[0], words[2]}, odd = {words[1], words[3]};
+        *(uint2 *)first = even;
+        *(uint2 *)(first + 32) = odd;
+        const float2 scale = {by.scale, (float)sum};
+        if (lane < SPRY_ACT_ROWS)
+            core_scales(to, group, unit * 2 + half)[lane] = scale;
+    }
+
+    /* In every form that has a place; never in three terms. */
+    SPRY_METHOD void write(const spry_acts to[SPRY_ACT_FORMS], uint32_t group, uint32_t unit, uint32_t half, int lane) const
+    {
+        if (to[SPRY_ACT_BYTES].values)
+            write_bytes(to[SPRY_ACT_BYTES], group, unit, half, lane);
+        if (to[SPRY_ACT_ONE].values)
+            write_terms<1>(to[SPRY_ACT_ONE], group, unit, half, lane);
+        if (to[SPRY_ACT_TWO].values)
+            write_terms<2>(to[SPRY_ACT_TWO], group, unit, half, lane);
+    }
+};
 
 /* ---- what rows are made of --------------------------------------------------------------------------------------- */
 
@@ -166,20 +327,46 @@ SPRY_DEVICE float normalised(float value, row_norm norm, const float *weight, co
     return bias ? value + bias[i] : value;
 }
 
+/* 1 / rms of a row, of the sums of squares of its splits, `stride` apart. */
+SPRY_DEVICE float norm_of_splits(const float *splits, uint32_t stride, uint32_t n, float eps)
+{
+    float sum = splits[0];
+    SPRY_UNROLL
+    for (uint32_t i = 1; i < ACT_SPLITS; i++)
+        sum += splits[i * stride];
+    return quick_norm(sum, n, eps);
+}
+
+/* The first unit of a split of inputs. */
+SPRY_DEVICE uint32_t split_begin(uint32_t n_units, uint32_t split)
+{
+    return n_units * split / ACT_SPLITS;
+}
+
+/* x times the logistic function of x * slope. */
+SPRY_DEVICE float logistic_times(float x, float slope)
+{
+    return x * quick_inverse(1.0f + quick_power(x * (-1.44269504088896341f * slope)));
+}
+
 /* As kernels/ref/gate_ref.c; the kinds are those of spry_gate. */
 SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
 {
     enum { SILU = 0, CLAMPED = 2, GELU = 3 };
     if (kind == SILU)
-        return gate / (1.0f + expf(-gate)) * up;
-    if (kind == CLAMPED) {
-        float x = gate > 7 ? 7 : gate;
-        return (fminf(fmaxf(up, -7.0f), 7.0f) + 1) * (x / (1.0f + expf(-1.702f * x)));
-    }
+        return logistic_times(gate, 1) * up;
+    if (kind == CLAMPED)
+        return (fminf(fmaxf(up, -7.0f), 7.0f) + 1) * logistic_times(gate > 7 ? 7 : gate, 1.702f);
     if (kind == GELU)
         return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752440f)) * up;
     float inner = 0.79788456080286535588f * (gate + 0.044715f * (gate * gate * gate));
     return 0.5f * gate * (1.0f + tanhf(inner)) * up;
+}
+
+/* Whether rows are normalised whole, and not by what their products are multiplied by: where something is subtracted or added. */
+SPRY_DEVICE bool encodes_whole(const spry_encode_args &a)
+{
+    return a.weight && (a.centre || a.bias);
 }
 
 /* Value i of a row as it is encoded; `up` where there is one. */
@@ -187,7 +374,9 @@ SPRY_DEVICE float encoded_of(const spry_encode_args &a, float value, float up, u
 {
     if (a.up || a.ungated)
         return gated(value, up, a.gate);
-    return a.weight ? normalised(value, norm, a.weight, a.bias, i) : value;
+    if (encodes_whole(a))
+        return normalised(value, norm, a.weight, a.bias, i);
+    return a.weight ? value * a.weight[i] : value;
 }
 
 SPRY_DEVICE float encoded_value(const spry_encode_args &a, uint64_t row, uint32_t i, row_norm norm)

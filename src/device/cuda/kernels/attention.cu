@@ -278,20 +278,20 @@ SPRY_DEVICE void attend_all(attend_state<QUERIES, DIMS> &total, float *queries, 
     }
 }
 
-/* A grid of (runs, key heads); a warp for some queries of the run at a time. */
+/* A grid of (key heads, runs), the last runs first; a warp for some queries of the run at a time. */
 template <class KV, int DIMS> SPRY_DEVICE void attend_many(const spry_attend_args &a)
 {
     enum { QUERIES = attend_shape<DIMS>::QUERIES };
     SPRY_SHARED float queries[ATTEND_WARPS][QUERIES * DIMS * WARP];
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    spry_attend_run run = a.runs[blockIdx.x];
+    spry_attend_run run = a.runs[gridDim.y - 1 - blockIdx.y];
     const spry_step_row &last = a.rows[run.first_row + run.n_rows - 1];
     uint32_t n_queries = run.n_rows * (a.n_heads / a.kv.n_kv_heads);
     for (uint32_t first = (uint32_t)warp * QUERIES; first < n_queries; first += ATTEND_WARPS * QUERIES) {
         attend_queries<QUERIES> q;
         attend_state<QUERIES, DIMS> total;
-        find_queries(q, a, run, first, blockIdx.y);
-        attend_all<KV, QUERIES, DIMS>(total, queries[warp], q, a, last, blockIdx.y, lane);
+        find_queries(q, a, run, first, blockIdx.x);
+        attend_all<KV, QUERIES, DIMS>(total, queries[warp], q, a, last, blockIdx.x, lane);
         for (int i = 0; i < QUERIES; i++)
             for (int d = 0; d < DIMS; d++)
                 if (q.end[i] && (uint32_t)(lane * DIMS + d) < a.kv.head_dim)

@@ -3,7 +3,10 @@
  *
  * Pages pass through a ring in shared memory, two of them at a time, as lines of 64 bytes, which the instructions read: a coordinate
  * of the keys of 32 tokens, or 32 coordinates of the values of a token. While the sums of a pair are folded into the chunk's, the
- * scores of the next one are computed. What chunks gave waits in shared memory. */
+ * scores of the next one are computed. What chunks gave waits in shared memory.
+ *
+ * Warps do not wait for each other but for stages: that all threads' copies to one are there, and that all warps are done with one before it is
+ * copied to again. So while four warps weigh scores the other four can multiply. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
 template <int BLOCKS> struct cores_shape {
@@ -18,6 +21,19 @@ template <int BLOCKS> struct cores_room {
     unsigned char stages[shape::STAGES][shape::BYTES];
     float totals[shape::VALUES][shape::THREADS];
     spry_step_entry entries[shape::STAGES][shape::TOGETHER];
+    copy_barrier full[shape::STAGES], empty[shape::STAGES];
+
+    SPRY_METHOD void make_barriers()
+    {
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < shape::STAGES; i++) {
+                barrier_make(&full[i], shape::THREADS + shape::TOGETHER);
+                barrier_make(&empty[i], shape::THREADS / WARP);
+            }
+            barriers_made();
+        }
+        block_wait();
+    }
 };
 
 /* Pairs of pages from `first`, an even number, up to `end`, as they come to shared memory. Half of the threads copy a page. */
@@ -75,22 +91,27 @@ template <int BLOCKS> struct cores_pages {
         uint32_t line = threadIdx.x / 4 % 32, part = threadIdx.x % 4;
         spry_step_entry entry = ahead;
         if (number < stages()) {
+            uint32_t stage = number % shape::STAGES, times = number / shape::STAGES; /* that the stage was used before */
+            if (times)
+                barrier_wait(&room->empty[stage], (times - 1) % 2);
             entry.count = own(number) < end ? entry.count : 0; /* of a page that is not there nothing is seen */
             const seen_page from = find_page(all, a, entry, 0);
-            unsigned char *to = room->stages[number % shape::STAGES] + page * shape::PAGE + core_line(line, part);
+            unsigned char *to = room->stages[stage] + page * shape::PAGE + core_line(line, part);
             uint32_t token = line < from.begin ? from.begin : line;
             token = token < from.end ? token : from.end - 1;
             const unsigned char *keys = from.keys + line * shape::LINE + part * 16;
             const unsigned char *values = from.values + token * a.kv.token_bytes + part * 16;
-            if (threadIdx.x % (shape::THREADS / shape::TOGETHER) == 0)
-                room->entries[number % shape::STAGES][page] = entry;
+            if (threadIdx.x % (shape::THREADS / shape::TOGETHER) == 0) {
+                room->entries[stage][page] = entry;
+                barrier_arrive(&room->full[stage]);
+            }
             SPRY_UNROLL
             for (uint32_t i = 0; from.begin < from.end && i < BLOCKS; i++) {
                 copy_ahead(to + i * 32 * shape::LINE, keys + i * 32 * shape::LINE);
                 copy_ahead(to + shape::KEYS + i * shape::VALUE_BLOCK, values + i * shape::LINE);
             }
+            barrier_arrive_copied(&room->full[stage]);
         }
-        copy_commit();
         look_ahead(number + 1);
     }
 
@@ -105,14 +126,20 @@ template <int BLOCKS> struct cores_pages {
             copy(a, all, number);
     }
 
-    /* Before the first use of a pair; behind it the next copy may begin. */
+    /* Before the first use of a pair. */
     SPRY_METHOD void reach(uint32_t number) const
     {
         if (number >= stages())
             return;
-        copy_wait_but<AHEAD - 1>();
+        barrier_wait(&room->full[number % shape::STAGES], number / shape::STAGES % 2);
         cores_publish();
-        block_wait();
+    }
+
+    /* Behind the last. */
+    SPRY_METHOD void leave(uint32_t number, int lane) const
+    {
+        if (lane == 0)
+            barrier_arrive(&room->empty[number % shape::STAGES]);
     }
 };
 
@@ -333,6 +360,8 @@ SPRY_DEVICE void attend_cores(cores_pages<BLOCKS> &pages, const warp_queries &q,
         fold_cores<0, LOW>(chunk.out, sums.out, fold[1], whole);
         cores_wait<0, HIGH>(sums.out + LOW);
         fold_cores<LOW, HIGH>(chunk.out, sums.out, fold[1], whole);
+        if (item.pair != pair)
+            pages.leave(pair, lane);
         bool last = item.pair >= pages.stages();
         if (!spread && (last || (item.pair != pair && (pages.first + item.pair * 2) % SPRY_PAGES_CHUNK == 0))) {
             total.fold(*pages.room, chunk, q, a, last, lane);
@@ -344,17 +373,17 @@ SPRY_DEVICE void attend_cores(cores_pages<BLOCKS> &pages, const warp_queries &q,
         write_partial(a, chunk, true, q, q.first_row, blockIdx.z, 0, lane);
 }
 
-/* A grid of (runs, key heads * batches of queries, chunks or 1), the last runs first, because they see most. */
+/* A grid of (key heads * batches of queries, runs, chunks or 1), the last runs first, because they see most. */
 template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args &a)
 {
     enum { EACH = cores_shape<BLOCKS>::THREADS / WARP * QUERIES };
     SPRY_SHARED_LARGE(memory, sizeof(cores_room<BLOCKS>));
     int lane = (int)threadIdx.x % WARP;
-    spry_attend_run run = a.runs[gridDim.x - 1 - blockIdx.x];
+    spry_attend_run run = a.runs[gridDim.y - 1 - blockIdx.y];
     const spry_step_row last = a.rows[run.first_row + run.n_rows - 1];
     const spry_step_entry *entries = a.entries + last.first_entry;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group, page = blockIdx.z * SPRY_PAGES_CHUNK;
-    uint32_t kv_head = blockIdx.y % a.kv.n_kv_heads, base = blockIdx.y / a.kv.n_kv_heads * EACH;
+    uint32_t kv_head = blockIdx.x % a.kv.n_kv_heads, base = blockIdx.x / a.kv.n_kv_heads * EACH;
     uint32_t first = base + threadIdx.x / WARP * QUERIES, end = last.n_entries;
     if (page >= end || base >= n)
         return;
@@ -372,6 +401,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args 
     }
     cores_pages<BLOCKS> pages = {(cores_room<BLOCKS> *)memory, entries, page / 2 * 2, end, {}};
     if (page < end) {
+        pages.room->make_barriers();
         attend_cores<BLOCKS>(pages, q, all, a, lane);
     } else if (q.count && gridDim.z > 1) { /* a chunk that none of the queries sees */
         const page_sums<1> none = {};

@@ -58,7 +58,7 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
         SPRY_UNROLL
         for (int k = 0; k < S::BLOCKS; k++)
             sum = fmaf(v[k], v[k], sum);
-        float scale = 1.0f / sqrtf(warp_sum(sum) / (float)(S::BLOCKS * WARP) + a.eps);
+        float scale = quick_norm(warp_sum(sum), S::BLOCKS * WARP, a.eps);
         SPRY_UNROLL
         for (int k = 0; k < S::BLOCKS; k++)
             v[k] = v[k] * scale * weight[k];

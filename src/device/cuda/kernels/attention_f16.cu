@@ -195,7 +195,7 @@ SPRY_DEVICE void attend_chunks(many_room<BLOCKS> &room, const warp_queries &q, c
         write_partial(a, chunk, turn != 0xffffffffu, q, q.first_row, blockIdx.z, part, lane);
 }
 
-/* A grid of (runs, key heads * batches of queries, chunks or 1), the last runs first, because they see most. */
+/* A grid of (key heads * batches of queries, runs, chunks or 1), the last runs first, because they see most. */
 template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a)
 {
     typedef head_shape<BLOCKS> shape;
@@ -203,10 +203,10 @@ template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a
     const uint32_t each = shape::WARPS / shape::PARTS * QUERIES;
     uint32_t warp = threadIdx.x / WARP;
     int lane = (int)threadIdx.x % WARP;
-    spry_attend_run run = a.runs[gridDim.x - 1 - blockIdx.x];
+    spry_attend_run run = a.runs[gridDim.y - 1 - blockIdx.y];
     const spry_step_row &last = a.rows[run.first_row + run.n_rows - 1];
     uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group, page = blockIdx.z * SPRY_PAGES_CHUNK;
-    uint32_t kv_head = blockIdx.y % a.kv.n_kv_heads, base = blockIdx.y / a.kv.n_kv_heads * each;
+    uint32_t kv_head = blockIdx.x % a.kv.n_kv_heads, base = blockIdx.x / a.kv.n_kv_heads * each;
     uint32_t first = base + warp / shape::PARTS * QUERIES;
     if (page >= last.n_entries || base >= n)
         return;

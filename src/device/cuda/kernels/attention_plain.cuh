@@ -43,47 +43,6 @@ SPRY_DEVICE uint32_t place_of(uint32_t lane)
     return lane % 8 / 2 * 8 + lane / 8 * 2 + lane % 2;
 }
 
-/* Coordinates lane + 32 k of a head, which `turns` or is a value; what turn_head of pages.cuh does, with all loads at once. */
-template <class S>
-SPRY_DEVICE void turn_plain(float v[S::BLOCKS], const float *from, const float *norm, bool turns, const spry_prepare_args &a,
-                            uint32_t row, int lane)
-{
-    enum { HALF = S::BLOCKS / 2, PAIRS = S::NEIGHBOURS ? (int)S::BLOCKS : (int)HALF };
-    float weight[S::BLOCKS], cosine[PAIRS], sine[PAIRS], sum = 0;
-    const float *cosines = a.cosine + (uint64_t)row * a.n_pairs, *sines = a.sine + (uint64_t)row * a.n_pairs;
-    SPRY_UNROLL
-    for (int k = 0; k < S::BLOCKS; k++) {
-        v[k] = from[lane + k * WARP];
-        weight[k] = S::NORM && turns ? norm[lane + k * WARP] : 1;
-    }
-    SPRY_UNROLL
-    for (int k = 0; k < PAIRS; k++) {
-        int i = (lane + k * WARP) / (S::NEIGHBOURS ? 2 : 1);
-        cosine[k] = turns ? cosines[i] : 1;
-        sine[k] = turns ? sines[i] : 0;
-    }
-    if (!turns)
-        return;
-    if (S::NORM) {
-        SPRY_UNROLL
-        for (int k = 0; k < S::BLOCKS; k++)
-            sum = fmaf(v[k], v[k], sum);
-        float scale = 1.0f / sqrtf(warp_sum(sum) / (float)(S::BLOCKS * WARP) + a.eps);
-        SPRY_UNROLL
-        for (int k = 0; k < S::BLOCKS; k++)
-            v[k] = v[k] * scale * weight[k];
-    }
-    SPRY_UNROLL
-    for (int k = 0; k < PAIRS; k++) {
-        float other = S::NEIGHBOURS ? warp_across(v[k], 1) : v[(k + HALF) % S::BLOCKS];
-        float x = S::NEIGHBOURS && lane % 2 ? other : v[k], y = S::NEIGHBOURS && lane % 2 ? v[k] : other;
-        float first = x * cosine[k] - y * sine[k], second = x * sine[k] + y * cosine[k];
-        v[k] = S::NEIGHBOURS && lane % 2 ? second : first;
-        if (!S::NEIGHBOURS)
-            v[(k + HALF) % S::BLOCKS] = second;
-    }
-}
-
 /* The queries of a row and key head, and, in the block that `stores` them, its key and value: a warp for each. */
 template <class S>
 SPRY_DEVICE void prepare_plain(plain_room<S> &room, const spry_prepare_args &a, const spry_step_row &at, uint32_t row,
@@ -98,7 +57,7 @@ SPRY_DEVICE void prepare_plain(plain_room<S> &room, const spry_prepare_args &a, 
         const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n
                                  : (is_k ? a.k : a.v) + ((uint64_t)row * n_kv + kv_head) * n;
         float v[S::BLOCKS];
-        turn_plain<S>(v, from, is_q ? a.q_norm : a.k_norm, is_q || is_k, a, row, lane);
+        turn_whole<S::BLOCKS, S::NORM, S::NEIGHBOURS>(v, from, is_q ? a.q_norm : a.k_norm, is_q || is_k, a, row, lane);
         uint16_t *halves = (uint16_t *)(is_q ? room.heads[i] : is_k ? room.heads[SPRY_DECODE_GROUP] : room.value);
         uint16_t *to = is_k ? (uint16_t *)page.keys + lane * PAGE_TOKENS + at.slot
                             : (uint16_t *)(page.values + (uint64_t)at.slot * a.kv.token_bytes) + lane;
@@ -437,9 +396,9 @@ template <class S> struct plain_job {
         uint32_t at = head * S::BLOCKS * 32 + d;
         a.out[(uint64_t)number_of_row * a.n_heads * S::BLOCKS * 32 + at] = value;
         if ((int)S::FORM == (int)SPRY_ACT_BYTES)
-            write_bytes(a.to[S::FORM], number_of_row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value);
+            write_bytes(a.to[S::FORM], number_of_row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value, a.to[S::FORM].cores);
         else
-            write_terms<1>(a.to[S::FORM], number_of_row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value);
+            write_terms<1>(a.to[S::FORM], number_of_row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value, a.to[S::FORM].cores);
     }
 
     /* All pages folded, a pair of queries and 32 coordinates at a time, by all warps of the cluster. */

@@ -16,6 +16,8 @@
 
 #include <stdint.h>
 
+#define SPRY_SELDOM(condition) __builtin_expect(!!(condition), 0) /* code behind it stands apart from what mostly runs */
+
 #ifdef __CUDACC__
 
 #define SPRY_DEVICE static __device__ __forceinline__
@@ -70,13 +72,34 @@ SPRY_DEVICE void warp_wait()
     __syncwarp();
 }
 
-/* Waits for all threads of the blocks of a cluster, which are those of one blockIdx.y and z; what they wrote to global
- * memory is seen then. What is in shared memory is not used across it: on the host the blocks have one for all. */
+/* Waits for `threads` threads of the block, whole warps, that wait with the same number, 1 to 15. */
+SPRY_DEVICE void threads_wait(int number, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
+/* Waits for all threads of the blocks of a cluster, which are those of one blockIdx.y and z; what they wrote to memory is seen
+ * then. On the host only SPRY_SHARED_OWN is each block's own across it. */
 SPRY_DEVICE void cluster_wait()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
+}
+
+/* What lies at the same place in SPRY_SHARED_OWN of block `rank` of the cluster. */
+SPRY_DEVICE float4 cluster_load(const float4 *own, uint32_t rank)
+{
+    float4 four = {0, 0, 0, 0};
+#if __CUDA_ARCH__ >= 900
+    uint32_t at;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"((uint32_t)__cvta_generic_to_shared(own)), "r"(rank));
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+                 : "r"(at)
+                 : "memory");
+#endif
+    return four;
 }
 
 /* The value of another lane: of lane `lane`, or of the one whose number differs in the bits of `mask`. */
@@ -88,6 +111,17 @@ template <class T> SPRY_DEVICE T warp_from(T value, int lane)
 template <class T> SPRY_DEVICE T warp_across(T value, int mask)
 {
     return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+/* The largest of all lanes, and the sum; every lane gets it. */
+SPRY_DEVICE uint32_t warp_most(uint32_t value)
+{
+    return __reduce_max_sync(0xffffffffu, value);
+}
+
+SPRY_DEVICE int32_t warp_total(int32_t value)
+{
+    return __reduce_add_sync(0xffffffffu, value);
 }
 
 /* Whether it is so in all lanes. */
@@ -143,6 +177,73 @@ template <int BATCHES> SPRY_DEVICE void copy_wait_but()
     asm volatile("cp.async.wait_group %0;" ::"n"(BATCHES) : "memory");
 }
 
+/* ---- copies that a barrier in shared memory counts ----------------------------------------------------------------- */
+
+/* A barrier passes its phases 0, 1, 0, ... each time that so many threads have arrived and the bytes that were expected are there. It is
+ * made by one thread; others use it behind barriers_made and a barrier of the block. */
+typedef uint64_t copy_barrier;
+
+SPRY_DEVICE void barrier_make(copy_barrier *b, uint32_t arrivals)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(b)), "r"(arrivals) : "memory");
+#endif
+}
+
+SPRY_DEVICE void barriers_made()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+SPRY_DEVICE void barrier_arrive(copy_barrier *b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"((uint32_t)__cvta_generic_to_shared(b)) : "memory");
+#endif
+}
+
+/* Arrives, and so many bytes are expected before the phase passes. */
+SPRY_DEVICE void barrier_expect(copy_barrier *b, uint32_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"((uint32_t)__cvta_generic_to_shared(b)), "r"(bytes) : "memory");
+#endif
+}
+
+/* Arrives when the copies that the thread began with copy_ahead are there. */
+SPRY_DEVICE void barrier_arrive_copied(copy_barrier *b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"((uint32_t)__cvta_generic_to_shared(b)) : "memory");
+#endif
+}
+
+/* Until a phase, 0 or 1, has passed; what was copied and written before is seen then. */
+SPRY_DEVICE void barrier_wait(copy_barrier *b, uint32_t phase)
+{
+#if __CUDA_ARCH__ >= 900
+    uint32_t passed = 0;
+    while (!passed)
+        asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(passed)
+                     : "r"((uint32_t)__cvta_generic_to_shared(b)), "r"(phase)
+                     : "memory");
+#endif
+}
+
+/* Starts to copy bytes, a multiple of 16, to shared memory; the barrier counts them. One thread. */
+SPRY_DEVICE void copy_bulk(void *shared, const void *from, uint32_t bytes, copy_barrier *b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(from), "r"(bytes), "r"((uint32_t)__cvta_generic_to_shared(b))
+                 : "memory");
+#endif
+}
+
 /* Asks for a line of memory that will be loaded soon. */
 SPRY_DEVICE void ask_ahead(const void *from)
 {
@@ -154,6 +255,14 @@ SPRY_DEVICE uint32_t bf16_pair(float low, float high)
 {
     uint32_t bits;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+/* a * b + c of both bf16 of each word. */
+SPRY_DEVICE uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t bits;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(bits) : "r"(a), "r"(b), "r"(c));
     return bits;
 }
 
@@ -170,6 +279,22 @@ SPRY_DEVICE float quick_power(float x)
 {
     float value;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+    return value;
+}
+
+/* 1 / x, to 2^-23 of it. */
+SPRY_DEVICE float quick_inverse(float x)
+{
+    float value;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+    return value;
+}
+
+/* 1 / sqrt(x), to 2^-22 of it. */
+SPRY_DEVICE float quick_root_inverse(float x)
+{
+    float value;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
     return value;
 }
 
@@ -269,6 +394,21 @@ SPRY_DEVICE void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint3
         : "r"(a0), "r"(a1), "r"(b));
 }
 
+/* The four warps that call it together have so many registers from here on, fewer or more than the kernel began with. */
+template <int N> SPRY_DEVICE void registers_fewer()
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+
+template <int N> SPRY_DEVICE void registers_more()
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+#endif
+}
+
 /* ---- matrix instructions of four warps ---------------------------------------------------------------------------- */
 
 /* Whatever uses the value from here on uses it as it is now. */
@@ -277,9 +417,10 @@ SPRY_DEVICE void keep_value(float &value)
     asm volatile("" : "+f"(value)::"memory");
 }
 
-SPRY_DEVICE void keep_value(int32_t &value)
+/* The operand of an instruction that may still run stays where it is until here. */
+SPRY_DEVICE void keep_operand(uint32_t word)
 {
-    asm volatile("" : "+r"(value)::"memory");
+    asm volatile("" ::"r"(word) : "memory");
 }
 
 #define CORE_SUMS(kind, c, g) kind(c[g][0]), kind(c[g][1]), kind(c[g][2]), kind(c[g][3])
@@ -315,30 +456,6 @@ SPRY_DEVICE void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const v
             "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
             "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n\t}"
             : CORE_SUMS_16("+f", c)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
-            : "memory");
-#endif
-}
-
-/* The same for 32 signed bytes, as in multiply_bytes. */
-template <int GROUPS>
-SPRY_DEVICE void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
-{
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    if (GROUPS == 8)
-        asm volatile(
-            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %37, 0;\n\t"
-            "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-            "{%32, %33, %34, %35}, %36, p;\n\t}"
-            : CORE_SUMS_8("+r", c)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
-            : "memory");
-    if (GROUPS == 16)
-        asm volatile(
-            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %69, 0;\n\t"
-            "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-            "{%64, %65, %66, %67}, %68, p;\n\t}"
-            : CORE_SUMS_16("+r", c)
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
             : "memory");
 #endif
@@ -421,7 +538,7 @@ template <int GROUPS, class C> SPRY_DEVICE void cores_end(C (*c)[4])
     cores_wait<0, GROUPS>(c);
 }
 
-/* What the thread wrote to shared memory, or copied there, matrix instructions of four warps see behind the next barrier. */
+/* What the thread wrote to shared memory, copied there, or saw there behind a barrier, matrix instructions of four warps see behind the next barrier. */
 SPRY_DEVICE void cores_publish()
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -507,4 +624,19 @@ SPRY_DEVICE uint32_t bf16_bits(float value)
 SPRY_DEVICE float float_of_bf16(uint32_t bits)
 {
     return float_of_bits(bits << 16);
+}
+
+/* Two floats as bf16 in one word, and what that leaves of them. */
+SPRY_DEVICE uint32_t take_bf16(float *low, float *high)
+{
+    uint32_t bits = bf16_pair(*low, *high);
+    *low -= float_of_bits(bits << 16);
+    *high -= float_of_bits(bits & 0xffff0000u);
+    return bits;
+}
+
+/* 1 / rms of n values whose squares add up to `squares`. */
+SPRY_DEVICE float quick_norm(float squares, uint32_t n, float eps)
+{
+    return quick_root_inverse(squares * quick_inverse((float)n) + eps);
 }

@@ -152,7 +152,7 @@ SPRY_DEVICE void normalise_head(float *head, const float *weight, uint32_t n, fl
     float sum = 0;
     for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
         sum = fmaf(head[d], head[d], sum);
-    float scale = 1.0f / sqrtf(warp_sum(sum) / (float)n + eps);
+    float scale = quick_norm(warp_sum(sum), n, eps);
     for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
         head[d] = head[d] * scale * weight[d];
 }
@@ -171,4 +171,45 @@ SPRY_DEVICE void turn_head(float *head, const float *from, const float *norm, bo
         rotate_head(head, a.cosine + (uint64_t)row * a.n_pairs, a.sine + (uint64_t)row * a.n_pairs, a.n_pairs,
                     a.interleaved, lane);
     warp_wait();
+}
+
+/* The same in registers, with all loads at once, of a head of BLOCKS times 32 coordinates that is turned whole: the lane has lane + 32 k. NEIGHBOURS:
+ * rope turns these, not both halves of a head. */
+template <int BLOCKS, bool NORM, bool NEIGHBOURS>
+SPRY_DEVICE void turn_whole(float v[BLOCKS], const float *from, const float *norm, bool turns, const spry_prepare_args &a, uint32_t row, int lane)
+{
+    enum { HALF = BLOCKS / 2, PAIRS = NEIGHBOURS ? BLOCKS : BLOCKS / 2 };
+    float weight[BLOCKS], cosine[PAIRS], sine[PAIRS], sum = 0;
+    const float *cosines = a.cosine + (uint64_t)row * a.n_pairs, *sines = a.sine + (uint64_t)row * a.n_pairs;
+    SPRY_UNROLL
+    for (int k = 0; k < BLOCKS; k++) {
+        v[k] = from[lane + k * WARP];
+        weight[k] = NORM && turns ? norm[lane + k * WARP] : 1;
+    }
+    SPRY_UNROLL
+    for (int k = 0; k < PAIRS; k++) {
+        int i = (lane + k * WARP) / (NEIGHBOURS ? 2 : 1);
+        cosine[k] = turns ? cosines[i] : 1;
+        sine[k] = turns ? sines[i] : 0;
+    }
+    if (!turns)
+        return;
+    if (NORM) {
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++)
+            sum = fmaf(v[k], v[k], sum);
+        float scale = quick_norm(warp_sum(sum), BLOCKS * WARP, a.eps);
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++)
+            v[k] = v[k] * scale * weight[k];
+    }
+    SPRY_UNROLL
+    for (int k = 0; k < PAIRS; k++) {
+        float other = NEIGHBOURS ? warp_across(v[k], 1) : v[(k + HALF) % BLOCKS];
+        float x = NEIGHBOURS && lane % 2 ? other : v[k], y = NEIGHBOURS && lane % 2 ? v[k] : other;
+        float first = x * cosine[k] - y * sine[k], second = x * sine[k] + y * cosine[k];
+        v[k] = NEIGHBOURS && lane % 2 ? second : first;
+        if (!NEIGHBOURS)
+            v[(k + HALF) % BLOCKS] = second;
+    }
 }

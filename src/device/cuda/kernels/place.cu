@@ -174,7 +174,7 @@ template <class Q> SPRY_DEVICE void place_scales(const spry_place_args &a, uint3
         to[i] = scale[i];
     if (!Q::SUPER || unit % 4)
         return;
-    to = (uint8_t *)tile_plane(a.to, a.to.super, ((uint64_t)tile * (a.to.n_units / 4) + unit / 4) * SPRY_TILE_ROWS + output, 4);
+    to = (uint8_t *)tile_plane(a.to, a.to.super, tile_super(a.to, tile, unit) * SPRY_TILE_ROWS + output, 4);
     for (int i = 0; i < 4; i++)
         to[i] = super[i];
 }

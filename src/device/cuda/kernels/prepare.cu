@@ -50,6 +50,56 @@ template <class KV> SPRY_DEVICE void prepare_heads(const spry_prepare_args &a)
         store_keys(a.kv, p.kv_head, a.rows + first, a.n_rows - first, heads, KV());
 }
 
+/* Heads that are turned whole, over pages of F16: all rows of a warp at once. */
+template <int BLOCKS, bool NORM, bool NEIGHBOURS> SPRY_DEVICE void prepare_whole(const spry_prepare_args &a)
+{
+    enum { EACH = SPRY_PREPARE_ROWS / PREPARE_WARPS, N = BLOCKS * WARP };
+    SPRY_SHARED float heads[SPRY_PREPARE_ROWS * (N + 1)];
+    const prepare_place p = find_head(a);
+    uint32_t first = blockIdx.x * SPRY_PREPARE_ROWS, own = threadIdx.x / WARP * EACH, n_kv = a.kv.n_kv_heads;
+    int lane = (int)(threadIdx.x % WARP);
+    float v[EACH][BLOCKS];
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < EACH; i++) {
+        uint32_t row = first + own + i < a.n_rows ? first + own + i : a.n_rows - 1;
+        const float *from = p.is_q ? a.q + ((uint64_t)row * a.n_heads + p.number) * N : (p.is_k ? a.k : a.v) + ((uint64_t)row * n_kv + p.kv_head) * N;
+        turn_whole<BLOCKS, NORM, NEIGHBOURS>(v[i], from, p.norm, p.is_q || p.is_k, a, row, lane);
+    }
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < EACH; i++) {
+        uint32_t row = first + own + i;
+        if (row >= a.n_rows)
+            continue;
+        float *to = p.is_q ? a.q + ((uint64_t)row * a.n_heads + p.number) * N : heads + (own + i) * (N + 1);
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++)
+            to[lane + k * WARP] = v[i][k];
+        if (p.is_q || p.is_k)
+            continue;
+        page_head page = head_of_page(a.kv, a.rows[row].page, p.kv_head);
+        uint16_t *token = (uint16_t *)(page.values + (uint64_t)a.rows[row].slot * a.kv.token_bytes);
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++)
+            token[lane + k * WARP] = half_of_float(v[i][k]);
+    }
+    block_wait();
+    if (p.is_k)
+        store_keys(a.kv, p.kv_head, a.rows + first, a.n_rows - first, heads, kv_f16());
+}
+
+/* Named by heads, as in attention_plain.cu. */
+#define PREPARE_WHOLE(heads, blocks, norm, neighbours)                                                                 \
+    SPRY_KERNEL(spry_prepare_##heads##_##blocks, spry_prepare_args, PREPARE_WARPS *WARP)                               \
+    {                                                                                                                  \
+        prepare_whole<blocks, norm, neighbours>(a);                                                                    \
+    }
+PREPARE_WHOLE(norm, 2, true, false)
+PREPARE_WHOLE(norm, 4, true, false)
+PREPARE_WHOLE(raw, 2, false, false)
+PREPARE_WHOLE(raw, 4, false, false)
+PREPARE_WHOLE(pairs, 2, false, true)
+PREPARE_WHOLE(pairs, 4, false, true)
+
 SPRY_KERNEL(spry_prepare_f16, spry_prepare_args, PREPARE_WARPS *WARP)
 {
     prepare_heads<kv_f16>(a);

@@ -146,24 +146,24 @@ template <class F> struct unit_floats {
 };
 
 /* Which of the two a type needs. */
-template <class T, bool BYTES> struct unit_of {
+template <class T, bool QUANTS> struct unit_of {
     typedef unit_quants<T> weights;
 };
 template <class T> struct unit_of<T, false> {
     typedef unit_floats<T> weights;
 };
 template <class T> struct unit_weights {
-    typedef typename unit_of<T, (int)T::FORM == (int)SPRY_ACT_BYTES>::weights type;
+    typedef typename unit_of<T, T::QUANTS>::weights type;
 };
 
 SPRY_DEVICE uint32_t split_begin(const product_place &p, uint32_t split)
 {
-    return p.weight.n_units * split / SPRY_PRODUCT_SPLITS;
+    return split_begin(p.weight.n_units, split);
 }
 
 /* Units that are on their way before anything else is there, in shared memory: in registers they would leave no room for a
  * second kernel beside this one. Lanes copy the values that they need themselves, and share the other planes of quants. */
-template <class T, int AHEAD, bool BYTES> struct kept_units {
+template <class T, int AHEAD, bool QUANTS> struct kept_units {
     typedef unit_quants<T> unit;
     enum { VALUES = T::LANE * WARP, HIGH = T::HIGH * 4 * WARP, SCALES = T::SCALE * SPRY_TILE_ROWS };
     enum { BEHIND = VALUES + HIGH + SCALES, UNIT = BEHIND + (T::SUPER ? 4 * SPRY_TILE_ROWS : 0), ROOM = AHEAD * UNIT };
@@ -186,9 +186,7 @@ template <class T, int AHEAD, bool BYTES> struct kept_units {
         const unsigned char *from = rest < VALUES + HIGH ? tile_plane(p.weight, p.weight.high, at, HIGH) - VALUES
                                     : rest < BEHIND
                                         ? tile_plane(p.weight, p.weight.scale, at, SCALES) - VALUES - HIGH
-                                        : tile_plane(p.weight, p.weight.super,
-                                                     (uint64_t)p.tile * (p.weight.n_units / 4) + number / 4, 64) -
-                                              BEHIND;
+                                        : tile_plane(p.weight, p.weight.super, tile_super(p.weight, p.tile, number), 64) - BEHIND;
         warp_wait(); /* for lanes that use what was there */
         SPRY_UNROLL
         for (int k = 0; k < T::LANE; k += 16)
@@ -258,7 +256,7 @@ template <class T, int AHEAD> struct kept_units<T, AHEAD, false> {
 };
 
 template <class T, int AHEAD> struct units_ahead {
-    typedef kept_units<T, AHEAD, (int)T::FORM == (int)SPRY_ACT_BYTES> kept;
+    typedef kept_units<T, AHEAD, T::QUANTS> kept;
     kept units;
     uint32_t begin, end;
 
@@ -335,6 +333,12 @@ SPRY_DEVICE sum_place find_sum(const spry_product_args &a, const spry_product_pa
     return at;
 }
 
+/* What the sums of a row are multiplied by. */
+SPRY_DEVICE float sum_norm(const spry_product_args &a, uint32_t row)
+{
+    return a.act.norms && row < a.n_rows ? a.act.norms[row] : 1;
+}
+
 /* Of the same number: what an output has besides. */
 SPRY_DEVICE float sum_bias(const spry_product_part &part, const product_place &p, int lane, int i, int32_t expert)
 {
@@ -342,8 +346,9 @@ SPRY_DEVICE float sum_bias(const spry_product_part &part, const product_place &p
     return part.bias && output < part.weight.n_out ? part.bias[(uint64_t)expert * part.weight.n_out + output] : 0;
 }
 
-SPRY_DEVICE void write_sum(const spry_product_args &a, const spry_product_part &part, const product_place &p,
-                           uint32_t group, int lane, int i, float sum, int32_t expert)
+/* Writes a sum that was multiplied by the row's norm. */
+SPRY_DEVICE void put_sum(const spry_product_args &a, const spry_product_part &part, const product_place &p, uint32_t group, int lane,
+                         int i, float sum, int32_t expert)
 {
     sum_place at = find_sum(a, part, p, group, lane, i);
     if (!at.out)
@@ -351,6 +356,13 @@ SPRY_DEVICE void write_sum(const spry_product_args &a, const spry_product_part &
     if (part.bias)
         sum += sum_bias(part, p, lane, i, expert);
     *at.out = a.add ? at.base + sum : sum;
+}
+
+SPRY_DEVICE void write_sum(const spry_product_args &a, const spry_product_part &part, const product_place &p,
+                           uint32_t group, int lane, int i, float sum, int32_t expert)
+{
+    float norm = sum_norm(a, group * SPRY_ACT_ROWS + (uint32_t)(lane % 4 * 2 + i % 2));
+    put_sum(a, part, p, group, lane, i, sum * norm, expert);
 }
 
 /* ---- few rows, and the plain way for many ------------------------------------------------------------------------------------------------ */
@@ -419,7 +431,9 @@ template <class T, int GROUPS, int TILES, int AHEAD> struct few_block {
             if (!to[k].out)
                 continue;
             const spry_product_part &its = find(at, a, (uint32_t)(number(k) / N));
-            float sum = its.bias ? total[k] + sum_bias(its, at, i % WARP, i / WARP % 4, expert) : total[k];
+            uint32_t row = (group + (uint32_t)(i / (4 * WARP))) * SPRY_ACT_ROWS + (uint32_t)(i % 4 * 2 + i / WARP % 2);
+            float sum = total[k] * sum_norm(a, row);
+            sum = its.bias ? sum + sum_bias(its, at, i % WARP, i / WARP % 4, expert) : sum;
             *to[k].out = a.add ? to[k].base + sum : sum;
         }
     }
@@ -632,7 +646,7 @@ template <class T, int TILES> SPRY_DEVICE void multiply_wide(const spry_product_
 #define PRODUCT_FEW(name, groups, tiles)                                                                               \
     SPRY_KERNEL_EARLY(spry_product_##name##_##groups##_##tiles, spry_product_args, FEW_THREADS, groups > 1 ? 1 : 2)    \
     {                                                                                                                  \
-        const int ahead = groups * tiles > 1 || (int)type_##name::FORM == (int)SPRY_ACT_THREE ? 1 : SPRY_PRODUCT_AHEAD; \
+        const int ahead = groups * tiles > 1 || (int)type_##name::ACTS > 2 ? 1 : SPRY_PRODUCT_AHEAD; \
         multiply_few<type_##name, groups, tiles, ahead>(a);                                                            \
     }
 /* With fewer units that wait, for GPUs whose blocks have less shared memory. */

@@ -22,7 +22,7 @@ SPRY_DEVICE const unsigned char *find_tile(const spry_product_args &a, uint32_t 
     number = number < a.n_tiles ? number : a.n_tiles - 1;
     const spry_product_part &part = a.parts[product_part(a, number)];
     const spry_tiles &w = part.weight;
-    return w.base + (uint64_t)expert * w.matrix_bytes + (uint64_t)(number - part.first_tile) * w.n_units * UNIT_BYTES;
+    return tile_plane(w, (uint64_t)expert * w.matrix_bytes, tile_unit(w, number - part.first_tile, 0), UNIT_BYTES);
 }
 
 /* The block's threads copy a unit of the tiles and of the rows; behind the last group that one again. */
@@ -32,7 +32,7 @@ SPRY_DEVICE void copy_unit(unsigned char *stage, const unsigned char *const *til
 {
     enum { EACH = UNIT_BYTES / PIECE, THREADS = STAGED_WARPS * WARP, GROUP = staged_sizes<T>::GROUP, ROWS = GROUP / PIECE };
     uint32_t last = (a.n_rows - 1) / SPRY_ACT_ROWS;
-    uint64_t offset = (uint64_t)unit * UNIT_BYTES + threadIdx.x % EACH * PIECE;
+    uint64_t offset = (uint64_t)unit * SPRY_TILES_TOGETHER * UNIT_BYTES + threadIdx.x % EACH * PIECE;
     SPRY_UNROLL
     for (uint32_t i = 0; i < STAGED_TILES * EACH / THREADS; i++)
         copy_ahead(stage + (threadIdx.x + i * THREADS) * PIECE, tiles[(threadIdx.x + i * THREADS) / EACH] + offset);

@@ -41,27 +41,18 @@ template <int ACTS> struct row_acts {
 template <> struct row_acts<0> {
     enum { UNIT = 80, PIECES = 5 };
 
-    /* The numbers are those of write_bytes. */
+    /* The numbers are those of write_bytes; half of the lanes have a block each. */
     SPRY_METHOD static void encode(unsigned char *to, float2 v, int lane)
     {
-        uint32_t x = bits_of_float(fabsf(v.x)), y = bits_of_float(fabsf(v.y)), bits = x > y ? x : y;
-        SPRY_UNROLL
-        for (int mask = 1; mask < 16; mask *= 2) {
-            uint32_t other = warp_across(bits, mask);
-            bits = other > bits ? other : bits;
-        }
-        bool finite = bits < 0x7f800000u;
-        float largest = float_of_bits(bits);
-        largest = largest < ACT_SMALLEST ? 0 : largest;
-        float inverse = largest > 0 ? 127 / largest : 0;
-        int low = finite ? (int)rintf(v.x * inverse) : 0, high = finite ? (int)rintf(v.y * inverse) : 0, sum = low + high;
-        SPRY_UNROLL
-        for (int mask = 1; mask < 16; mask *= 2)
-            sum += warp_across(sum, mask);
+        uint32_t own = larger_of(magnitude_bits(v.x), magnitude_bits(v.y)), first = warp_most(lane < 16 ? own : 0);
+        uint32_t second = warp_most(lane < 16 ? 0 : own);
+        const byte_scale by(lane < 16 ? first : second);
+        int low = by.quant(v.x), high = by.quant(v.y), first_sum = warp_total(lane < 16 ? low + high : 0);
+        int second_sum = warp_total(lane < 16 ? 0 : low + high), sum = lane < 16 ? first_sum : second_sum;
         int pair = lane % 16, word = pair / 2; /* four inputs of the block: those of lane word % 4, in its half */
         ((uint16_t *)to)[((lane / 16 * 4 + word % 4) * 2 + word / 4) * 2 + pair % 2] =
             (uint16_t)(((uint32_t)low & 255) | ((uint32_t)high & 255) << 8);
-        float2 scale = {finite ? largest / 127 : NAN, (float)sum};
+        float2 scale = {by.scale, (float)sum};
         if (pair == 0)
             ((float2 *)(to + 64))[lane / 16] = scale;
     }
@@ -92,54 +83,28 @@ template <> struct row_acts<0> {
     }
 };
 
-/* 1 / rms of the row, with the bits of norm_of. */
-SPRY_DEVICE float scale_row(float room[ROW_SUMS], const spry_encode_args &from)
-{
-    enum { AHEAD = 4 };
-    float sum = 0;
-    SPRY_UNROLL_BY(1)
-    for (uint32_t base = threadIdx.x; threadIdx.x < ROW_THREADS && base < from.n; base += AHEAD * ROW_THREADS) {
-        float v[AHEAD];
-        SPRY_UNROLL
-        for (uint32_t i = 0; i < AHEAD; i++)
-            v[i] = base + i * ROW_THREADS < from.n ? from.in[base + i * ROW_THREADS] : 0;
-        SPRY_UNROLL
-        for (uint32_t i = 0; i < AHEAD; i++)
-            sum = fmaf(v[i], v[i], sum);
-    }
-    if (threadIdx.x < ROW_THREADS) {
-        sum = warp_sum(sum);
-        if (threadIdx.x % WARP == 0)
-            room[threadIdx.x / WARP] = sum;
-    }
-    block_wait();
-    sum = room[0];
-    SPRY_UNROLL
-    for (int i = 1; i < ROW_SUMS; i++)
-        sum += room[i];
-    return 1.0f / sqrtf(sum / (float)from.n + from.eps);
-}
-
 /* A block goes through batches of TILES tiles, a warp through the units of its split, AT_ONCE of all tiles at a time, or all of
  * them where they are fewer. So many are a group; of quantised weights, which are small, DEPTH groups wait for a warp. */
 template <class T, int TILES, row_kind KIND> struct one_block {
-    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, AT_ONCE = TILES < 4 ? 4 / TILES : 1 };
-    enum { SLOTS = TILES * AT_ONCE, DEPTH = BYTES ? 2 : 1 };
+    enum { AT_ONCE = TILES < 4 ? 4 / TILES : 1, SLOTS = TILES * AT_ONCE, DEPTH = T::QUANTS ? 2 : 1 };
     enum { OUTPUTS = TILES * SPRY_TILE_ROWS, HALF = OUTPUTS / 2 };
-    typedef kept_units<T, SLOTS * DEPTH, BYTES> kept;
+    typedef kept_units<T, SLOTS * DEPTH, T::QUANTS> kept;
     typedef row_acts<T::ACTS> row;
     kept ring;
     unsigned char *acts; /* of the row's first unit */
     float2 weight;       /* of ROWS_NORM, ROWS_GATE: the norm's, of the split's first unit */
+    float squares;       /* of the same: the sum of squares of the split; of ROWS_OUT what sums are multiplied by */
     uint32_t batch, batches, begin, end, split;
     uint32_t next_batch, next_first, next_slot; /* of the group that is loaded next */
     uint32_t group;                             /* its units, at most */
     int lane;
 
-    SPRY_METHOD void load_group(const spry_product_args &a)
+    /* Most blocks have no more groups than those they begin with. */
+    SPRY_METHOD void load_group(const spry_product_args &a, bool first)
     {
+        bool more_batches = next_batch < batches;
         SPRY_UNROLL_BY(1)
-        for (uint32_t i = 0; next_batch < batches && i < SLOTS && next_first + i / TILES < end; i++) {
+        for (uint32_t i = 0; (first ? more_batches : SPRY_SELDOM(more_batches)) && i < SLOTS && next_first + i / TILES < end; i++) {
             uint32_t part;
             ring.load(batch_tile<TILES, KIND>(a, &part, next_batch, i % TILES), next_slot + i, next_first + i / TILES);
         }
@@ -174,25 +139,28 @@ template <class T, int TILES, row_kind KIND> struct one_block {
         next_slot = 0;
         SPRY_UNROLL_BY(1)
         for (int i = 0; i < DEPTH; i++)
-            load_group(a);
+            load_group(a, true);
         if (KIND != ROWS_OUT)
             weight = pair_of(a.from.weight, a.from.n, begin);
     }
 
     SPRY_METHOD void copy_acts(const spry_product_args &a)
     {
+        squares = sum_norm(a, 0);
         SPRY_UNROLL_BY(1)
         for (uint32_t i = (uint32_t)lane; i < (end - begin) * row::PIECES; i += WARP)
             row::copy(acts + begin * row::UNIT, a.act, begin, i);
         warp_wait();
     }
 
-    /* `raw`: inputs of the first unit. */
-    SPRY_METHOD void make_acts(const spry_product_args &a, float2 raw, float scale)
+    SPRY_METHOD void make_acts(const spry_product_args &a)
     {
+        float2 raw = pair_of(a.from.in, a.from.n, begin);
+        squares = 0;
         SPRY_UNROLL_BY(1)
         for (uint32_t unit = begin; unit < end; unit++) {
-            const float2 v = {raw.x * scale * weight.x, raw.y * scale * weight.y};
+            const float2 v = {raw.x * weight.x, raw.y * weight.y};
+            squares += unit_sum(raw.x * raw.x + raw.y * raw.y);
             raw = pair_of(a.from.in, a.from.n, unit + 1);
             weight = pair_of(a.from.weight, a.from.n, unit + 1);
             row::encode(acts + unit * row::UNIT, v, lane);
@@ -205,16 +173,14 @@ template <class T, int TILES, row_kind KIND> struct one_block {
         SPRY_UNROLL_BY(1)
         for (uint32_t first = begin; first < end; first += AT_ONCE) {
             copy_wait_but<DEPTH - 1>();
-            SPRY_UNROLL
-            for (uint32_t u = 0; u < AT_ONCE; u++) {
-                if (u && first + u >= end)
-                    continue;
+            SPRY_UNROLL_BY(1)
+            for (uint32_t u = 0; u < AT_ONCE && first + u < end; u++) {
                 const lane_acts<T::ACTS> act = row::get(acts + (first + u) * row::UNIT, lane);
                 SPRY_UNROLL
                 for (uint32_t tile = 0; tile < TILES; tile++)
                     act.multiply(acc[tile], ring.get(next_slot + u * TILES + tile)); /* it is the next one that is free */
             }
-            load_group(a);
+            load_group(a, false);
         }
     }
 
@@ -238,24 +204,27 @@ template <class T, int TILES, row_kind KIND> struct one_block {
         if (output >= OUTPUTS || (KIND != ROWS_GATE && batch * TILES + tile >= a.n_tiles))
             return none;
         product_place p = batch_tile<TILES, KIND>(a, &part, batch, tile);
-        if (a.parts[part].bias)
+        if (SPRY_SELDOM(a.parts[part].bias))
             *bias = sum_bias(a.parts[part], p, from, i, 0);
         return KIND == ROWS_GATE ? none : find_sum(a, a.parts[part], p, 0, from, i);
     }
 
-    SPRY_METHOD void finish(const float (*splits)[OUTPUTS], const spry_product_args &a, sum_place to, float bias)
+    /* `norms`: sums of squares of the splits; of ROWS_OUT what sums are multiplied by. */
+    SPRY_METHOD void finish(const float (*splits)[OUTPUTS], const float *norms, const spry_product_args &a, sum_place to, float bias)
     {
+        float norm = KIND == ROWS_OUT ? squares : norm_of_splits(norms, 1, a.from.n, a.from.eps);
         if (KIND != ROWS_GATE) {
             if (!to.out)
                 return;
-            float sum = total(splits, threadIdx.x) + bias;
+            float sum = total(splits, threadIdx.x) * norm + bias;
             *to.out = a.add ? to.base + sum : sum;
             return;
         }
-        float up_bias;
-        place(&up_bias, a, HALF + threadIdx.x);
-        float gate = total(splits, threadIdx.x) + bias, up = total(splits, HALF + threadIdx.x) + up_bias;
-        write_forms(a.from.to, 0, batch * (HALF / ACT_BLOCK) + threadIdx.x / WARP, lane, gated(gate, up, a.from.gate));
+        float up_bias = -0.0f;
+        if (SPRY_SELDOM(a.parts[1].bias))
+            place(&up_bias, a, HALF + threadIdx.x);
+        float gate = total(splits, threadIdx.x) * norm + bias, up = total(splits, HALF + threadIdx.x) * norm + up_bias;
+        write_form_of<T>(a.from.to, 0, batch * (HALF / ACT_BLOCK) + threadIdx.x / WARP, lane, gated(gate, up, a.from.gate));
     }
 };
 
@@ -293,12 +262,10 @@ SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES 
     if (grid.skip(b.batch >= b.batches))
         return;
     grid.wait();
-    if (KIND == ROWS_OUT) {
+    if (KIND == ROWS_OUT)
         b.copy_acts(a);
-    } else {
-        float2 raw = b.pair_of(a.from.in, a.from.n, b.begin);
-        b.make_acts(a, raw, scale_row(squares, a.from));
-    }
+    else
+        b.make_acts(a);
     SPRY_UNROLL_BY(1)
     for (; b.batch < b.batches; b.batch += gridDim.x) {
         float acc[TILES][4] = {}, bias;
@@ -306,6 +273,8 @@ SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES 
         b.add(acc, a);
         if (b.batch != blockIdx.x)
             block_wait();
+        if (KIND != ROWS_OUT && b.batch == blockIdx.x && b.lane == 0)
+            squares[b.split] = b.squares;
         SPRY_UNROLL
         for (int tile = 0; tile < TILES; tile++)
             if (b.lane % 4 == 0) {
@@ -314,7 +283,7 @@ SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES 
             }
         grid.last_wait(b.batch + gridDim.x >= b.batches);
         if (threadIdx.x < finishing)
-            b.finish(splits, a, to, bias);
+            b.finish(splits, squares, a, to, bias);
     }
     grid.end(finishing);
 }
@@ -322,7 +291,7 @@ SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES 
 #define PRODUCT_ONE(name, kind, label, tiles)                                                                          \
     SPRY_KERNEL_EARLY(spry_product_##name##_##label##_##tiles##_1, spry_product_args, FEW_THREADS, 2)                  \
     {                                                                                                                  \
-        SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][tiles * SPRY_TILE_ROWS], squares[ROW_SUMS];                      \
+        SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][tiles * SPRY_TILE_ROWS], squares[ACT_SPLITS];                    \
         SPRY_SHARED_LARGE(rooms, SPRY_ONE_BYTES);                                                                      \
         shared_check(sizeof splits + sizeof squares);                                                                  \
         multiply_one<type_##name, tiles, kind>(a, splits, squares, rooms, launched_product());                         \

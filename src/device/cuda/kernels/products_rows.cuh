@@ -10,7 +10,7 @@
 
 #include "device/cuda/kernels/products.cuh"
 
-enum { ROWS = SPRY_ACT_ROWS, ROW_SUMS = ROW_THREADS / WARP }; /* ROW_SUMS: warps whose sums block_sum adds up */
+enum { ROWS = SPRY_ACT_ROWS };
 
 /* What is done with rows: they pass a norm; and the block writes what they give gated, where half of its tiles are of a
  * gate and half of an `up`, encoded for the product that follows; they are encoded already. */
@@ -45,6 +45,43 @@ template <bool BYTES> struct lane_values {
                 v[p * WIDTH + 1] = two.y;
             }
         }
+    }
+
+    /* The sum of squares of the lane's row. */
+    SPRY_METHOD float squares() const
+    {
+        return BYTES ? squares_of_four() : squares_of_two();
+    }
+
+  private:
+    SPRY_METHOD float pair(int i) const
+    {
+        return v[i] * v[i] + v[i + 1] * v[i + 1];
+    }
+
+    /* The lane has inputs 2t and 2t + 1 of each 8. */
+    SPRY_METHOD float squares_of_two() const
+    {
+        float steps[4];
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++)
+            steps[i] = pair(i * 4) + pair(i * 4 + 2);
+        return add_across(add_across((steps[0] + steps[1]) + (steps[2] + steps[3]), 1), 2);
+    }
+
+    /* And 4t .. 4t + 3 of each 16: what is 8 apart is with another lane, what is 2 apart here. */
+    SPRY_METHOD float squares_of_four() const
+    {
+        float pairs[2];
+        SPRY_UNROLL
+        for (int k = 0; k < 2; k++) {
+            float steps[4];
+            SPRY_UNROLL
+            for (int i = 0; i < 4; i++)
+                steps[i] = add_across(pair(i * 4 + k * 2), 2);
+            pairs[k] = (steps[0] + steps[1]) + (steps[2] + steps[3]);
+        }
+        return add_across(pairs[0] + pairs[1], 1);
     }
 };
 
@@ -149,45 +186,6 @@ template <> struct lane_acts<0> {
     }
 };
 
-/* ---- norms -------------------------------------------------------------------------------------------------------- */
-
-/* 1 / rms of each row, with the bits of norm_of: what its warps add up, the warps of the block share. */
-SPRY_DEVICE void scale_rows(float scales[ROWS], float room[ROWS][ROW_SUMS], const spry_encode_args &from, uint32_t n_rows)
-{
-    enum { EACH = (ROWS * ROW_SUMS + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS, AHEAD = 4 };
-    uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    float sum[EACH] = {};
-    SPRY_UNROLL_BY(1)
-    for (uint32_t base = 0; base < from.n; base += AHEAD * ROW_THREADS) {
-        float v[EACH][AHEAD];
-        SPRY_UNROLL
-        for (uint32_t i = 0; i < EACH * AHEAD; i++) {
-            uint32_t number = warp + i / AHEAD * SPRY_PRODUCT_SPLITS, row = number / ROW_SUMS;
-            uint32_t at = base + i % AHEAD * ROW_THREADS + number % ROW_SUMS * WARP + lane;
-            v[i / AHEAD][i % AHEAD] = row < n_rows && at < from.n ? from.in[(uint64_t)row * from.in_stride + at] : 0;
-        }
-        SPRY_UNROLL
-        for (uint32_t i = 0; i < EACH * AHEAD; i++)
-            sum[i / AHEAD] = fmaf(v[i / AHEAD][i % AHEAD], v[i / AHEAD][i % AHEAD], sum[i / AHEAD]);
-    }
-    SPRY_UNROLL
-    for (uint32_t k = 0; k < EACH; k++) {
-        uint32_t number = warp + k * SPRY_PRODUCT_SPLITS;
-        float all = warp_sum(sum[k]);
-        if (lane == 0 && number < ROWS * ROW_SUMS)
-            room[number / ROW_SUMS][number % ROW_SUMS] = all;
-    }
-    block_wait();
-    if (threadIdx.x < ROWS) {
-        float all = room[threadIdx.x][0];
-        SPRY_UNROLL
-        for (int i = 1; i < ROW_SUMS; i++)
-            all += room[threadIdx.x][i];
-        scales[threadIdx.x] = 1.0f / sqrtf(all / (float)from.n + from.eps);
-    }
-    block_wait();
-}
-
 /* ---- tiles -------------------------------------------------------------------------------------------------------- */
 
 /* Tile `tile` of a batch: one of its part, or, beyond the last one, the last. */
@@ -211,6 +209,7 @@ template <int TILES> struct row_sums {
     enum { ROUND = TILES < 4 ? TILES : 4, TILE = 4 * WARP, N = ROUND * TILE };
     float splits[SPRY_PRODUCT_SPLITS][N];
     float values[TILES * TILE]; /* of ROWS_GATE */
+    float squares[SPRY_PRODUCT_SPLITS][ROWS];
 
     SPRY_METHOD void put(uint32_t split, int tile, const float acc[4], int lane)
     {
@@ -236,7 +235,7 @@ template <int TILES> struct row_sums {
 };
 
 /* A warp for 32 gated values of a row. */
-template <int TILES>
+template <class T, int TILES>
 SPRY_DEVICE void write_gated(const row_sums<TILES> &sums, const spry_product_args &a, uint32_t batch)
 {
     enum { HALF = TILES / 2, BLOCKS = HALF > 1 ? HALF / 2 : 1 };
@@ -245,18 +244,19 @@ SPRY_DEVICE void write_gated(const row_sums<TILES> &sums, const spry_product_arg
     if (row >= a.n_rows || block >= BLOCKS)
         return;
     float value = gated(sums.value(tile, lane % 16, row), sums.value(tile + HALF, lane % 16, row), a.from.gate);
-    write_forms(a.from.to, row, batch * BLOCKS + block, (int)lane, value);
+    write_form_of<T>(a.from.to, row, batch * BLOCKS + block, (int)lane, value);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------ */
 
 template <class T, int TILES, row_kind KIND> struct row_block {
-    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, SLOTS = TILES < 4 ? TILES : 4 };
-    typedef kept_units<T, SLOTS, BYTES> kept;
+    enum { SLOTS = TILES < 4 ? TILES : 4 };
+    typedef kept_units<T, SLOTS, T::QUANTS> kept;
     typedef row_sums<TILES> all_sums;
     kept ring;
-    lane_values<BYTES> raw;
+    lane_values<T::QUANTS> raw;
     lane_acts<T::ACTS> act;
+    float squares; /* of the lane's row, in the split; of ROWS_OUT what the thread's sums are multiplied by */
     uint32_t batch, batches, begin, end, split;
     int lane;
     bool there;
@@ -275,6 +275,7 @@ template <class T, int TILES, row_kind KIND> struct row_block {
         lane = (int)(threadIdx.x % WARP);
         split = threadIdx.x / WARP;
         there = (uint32_t)(lane / 4) < a.n_rows;
+        squares = 0;
         begin = n_units * split / SPRY_PRODUCT_SPLITS;
         end = n_units * (split + 1) / SPRY_PRODUCT_SPLITS;
         batches = KIND == ROWS_GATE ? a.parts[0].weight.n_tiles / (TILES / 2) : (a.n_tiles + TILES - 1) / TILES;
@@ -291,37 +292,40 @@ template <class T, int TILES, row_kind KIND> struct row_block {
 
     SPRY_METHOD void load_rows(const spry_product_args &a, uint32_t unit)
     {
-        if (KIND != ROWS_OUT && begin < end)
+        if (KIND == ROWS_OUT)
+            squares = sum_norm(a, threadIdx.x % 4 * 2 + threadIdx.x / WARP % 2);
+        else if (begin < end)
             raw.load(a.from.in + (uint64_t)(lane / 4) * a.from.in_stride, there, a.from.n, unit, lane);
     }
 
     /* The rows of the next unit are on their way when this one is used. */
-    SPRY_METHOD void encode(const spry_product_args &a, const float *scales, uint32_t unit, uint32_t next)
+    SPRY_METHOD void encode(const spry_product_args &a, uint32_t unit, uint32_t next)
     {
         if (KIND == ROWS_OUT) {
             act.load(a.act, there, a.n_rows, unit, lane);
             return;
         }
-        lane_values<BYTES> weight;
-        float scale = scales[lane / 4];
+        lane_values<T::QUANTS> weight;
         weight.load(a.from.weight, true, a.from.n, unit, lane);
+        if (batch == blockIdx.x)
+            squares += raw.squares();
         SPRY_UNROLL
         for (int i = 0; i < 16; i++)
-            raw.v[i] = raw.v[i] * scale * weight.v[i];
+            raw.v[i] = raw.v[i] * weight.v[i];
         act.encode(raw, lane);
         if (end - begin > 1)
             load_rows(a, next);
     }
 
     /* One unit of all tiles at a time. */
-    SPRY_METHOD void add(float acc[TILES][4], const spry_product_args &a, const float *scales)
+    SPRY_METHOD void add(float acc[TILES][4], const spry_product_args &a)
     {
         SPRY_UNROLL_BY(1)
         for (uint32_t unit = begin; unit < end; unit++) {
             bool last = unit + 1 == end;
             uint32_t next_batch = last ? batch + gridDim.x : batch, next = last ? begin : unit + 1;
             if (end - begin > 1 || batch == blockIdx.x)
-                encode(a, scales, unit, next);
+                encode(a, unit, next);
             SPRY_UNROLL
             for (int tile = 0; tile < TILES; tile++) {
                 copy_wait_but<SLOTS - 1>();
@@ -338,12 +342,13 @@ template <class T, int TILES, row_kind KIND> struct row_block {
     {
         int i = (int)(number % all_sums::TILE / WARP), from = (int)(number % WARP);
         float sum = sums.add(number);
-        uint32_t part;
+        uint32_t part, row = (uint32_t)(from % 4 * 2 + i % 2);
+        sum *= KIND == ROWS_OUT ? squares : norm_of_splits(sums.squares[0] + row, ROWS, a.from.n, a.from.eps);
         if (KIND != ROWS_GATE && batch * TILES + tile >= a.n_tiles)
             return;
         product_place p = batch_tile<TILES, KIND>(a, &part, batch, tile);
         if (KIND != ROWS_GATE)
-            write_sum(a, a.parts[part], p, 0, from, i, sum, 0);
+            put_sum(a, a.parts[part], p, 0, from, i, sum, 0);
         else
             sums.values[tile * all_sums::TILE + number % all_sums::TILE] =
                 a.parts[part].bias ? sum + sum_bias(a.parts[part], p, from, i, 0) : sum;
@@ -358,6 +363,8 @@ template <class T, int TILES, row_kind KIND> struct row_block {
             SPRY_UNROLL
             for (int tile = 0; tile < all_sums::ROUND; tile++)
                 sums.put(split, tile, acc[first + tile], lane);
+            if (KIND != ROWS_OUT && lane % 4 == 0)
+                sums.squares[split][lane / 4] = squares;
             block_wait();
             if (threadIdx.x < all_sums::N)
                 finish(sums, a, threadIdx.x, (uint32_t)first + threadIdx.x / all_sums::TILE);
@@ -365,7 +372,7 @@ template <class T, int TILES, row_kind KIND> struct row_block {
         if (KIND != ROWS_GATE)
             return;
         block_wait();
-        write_gated<TILES>(sums, a, batch);
+        write_gated<T, TILES>(sums, a, batch);
     }
 };
 
@@ -374,19 +381,16 @@ template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_rows(cons
 {
     typedef row_block<T, TILES, KIND> block;
     SPRY_SHARED row_sums<TILES> sums;
-    SPRY_SHARED float squares[ROWS][ROW_SUMS], scales[ROWS];
-    shared_check(sizeof sums + sizeof squares + sizeof scales);
+    shared_check(sizeof sums);
     SPRY_SHARED_LARGE(rooms, SPRY_PRODUCT_SPLITS *block::kept::ROOM);
     block b;
     b.start(a, rooms);
     grid_wait();
     b.load_rows(a, b.begin);
-    if (KIND != ROWS_OUT)
-        scale_rows(scales, squares, a.from, a.n_rows);
     SPRY_UNROLL_BY(1)
     for (b.batch = blockIdx.x; b.batch < b.batches; b.batch += gridDim.x) {
         float acc[TILES][4] = {};
-        b.add(acc, a, scales);
+        b.add(acc, a);
         b.reduce(sums, a, acc);
     }
 }

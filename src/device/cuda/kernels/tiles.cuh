@@ -1,5 +1,6 @@
 /* Weights as tiles: what a lane of a warp needs for its part of matrix instructions lies together, so a warp reads whole
- * lines and nothing goes through shared memory. A tile is 16 outputs, a unit 64 inputs of them.
+ * lines and nothing has to be exchanged. A tile is 16 outputs, a unit 64 inputs of them. Four tiles, which four warps multiply
+ * together, lie side by side, unit after unit.
  *
  * Lane = 4 g + t works on outputs g and g + 8 of its tile. Quantised types, in a unit: eight words of four values,
  * number (block of 32 * 2 + upper output) * 2 + upper half of the block; values 4t .. 4t + 3 of that half.
@@ -20,7 +21,7 @@
  * an output and unit; SUPER: inputs that share bytes of the super plane, 0: none. */
 template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_> struct quants {
     enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_ };
-    enum { FORM = SPRY_ACT_BYTES, ACTS = 0, HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32, FLOATS = 0 };
+    enum { QUANTS = 1, FORM = SPRY_ACT_BYTES, ACTS = 0, HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32, FLOATS = 0 };
 };
 struct type_q4_0 : quants<4, 8, 32, 4, false, false> {};
 struct type_q4_1 : quants<4, 0, 32, 8, true, false> {};
@@ -36,13 +37,13 @@ struct type_mxfp4 : quants<4, 16, 32, 4, false, false> {
 
 /* TERMS, ACTS: bf16 numbers whose sum is a weight, and an activation (FORM). LANE: bytes of a lane for 16 inputs. */
 struct type_bf16 {
-    enum { TERMS = 1, ACTS = 1, FORM = SPRY_ACT_ONE, LANE = 16 };
+    enum { QUANTS = 0, TERMS = 1, ACTS = 1, FORM = SPRY_ACT_ONE, LANE = 16 };
 };
 struct type_f16 {
-    enum { TERMS = 2, ACTS = 2, FORM = SPRY_ACT_TWO, LANE = 16 };
+    enum { QUANTS = 0, TERMS = 2, ACTS = 2, FORM = SPRY_ACT_TWO, LANE = 16 };
 };
 struct type_f32 {
-    enum { TERMS = 3, ACTS = 3, FORM = SPRY_ACT_THREE, LANE = 32 };
+    enum { QUANTS = 0, TERMS = 3, ACTS = 3, FORM = SPRY_ACT_THREE, LANE = 32 };
 };
 
 SPRY_DEVICE const unsigned char *tile_plane(const spry_tiles &w, uint64_t plane, uint64_t unit, uint32_t bytes)
@@ -50,10 +51,15 @@ SPRY_DEVICE const unsigned char *tile_plane(const spry_tiles &w, uint64_t plane,
     return w.base + plane + unit * bytes;
 }
 
-/* Number of a unit among all of the matrix. */
+/* Number of a unit among all of the matrix, and of 256 inputs; that of the next unit is SPRY_TILES_TOGETHER higher. */
 SPRY_DEVICE uint64_t tile_unit(const spry_tiles &w, uint32_t tile, uint32_t unit)
 {
-    return (uint64_t)tile * w.n_units + unit;
+    return ((uint64_t)(tile / SPRY_TILES_TOGETHER) * w.n_units + unit) * SPRY_TILES_TOGETHER + tile % SPRY_TILES_TOGETHER;
+}
+
+SPRY_DEVICE uint64_t tile_super(const spry_tiles &w, uint32_t tile, uint32_t unit)
+{
+    return ((uint64_t)(tile / SPRY_TILES_TOGETHER) * (w.n_units / 4) + unit / 4) * SPRY_TILES_TOGETHER + tile % SPRY_TILES_TOGETHER;
 }
 
 /* ---- quants ------------------------------------------------------------------------------------------------------ */
@@ -108,6 +114,28 @@ template <class Q> SPRY_DEVICE uint32_t quant_word(const unit_words<Q> &u, int i
     return word;
 }
 
+#define BF16_128 0x43004300u /* two bf16, each 128: integers below 128 in the lowest bits are added to it */
+
+/* Two of the four quants of a word, less ZERO, as bf16, which are exact. */
+template <class Q> SPRY_DEVICE uint32_t level_pair(uint32_t word, int which)
+{
+    if (Q::BITS < 8)
+        return fma_bf16(pick_bytes(word, BF16_128, which ? 0x5352 : 0x5150), 0x3f803f80, (0xc300u + Q::ZERO) * 0x10001);
+    uint32_t pair = pick_bytes(word, 0, which ? 0x4342 : 0x4140);
+    return fma_bf16((pair & 0x00800080) | BF16_128, 0xbf80bf80, (pair & 0x007f007f) | BF16_128);
+}
+
+/* Quants of 16 inputs, as multiply_bf16 takes them but for their order: 2t, 2t + 1, 2t + 8 and 2t + 9 are 4t .. 4t + 3. */
+template <class Q> SPRY_DEVICE void quant_levels(uint32_t to[4], const unit_words<Q> &u, int step)
+{
+    SPRY_UNROLL
+    for (int upper = 0; upper < 2; upper++) {
+        uint32_t word = quant_word<Q>(u, (step / 2 * 2 + upper) * 2 + step % 2);
+        to[upper] = level_pair<Q>(word, 0);
+        to[upper + 2] = level_pair<Q>(word, 1);
+    }
+}
+
 /* Scales and minima of one output in a unit. */
 template <class Q> struct unit_scales {
     float scale[64 / Q::GROUP], min[64 / Q::GROUP];
@@ -142,7 +170,7 @@ SPRY_DEVICE void load_scales(scale_words<Q> &s, const spry_tiles &w, uint32_t ti
     SPRY_UNROLL
     for (int i = 0; i < Q::SCALE / 4; i++)
         s.scale[i] = scale[i];
-    uint64_t super = ((uint64_t)tile * (w.n_units / 4) + unit / 4) * SPRY_TILE_ROWS + (uint32_t)output;
+    uint64_t super = tile_super(w, tile, unit) * SPRY_TILE_ROWS + (uint32_t)output;
     s.super = Q::SUPER ? *(const uint32_t *)tile_plane(w, w.super, super, 4) : 0;
 }
 
@@ -189,15 +217,6 @@ template <class Q> SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t ou
 SPRY_DEVICE const unsigned char *float_step(const spry_tiles &w, uint64_t unit, int step, uint32_t lane_bytes)
 {
     return tile_plane(w, 0, unit * 4 + step, lane_bytes * WARP);
-}
-
-/* Two floats as bf16 in one word, and what that leaves of them. */
-SPRY_DEVICE uint32_t take_bf16(float *low, float *high)
-{
-    uint32_t bits = bf16_pair(*low, *high);
-    *low -= float_of_bits(bits << 16);
-    *high -= float_of_bits(bits & 0xffff0000u);
-    return bits;
 }
 
 /* A lane's part of 16 inputs as it lies in memory, and as sums of bf16. */

@@ -37,96 +37,111 @@ EMBED(f32)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-SPRY_KERNEL(spry_encode, spry_encode_args, ROW_THREADS)
+/* What the sums of a product of the row are multiplied by; a block. */
+SPRY_DEVICE float row_scale(const float *in, const spry_encode_args &a)
+{
+    SPRY_SHARED float splits[ACT_SPLITS];
+    uint32_t lane = threadIdx.x % WARP, n_units = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT;
+    block_wait(); /* for threads that read what was there */
+    for (uint32_t split = threadIdx.x / WARP; split < ACT_SPLITS; split += blockDim.x / WARP) {
+        float sum = 0;
+        for (uint32_t unit = split_begin(n_units, split); unit < split_begin(n_units, split + 1); unit++) {
+            uint32_t at = unit * SPRY_TILE_UNIT + lane * 2;
+            float low = at < a.n ? in[at] : 0, high = at + 1 < a.n ? in[at + 1] : 0;
+            sum += unit_sum(low * low + high * high);
+        }
+        if (lane == 0)
+            splits[split] = sum;
+    }
+    block_wait();
+    return norm_of_splits(splits, 1, a.n, a.eps);
+}
+
+SPRY_KERNEL(spry_encode, spry_encode_args, SPRY_ENCODE_THREADS)
 {
     int64_t row = a.source ? a.source[blockIdx.x] : (int64_t)blockIdx.x;
     if (row < 0)
         return;
     row_norm norm = {0, 1};
-    if (a.weight)
+    float scale = 1;
+    if (encodes_whole(a))
         norm = norm_of(a.in + row * a.in_stride, a.n, a.eps, a.centre);
+    else if (a.weight)
+        scale = row_scale(a.in + row * a.in_stride, a);
     uint32_t blocks = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT * 2;
     int lane = (int)(threadIdx.x % WARP);
+    if (threadIdx.x == 0)
+        write_norms(a.to, blockIdx.x, scale);
     for (uint32_t block = threadIdx.x / WARP; block < blocks; block += blockDim.x / WARP) {
         uint32_t i = block * ACT_BLOCK + (uint32_t)lane;
         float value = encoded_value(a, (uint64_t)row, i, norm);
         write_forms(a.to, blockIdx.x, block, lane, value);
         if (a.plain && i < a.n)
-            a.plain[(uint64_t)blockIdx.x * a.n + i] = value;
+            a.plain[(uint64_t)blockIdx.x * a.n + i] = value * scale;
     }
 }
 
-/* Eight values of a row, as a thread has them: piece i of the row's, in the order of multiply_cores. */
-struct row_piece {
-    float v[8];
+/* The same for 8 rows of whole pieces that are not normalised whole, in the order of multiply_cores; nothing else is written. A
+ * warp for a split. */
+struct unit_pieces {
+    core_piece of[2];
 
-    SPRY_METHOD void load(const spry_encode_args &a, uint32_t i, row_norm norm)
+    SPRY_METHOD void load(const spry_encode_args &a, uint32_t row, uint32_t unit, int lane)
     {
         SPRY_UNROLL
-        for (int half = 0; half < 2; half++) {
-            uint32_t at = i * 8 + (uint32_t)half * 4;
-            uint64_t from = (uint64_t)blockIdx.x * a.in_stride + at;
-            float4 in = {0, 0, 0, 0}, up = {1, 1, 1, 1};
-            if (at < a.n)
-                in = *(const float4 *)(a.in + from);
-            if (at < a.n && a.up)
-                up = *(const float4 *)(a.up + from);
-            const float ins[4] = {in.x, in.y, in.z, in.w}, ups[4] = {up.x, up.y, up.z, up.w};
+        for (uint32_t half = 0; half < 2; half++)
+            of[half].load(a.in + (uint64_t)row * a.in_stride, a.n, unit * SPRY_TILE_UNIT + half * 32 + (uint32_t)lane / 8 * 8, row < a.n_rows);
+    }
+
+    /* The sum of squares of the lane's row. */
+    SPRY_METHOD float squares() const
+    {
+        float pairs[4];
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++)
+            pairs[i] = add_across(add_across(of[0].squares(i), 8), 16) + add_across(add_across(of[1].squares(i), 8), 16);
+        return (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
+    }
+
+    SPRY_METHOD void encode(const spry_encode_args &a, uint32_t row, uint32_t unit, int lane)
+    {
+        const float *others = a.up ? a.up + (uint64_t)row * a.in_stride : a.weight;
+        SPRY_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            row_piece other = {{1, 1, 1, 1, 1, 1, 1, 1}};
+            if (others)
+                other.load(others, a.n, unit * SPRY_TILE_UNIT + half * 32 + (uint32_t)lane / 8 * 8, row < a.n_rows);
             SPRY_UNROLL
-            for (int k = 0; k < 4; k++)
-                v[half * 4 + k] = at < a.n ? encoded_of(a, ins[k], ups[k], at + (uint32_t)k, norm) : 0;
+            for (int k = 0; k < 8; k++) {
+                float *value = &of[half].v[k];
+                *value = a.up || a.ungated ? gated(*value, other.v[k], a.gate) : *value * other.v[k];
+            }
         }
-    }
-
-    template <int TERMS> SPRY_METHOD void write_terms(const spry_acts &to, uint32_t i) const
-    {
-        uint64_t unit = (uint64_t)(i / 8) * to.cores + blockIdx.x / SPRY_ACT_ROWS;
-        uint4 *words = (uint4 *)to.values + unit * TERMS * 64 + i % 8 * 8 + blockIdx.x % SPRY_ACT_ROWS;
-        float rest[8];
-        SPRY_UNROLL
-        for (int k = 0; k < 8; k++)
-            rest[k] = v[k];
-        SPRY_UNROLL
-        for (int term = 0; term < TERMS; term++) {
-            uint4 word = {take_bf16(&rest[0], &rest[1]), take_bf16(&rest[2], &rest[3]), take_bf16(&rest[4], &rest[5]),
-                          take_bf16(&rest[6], &rest[7])};
-            words[term * 64] = word;
-        }
-    }
-
-    /* The four lanes of a block of 32 have one scale. */
-    SPRY_METHOD void write_bytes(const spry_acts &to, uint32_t i, bool there) const
-    {
-        float2 scale;
-        uint2 bytes = encode_eight(&scale, v);
-        if (!there)
-            return;
-        uint64_t unit = (uint64_t)(i / 8) * to.cores + blockIdx.x / SPRY_ACT_ROWS;
-        uint32_t row = blockIdx.x % SPRY_ACT_ROWS;
-        *(uint2 *)(to.values + (unit * 4 + i % 8 / 2) * 128 + row * 16 + i % 2 * 8) = bytes;
-        if (i % 4 == 0)
-            ((float2 *)to.scales)[(unit * 2 + i % 8 / 4) * SPRY_ACT_ROWS + row] = scale;
     }
 };
 
-/* The same for many rows of whole pieces, all in the order of multiply_cores; nothing else is written. */
-SPRY_KERNEL(spry_encode_cores, spry_encode_args, ROW_THREADS)
+SPRY_KERNEL(spry_encode_cores, spry_encode_args, SPRY_ENCODE_CORES_THREADS)
 {
-    row_norm norm = {0, 1};
-    if (a.weight)
-        norm = norm_of(a.in + (uint64_t)blockIdx.x * a.in_stride, a.n, a.eps, a.centre);
-    uint32_t pieces = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT * 8, lane = threadIdx.x % WARP;
-    for (uint32_t first = threadIdx.x - lane; first < pieces; first += ROW_THREADS) {
-        row_piece piece;
-        bool there = first + lane < pieces;
-        piece.load(a, first + lane, norm);
-        if (a.to[SPRY_ACT_ONE].values && there)
-            piece.write_terms<1>(a.to[SPRY_ACT_ONE], first + lane);
-        if (a.to[SPRY_ACT_TWO].values && there)
-            piece.write_terms<2>(a.to[SPRY_ACT_TWO], first + lane);
-        if (a.to[SPRY_ACT_BYTES].values)
-            piece.write_bytes(a.to[SPRY_ACT_BYTES], first + lane, there);
+    SPRY_SHARED float splits[ACT_SPLITS][SPRY_ACT_ROWS];
+    uint32_t n_units = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, warp = threadIdx.x / WARP;
+    int lane = (int)(threadIdx.x % WARP);
+    uint32_t row = blockIdx.x * SPRY_ACT_ROWS + (uint32_t)lane % SPRY_ACT_ROWS;
+    float squares = 0;
+    SPRY_UNROLL_BY(2)
+    for (uint32_t unit = split_begin(n_units, warp); unit < split_begin(n_units, warp + 1); unit++) {
+        unit_pieces pieces;
+        pieces.load(a, row, unit, lane);
+        if (a.weight)
+            squares += pieces.squares();
+        pieces.encode(a, row, unit, lane);
+        pieces.of[0].write(a.to, blockIdx.x, unit, 0, lane);
+        pieces.of[1].write(a.to, blockIdx.x, unit, 1, lane);
     }
+    if (lane < SPRY_ACT_ROWS)
+        splits[warp][lane] = squares;
+    block_wait();
+    if (threadIdx.x < SPRY_ACT_ROWS && row < a.n_rows)
+        write_norms(a.to, row, a.weight ? norm_of_splits(splits[0] + lane, SPRY_ACT_ROWS, a.n, a.eps) : 1);
 }
 
 SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
