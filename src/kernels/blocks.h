@@ -60,7 +60,7 @@ typedef struct spry_block_mxfp4 {
     uint8_t low[16];
 } spry_block_mxfp4;
 
-/* scale * the 8-bit float q (sign, four bits of exponent, three of mantissa); in no file */
+/* scale * the 8-bit float q (sign, four bits of exponent, three of mantissa), which is always a number; in no file */
 typedef struct spry_block_f8 {
     float scale;
     uint8_t values[32];

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "kernels/blocks.h"
+#include "kernels/half.h"
 #include "model/weights_bind.h"
 
 /* Makes `out` a matrix of a type in memory of its own. */
@@ -24,6 +25,15 @@ static spry_status make_room(const spry_binder *b, spry_weight *out, unsigned ch
     return SPRY_OK;
 }
 
+/* Kernels take every byte for a number, so a block with one that is none has a scale that is none. */
+static float f8_scale(const spry_block_f8 *block, float scale)
+{
+    for (size_t i = 0; i < SPRY_BLOCK_SMALL; i++)
+        if ((block->values[i] & 0x7f) == 0x7f)
+            return spry_e4m3_decode(block->values[i]);
+    return scale;
+}
+
 spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
 {
     char name[SPRY_TENSOR_NAME_MAX];
@@ -42,8 +52,9 @@ spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tens
         status = make_room(b, out, &room, t, SPRY_F8, n_out, n_in);
     for (size_t row = 0; !status && row < n_out; row++)
         for (size_t at = 0; at < n_in; at += SPRY_BLOCK_SMALL, room += sizeof(spry_block_f8)) {
-            spry_block_f8 block = {.scale = scales[row / rows * n_column_blocks + at / columns]};
+            spry_block_f8 block;
             memcpy(block.values, t->data + row * n_in + at, sizeof block.values);
+            block.scale = f8_scale(&block, scales[row / rows * n_column_blocks + at / columns]);
             memcpy(room, &block, sizeof block);
         }
     return status;

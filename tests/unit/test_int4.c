@@ -16,7 +16,6 @@
 #include "model/model.h"
 #include "support/hostile.h"
 #include "support/made_safetensors.h"
-#include "support/model_folder.h"
 
 enum { GROUP = 32 };
 
@@ -96,40 +95,32 @@ static void write_matrix(made_safetensors *f, const matrix *m, form kind, fault 
     free(scales);
 }
 
+typedef struct stored {
+    const matrix *m;
+    form kind;
+    fault wrong;
+} stored;
+
+static bool put_stored(void *context, made_safetensors *f, const char *name, const spry_tensor *t)
+{
+    const stored *w = context;
+    (void)t;
+    if (strncmp(name, w->m->name, strlen(w->m->name)) != 0)
+        return false;
+    write_matrix(f, w->m, w->kind, w->wrong);
+    return true;
+}
+
 /* The Llama fixture with matrix `at` of the first layer in the given form; its other tensors as they are. */
 static void fill(scratch *s, matrix *m, form kind, fault wrong)
 {
-    char path[SCRATCH_PATH];
-    spry_error error = {0};
-    spry_safetensors *from;
-    made_safetensors f;
-    made_safetensors_init(&f);
-    model_folder_fill(s, "llama", "model.safetensors");
-    if (spry_safetensors_open(&from, model_path(path, "llama", ""), &error))
-        fail_msg("%s", error.message);
-    for (size_t i = 0; i < spry_safetensors_count(from); i++) {
-        const spry_tensor *t = spry_safetensors_tensor(from, i);
-        char name[128];
-        snprintf(name, sizeof name, "%.*s", SPRY_VIEW_ARG(t->name));
-        if (strncmp(name, m->name, strlen(m->name)) != 0)
-            made_safetensors_put(&f, name, "", spry_dtype_name(t->type), t->dims[0], t->n_dims > 1 ? t->dims[1] : 0,
-                                 t->data, t->bytes);
-    }
-    write_matrix(&f, m, kind, wrong);
-    made_safetensors_write(&f, s);
-    spry_safetensors_close(from);
-    json_t *config = model_config("llama");
-    json_object_set_new(config, "quantization_config",
-                        json_pack("{s:s, s:i, s:i, s:s}", "quant_method", kind == AWQ ? "awq" : "gptq", "bits", 4,
-                                  "group_size", GROUP, kind == AWQ ? "version" : "checkpoint_format",
-                                  kind == AWQ       ? "gemm"
-                                  : kind == GPTQ_V2 ? "gptq_v2"
-                                                    : "gptq"));
-    char *text = json_dumps(config, 0);
-    remove(scratch_path(s, "config.json"));
-    scratch_write(s, "config.json", text, strlen(text));
-    free(text);
-    json_decref(config);
+    stored w = {m, kind, wrong};
+    made_model(s, "llama", put_stored, &w,
+               json_pack("{s:s, s:i, s:i, s:s}", "quant_method", kind == AWQ ? "awq" : "gptq", "bits", 4, "group_size",
+                         GROUP, kind == AWQ ? "version" : "checkpoint_format",
+                         kind == AWQ       ? "gemm"
+                         : kind == GPTQ_V2 ? "gptq_v2"
+                                           : "gptq"));
 }
 
 static void unmake(matrix *m)
@@ -213,25 +204,11 @@ static void faults_are_named(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    static scratch s;
-    scratch_init(&s);
-    *state = &s;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scratch_deinit(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_what_the_formulas_say),
         cmocka_unit_test(faults_are_named),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, made_model_set_up, made_model_tear_down);
 }

@@ -16,7 +16,6 @@
 #include "kernels/half.h"
 #include "support/hostile.h"
 #include "support/made_safetensors.h"
-#include "support/model_folder.h"
 
 enum { GROUP = 32, IDS = 24 };
 
@@ -73,40 +72,27 @@ static void put_matrix(made_safetensors *f, const char *name, size_t n_out, size
     free(floats);
 }
 
+typedef struct wanted {
+    form kind;
+    fault wrong;
+} wanted;
+
+static bool put_projection(void *context, made_safetensors *f, const char *name, const spry_tensor *t)
+{
+    const wanted *w = context;
+    if (!strstr(name, "_proj.weight"))
+        return false;
+    put_matrix(f, name, t->dims[0], t->dims[1], w->kind, w->wrong);
+    return true;
+}
+
 /* The Llama fixture with every projection of its layers random, in the given form; its other tensors as they are. The
  * same numbers for every form but TENSOR and GROUPS. */
 static void fill(scratch *s, form kind, fault wrong, json_t *quantization)
 {
-    char path[SCRATCH_PATH];
-    spry_error error = {0};
-    spry_safetensors *from;
-    made_safetensors f;
+    wanted w = {kind, wrong};
     seed = 1;
-    made_safetensors_init(&f);
-    scratch_clear(s);
-    model_folder_fill(s, "llama", "model.safetensors");
-    if (spry_safetensors_open(&from, model_path(path, "llama", ""), &error))
-        fail_msg("%s", error.message);
-    for (size_t i = 0; i < spry_safetensors_count(from); i++) {
-        const spry_tensor *t = spry_safetensors_tensor(from, i);
-        char name[128];
-        snprintf(name, sizeof name, "%.*s", SPRY_VIEW_ARG(t->name));
-        if (strstr(name, "_proj.weight"))
-            put_matrix(&f, name, t->dims[0], t->dims[1], kind, wrong);
-        else
-            made_safetensors_put(&f, name, "", spry_dtype_name(t->type), t->dims[0], t->n_dims > 1 ? t->dims[1] : 0,
-                                 t->data, t->bytes);
-    }
-    made_safetensors_write(&f, s);
-    spry_safetensors_close(from);
-    json_t *config = model_config("llama");
-    if (quantization)
-        json_object_set_new(config, "quantization_config", quantization);
-    char *text = json_dumps(config, 0);
-    remove(scratch_path(s, "config.json"));
-    scratch_write(s, "config.json", text, strlen(text));
-    free(text);
-    json_decref(config);
+    made_model(s, "llama", put_projection, &w, quantization);
 }
 
 static json_t *compressed(const char *format, const char *type, int bits, bool symmetric)
@@ -280,20 +266,6 @@ static void other_forms_are_refused(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    static scratch s;
-    scratch_init(&s);
-    *state = &s;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    scratch_deinit(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,5 +273,5 @@ int main(void)
         cmocka_unit_test(models_run_like_their_floats), cmocka_unit_test(faults_are_named),
         cmocka_unit_test(other_forms_are_refused),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, made_model_set_up, made_model_tear_down);
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/arm/matmul_neon.h"
 #include "kernels/simd/simd_attend.h"
+#include "kernels/simd/simd_f8.h"
 #include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"
 

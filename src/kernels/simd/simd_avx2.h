@@ -65,6 +65,11 @@ static inline vec v_load_bf16_part(const uint16_t *p, size_t n)
     memcpy(part, p, n * sizeof *p);
     return v_load_bf16(part);
 }
+static inline vec v_load_f8(const uint8_t *p)
+{
+    __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return _mm256_cvtph_ps(_mm_andnot_si128(_mm_set1_epi16(0x4000), _mm_slli_epi16(wide, 7)));
+}
 static inline vec v_load_i8(const int8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));

@@ -72,6 +72,12 @@ static inline vec v_load_bf16_part(const uint16_t *p, size_t n)
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
+/* 8-bit floats (e4m3, no NaN) times 2^-8: their bits, moved, are halves, and the second copy of the sign goes. */
+static inline vec v_load_f8(const uint8_t *p)
+{
+    __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm512_cvtph_ps(_mm256_andnot_si256(_mm256_set1_epi16(0x4000), _mm256_slli_epi16(wide, 7)));
+}
 static inline vec v_load_i8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));

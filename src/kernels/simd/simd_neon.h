@@ -74,6 +74,14 @@ static inline vec v_load_bf16_part(const uint16_t *p, size_t n)
     copy_part(part, p, sizeof *p, n);
     return v_load_bf16(part);
 }
+static inline vec v_load_f8(const uint8_t *p)
+{
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    int16x4_t wide = vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))));
+    uint16x4_t moved = vreinterpret_u16_s16(vshl_n_s16(wide, 7));
+    return vcvt_f32_f16(vreinterpret_f16_u16(vbic_u16(moved, vdup_n_u16(0x4000))));
+}
 static inline vec v_load_i8(const int8_t *p)
 {
     uint32_t four;

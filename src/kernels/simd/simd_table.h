@@ -1,5 +1,5 @@
-/* Initialisers for the entries of simd_vector.h, simd_floats.h, simd_integers.h and simd_attend.h. Included directly
- * before the table: from here on an entry may be initialised twice, the plain one first. */
+/* Initialisers for the entries of simd_vector.h, simd_floats.h, simd_f8.h, simd_integers.h and simd_attend.h. Included
+ * directly before the table: from here on an entry may be initialised twice, the plain one first. */
 #define SIMD_INTEGER(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = OP(matmul_##NAME)},
 #define SIMD_FLOAT(NAME, ...)   .matmul[SPRY_##NAME] = {.group = FLOAT_GROUP, .run = OP(matmul_##NAME)},
 #define SIMD_OPS(isa)                                                                                                  \
@@ -8,8 +8,8 @@
     .weigh = isa##_weigh, .softcap = isa##_softcap, .gate[SPRY_GATE_SILU] = isa##_gate_silu,                           \
     .gate[SPRY_GATE_GELU_TANH] = isa##_gate_gelu_tanh, .gate[SPRY_GATE_GELU] = isa##_gate_gelu,                        \
     .gate[SPRY_GATE_CLAMPED] = isa##_gate_clamped,                                                                     \
-    SPRY_DTYPES_FLOAT(SIMD_FLOAT) SPRY_DTYPES_BLOCK(SIMD_INTEGER).encode_act = isa##_encode_act,                       \
-    .encode[SPRY_F16] = isa##_encode_f16
+    SPRY_DTYPES_FLOAT(SIMD_FLOAT) SPRY_DTYPES_BLOCK(SIMD_INTEGER).matmul[SPRY_F8] = {.run = isa##_matmul_F8},          \
+    .encode_act = isa##_encode_act, .encode[SPRY_F16] = isa##_encode_f16
 
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Winitializer-overrides"

@@ -6,6 +6,7 @@
 #define OP(name) avx2_##name
 
 #include "kernels/simd/simd_attend.h"
+#include "kernels/simd/simd_f8.h"
 #include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"
 #include "kernels/x86/matmul_avx2.h"

@@ -11,6 +11,7 @@
 
 #include "kernels/x86/attend_bf16.h"
 
+#include "kernels/simd/simd_f8.h"
 #include "kernels/simd/simd_vector.h"
 #include "kernels/x86/matmul_avx512.h"
 #include "kernels/x86/matmul_floats.h"

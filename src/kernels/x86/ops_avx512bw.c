@@ -8,6 +8,7 @@
 #define OP(name) avx512bw_##name
 
 #include "kernels/simd/simd_attend.h"
+#include "kernels/simd/simd_f8.h"
 #include "kernels/simd/simd_vector.h"
 #include "kernels/x86/matmul_avx512.h"
 #include "kernels/x86/matmul_floats.h"

@@ -12,6 +12,7 @@
 #endif
 
 #include "kernels/simd/simd_attend.h"
+#include "kernels/simd/simd_f8.h"
 #include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"
 #include "kernels/x86/matmul_avx2.h"
