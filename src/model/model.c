@@ -229,6 +229,8 @@ void spry_model_close(spry_model *model)
     spry_adapters_deinit(&model->adapters);
     spry_memory_unmap(model->weights.quantized, model->weights.quantized_bytes);
     spry_arena_deinit(&model->arena);
+    if (model->weights.copied_bytes)
+        spry_memory_trim();
     free(model);
 }
 

@@ -24,6 +24,13 @@ void spry_memory_limit_arenas(void)
 #endif
 }
 
+void spry_memory_trim(void)
+{
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
+}
+
 size_t spry_memory_page(void)
 {
     long bytes = sysconf(_SC_PAGESIZE);

@@ -33,6 +33,9 @@ bool spry_memory_is_short(const char *root);
  * rarely allocate at the same time, and each region takes 64 MiB of address space. Call it before threads start. */
 void spry_memory_limit_arenas(void);
 
+/* Gives freed memory that the C library's allocator keeps back to the system. */
+void spry_memory_trim(void);
+
 /* Overwrites memory that held a secret; unlike a memset before a free, the compiler cannot remove this call. */
 void spry_memory_wipe(void *memory, size_t bytes);
 
