@@ -104,6 +104,7 @@ class Unloaded(server_support.unittest.TestCase):
 
     def test_copies_of_weights_go_back_to_the_system(self):
         if server_support.SANITIZED:
+            print("SKIPPED %s: a sanitizer keeps freed memory" % self.id())
             self.skipTest("a sanitizer keeps freed memory")
         folder, size = self.write_fp8()
         server = Server("fp8=" + folder, "--draft", "none", device=("--device", "cpu"))
