@@ -13,6 +13,12 @@ if(SPRY_CUDA AND NVCC)
     set(CUDA_LAST ${architecture})
   endforeach()
   list(APPEND CUDA_TARGETS -gencode arch=compute_${CUDA_LAST},code=compute_${CUDA_LAST})
+  # Images a fifth as large. Every driver that runs what CUDA 13 compiles can unpack them.
+  set(CUDA_COMPRESS "")
+  execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE CUDA_VERSION_TEXT)
+  if(CUDA_VERSION_TEXT MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 GREATER_EQUAL 13)
+    set(CUDA_COMPRESS --compress-mode=size)
+  endif()
   file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} src/device/cuda/kernels/*.cu)
   file(GLOB CUDA_HEADERS CONFIGURE_DEPENDS src/device/cuda/kernels/*.cuh src/device/cuda/*_args.h src/kernels/blocks.h src/kernels/weigh.h)
   foreach(source ${CUDA_SOURCES})
@@ -29,7 +35,7 @@ if(SPRY_CUDA AND NVCC)
     # From the source folder by relative names, so that a compiler cache serves every checkout.
     add_custom_command(OUTPUT ${image} DEPENDS ${source} ${CUDA_HEADERS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
                        COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${NVCC} -std=c++17 -O3 -fmad=false -Isrc -Iinclude -Werror all-warnings
-                               -diag-suppress 128 ${targets} -fatbin -c -o ${image} ${source}
+                               -diag-suppress 128 ${CUDA_COMPRESS} ${targets} -fatbin -c -o ${image} ${source}
                        COMMENT "Compiling kernels ${name}" VERBATIM)
     list(APPEND CUDA_IMAGES ${image})
     string(APPEND CUDA_LABELS "    .quad spry_cuda_image_${name}\n")
