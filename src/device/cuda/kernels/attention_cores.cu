@@ -156,8 +156,18 @@ SPRY_DEVICE void take_queries(uint32_t (*words)[4], const warp_queries &q, const
         i = i < q.count ? i : 0;
         from[half] = a.q + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * (BLOCKS * 32) + lane % 4 * 2;
     }
+    bool whole = !a.interleaved && a.n_pairs == BLOCKS * 16; /* rope turns both halves of a head */
+    SPRY_UNROLL_BY(4)
+    for (uint32_t k = 0; turn && whole && k < HALVES / 2; k++) {
+        const float *query = (k % 2 ? from[1] : from[0]) + k / 2 * 8;
+        uint64_t pair = (uint64_t)turn * a.n_pairs + k / 2 * 8 + (uint32_t)lane % 4 * 2;
+        const float2 q = *(const float2 *)query, r = *(const float2 *)(query + BLOCKS * 16);
+        const float2 c = *(const float2 *)(a.turn_cosine + pair), s = *(const float2 *)(a.turn_sine + pair);
+        turned[k] = half_pair(q.x * c.x - r.x * s.x, q.y * c.y - r.y * s.y);
+        turned[k + HALVES / 2] = half_pair(q.x * s.x + r.x * c.x, q.y * s.y + r.y * c.y);
+    }
     SPRY_UNROLL_BY(1)
-    for (uint32_t k = 0; turn && k < HALVES; k++) {
+    for (uint32_t k = 0; turn && !whole && k < HALVES; k++) {
         uint32_t d = k / 2 * 8 + (uint32_t)lane % 4 * 2;
         const float *query = (k % 2 ? from[1] : from[0]) - lane % 4 * 2;
         turned[k] = half_pair(turned_value(a, query, turn, d), turned_value(a, query, turn, d + 1));
