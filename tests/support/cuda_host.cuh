@@ -59,7 +59,14 @@ struct cuda_host_kernel {
     static cuda_host_kernel name##_kernel(#name, name##_run, sizeof(arguments), __VA_ARGS__);                           \
     static void name(const arguments &a)
 
+#define SPRY_KERNEL_LATE SPRY_KERNEL_EARLY
+
 void cuda_host_grid_wait();
+
+/* Kernels run one after the other. */
+SPRY_DEVICE void grid_release()
+{
+}
 
 SPRY_DEVICE void grid_wait()
 {
@@ -89,6 +96,11 @@ SPRY_DEVICE void block_wait()
 }
 
 SPRY_DEVICE void cluster_wait()
+{
+    cuda_host_cluster_wait();
+}
+
+SPRY_DEVICE void cluster_wait_shared()
 {
     cuda_host_cluster_wait();
 }

@@ -6,7 +6,8 @@
  *   - one argument, a struct of kernel_args.h, named `a`; names begin with spry_; behind it stand the threads of a block,
  *     at most, and how many blocks a multiprocessor has room for, at least;
  *   - a kernel may begin before those launched earlier are done: SPRY_KERNEL waits for them at once, a SPRY_KERNEL_EARLY
- *     calls grid_wait itself, before it ends and before it touches what they read or write;
+ *     calls grid_wait itself, before it ends and before it touches what they read or write; a SPRY_KERNEL_LATE also calls
+ *     grid_release itself, by which it lets the next kernel begin;
  *   - blocks have one dimension of threads; all threads of a block reach the same barriers, all lanes of a warp the same
  *     exchanges;
  *   - no sum depends on the order in which threads run: no atomic additions of floats;
@@ -30,9 +31,11 @@
 #define SPRY_PRAGMA(words) _Pragma(#words)
 #define SPRY_UNROLL SPRY_PRAGMA(unroll)
 #define SPRY_UNROLL_BY(n) SPRY_PRAGMA(unroll n)
+#define SPRY_KERNEL_LATE(name, arguments, ...)                                                                         \
+    extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ arguments a)
 #define SPRY_KERNEL_EARLY(name, arguments, ...)                                                                        \
     static __device__ __forceinline__ void name##_body(const arguments &a);                                            \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ arguments a)                    \
+    SPRY_KERNEL_LATE(name, arguments, __VA_ARGS__)                                                                     \
     {                                                                                                                  \
         grid_release();                                                                                                \
         name##_body(a);                                                                                                \
@@ -84,6 +87,17 @@ SPRY_DEVICE void cluster_wait()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+/* The same, but only what they wrote to SPRY_SHARED_OWN is seen then, which takes less time. */
+SPRY_DEVICE void cluster_wait_shared()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.release.sync_restrict::shared::cta.cluster;\n\t"
+                 "barrier.cluster.arrive.relaxed.aligned;\n\t"
+                 "barrier.cluster.wait.aligned;\n\t"
+                 "fence.acquire.sync_restrict::shared::cluster.cluster;" ::: "memory");
 #endif
 }
 

@@ -38,6 +38,11 @@ struct phase_place {
             copy_wait();
     }
 
+    /* All blocks run already. */
+    SPRY_METHOD void release() const
+    {
+    }
+
     /* Until all blocks are done with the phase before. */
     SPRY_METHOD void wait() const
     {

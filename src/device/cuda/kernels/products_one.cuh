@@ -230,6 +230,11 @@ template <class T, int TILES, row_kind KIND> struct one_block {
 
 /* Where the block's product stands: behind a launch's kernels. Another one is in phases.cuh. */
 struct launched_product {
+    SPRY_METHOD void release() const
+    {
+        grid_release();
+    }
+
     SPRY_METHOD void wait() const
     {
         grid_wait();
@@ -258,7 +263,13 @@ SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES 
     typedef one_block<T, TILES, KIND> block;
     const uint32_t finishing = KIND == ROWS_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS; /* threads */
     block b;
+    if (KIND != ROWS_OUT)
+        grid.release();
     b.start(a, rooms);
+    if (KIND == ROWS_OUT) { /* the kernels that follow ask for more than these, which would come later for it */
+        copy_wait();
+        grid.release();
+    }
     if (grid.skip(b.batch >= b.batches))
         return;
     grid.wait();
@@ -289,7 +300,7 @@ SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES 
 }
 
 #define PRODUCT_ONE(name, kind, label, tiles)                                                                          \
-    SPRY_KERNEL_EARLY(spry_product_##name##_##label##_##tiles##_1, spry_product_args, FEW_THREADS, 2)                  \
+    SPRY_KERNEL_LATE(spry_product_##name##_##label##_##tiles##_1, spry_product_args, FEW_THREADS, 2)                   \
     {                                                                                                                  \
         SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][tiles * SPRY_TILE_ROWS], squares[ACT_SPLITS];                    \
         SPRY_SHARED_LARGE(rooms, SPRY_ONE_BYTES);                                                                      \
