@@ -111,10 +111,8 @@ static void open_case(product_case *c, spry_dtype type)
     for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
         c->device.scratch.act_values[form] = on_gpu(NULL, SLOTS * units * 384);
     c->device.scratch.act_scales = on_gpu(NULL, SLOTS * units * 2 * 8);
-    c->device.scratch.act_norms = on_gpu(NULL, SLOTS * 4);
-    c->device.scratch.gate = on_gpu(NULL, SLOTS * units * 256);
-    c->device.scratch.up = on_gpu(NULL, SLOTS * units * 256);
-    c->device.device.limits.max_rows = SLOTS * 64;
+    c->device.scratch.act_norms = on_gpu(NULL, SLOTS * units * 4);
+    c->device.scratch.x_values = on_gpu(NULL, SLOTS * units * 256);
 }
 
 static void close_case(product_case *c)
@@ -123,8 +121,7 @@ static void close_case(product_case *c)
         spry_cuda_free(&gpu, &c->device.scratch.act_values[form]);
     spry_cuda_free(&gpu, &c->device.scratch.act_scales);
     spry_cuda_free(&gpu, &c->device.scratch.act_norms);
-    spry_cuda_free(&gpu, &c->device.scratch.gate);
-    spry_cuda_free(&gpu, &c->device.scratch.up);
+    spry_cuda_free(&gpu, &c->device.scratch.x_values);
     spry_cuda_model_deinit(&c->device.model, &c->device.context);
     free(c->rows);
     free(c->weights);
@@ -194,27 +191,33 @@ static void expect_bits(product_case *c, const float *few, const kernel_case *k)
         fail_msg("%s has other bits (%zu blocks of %zu)", k->name, k->blocks, k->share);
 }
 
+/* Kernels that leave registers for one block of 64 rows only are those of quantised weights. */
+static bool there_is(spry_dtype type, spry_core_kind kind)
+{
+    return kind.groups != 8 || kind.blocks != 1 || spry_cuda_form(type) == SPRY_ACT_BYTES;
+}
+
 /* With the matrix instructions of four warps: 64 or 128 rows; by as many blocks as there are items, or by fewer, which
  * take several. */
 static void compare_cores(product_case *c, const float *few)
 {
-    static const spry_core_kind kinds[] = {{8, 1, 1}, {16, 2, 1}, {8, 1, 2}, {8, 1, 4}, {8, 1, 8}};
+    static const spry_core_kind kinds[] = {{8, 1, 1, 1}, {8, 1, 2, 1}, {16, 2, 1, 1},
+                                           {8, 1, 2, 2}, {8, 1, 2, 4}, {8, 1, 2, 8}};
     size_t tile_groups = ((OUTPUTS + 15) / 16 + 3) / 4;
     for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
         const spry_core_kind *kind = &kinds[i];
         size_t rows = 8 * kind->groups,
                items = (tile_groups + kind->teams - 1) / kind->teams * ((ROWS + rows - 1) / rows);
-        if (spry_cuda_cores_bytes(c->type, *kind) > gpu.shared_bytes)
+        if (spry_cuda_cores_bytes(c->type, *kind) > gpu.shared_bytes || !there_is(c->type, *kind))
             continue;
         for (size_t blocks = kind->share > 1 ? items : 1; blocks <= items; blocks++) {
             kernel_case k = {.tiles = 4,
                              .rows = rows,
-                             .threads = kind->teams == 1 ? 160 : 384,
+                             .threads = kind->teams == 1 ? 192 : 384,
                              .blocks = blocks,
                              .share = kind->share,
                              .shared_bytes = spry_cuda_cores_bytes(c->type, *kind)};
-            snprintf(k.name, sizeof k.name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(c->type), kind->groups,
-                     kind->teams);
+            spry_cuda_cores_name(k.name, c->type, false, *kind);
             expect_bits(c, few, &k);
         }
     }
@@ -228,6 +231,7 @@ static void wide_products_have_the_same_bits(void **state)
         product_case c;
         const char *name = spry_cuda_type_name(types[t]);
         open_case(&c, types[t]);
+        c.device.lanes = true; /* by kernels for few rows */
         multiply(&c, few, 0, 30);
         multiply(&c, few + 30 * OUTPUTS, 30, 30);
         if (types[t] == SPRY_F16 || types[t] == SPRY_BF16) {
@@ -276,10 +280,24 @@ static void expect_acts(product_case *c, const encoded_rows *expected, size_t n_
         fail_msg("%s: %zu rows gated on the way have other bits", spry_dtype_name(c->type), n_rows);
 }
 
+static const spry_core_kind fused_kinds[] = {{16, 2, 1, 1}, {8, 1, 2, 2}, {8, 1, 2, 4}, {8, 1, 2, 8}};
+
+/* A kernel of multiply_cores of this kind; clusters for all items, or two blocks. */
+static void launch_kind(product_case *c, const spry_product_args *args, bool gate, const spry_core_kind *kind)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    spry_cuda_cores_name(name, c->type, gate, *kind);
+    void *kernel = spry_cuda_kernel(&gpu, name);
+    size_t bytes = spry_cuda_cores_bytes(c->type, *kind), items = args->n_tiles / 4 * ((args->n_rows + 63) / 64);
+    if (kind->share > 1)
+        spry_cuda_launch_cluster(&gpu, kernel, kind->share, items, 1, 192, bytes, args);
+    else
+        spry_cuda_launch_shared(&gpu, kernel, 1, 2, 1, 384, bytes, args);
+}
+
 /* By kernels for many rows, of rows that lie where spry_cuda_gated_products put them. */
 static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows, const spry_core_kind *kind)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
     spry_act_form form = spry_cuda_form(c->type);
     spry_product_args args = {.parts = {{.weight = w->tiles}, {.weight = w->tiles, .first_tile = w->tiles.n_tiles}},
                               .act = spry_cuda_acts(&c->device, w, c->n_in),
@@ -288,17 +306,95 @@ static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows,
                               .n_rows = (uint32_t)n_rows,
                               .from.gate = 1};
     args.from.to[form] = spry_cuda_acts(&c->device, w, GATED);
-    args.act.values = c->device.scratch.gate;
+    args.act.values = c->device.scratch.x_values;
     args.act.norms = c->device.scratch.act_norms;
     args.act.cores = args.from.to[form].cores = SLOTS / 8;
-    snprintf(name, sizeof name, "spry_product_%s_gates_%zu_%zu", spry_cuda_type_name(c->type), kind->groups,
-             kind->teams);
-    void *kernel = spry_cuda_kernel(&gpu, name);
-    size_t bytes = spry_cuda_cores_bytes(c->type, *kind), items = GATED / 32 * ((n_rows + 63) / 64);
-    if (kind->share > 1)
-        spry_cuda_launch_cluster(&gpu, kernel, kind->share, items, 1, 160, bytes, &args);
-    else
-        spry_cuda_launch_shared(&gpu, kernel, 1, 2, 1, 384, bytes, &args);
+    launch_kind(c, &args, true, kind);
+}
+
+/* What a product of many rows leaves that encodes its result: x, and rows of x for the product that follows. */
+typedef struct made_rows {
+    float x[ROWS * GATED], squares[SLOTS * (GATED / 64)];
+    unsigned char values[SLOTS * (GATED / 64) * 256];
+} made_rows;
+
+/* x, as it is before the product, and no rows. */
+static void begin_rows(product_case *c, const float *x, size_t n_rows)
+{
+    static const made_rows zeros;
+    spry_act_form form = spry_cuda_form(c->type);
+    spry_cuda_write(&gpu, c->device.scratch.x, x, n_rows * GATED * sizeof(float));
+    spry_cuda_write(&gpu, c->device.scratch.act_norms, zeros.squares, sizeof zeros.squares);
+    spry_cuda_write(&gpu, c->device.scratch.x_values, zeros.values, sizeof zeros.values);
+    spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros.values, sizeof zeros.values);
+}
+
+static void take_rows(product_case *c, made_rows *rows, spry_cuda_memory values, size_t n_rows)
+{
+    memset(rows, 0, sizeof *rows);
+    from_gpu(rows->x, c->device.scratch.x, n_rows * GATED * sizeof(float));
+    from_gpu(rows->squares, c->device.scratch.act_norms, sizeof rows->squares);
+    from_gpu(rows->values, values, SLOTS / 8 * (GATED / 64) * spry_cuda_group_bytes(c->type));
+}
+
+static void expect_rows(product_case *c, const made_rows *expected, size_t n_rows, const char *by)
+{
+    static made_rows got;
+    take_rows(c, &got, c->device.scratch.x_values, n_rows);
+    if (memcmp(&got, expected, sizeof got))
+        fail_msg("%s: %zu rows encoded by the product that makes them, %s, have other bits", spry_dtype_name(c->type),
+                 n_rows, by);
+}
+
+/* Rows of x that a product adds to and encodes for the next one: what a product and a kernel that encodes give. */
+static void compare_encoded(product_case *c, size_t n_rows, spry_cuda_memory in, spry_cuda_memory norm)
+{
+    static made_rows expected;
+    spry_cuda_device *d = &c->device;
+    spry_act_form form = spry_cuda_form(c->type);
+    spry_cuda_matrix w = d->model.output, next = w;
+    w.tiles.n_out = next.tiles.n_in = GATED;
+    w.tiles.n_tiles = GATED / 16;
+    next.tiles.n_units = GATED / 64;
+    d->scratch.x = on_gpu(NULL, n_rows * GATED * sizeof(float));
+    const spry_cuda_product product = {d->scratch.x, GATED, &w}, behind = {0, 0, &next};
+    const spry_encode_args rows = {.in = in, .n = (uint32_t)c->n_in};
+    const spry_encode_args of_x = {.in = d->scratch.x, .weight = norm, .n = GATED};
+
+    begin_rows(c, c->floats, n_rows);
+    spry_cuda_encode(d, rows, &product, 1, n_rows);
+    spry_cuda_products(d, &product, 1, n_rows, true, (spry_cuda_groups){0});
+    spry_cuda_encode(d, of_x, &behind, 1, n_rows);
+    take_rows(c, &expected, d->scratch.act_values[form], n_rows);
+
+    w.next_norm = norm;
+    w.next[0] = &next;
+    begin_rows(c, c->floats, n_rows);
+    spry_cuda_encode(d, rows, &product, 1, n_rows);
+    spry_cuda_products(d, &product, 1, n_rows, true, (spry_cuda_groups){0});
+    expect_rows(c, &expected, n_rows, "as it is picked");
+    spry_cuda_encode(d, of_x, &behind, 1, n_rows); /* which has nothing to do */
+    assert_int_equal(d->acts[form].values, d->scratch.x_values);
+    assert_int_equal(d->encoded.norm, 0);
+
+    spry_product_args args = {.parts = {{.weight = w.tiles, .out = d->scratch.x, .stride = GATED}},
+                              .act = spry_cuda_acts(d, &w, c->n_in),
+                              .n_parts = 1,
+                              .n_tiles = w.tiles.n_tiles,
+                              .n_rows = (uint32_t)n_rows,
+                              .add = true,
+                              .from = {.weight = norm, .n = GATED}};
+    args.act.cores = SLOTS / 8;
+    args.from.to[form] = d->acts[form];
+    for (size_t i = 0; i < SPRY_COUNT(fused_kinds); i++) {
+        if (spry_cuda_cores_bytes(c->type, fused_kinds[i]) > gpu.shared_bytes)
+            continue;
+        begin_rows(c, c->floats, n_rows);
+        spry_cuda_encode(d, rows, &product, 1, n_rows);
+        launch_kind(c, &args, false, &fused_kinds[i]);
+        expect_rows(c, &expected, n_rows, fused_kinds[i].teams > 1 ? "by two teams" : "by a cluster");
+    }
+    spry_cuda_free(&gpu, &d->scratch.x);
 }
 
 /* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the
@@ -336,14 +432,15 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t pr
     clear_acts(c);
     assert_true(spry_cuda_gated_products(&c->device, from, both, &whole, n_rows));
     expect_acts(c, &expected, n_rows);
-    static const spry_core_kind kinds[] = {{16, 2, 1}, {8, 1, 2}, {8, 1, 4}, {8, 1, 8}};
-    for (size_t i = 0; n_rows > SPRY_ACT_ROWS && i < SPRY_COUNT(kinds); i++) {
-        if (spry_cuda_cores_bytes(c->type, kinds[i]) > gpu.shared_bytes)
+    for (size_t i = 0; n_rows > SPRY_ACT_ROWS && i < SPRY_COUNT(fused_kinds); i++) {
+        if (spry_cuda_cores_bytes(c->type, fused_kinds[i]) > gpu.shared_bytes)
             continue;
         clear_acts(c);
-        gate_many(c, &whole, n_rows, &kinds[i]);
+        gate_many(c, &whole, n_rows, &fused_kinds[i]);
         expect_acts(c, &expected, n_rows);
     }
+    if (n_rows > SPRY_ACT_ROWS)
+        compare_encoded(c, n_rows, in, weight);
     c->device.context.processors = gpu.processors;
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &weight);
@@ -387,12 +484,12 @@ static void products_are_right_and_do_not_depend_on_other_rows(void **state)
                 fail_msg("%s: row %zu, output %zu: %g, expected %g, allowed %g off", spry_dtype_name(types[t]),
                          i / OUTPUTS, i % OUTPUTS, (double)all[i], (double)c.expected[i], (double)c.allowed[i]);
         }
-        for (size_t k = 0; k < SPRY_COUNT(counts); k++) {
-            size_t first = random_bits() % (ROWS - counts[k] + 1);
-            multiply(&c, some, first, counts[k]);
-            if (memcmp(some, all + first * OUTPUTS, counts[k] * OUTPUTS * sizeof(float)))
-                fail_msg("%s: rows %zu to %zu alone have other bits", spry_dtype_name(types[t]), first,
-                         first + counts[k]);
+        for (size_t k = 0; k < 2 * SPRY_COUNT(counts); k++) {
+            size_t count = counts[k / 2], first = random_bits() % (ROWS - count + 1);
+            c.device.lanes = k % 2; /* and by what GPUs without matrix instructions of four warps use */
+            multiply(&c, some, first, count);
+            if (memcmp(some, all + first * OUTPUTS, count * OUTPUTS * sizeof(float)))
+                fail_msg("%s: rows %zu to %zu alone have other bits", spry_dtype_name(types[t]), first, first + count);
         }
         print_message("%-6s off by %.4f of what is allowed\n", spry_dtype_name(types[t]), worst);
         close_case(&c);

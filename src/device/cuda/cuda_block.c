@@ -273,12 +273,20 @@ static void *attend_kernel(spry_cuda_device *d, const char *format)
     return spry_cuda_kernel(&d->context, name);
 }
 
-/* Whether attention also writes its rows as the product behind it wants them: few rows, heads of whole blocks. */
+/* Whether attention also writes its rows as the product behind it wants them: heads of whole blocks, rows that are
+ * attended one by one, or in chunks that are folded. */
 static bool attend_encodes(const spry_cuda_device *d)
 {
     size_t n_q = (size_t)d->config->n_heads * d->config->head_dim;
-    return !d->n_runs && !d->config->n_kv_rank && !d->config->arch->gated_attention && d->config->head_dim % 32 == 0 &&
-           n_q % SPRY_TILE_UNIT == 0;
+    return (!d->n_runs || d->n_spread) && !d->config->n_kv_rank && !d->config->arch->gated_attention &&
+           d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
+}
+
+static spry_acts attention_acts(const spry_cuda_device *d, const spry_cuda_matrix *o)
+{
+    spry_acts acts = spry_cuda_acts(d, o, o->tiles.n_in);
+    acts.cores = spry_cuda_cores(d, o->type, d->n_rows);
+    return acts;
 }
 
 spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer)
@@ -310,10 +318,8 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
                              .scale = 1 / sqrtf(c->query_scalar),
                              .softcap = c->attn_softcap};
     const spry_cuda_matrix *o = &d->model.layers[layer].o;
-    if (attend_encodes(d)) {
-        args.to[spry_cuda_form(o->type)] = spry_cuda_acts(d, o, o->tiles.n_in);
-        args.to[spry_cuda_form(o->type)].cores = spry_cuda_cores(d, o->type, d->n_rows);
-    }
+    if (attend_encodes(d))
+        args.to[spry_cuda_form(o->type)] = attention_acts(d, o);
     return args;
 }
 
@@ -483,8 +489,7 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
     else
         attend_rows(d, l, layer);
     if (attend_encodes(d)) {
-        d->cores[spry_cuda_form(l->o.type)] = spry_cuda_cores(d, l->o.type, d->n_rows);
-        d->norms = 0;
+        d->acts[spry_cuda_form(l->o.type)] = attention_acts(d, &l->o);
         spry_cuda_adapt_from(d, &(spry_encode_args){.in = d->scratch.attn});
         spry_cuda_products(d, &o, 1, d->n_rows, sum.add, no_groups);
     } else {

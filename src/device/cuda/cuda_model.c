@@ -273,6 +273,32 @@ static spry_cuda_layer place_layer(placer *p, const spry_layer *l)
     };
 }
 
+/* What follows the products of `w`: matrices that are there, behind a norm without a bias. */
+static void link_next(spry_cuda_matrix *w, spry_cuda_memory norm, spry_cuda_memory bias, const spry_cuda_matrix *first,
+                      const spry_cuda_matrix *second, const spry_cuda_matrix *third)
+{
+    const spry_cuda_matrix *all[] = {first, second, third};
+    size_t n = 0;
+    w->next_norm = bias ? 0 : norm;
+    for (size_t i = 0; i < SPRY_COUNT(all); i++)
+        if (all[i] && all[i]->type != SPRY_DTYPE_COUNT)
+            w->next[n++] = all[i];
+}
+
+/* Attention is followed by a feed-forward part, a layer by the next one's attention. */
+static void link_layers(spry_cuda_model *m, const spry_config *c)
+{
+    if (c->arch->layer_norm || c->arch->norms == SPRY_NORMS_PARALLEL || c->n_kv_rank)
+        return;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        spry_cuda_layer *l = &m->layers[i], *next = l + 1;
+        if (l->router.type == SPRY_DTYPE_COUNT)
+            link_next(&l->o, l->ffn_norm, l->ffn_norm_bias, &l->up, &l->gate, NULL);
+        if (i + 1 < c->n_layers && !c->convolves[i + 1])
+            link_next(&l->down, next->attn_norm, next->attn_norm_bias, &next->q, &next->k, &next->v);
+    }
+}
+
 static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, const float *frequencies)
 {
     const spry_config *c = p->config;
@@ -336,8 +362,10 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     placer p = {.context = context, .config = config, .ops = ops, .n_adapters = limits->n_adapters};
     m->memory = p.base = spry_cuda_allocate(context, m->bytes);
     p.staging = spry_cuda_allocate(context, SPRY_CUDA_STAGING);
-    if (p.staging)
+    if (p.staging) {
         place_all(m, &p, weights, frequencies);
+        link_layers(m, config);
+    }
     spry_cuda_finish(context);
     spry_cuda_free(context, &p.staging);
     spry_status status = spry_cuda_fault(context, "placing weights", error);

@@ -16,6 +16,11 @@ typedef struct spry_cuda_matrix {
     double read_bytes;      /* that going through one matrix reads */
     spry_cuda_memory pairs; /* of adapters, [experts or one, adapters] spry_adapt_pair; 0: none changes it */
     size_t pairs_bytes;     /* of one matrix */
+
+    /* Where its products are added to x: the RMS norm that x passes next, 0: something else follows, and matrices
+     * behind that norm, NULL: fewer. */
+    spry_cuda_memory next_norm;
+    const struct spry_cuda_matrix *next[SPRY_PRODUCT_PARTS];
 } spry_cuda_matrix;
 
 /* Gemma 3n: what a layer has beside attention and feed-forward (spry_side). */

@@ -20,12 +20,25 @@ static void launch_encode(spry_cuda_device *d, spry_encode_args args, bool cores
     args.in_stride = args.in_stride ? args.in_stride : args.n;
     args.n_rows = (uint32_t)n_rows;
     args.eps = d->config->norm_eps;
+    size_t units = (args.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, each = SPRY_ENCODE_CORES_UNITS;
     if (cores)
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_encode_cores"),
-                         (n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, 1, 1, SPRY_ENCODE_CORES_THREADS, &args);
+                         (n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, (units + each - 1) / each, 1,
+                         (unsigned)each * 32, &args);
     else
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_encode"), n_rows, 1, 1, SPRY_ENCODE_THREADS,
                          &args);
+}
+
+/* Whether the rows of x are encoded for the norm already. They are taken once: products of the next step have the same
+ * norm. */
+static bool was_encoded(spry_cuda_device *d, const spry_encode_args *args)
+{
+    bool so = d->encoded.norm && args->in == d->scratch.x && args->weight == d->encoded.norm;
+    if (so)
+        d->acts[d->encoded.form] = d->encoded.acts;
+    d->encoded.norm = 0;
+    return so;
 }
 
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
@@ -33,16 +46,17 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
 {
     if (spry_cuda_adapts(d, products, n_products))
         spry_cuda_adapt_from(d, &args);
+    if (was_encoded(d, &args))
+        return;
     /* for all of them, and nothing else is wanted */
     bool cores = !args.plain && !args.source && args.n % 8 == 0 && !(args.weight && encodes_whole(&args));
-    d->norms = encodes_whole(&args) ? 0 : d->scratch.act_norms;
     for (size_t i = 0; i < n_products; i++) {
         const spry_cuda_matrix *w = products[i].w;
         spry_act_form form = spry_cuda_form(w->type);
         spry_acts acts = spry_cuda_acts(d, w, args.n);
-        acts.norms = d->norms;
-        acts.cores = d->cores[form] = spry_cuda_cores(d, w->type, n_rows);
-        args.to[form] = acts;
+        acts.norms = encodes_whole(&args) ? 0 : d->scratch.act_norms;
+        acts.cores = spry_cuda_cores(d, w->type, n_rows);
+        args.to[form] = d->acts[form] = acts;
         cores = cores && acts.cores;
     }
     launch_encode(d, args, cores, n_rows);
@@ -73,7 +87,8 @@ static spry_product_args gather_products(spry_cuda_device *d, const spry_cuda_pr
                                          size_t n_rows, size_t *at)
 {
     const spry_cuda_matrix *first = products[*at].w;
-    spry_product_args args = {.act = spry_cuda_acts(d, first, first->tiles.n_in), .n_rows = (uint32_t)n_rows};
+    spry_product_args args = {
+        .act = d->acts[spry_cuda_form(first->type)], .n_rows = (uint32_t)n_rows, .from.eps = d->config->norm_eps};
     for (; *at < n_products && products[*at].w->type == first->type && args.n_parts < SPRY_PRODUCT_PARTS; ++*at) {
         const spry_cuda_product *p = &products[*at];
         args.parts[args.n_parts++] = (spry_product_part){.weight = p->w->tiles,
@@ -86,17 +101,47 @@ static spry_product_args gather_products(spry_cuda_device *d, const spry_cuda_pr
     return args;
 }
 
+/* Where rows of x lie that a product of many rows has encoded, or whose gates it writes to the place of other rows. */
+static spry_acts x_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n_rows)
+{
+    return (spry_acts){.values = d->scratch.x_values,
+                       .norms = d->scratch.act_norms,
+                       .n_units = w->tiles.n_units,
+                       .cores = spry_cuda_cores(d, w->type, n_rows)};
+}
+
+/* Lets a product of many rows, whose result is x, encode it for what follows; where that cannot be, it changes nothing.
+ */
+static void encode_next(spry_cuda_device *d, spry_product_args *args, const spry_cuda_product *product)
+{
+    const spry_cuda_matrix *w = product->w, *const *next = w->next;
+    spry_product_way way;
+    if (!w->next_norm || !next[0] || product->out != d->scratch.x || args->n_parts > 1 ||
+        product->stride % SPRY_TILE_UNIT || spry_cuda_adapts(d, product, 1) ||
+        !spry_cuda_pick_cores(&way, d, args, w->type, false))
+        return;
+    spry_act_form form = spry_cuda_form(next[0]->type);
+    for (size_t i = 0; i < SPRY_PRODUCT_PARTS && next[i]; i++)
+        if (spry_cuda_form(next[i]->type) != form || !spry_cuda_cores(d, next[i]->type, args->n_rows) ||
+            spry_cuda_adapts(d, &(spry_cuda_product){.w = next[i]}, 1))
+            return;
+    d->encoded = (spry_cuda_encoded){w->next_norm, form, x_acts(d, next[0], args->n_rows)};
+    args->from.weight = w->next_norm;
+    args->from.n = next[0]->tiles.n_in;
+    args->from.to[form] = d->encoded.acts;
+}
+
 void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, size_t n_products, size_t n_rows,
                         bool add, spry_cuda_groups groups)
 {
     for (size_t i = 0; i < n_products;) {
         spry_dtype type = products[i].w->type;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
-        args.act.cores = d->lanes ? 0 : d->cores[spry_cuda_form(type)];
-        args.act.norms = d->norms;
+        args.act.cores = d->lanes ? 0 : args.act.cores;
         args.experts = groups.experts;
         args.expert_rows = (uint32_t)groups.align;
         args.add = add;
+        encode_next(d, &args, &products[i - 1]);
         launch_products(d, &args, type);
     }
     spry_cuda_adapt(d, products, n_products, n_rows, groups);
@@ -158,20 +203,6 @@ void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const
     }
 }
 
-/* Where the rows of a gate and an `up` lie while the product writes what they give to the place of rows: in place of
- * what it would give without gates. Without room for them: no groups of rows. */
-static spry_acts gate_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n_rows)
-{
-    spry_acts act = spry_cuda_acts(d, w, w->tiles.n_in);
-    act.cores = spry_cuda_cores(d, w->type, n_rows);
-    act.values = d->scratch.gate;
-    act.scales = d->scratch.up;
-    act.norms = d->scratch.act_norms;
-    size_t room = (size_t)d->device.limits.max_rows * w->tiles.n_out * sizeof(float);
-    act.cores = act.n_units * act.cores * spry_cuda_group_bytes(w->type) <= room ? act.cores : 0;
-    return act;
-}
-
 /* More than 8 rows, by multiply_cores. */
 static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product both[2],
                        const spry_cuda_matrix *down, size_t n_rows)
@@ -181,7 +212,7 @@ static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cu
     spry_act_form form = spry_cuda_form(down->type);
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
-    args.act = gate_acts(d, w, n_rows);
+    args.act = x_acts(d, w, n_rows);
     args.from.gate = from.gate;
     args.from.to[form] = spry_cuda_acts(d, down, w->tiles.n_out);
     args.from.to[form].cores = spry_cuda_cores(d, down->type, n_rows);
@@ -189,10 +220,10 @@ static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cu
         !args.from.to[form].cores || !spry_cuda_pick_cores(&way, d, &args, w->type, true))
         return false;
     from.to[spry_cuda_form(w->type)] = args.act;
-    launch_encode(d, from, true, n_rows);
+    if (!was_encoded(d, &from))
+        launch_encode(d, from, true, n_rows);
     launch_way(d, &way, &args);
-    d->cores[form] = args.from.to[form].cores;
-    d->norms = 0;
+    d->acts[form] = args.from.to[form];
     return true;
 }
 
@@ -209,9 +240,8 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
         return false;
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
-    from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, gate->n_out);
-    d->cores[spry_cuda_form(down->type)] = 0;
-    d->norms = 0;
+    spry_act_form form = spry_cuda_form(down->type);
+    from.to[form] = d->acts[form] = spry_cuda_acts(d, down, gate->n_out);
     unsigned tiles = spry_cuda_chosen(d, SPRY_CHOICE_GATE_TILES);
     launch_rows(d, &args, from, both[0].w, "gate", tiles ? tiles : args.n_tiles <= 4 * d->context.processors ? 4 : 8);
     return true;

@@ -26,12 +26,14 @@ bool spry_cuda_pick_rows(spry_product_way *way, const spry_cuda_context *c, cons
 /* Tiles that kernels for rows which they normalise take at a time, at most. */
 enum { SPRY_ROWS_TILES = 8 };
 
-/* cuda_cores.c. A kernel of products_cores.cu: groups of rows and teams of a block, and blocks that share inputs. */
+/* cuda_cores.c. A kernel of products_cores.cu: groups of rows and teams of a block, blocks that a multiprocessor has
+ * room for, and blocks that share inputs. */
 typedef struct spry_core_kind {
-    size_t groups, teams, share;
+    size_t groups, teams, blocks, share;
 } spry_core_kind;
 
-/* Its shared memory. */
+/* Its name; of a gate and an `up`, or any product. Its shared memory. */
+void spry_cuda_cores_name(char name[SPRY_CUDA_KERNEL_NAME], spry_dtype type, bool gate, spry_core_kind kind);
 size_t spry_cuda_cores_bytes(spry_dtype type, spry_core_kind kind);
 
 /* Of rows in the order of these kernels; false: they are not. `gate`: of a gate and an `up`. */

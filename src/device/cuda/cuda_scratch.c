@@ -58,7 +58,7 @@ void spry_cuda_carve_acts(spry_cuda_scratch *s, size_t rows, size_t width)
     for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
         s->act_values[form] = carve(s, whole, units, unit_bytes[form]);
     s->act_scales = carve(s, whole, units * 2, 2 * sizeof(float));
-    s->act_norms = carve(s, whole, 1, sizeof(float));
+    s->act_norms = carve(s, whole, units, sizeof(float));
 }
 
 static void carve_latent(spry_cuda_scratch *s, const spry_config *c, size_t rows)
@@ -145,6 +145,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
         s->turn_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
     }
     carve_inputs(s, c, limits, ff_rows, ff);
+    s->x_values = carve(s, (rows + 127) / 128 * 128, (c->n_embd + 63) / 64, 2 * SPRY_CORE_TERM / SPRY_ACT_ROWS);
     size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
     size_t partial = rows * chunks * spry_cuda_partial_floats(c);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);

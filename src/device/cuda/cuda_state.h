@@ -54,6 +54,7 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory turn_cosine[2], turn_sine[2]; /* [turns, pairs] */
     spry_cuda_memory logits;                       /* [max_logits, n_vocab] */
     spry_cuda_memory act_values[SPRY_ACT_FORMS], act_scales, act_norms;
+    spry_cuda_memory x_values;                             /* rows of x in any form, in the order of multiply_cores */
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
     spry_cuda_memory lists;                                /* [SPRY_CUDA_GRAPHS, bytes of a list] */
@@ -163,6 +164,13 @@ typedef struct spry_cuda_marks {
     const spry_segment *segments; /* of the step; borrowed while it is launched */
 } spry_cuda_marks;
 
+/* Rows of x that the product which made them has encoded, for a norm; 0: none are. */
+typedef struct spry_cuda_encoded {
+    spry_cuda_memory norm;
+    spry_act_form form;
+    spry_acts acts;
+} spry_cuda_encoded;
+
 typedef struct spry_cuda_device {
     spry_device device;
     spry_cuda driver;
@@ -203,10 +211,10 @@ typedef struct spry_cuda_device {
 
     /* the step that is laid out */
     size_t n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted;
-    size_t n_spread;                         /* chunks of runs that are spread over blocks; 0: none are */
-    bool lanes;                              /* rows are encoded in the order of lanes, however many they are */
-    uint32_t cores[SPRY_ACT_FORMS];          /* how the rows lie that were encoded last: spry_acts.cores */
-    spry_cuda_memory norms;                  /* of the same rows: spry_acts.norms */
+    size_t n_spread;                /* chunks of runs that are spread over blocks; 0: none are */
+    bool lanes;                     /* rows are encoded in the order of lanes, however many they are */
+    spry_acts acts[SPRY_ACT_FORMS]; /* the rows that were encoded last, in each form */
+    spry_cuda_encoded encoded;
     bool alone;                              /* every row is the only one of its sequence */
     bool adapted;                            /* some rows go through adapters */
     spry_cuda_memory adapt_in, adapt_source; /* the rows that were encoded last, as floats, and their numbers */

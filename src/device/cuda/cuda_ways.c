@@ -17,7 +17,7 @@ static const struct choice {
     uint8_t values[5];
     uint8_t alone;
 } choices[SPRY_CHOICES] = {
-    [SPRY_CHOICE_LAUNCHES] = {"launches", 1, 64, {1, 2}, 2}, [SPRY_CHOICE_CORES] = {"cores", 33, 64, {1}},
+    [SPRY_CHOICE_LAUNCHES] = {"launches", 1, 64, {1, 2}, 2}, [SPRY_CHOICE_CORES] = {"cores", 9, 64, {1}},
     [SPRY_CHOICE_SHARE] = {"share", 1, 64, {8, 4, 2, 1}},    [SPRY_CHOICE_NORM_TILES] = {"norm_tiles", 1, 8, {2, 4}},
     [SPRY_CHOICE_GATE_TILES] = {"gate_tiles", 1, 8, {4, 8}},
 };

@@ -12,7 +12,7 @@
 /* What there is to choose. The value 0 stands for the rule in the code, which holds where nothing was measured. */
 typedef enum spry_cuda_choice {
     SPRY_CHOICE_LAUNCHES, /* 1: kernel by kernel; 2: the layers as one kernel; by rule: as a graph */
-    SPRY_CHOICE_CORES,    /* of more than 32 rows, products 1: by splits of inputs, not by instructions of four warps */
+    SPRY_CHOICE_CORES,    /* of more than 8 rows, products 1: by splits of inputs, not by instructions of four warps */
     SPRY_CHOICE_SHARE,    /* blocks that share the pages of a row and key head */
     SPRY_CHOICE_NORM_TILES, /* tiles of a block at a time, where products normalise their rows, */
     SPRY_CHOICE_GATE_TILES, /* and where they are a gate and what it is multiplied by */

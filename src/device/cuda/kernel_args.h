@@ -52,15 +52,18 @@ typedef enum spry_act_form { SPRY_ACT_BYTES, SPRY_ACT_ONE, SPRY_ACT_TWO, SPRY_AC
 typedef struct spry_acts {
     SPRY_AT(unsigned char) values;
     SPRY_AT(float) scales; /* of bytes in the order of lanes: of 8 rows and 32 inputs {scale, sum of the values} */
-    SPRY_AT(float) norms;  /* NULL, or [rows]: what sums are multiplied by */
-    uint32_t n_units;      /* of 64 inputs */
-    uint32_t cores; /* groups of rows, a multiple of 8, in the order of multiply_cores; 0: in the order of lanes */
+    SPRY_AT(float)
+    norms;            /* NULL, or [rows]: what sums are multiplied by; in the order of multiply_cores the squares
+                         of units, [units, 8 * cores], from which that is made */
+    uint32_t n_units; /* of 64 inputs */
+    uint32_t cores;   /* groups of rows, a multiple of 8, in the order of multiply_cores; 0: in the order of lanes */
 } spry_acts;
 
 /* Each row is normalised (with a weight), gated (with an `up`, or `ungated`: by its activation alone) or taken as it
  * is, and written in the forms that are wanted; a form that is not wanted has no values. With `source` row i is made
- * from row source[i] of `in`, unless that is negative. A block for a row; of spry_encode_cores for 8 rows. */
-enum { SPRY_ENCODE_THREADS = 256, SPRY_ENCODE_CORES_THREADS = 512 };
+ * from row source[i] of `in`, unless that is negative. A block for a row; of spry_encode_cores, a warp for 8 rows and a
+ * unit. */
+enum { SPRY_ENCODE_THREADS = 256, SPRY_ENCODE_CORES_UNITS = 4 };
 
 typedef struct spry_encode_args {
     SPRY_AT(const float) in;
@@ -104,9 +107,10 @@ typedef struct spry_residual_args {
 
 enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16 };
 enum { SPRY_PRODUCT_AHEAD = 3, SPRY_PRODUCT_AHEAD_SMALL = 2 }; /* units that wait for each warp */
-/* Blocks of multiply_cores: bytes of barriers before the stages; stages, by groups of rows, 8 or 16, of these with
- * activations in two terms fewer. */
-enum { SPRY_CORE_BARRIERS = 256, SPRY_CORE_STAGES_8 = 5, SPRY_CORE_STAGES_16 = 4, SPRY_CORE_STAGES_TWO = 3 };
+/* Blocks of multiply_cores: rows, at most; bytes of barriers, and of all that lies before the stages; stages, by groups
+ * of rows, 8 or 16, of these with activations in two terms fewer. */
+enum { SPRY_CORE_ROWS = 128, SPRY_CORE_BARRIERS = 256, SPRY_CORE_HEAD = SPRY_CORE_BARRIERS + 2 * SPRY_CORE_ROWS * 4 };
+enum { SPRY_CORE_STAGES_8 = 5, SPRY_CORE_STAGES_16 = 4, SPRY_CORE_STAGES_TWO = 3 };
 enum { SPRY_ONE_BYTES = 216 << 10 }; /* of shared memory, at most, for a product of one row */
 
 /* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
@@ -126,7 +130,8 @@ typedef struct spry_product_args {
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
-    spry_encode_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go */
+    spry_encode_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go. Of
+                              multiply_cores `to`: where gates go, or, with a weight, the results once more */
 } spry_product_args;
 
 /* ---- rows of a step ---------------------------------------------------------------------------------------------- */
@@ -228,7 +233,8 @@ typedef struct spry_attend_args {
     SPRY_AT(const float) turn_sine;
     SPRY_AT(const float) sinks; /* NULL, or [n_heads]: scores that take their share of the weights and give nothing */
     spry_kv_pages kv;
-    spry_acts to[SPRY_ACT_FORMS]; /* few rows: written besides, where there are values; heads are whole blocks then */
+    spry_acts to[SPRY_ACT_FORMS]; /* written besides, where there are values, of few rows, and of runs whose chunks are
+                                     folded; heads are whole blocks then */
     uint32_t n_heads, n_pairs, interleaved;
     uint32_t window;                /* 0: none */
     uint32_t ahead;                 /* later positions that a row sees; their sum is below 2^32 */

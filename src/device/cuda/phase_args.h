@@ -34,7 +34,7 @@ typedef enum spry_phase_type {
 
 typedef struct spry_phase {
     uint32_t kind;
-    uint32_t ranks; /* of attention: blocks that share the pages of a row and key head, a power of two */
+    uint32_t ranks;     /* of attention: blocks that share the pages of a row and key head, a power of two */
     uint32_t unused[2]; /* phases are copied in pieces of 16 bytes */
     union {
         spry_product_args product;

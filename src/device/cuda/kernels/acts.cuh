@@ -194,8 +194,17 @@ SPRY_DEVICE void write_norms(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, f
 {
     SPRY_UNROLL
     for (int form = 0; form < SPRY_ACT_FORMS; form++)
-        if (to[form].norms)
+        if (to[form].norms && !to[form].cores)
             to[form].norms[row] = norm;
+}
+
+/* In the order of multiply_cores. */
+SPRY_DEVICE void write_squares(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, uint32_t unit, float squares)
+{
+    SPRY_UNROLL
+    for (int form = 0; form < SPRY_ACT_FORMS; form++)
+        if (to[form].norms && to[form].cores)
+            to[form].norms[(uint64_t)unit * to[form].cores * SPRY_ACT_ROWS + row] = squares;
 }
 
 /* ---- pieces of many rows ------------------------------------------------------------------------------------------ */
@@ -214,6 +223,13 @@ struct row_piece {
                 four = *(const float4 *)(row + at + half * 4);
             v[half * 4] = four.x, v[half * 4 + 1] = four.y, v[half * 4 + 2] = four.z, v[half * 4 + 3] = four.w;
         }
+    }
+
+    SPRY_METHOD void store(float *to) const
+    {
+        const float4 first = {v[0], v[1], v[2], v[3]}, second = {v[4], v[5], v[6], v[7]};
+        ((float4 *)to)[0] = first;
+        ((float4 *)to)[1] = second;
     }
 
     /* Of squares of pairs 2 i, 2 i + 1. */
@@ -266,6 +282,17 @@ struct core_piece : row_piece {
         const float2 scale = {by.scale, (float)sum};
         if (lane < SPRY_ACT_ROWS)
             core_scales(to, group, unit * 2 + half)[lane] = scale;
+    }
+
+    /* In form FORM where that has a place, which it mostly has, or else in another. */
+    template <int FORM> SPRY_METHOD void write_mostly(const spry_acts to[SPRY_ACT_FORMS], uint32_t group, uint32_t unit, uint32_t half, int lane) const
+    {
+        if (SPRY_SELDOM(!to[FORM].values))
+            write(to, group, unit, half, lane);
+        else if (FORM == SPRY_ACT_BYTES)
+            write_bytes(to[FORM], group, unit, half, lane);
+        else
+            write_terms<FORM == SPRY_ACT_TWO ? 2 : 1>(to[FORM], group, unit, half, lane);
     }
 
     /* In every form that has a place; never in three terms. */
@@ -350,14 +377,15 @@ SPRY_DEVICE float logistic_times(float x, float slope)
 }
 
 /* As kernels/ref/gate_ref.c; the kinds are those of spry_gate. */
+enum { GATE_SILU = 0, GATE_CLAMPED = 2, GATE_GELU = 3 };
+
 SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
 {
-    enum { SILU = 0, CLAMPED = 2, GELU = 3 };
-    if (kind == SILU)
+    if (!SPRY_SELDOM(kind != GATE_SILU))
         return logistic_times(gate, 1) * up;
-    if (kind == CLAMPED)
+    if (kind == GATE_CLAMPED)
         return (fminf(fmaxf(up, -7.0f), 7.0f) + 1) * logistic_times(gate > 7 ? 7 : gate, 1.702f);
-    if (kind == GELU)
+    if (kind == GATE_GELU)
         return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752440f)) * up;
     float inner = 0.79788456080286535588f * (gate + 0.044715f * (gate * gate * gate));
     return 0.5f * gate * (1.0f + tanhf(inner)) * up;
@@ -384,3 +412,65 @@ SPRY_DEVICE float encoded_value(const spry_encode_args &a, uint64_t row, uint32_
     uint64_t at = row * a.in_stride + i;
     return i < a.n ? encoded_of(a, a.in[at], a.up ? a.up[at] : 1, i, norm) : 0;
 }
+
+/* ---- units of many rows ------------------------------------------------------------------------------------------- */
+
+/* A unit of 8 rows, as a warp has it in the order of multiply_cores. */
+struct unit_pieces {
+    core_piece of[2];
+
+    /* Where the lane's values of a half begin, in the unit. */
+    static SPRY_METHOD uint32_t begin(uint32_t half, int lane)
+    {
+        return half * ACT_BLOCK + (uint32_t)lane / 8 * 8;
+    }
+
+    /* From value `first` of the lane's row on. */
+    SPRY_METHOD void load(const float *row, uint32_t n, uint32_t first, int lane, bool there)
+    {
+        SPRY_UNROLL
+        for (uint32_t half = 0; half < 2; half++)
+            of[half].load(row, n, first + begin(half, lane), there);
+    }
+
+    SPRY_METHOD void add(const float *values, uint32_t first, int lane)
+    {
+        SPRY_UNROLL
+        for (uint32_t k = 0; k < 16; k++)
+            of[k / 8].v[k % 8] += values[first + begin(k / 8, lane) + k % 8];
+    }
+
+    /* The sum of squares of the lane's row. */
+    SPRY_METHOD float squares() const
+    {
+        float pairs[4];
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++)
+            pairs[i] = add_across(add_across(of[0].squares(i), 8), 16) + add_across(add_across(of[1].squares(i), 8), 16);
+        return (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
+    }
+
+    SPRY_METHOD void gate(const spry_encode_args &a, uint32_t row, uint32_t unit, int lane)
+    {
+        SPRY_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            row_piece up = {{1, 1, 1, 1, 1, 1, 1, 1}};
+            if (a.up)
+                up.load(a.up + (uint64_t)row * a.in_stride, a.n, unit * SPRY_TILE_UNIT + begin(half, lane), row < a.n_rows);
+            SPRY_UNROLL
+            for (int k = 0; k < 8; k++)
+                of[half].v[k] = gated(of[half].v[k], up.v[k], a.gate);
+        }
+    }
+
+    /* Squares are written, and values multiplied by the norm's weights. */
+    SPRY_METHOD void weigh(const unit_pieces &weight, const spry_acts to[SPRY_ACT_FORMS], uint32_t group, uint32_t unit, int lane)
+    {
+        float sum = squares();
+        if (lane < SPRY_ACT_ROWS)
+            write_squares(to, group * SPRY_ACT_ROWS + (uint32_t)lane, unit, sum);
+        SPRY_UNROLL
+        for (int k = 0; k < 16; k++)
+            of[k / 8].v[k % 8] *= weight.of[k / 8].v[k % 8];
+    }
+};

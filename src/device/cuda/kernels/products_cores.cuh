@@ -1,10 +1,11 @@
 /* Products for many rows with the matrix instructions of four warps, which GPUs of compute capability 9.0 have. A block has one or two
- * teams of four warps, which multiply, and a warp that copies. Units of 64 inputs, of the block's rows and of each team's four tiles of
+ * teams of four warps, which multiply, a warp that copies and one that makes norms of rows. Units of 64 inputs, of the block's rows and of each team's four tiles of
  * weights, go through a ring of stages in shared memory, from one item of the block (tiles and rows) to the next without a pause. A team takes
  * GROUPS groups of 8 rows, which are all rows of an item, and each of its warps one tile; what they give goes through shared memory, so that a warp
  * writes whole rows.
  *
- * Of a gate and an `up` half of the tiles are of each, and what they give is written gated, encoded for the product that follows.
+ * Of a gate and an `up` half of the tiles are of each, and what they give is written gated, encoded for the product that follows. Results that are rows of
+ * the next product's input are encoded as well as written.
  *
  * Where items are too few for the GPU, the blocks of a cluster share the splits of one: the first adds its own up, the others leave what each of theirs
  * gives in their shared memory, and then each block adds up, in order, and writes some of the rows.
@@ -53,8 +54,8 @@ template <class F> struct core_floats {
         }
     }
 
-    /* acc += what the unit gives, or = with `fresh`. */
-    template <int GROUPS> SPRY_METHOD void add(float (*acc)[4], const unsigned char *rows, int, bool fresh) const
+    /* acc += what the unit gives, or = with `fresh`: begun, while the next unit can be loaded, and ended. */
+    template <int GROUPS> SPRY_METHOD void begin(float (*acc)[4], const unsigned char *rows, bool fresh) const
     {
         cores_begin();
         SPRY_UNROLL
@@ -69,6 +70,10 @@ template <class F> struct core_floats {
             }
         }
         cores_run();
+    }
+
+    template <int GROUPS> SPRY_METHOD void end(float (*acc)[4], const unsigned char *, int, bool) const
+    {
         cores_end<GROUPS>(acc);
         SPRY_UNROLL
         for (int i = 0; i < 4 * F::TERMS * 4; i++)
@@ -154,8 +159,12 @@ template <class Q> struct core_quants {
         }
     }
 
+    template <int GROUPS> SPRY_METHOD void begin(float (*)[4], const unsigned char *, bool) const
+    {
+    }
+
     /* Where there are registers for it, dots of the next inputs with one scale are computed while those before are scaled. */
-    template <int GROUPS> SPRY_METHOD void add(float (*acc)[4], const unsigned char *rows, int lane, bool fresh) const
+    template <int GROUPS> SPRY_METHOD void end(float (*acc)[4], const unsigned char *rows, int lane, bool fresh) const
     {
         enum { STEPS = Q::GROUP / 16, N = 4 / STEPS, TWO = GROUPS == 8 };
         unit_scales<Q> s[2];
@@ -166,12 +175,12 @@ template <class Q> struct core_quants {
         SPRY_UNROLL
         for (int i = 0; i < GROUPS * 4; i++)
             acc[i / 4][i % 4] = fresh ? 0 : acc[i / 4][i % 4];
-        begin<GROUPS>(dots[0], q[0], rows, 0);
+        multiply<GROUPS>(dots[0], q[0], rows, 0);
         SPRY_UNROLL
         for (int number = 0; number < N; number++) {
             int now = TWO ? number % 2 : 0, next = TWO ? 1 - now : 0;
             if (TWO && number + 1 < N) {
-                begin<GROUPS>(dots[next], q[next], rows, number + 1);
+                multiply<GROUPS>(dots[next], q[next], rows, number + 1);
                 cores_wait<1, GROUPS>(dots[now]);
             } else {
                 cores_wait<0, GROUPS>(dots[now]);
@@ -181,12 +190,12 @@ template <class Q> struct core_quants {
                 keep_operand(q[now][i / 4][i % 4]);
             add_dots<GROUPS>(acc, dots[now], s, number, rows, lane);
             if (!TWO && number + 1 < N)
-                begin<GROUPS>(dots[0], q[0], rows, number + 1);
+                multiply<GROUPS>(dots[0], q[0], rows, number + 1);
         }
     }
 
   private:
-    template <int GROUPS> SPRY_METHOD void begin(float (*dots)[4], uint32_t (*q)[4], const unsigned char *rows, int number) const
+    template <int GROUPS> SPRY_METHOD void multiply(float (*dots)[4], uint32_t (*q)[4], const unsigned char *rows, int number) const
     {
         enum { STEPS = Q::GROUP / 16 };
         SPRY_UNROLL
@@ -222,7 +231,7 @@ struct core_tiles {
 
 template <class T, int GROUPS_, int TEAMS_, bool GATE_> struct core_shape {
     typedef typename core_weights<T>::type weights;
-    enum { GROUPS = GROUPS_, TEAMS = TEAMS_, GATE = GATE_, THREADS = TEAMS * TEAM_THREADS };
+    enum { GROUPS = GROUPS_, TEAMS = TEAMS_, GATE = GATE_, THREADS = TEAMS * TEAM_THREADS, FORM = T::FORM };
     enum { ROWS = GROUPS * weights::GROUP_BYTES, STAGE = ROWS + TEAMS * weights::BYTES, BULK = ROWS + TEAMS * weights::BULK };
     enum { STAGES = GROUPS == 8 ? SPRY_CORE_STAGES_8 : T::ACTS == 2 ? SPRY_CORE_STAGES_TWO : SPRY_CORE_STAGES_16 };
     enum { WIDTH = TEAMS * TEAM_OUTPUTS + 4 }; /* floats of a row of sums: so that lanes meet different banks */
@@ -257,7 +266,7 @@ template <class T, int GROUPS_, int TEAMS_, bool GATE_> struct core_shape {
     }
 };
 
-/* Barriers and stages of the ring, then [rows, WIDTH] sums, once or for several splits. */
+/* Barriers, norms of the rows of two items, and stages of the ring; then [rows, WIDTH] sums, once or for several splits. */
 template <class S> struct core_ring {
     unsigned char *memory;
 
@@ -271,15 +280,30 @@ template <class S> struct core_ring {
         return (copy_barrier *)memory + S::STAGES + stage;
     }
 
+    SPRY_METHOD copy_barrier *norms_full(uint32_t item) const
+    {
+        return (copy_barrier *)memory + 2 * S::STAGES + item;
+    }
+
+    SPRY_METHOD copy_barrier *norms_empty(uint32_t item) const
+    {
+        return (copy_barrier *)memory + 2 * S::STAGES + 2 + item;
+    }
+
+    SPRY_METHOD float *norms(uint32_t item) const
+    {
+        return (float *)(memory + SPRY_CORE_BARRIERS) + item * SPRY_CORE_ROWS;
+    }
+
     SPRY_METHOD unsigned char *at(uint32_t stage) const
     {
-        return memory + SPRY_CORE_BARRIERS + stage * S::STAGE;
+        return memory + SPRY_CORE_HEAD + stage * S::STAGE;
     }
 
     /* Of an item, or of split `number` of those that a block leaves to its cluster. */
     SPRY_METHOD float *sums(uint32_t number = 0) const
     {
-        return (float *)(memory + SPRY_CORE_BARRIERS + S::STAGES * S::STAGE) + number * S::GROUPS * SPRY_ACT_ROWS * S::WIDTH;
+        return (float *)(memory + SPRY_CORE_HEAD + S::STAGES * S::STAGE) + number * S::GROUPS * SPRY_ACT_ROWS * S::WIDTH;
     }
 
     SPRY_METHOD void make() const
@@ -289,14 +313,18 @@ template <class S> struct core_ring {
                 barrier_make(full(i), 1 + (S::weights::PLANES ? WARP : 0));
                 barrier_make(empty(i), S::TEAMS * TEAM_WARPS);
             }
+            for (uint32_t i = 0; i < 2; i++) {
+                barrier_make(norms_full(i), 1);
+                barrier_make(norms_empty(i), S::TEAMS * TEAM_WARPS);
+            }
             barriers_made();
         }
         block_wait();
     }
 };
 
-/* A stage of the ring, and the phase that its barriers have then. */
-template <class S> struct core_cursor {
+/* One of N stages of the ring, or of the places for norms, and the phase that its barriers have then. */
+template <int N> struct core_cursor {
     uint32_t stage, phase;
 
     SPRY_METHOD core_cursor() : stage(0), phase(0)
@@ -305,19 +333,28 @@ template <class S> struct core_cursor {
 
     SPRY_METHOD void next()
     {
-        stage = stage + 1 < S::STAGES ? stage + 1 : 0;
+        stage = stage + 1 < N ? stage + 1 : 0;
         phase ^= stage == 0;
     }
 };
 
 /* The part of an item that a block has among those of its cluster: splits of the inputs, then groups of rows. */
 struct core_share {
-    uint32_t rank, blocks, first_split, first_unit, end_unit;
+    uint32_t rank, blocks, splits, first_split, first_unit, end_unit; /* blocks: 1, 2, 4 or 8 */
 
     SPRY_METHOD core_share(uint32_t n_units)
-        : rank(blockIdx.x), blocks(gridDim.x), first_split(ACT_SPLITS * rank / blocks), first_unit(split_begin(n_units, first_split)),
-          end_unit(split_begin(n_units, ACT_SPLITS * (rank + 1) / blocks))
+        : rank(blockIdx.x), blocks(gridDim.x), splits(blocks == 1 ? ACT_SPLITS : blocks == 2 ? ACT_SPLITS / 2 : blocks == 4 ? ACT_SPLITS / 4 : ACT_SPLITS / 8),
+          first_split(rank * splits), first_unit(split_begin(n_units, first_split)), end_unit(split_begin(n_units, first_split + splits))
     {
+    }
+
+    /* Of a warp that has nothing more to do. */
+    SPRY_METHOD void leave() const
+    {
+        if (blocks > 1) {
+            cluster_wait_shared();
+            cluster_wait_shared();
+        }
     }
 };
 
@@ -334,8 +371,8 @@ template <class S> struct core_items {
     {
         if (number >= n)
             return false;
-        item->column = number / row_blocks;
-        item->first_group = number % row_blocks * S::GROUPS;
+        item->column = SPRY_SELDOM(row_blocks > 1) ? number / row_blocks : number;
+        item->first_group = (number - item->column * row_blocks) * S::GROUPS;
         number += gridDim.y;
         return true;
     }
@@ -396,7 +433,7 @@ template <class S> struct core_copier {
     {
         core_items<S> items(a);
         core_item item;
-        core_cursor<S> cursor;
+        core_cursor<S::STAGES> cursor;
         const core_share share(a.parts[0].weight.n_units);
         bool waited = false;
         SPRY_UNROLL_BY(1)
@@ -423,16 +460,63 @@ template <class S> struct core_copier {
         }
         if (!waited)
             grid_wait();
-        if (share.blocks > 1) {
-            cluster_wait();
-            cluster_wait();
-        }
+        share.leave();
     }
 };
 
+/* ---- the warp that makes norms ------------------------------------------------------------------------------------ */
+
+/* What the sums of a row are multiplied by, made from the squares of its units. */
+SPRY_DEVICE float core_norm(const spry_product_args &a, uint32_t row)
+{
+    enum { AT_ONCE = 16 };
+    uint32_t n_units = a.act.n_units, stride = a.act.cores * SPRY_ACT_ROWS, split = 0;
+    float total = 0, sum = 0;
+    if (row >= a.n_rows)
+        return 1;
+    SPRY_UNROLL_BY(1)
+    for (uint32_t first = 0; first < n_units; first += AT_ONCE) {
+        float squares[AT_ONCE];
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AT_ONCE; i++)
+            squares[i] = first + i < n_units ? a.act.norms[(uint64_t)(first + i) * stride + row] : 0;
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AT_ONCE; i++) {
+            while (split + 1 < ACT_SPLITS && split_begin(n_units, split + 1) <= first + i) {
+                total += sum;
+                sum = 0;
+                split++;
+            }
+            sum += squares[i];
+        }
+    }
+    return quick_norm(total + sum, a.parts[0].weight.n_in, a.from.eps);
+}
+
+/* For the rows of one item after the other. */
+template <class S> SPRY_DEVICE void make_norms(const core_ring<S> &ring, const spry_product_args &a)
+{
+    core_items<S> items(a);
+    core_item item;
+    core_cursor<2> cursor;
+    const core_share share(a.parts[0].weight.n_units);
+    grid_wait();
+    SPRY_UNROLL_BY(1)
+    for (; a.act.norms && items.next(&item); cursor.next()) {
+        barrier_wait(ring.norms_empty(cursor.stage), cursor.phase ^ 1);
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = threadIdx.x % WARP; i < S::GROUPS * SPRY_ACT_ROWS; i += WARP)
+            ring.norms(cursor.stage)[i] = core_norm(a, item.first_group * SPRY_ACT_ROWS + i);
+        warp_wait();
+        if (threadIdx.x % WARP == 0)
+            barrier_arrive(ring.norms_full(cursor.stage));
+    }
+    share.leave();
+}
+
 /* ---- what teams write --------------------------------------------------------------------------------------------- */
 
-/* Four outputs of a row, or fewer at the end of a matrix. */
+/* Four outputs of a row, or fewer at the end of a matrix: where they are whole they are loaded and stored at once. */
 struct core_outputs {
     uint32_t first, n;
     bool whole;
@@ -444,27 +528,25 @@ struct core_outputs {
 
     SPRY_METHOD float4 load(const float *row) const
     {
-        float v[4] = {0, 0, 0, 0};
-        if (whole)
-            return *(const float4 *)(row + first);
-        SPRY_UNROLL
-        for (uint32_t i = 0; i < 4; i++)
-            v[i] = i < n ? row[first + i] : 0;
-        float4 four = {v[0], v[1], v[2], v[3]};
-        return four;
+        return *(const float4 *)(row + first);
     }
 
     SPRY_METHOD void store(float *row, float4 four) const
     {
+        *(float4 *)(row + first) = four;
+    }
+
+    /* Those that are there, with a bias where there is one, and onto what is there with `add`. */
+    SPRY_METHOD void store_some(float *row, float4 four, const float *bias, bool add) const
+    {
         const float v[4] = {four.x, four.y, four.z, four.w};
-        if (whole) {
-            *(float4 *)(row + first) = four;
-            return;
-        }
         SPRY_UNROLL
-        for (uint32_t i = 0; i < 4; i++)
-            if (i < n)
-                row[first + i] = v[i];
+        for (uint32_t i = 0; i < 4; i++) {
+            if (i >= n)
+                continue;
+            float value = bias ? v[i] + bias[first + i] : v[i];
+            row[first + i] = add ? row[first + i] + value : value;
+        }
     }
 };
 
@@ -474,49 +556,103 @@ SPRY_DEVICE float4 add_four(float4 a, float4 b)
     return sum;
 }
 
-/* Sums of an item in shared memory become rows of the result. A warp writes a row of two teams, or two rows of one, at a time; what rows are added to is
- * loaded for eight of them at once. */
+/* Sums of an item in shared memory become rows of the result. Code for what is seldom, a bias or a gate of another kind than SiLU, stands apart: blocks
+ * run through the rest once or a few times, and wait for its fetching. */
 template <class S> struct core_writer {
-    enum { WARPS = S::TEAMS * TEAM_WARPS, ROWS = S::GROUPS * SPRY_ACT_ROWS, EACH = 2 / S::TEAMS, STEP = WARPS * EACH, AHEAD = 8 };
+    enum { WARPS = S::TEAMS * TEAM_WARPS, EACH = 2 / S::TEAMS, STEP = WARPS * EACH, AHEAD = 4 };
     const spry_product_args &a;
-    const float *sums;
+    float *sums;
+    const float *norms;  /* NULL, or what the sums of the item's rows are multiplied by */
     uint32_t row;        /* the item's first */
     uint32_t begin, end; /* rows of the item that are written, whole groups */
     int lane, warp;
 
+    SPRY_METHOD float norm_of(uint32_t in_item) const
+    {
+        return norms ? norms[in_item] : 1;
+    }
+
+    SPRY_METHOD float4 normalised(uint32_t in_item, uint32_t column) const
+    {
+        float4 v = *(const float4 *)(sums + in_item * S::WIDTH + column);
+        float norm = norm_of(in_item);
+        v.x *= norm, v.y *= norm, v.z *= norm, v.w *= norm;
+        return v;
+    }
+
+    /* A warp writes a row of two teams, or two rows of one, at a time; what rows are added to is loaded for several of them at once. To add -0 changes
+     * nothing. */
     SPRY_METHOD void write_rows(const core_item &item) const
     {
         const core_tiles t = S::find(a, item.column, S::TEAMS == 1 ? 0 : (uint32_t)lane / 16, 0);
         const spry_product_part &part = a.parts[t.part];
         const core_outputs outputs(part, t.tile * SPRY_TILE_ROWS + (uint32_t)lane % 16 * 4);
+        const float4 nothing = {-0.0f, -0.0f, -0.0f, -0.0f};
         uint32_t own = begin + (uint32_t)(warp * EACH) + (S::TEAMS == 1 ? (uint32_t)lane / 16 : 0); /* the first of its rows */
-        uint32_t last = row + end < a.n_rows ? row + end : a.n_rows;
-        const float *from = sums + own * S::WIDTH + (uint32_t)lane % (S::TEAMS * 16) * 4;
-        float *to = part.out + (uint64_t)(row + own) * part.stride;
-        float norm = sum_norm(a, row + begin + (uint32_t)(warp * EACH) + (uint32_t)(lane / EACH * STEP + lane % EACH));
-        float4 bias = {0, 0, 0, 0};
-        if (part.bias && t.there)
+        uint32_t last = row + end < a.n_rows ? end : a.n_rows - row, column = (uint32_t)lane % (S::TEAMS * 16) * 4;
+        float *to = part.out + (uint64_t)row * part.stride;
+        float4 bias = nothing;
+        if (SPRY_SELDOM(!warp_all(t.there && outputs.whole))) {
+            SPRY_UNROLL_BY(1)
+            for (uint32_t r = own; t.there && r < last; r += STEP)
+                outputs.store_some(to + (uint64_t)r * part.stride, normalised(r, column), part.bias, a.add);
+            return;
+        }
+        if (SPRY_SELDOM(part.bias))
             bias = outputs.load(part.bias);
         SPRY_UNROLL_BY(1)
-        for (uint32_t first = 0; begin + first < end; first += STEP * AHEAD) {
+        for (uint32_t first = own; first < last; first += STEP * AHEAD) {
             float4 base[AHEAD];
             SPRY_UNROLL
             for (uint32_t i = 0; i < AHEAD; i++)
-                if (a.add && t.there && row + own + first + i * STEP < last)
-                    base[i] = outputs.load(to + (uint64_t)(first + i * STEP) * part.stride);
+                base[i] = a.add && first + i * STEP < last ? outputs.load(to + (uint64_t)(first + i * STEP) * part.stride) : nothing;
             SPRY_UNROLL
-            for (uint32_t i = 0; i < AHEAD; i++) {
-                uint32_t number = first / STEP + i;
-                if (begin + number * STEP >= end)
-                    continue;
-                float4 v = *(const float4 *)(from + number * STEP * S::WIDTH);
-                float scale = warp_from(norm, (int)(number * EACH + (S::TEAMS == 1 ? (uint32_t)lane / 16 : 0)));
-                v.x *= scale, v.y *= scale, v.z *= scale, v.w *= scale;
-                v = part.bias ? add_four(v, bias) : v;
-                v = a.add ? add_four(base[i], v) : v;
-                if (t.there && row + own + first + i * STEP < last)
-                    outputs.store(to + (uint64_t)(first + i * STEP) * part.stride, v);
-            }
+            for (uint32_t i = 0; i < AHEAD; i++)
+                if (first + i * STEP < last)
+                    outputs.store(to + (uint64_t)(first + i * STEP) * part.stride,
+                                  add_four(base[i], add_four(normalised(first + i * STEP, column), bias)));
+        }
+    }
+
+    /* A warp writes a unit of 8 rows at a time, and encodes it; of rows behind the last zeros. All outputs are those of one matrix, and whole units. */
+    SPRY_METHOD void write_encoded(const core_item &item) const
+    {
+        const spry_product_part &part = a.parts[0];
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = begin / SPRY_ACT_ROWS * S::TEAMS + (uint32_t)warp; i < end / SPRY_ACT_ROWS * S::TEAMS; i += WARPS) {
+            uint32_t in_item = i / S::TEAMS * SPRY_ACT_ROWS + (uint32_t)lane % 8, unit = item.column * S::TEAMS + i % S::TEAMS;
+            uint32_t output = unit * SPRY_TILE_UNIT, group = item.first_group + i / S::TEAMS;
+            bool there = row + in_item < a.n_rows;
+            float *to = part.out + (uint64_t)(row + in_item) * part.stride + output;
+            unit_pieces sum, base, weight;
+            if (group * SPRY_ACT_ROWS >= a.n_rows || output >= part.weight.n_out)
+                continue;
+            base.load(to, SPRY_TILE_UNIT, 0, lane, there && a.add);
+            weight.load(a.from.weight, a.from.n, output, lane, true);
+            sum.load(sums + in_item * S::WIDTH, S::WIDTH, i % S::TEAMS * SPRY_TILE_UNIT, lane, there);
+            if (SPRY_SELDOM(part.bias))
+                sum.add(part.bias, output, lane);
+            SPRY_UNROLL
+            for (int k = 0; k < 16; k++)
+                sum.of[k / 8].v[k % 8] = a.add ? base.of[k / 8].v[k % 8] + sum.of[k / 8].v[k % 8] : sum.of[k / 8].v[k % 8];
+            SPRY_UNROLL
+            for (uint32_t half = 0; half < 2 && there; half++)
+                sum.of[half].store(to + unit_pieces::begin(half, lane));
+            sum.weigh(weight, a.from.to, group, unit, lane);
+            sum.of[0].template write_mostly<S::FORM>(a.from.to, group, unit, 0, lane);
+            sum.of[1].template write_mostly<S::FORM>(a.from.to, group, unit, 1, lane);
+        }
+    }
+
+    /* Eight outputs of a row that are gated, in place of the gates. */
+    SPRY_METHOD void gate_apart(float *gate, const float *up, uint32_t output, float norm) const
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t k = 0; k < 8; k++) {
+            float x = gate[k] * norm, y = up[k] * norm;
+            x = a.parts[0].bias ? x + a.parts[0].bias[output + k] : x;
+            y = a.parts[1].bias ? y + a.parts[1].bias[output + k] : y;
+            gate[k] = gated(x, y, a.from.gate);
         }
     }
 
@@ -524,25 +660,26 @@ template <class S> struct core_writer {
     SPRY_METHOD void write_gated(const core_item &item) const
     {
         enum { HALVES = S::TEAMS, UP = S::TEAMS * TEAM_OUTPUTS / 2 };
+        bool plain = a.from.gate == GATE_SILU && !a.parts[0].bias && !a.parts[1].bias;
         SPRY_UNROLL_BY(1)
         for (uint32_t i = begin / SPRY_ACT_ROWS * HALVES + (uint32_t)warp; i < end / SPRY_ACT_ROWS * HALVES; i += WARPS) {
             uint32_t in_item = i / HALVES * SPRY_ACT_ROWS + (uint32_t)lane % 8, column = i % HALVES * 32 + (uint32_t)lane / 8 * 8;
-            uint32_t block = item.column * HALVES + i % HALVES, output = block * 32 + (uint32_t)lane / 8 * 8;
-            float norm = sum_norm(a, row + in_item);
+            uint32_t block = item.column * HALVES + i % HALVES, group = item.first_group + i / HALVES;
+            float norm = norm_of(in_item), *gates = sums + in_item * S::WIDTH + column;
             core_piece gate;
             row_piece up;
-            if (row + i / HALVES * SPRY_ACT_ROWS >= a.n_rows)
+            if (group * SPRY_ACT_ROWS >= a.n_rows)
                 continue;
-            gate.load(sums + in_item * S::WIDTH, S::WIDTH, column, true);
-            up.load(sums + in_item * S::WIDTH, S::WIDTH, UP + column, true);
+            if (SPRY_SELDOM(!plain))
+                gate_apart(gates, gates + UP, block * 32 + (uint32_t)lane / 8 * 8, norm);
+            gate.load(gates, 8, 0, true);
+            up.load(gates + UP, 8, 0, true);
             SPRY_UNROLL
             for (uint32_t k = 0; k < 8; k++) {
-                float x = gate.v[k] * norm, y = up.v[k] * norm;
-                x = a.parts[0].bias ? x + a.parts[0].bias[output + k] : x;
-                y = a.parts[1].bias ? y + a.parts[1].bias[output + k] : y;
-                gate.v[k] = row + in_item < a.n_rows ? gated(x, y, a.from.gate) : 0;
+                float x = plain ? gated(gate.v[k] * norm, up.v[k] * norm, GATE_SILU) : gate.v[k];
+                gate.v[k] = row + in_item < a.n_rows ? x : 0;
             }
-            gate.write(a.from.to, item.first_group + i / HALVES, block / 2, block % 2, lane);
+            gate.template write_mostly<S::FORM>(a.from.to, group, block / 2, block % 2, lane);
         }
     }
 };
@@ -551,11 +688,13 @@ template <class S> struct core_writer {
 
 template <class S> struct core_team {
     typedef typename S::weights weights;
+    enum { AHEAD = !weights::PLANES }; /* weights of the next unit are loaded while one is multiplied */
     core_ring<S> ring;
     const spry_product_args &a;
     int lane, slot; /* slot: of its tile among those of the team */
     uint32_t team;
-    core_cursor<S> cursor;
+    core_cursor<S::STAGES> cursor;
+    core_cursor<2> norms;
 
     SPRY_METHOD core_team(const core_ring<S> &its, const spry_product_args &args)
         : ring(its), a(args), lane((int)(threadIdx.x % WARP)), slot((int)(threadIdx.x / WARP % TEAM_WARPS)), team(threadIdx.x / TEAM_THREADS)
@@ -571,21 +710,36 @@ template <class S> struct core_team {
             to[(k / 4 * 8 + k % 2) * S::WIDTH + k % 4 / 2 * 8] = of[k / 4][k % 4];
     }
 
+    /* Weights of the unit where the cursor stands, when they are there. */
+    SPRY_METHOD void load(weights &w) const
+    {
+        barrier_wait(ring.full(cursor.stage), cursor.phase);
+        w.load(ring.at(cursor.stage) + S::ROWS + team * weights::BYTES, slot, lane);
+    }
+
     /* Adds up the splits of an item, or of the block's share; a block that is not the first of its cluster leaves each in shared memory. */
     SPRY_METHOD void multiply(float total[S::GROUPS][4], const core_share &share)
     {
         uint32_t n_units = a.parts[0].weight.n_units, split = share.first_split;
         bool fresh = true;
         float acc[S::GROUPS][4];
-        SPRY_UNROLL_BY(1)
-        for (uint32_t unit = share.first_unit; unit < share.end_unit; unit++, cursor.next()) {
-            weights w;
-            const unsigned char *stage = ring.at(cursor.stage);
-            barrier_wait(ring.full(cursor.stage), cursor.phase);
-            w.load(stage + S::ROWS + team * weights::BYTES, slot, lane);
-            w.template add<S::GROUPS>(acc, stage, lane, fresh);
+        weights w, next;
+        if (AHEAD && share.first_unit < share.end_unit)
+            load(w);
+        SPRY_UNROLL_BY(AHEAD + 1)
+        for (uint32_t unit = share.first_unit; unit < share.end_unit; unit++) {
+            if (!AHEAD)
+                load(w);
+            uint32_t now = cursor.stage;
+            cursor.next();
+            w.template begin<S::GROUPS>(acc, ring.at(now), fresh);
+            if (AHEAD && unit + 1 < share.end_unit)
+                load(next);
+            w.template end<S::GROUPS>(acc, ring.at(now), lane, fresh);
+            if (AHEAD)
+                w = next;
             if (lane == 0)
-                barrier_arrive(ring.empty(cursor.stage));
+                barrier_arrive(ring.empty(now));
             while (split_begin(n_units, split + 1) <= unit)
                 split++;
             fresh = split_begin(n_units, split + 1) == unit + 1;
@@ -604,8 +758,8 @@ template <class S> struct core_team {
     SPRY_METHOD void gather(uint32_t begin, uint32_t end, const core_share &share) const
     {
         enum { PIECES = TEAM_OUTPUTS / 4 };
-        uint32_t each = ACT_SPLITS / share.blocks;
-        cluster_wait();
+        uint32_t each = share.splits;
+        cluster_wait_shared();
         SPRY_UNROLL_BY(1)
         for (uint32_t i = begin * PIECES + threadIdx.x; i < end * PIECES; i += S::THREADS) {
             uint32_t at = i / PIECES * S::WIDTH + i % PIECES * 4;
@@ -615,24 +769,32 @@ template <class S> struct core_team {
                 sum = add_four(sum, cluster_load((const float4 *)(ring.sums(split & (each - 1)) + at), split * share.blocks / ACT_SPLITS));
             *(float4 *)(ring.sums() + at) = sum;
         }
-        cluster_wait();
+        cluster_wait_shared();
     }
 
     /* All teams together. */
-    SPRY_METHOD void write(const core_item &item, const float total[S::GROUPS][4], const core_share &share) const
+    SPRY_METHOD void write(const core_item &item, const float total[S::GROUPS][4], const core_share &share)
     {
         uint32_t rows = S::GROUPS * SPRY_ACT_ROWS / share.blocks, begin = share.rank * rows;
-        const core_writer<S> writer = {a, ring.sums(), item.first_group * SPRY_ACT_ROWS, begin, begin + rows, lane, (int)(threadIdx.x / WARP)};
+        const core_writer<S> writer = {a, ring.sums(), a.act.norms ? ring.norms(norms.stage) : (const float *)0, item.first_group * SPRY_ACT_ROWS,
+                                       begin, begin + rows, lane, (int)(threadIdx.x / WARP)};
         threads_wait(1, S::THREADS); /* for warps that write what was there */
         if (share.rank == 0)
             put(ring.sums(), total);
         if (S::TEAMS == 1 && share.blocks > 1)
             gather(begin, begin + rows, share);
         threads_wait(1, S::THREADS);
+        if (a.act.norms)
+            barrier_wait(ring.norms_full(norms.stage), norms.phase);
         if (S::GATE)
             writer.write_gated(item);
+        else if (a.from.weight)
+            writer.write_encoded(item);
         else
             writer.write_rows(item);
+        if (lane == 0)
+            barrier_arrive(ring.norms_empty(norms.stage));
+        norms.next();
     }
 
     SPRY_METHOD void run()
@@ -640,12 +802,13 @@ template <class S> struct core_team {
         core_items<S> items(a);
         core_item item;
         const core_share share(a.parts[0].weight.n_units);
-        grid_wait();
         SPRY_UNROLL_BY(1)
         while (items.next(&item)) {
             float total[S::GROUPS][4] = {};
             multiply(total, share);
+            grid_wait(); /* which the rows of the first unit stand for: they were copied behind it */
             write(item, total, share);
         }
+        grid_wait();
     }
 };

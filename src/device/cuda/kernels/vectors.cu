@@ -37,7 +37,7 @@ EMBED(f32)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* What the sums of a product of the row are multiplied by; a block. */
+/* What the sums of a product of the row are multiplied by; a block. Where rows lie in the order of multiply_cores, squares are written. */
 SPRY_DEVICE float row_scale(const float *in, const spry_encode_args &a)
 {
     SPRY_SHARED float splits[ACT_SPLITS];
@@ -48,7 +48,10 @@ SPRY_DEVICE float row_scale(const float *in, const spry_encode_args &a)
         for (uint32_t unit = split_begin(n_units, split); unit < split_begin(n_units, split + 1); unit++) {
             uint32_t at = unit * SPRY_TILE_UNIT + lane * 2;
             float low = at < a.n ? in[at] : 0, high = at + 1 < a.n ? in[at + 1] : 0;
-            sum += unit_sum(low * low + high * high);
+            float squares = unit_sum(low * low + high * high);
+            sum += squares;
+            if (lane == 0)
+                write_squares(a.to, blockIdx.x, unit, squares);
         }
         if (lane == 0)
             splits[split] = sum;
@@ -81,67 +84,24 @@ SPRY_KERNEL(spry_encode, spry_encode_args, SPRY_ENCODE_THREADS)
     }
 }
 
-/* The same for 8 rows of whole pieces that are not normalised whole, in the order of multiply_cores; nothing else is written. A
- * warp for a split. */
-struct unit_pieces {
-    core_piece of[2];
-
-    SPRY_METHOD void load(const spry_encode_args &a, uint32_t row, uint32_t unit, int lane)
-    {
-        SPRY_UNROLL
-        for (uint32_t half = 0; half < 2; half++)
-            of[half].load(a.in + (uint64_t)row * a.in_stride, a.n, unit * SPRY_TILE_UNIT + half * 32 + (uint32_t)lane / 8 * 8, row < a.n_rows);
-    }
-
-    /* The sum of squares of the lane's row. */
-    SPRY_METHOD float squares() const
-    {
-        float pairs[4];
-        SPRY_UNROLL
-        for (int i = 0; i < 4; i++)
-            pairs[i] = add_across(add_across(of[0].squares(i), 8), 16) + add_across(add_across(of[1].squares(i), 8), 16);
-        return (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
-    }
-
-    SPRY_METHOD void encode(const spry_encode_args &a, uint32_t row, uint32_t unit, int lane)
-    {
-        const float *others = a.up ? a.up + (uint64_t)row * a.in_stride : a.weight;
-        SPRY_UNROLL
-        for (uint32_t half = 0; half < 2; half++) {
-            row_piece other = {{1, 1, 1, 1, 1, 1, 1, 1}};
-            if (others)
-                other.load(others, a.n, unit * SPRY_TILE_UNIT + half * 32 + (uint32_t)lane / 8 * 8, row < a.n_rows);
-            SPRY_UNROLL
-            for (int k = 0; k < 8; k++) {
-                float *value = &of[half].v[k];
-                *value = a.up || a.ungated ? gated(*value, other.v[k], a.gate) : *value * other.v[k];
-            }
-        }
-    }
-};
-
-SPRY_KERNEL(spry_encode_cores, spry_encode_args, SPRY_ENCODE_CORES_THREADS)
+/* The same for rows of whole pieces that are not normalised whole, in the order of multiply_cores; nothing else is written. */
+SPRY_KERNEL(spry_encode_cores, spry_encode_args, SPRY_ENCODE_CORES_UNITS * WARP)
 {
-    SPRY_SHARED float splits[ACT_SPLITS][SPRY_ACT_ROWS];
-    uint32_t n_units = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, warp = threadIdx.x / WARP;
+    uint32_t unit = blockIdx.y * SPRY_ENCODE_CORES_UNITS + threadIdx.x / WARP;
     int lane = (int)(threadIdx.x % WARP);
     uint32_t row = blockIdx.x * SPRY_ACT_ROWS + (uint32_t)lane % SPRY_ACT_ROWS;
-    float squares = 0;
-    SPRY_UNROLL_BY(2)
-    for (uint32_t unit = split_begin(n_units, warp); unit < split_begin(n_units, warp + 1); unit++) {
-        unit_pieces pieces;
-        pieces.load(a, row, unit, lane);
-        if (a.weight)
-            squares += pieces.squares();
-        pieces.encode(a, row, unit, lane);
-        pieces.of[0].write(a.to, blockIdx.x, unit, 0, lane);
-        pieces.of[1].write(a.to, blockIdx.x, unit, 1, lane);
+    unit_pieces pieces, weight;
+    if (unit * SPRY_TILE_UNIT >= a.n)
+        return;
+    pieces.load(a.in + (uint64_t)row * a.in_stride, a.n, unit * SPRY_TILE_UNIT, lane, row < a.n_rows);
+    if (a.up || a.ungated) {
+        pieces.gate(a, row, unit, lane);
+    } else if (a.weight) {
+        weight.load(a.weight, a.n, unit * SPRY_TILE_UNIT, lane, true);
+        pieces.weigh(weight, a.to, blockIdx.x, unit, lane);
     }
-    if (lane < SPRY_ACT_ROWS)
-        splits[warp][lane] = squares;
-    block_wait();
-    if (threadIdx.x < SPRY_ACT_ROWS && row < a.n_rows)
-        write_norms(a.to, row, a.weight ? norm_of_splits(splits[0] + lane, SPRY_ACT_ROWS, a.n, a.eps) : 1);
+    pieces.of[0].write(a.to, blockIdx.x, unit, 0, lane);
+    pieces.of[1].write(a.to, blockIdx.x, unit, 1, lane);
 }
 
 SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
