@@ -207,6 +207,7 @@ template <class S> struct core_team {
             w.template end<S::GROUPS>(acc, ring.at(now), lane, fresh);
             if (AHEAD)
                 w = next;
+            warp_wait(); /* for lanes that read the stage */
             if (lane == 0)
                 barrier_arrive(ring.empty(now));
             while (split_begin(n_units, split + 1) <= unit)
@@ -261,6 +262,9 @@ template <class S> struct core_team {
             writer.write_encoded(item);
         else
             writer.write_rows(item);
+        if (!a.act.norms)
+            return;
+        warp_wait(); /* for lanes that read norms */
         if (lane == 0)
             barrier_arrive(ring.norms_empty(norms.stage));
         norms.next();
