@@ -296,7 +296,8 @@ static void launch_kind(product_case *c, const spry_product_args *args, bool gat
 }
 
 /* By kernels for many rows, of rows that lie where spry_cuda_gated_products put them. */
-static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows, const spry_core_kind *kind)
+static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows, const spry_core_kind *kind,
+                      uint32_t gate)
 {
     spry_act_form form = spry_cuda_form(c->type);
     spry_product_args args = {.parts = {{.weight = w->tiles}, {.weight = w->tiles, .first_tile = w->tiles.n_tiles}},
@@ -304,7 +305,7 @@ static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows,
                               .n_parts = 2,
                               .n_tiles = 2 * w->tiles.n_tiles,
                               .n_rows = (uint32_t)n_rows,
-                              .from.gate = 1};
+                              .from.gate = gate};
     args.from.to[form] = spry_cuda_acts(&c->device, w, GATED);
     args.act.values = c->device.scratch.x_values;
     args.act.norms = c->device.scratch.act_norms;
@@ -355,6 +356,7 @@ static void compare_encoded(product_case *c, size_t n_rows, spry_cuda_memory in,
     spry_cuda_matrix w = d->model.output, next = w;
     w.tiles.n_out = next.tiles.n_in = GATED;
     w.tiles.n_tiles = GATED / 16;
+    w.bias = on_gpu(c->floats + GATED, GATED * sizeof(float));
     next.tiles.n_units = GATED / 64;
     d->scratch.x = on_gpu(NULL, n_rows * GATED * sizeof(float));
     const spry_cuda_product product = {d->scratch.x, GATED, &w}, behind = {0, 0, &next};
@@ -377,7 +379,7 @@ static void compare_encoded(product_case *c, size_t n_rows, spry_cuda_memory in,
     assert_int_equal(d->acts[form].values, d->scratch.x_values);
     assert_int_equal(d->encoded.norm, 0);
 
-    spry_product_args args = {.parts = {{.weight = w.tiles, .out = d->scratch.x, .stride = GATED}},
+    spry_product_args args = {.parts = {{.weight = w.tiles, .out = d->scratch.x, .bias = w.bias, .stride = GATED}},
                               .act = spry_cuda_acts(d, &w, c->n_in),
                               .n_parts = 1,
                               .n_tiles = w.tiles.n_tiles,
@@ -395,18 +397,19 @@ static void compare_encoded(product_case *c, size_t n_rows, spry_cuda_memory in,
         expect_rows(c, &expected, n_rows, fused_kinds[i].teams > 1 ? "by two teams" : "by a cluster");
     }
     spry_cuda_free(&gpu, &d->scratch.x);
+    spry_cuda_free(&gpu, &w.bias);
 }
 
 /* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the
  * GPU is taken to have; with few, blocks go through several batches of more tiles, also for rows that are encoded. */
-static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t processors)
+static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t processors, uint32_t gate)
 {
     static float apart[ROWS * OUTPUTS], fused[ROWS * OUTPUTS];
     static encoded_rows expected;
     spry_cuda_memory in = on_gpu(c->floats, n_rows * c->n_in * sizeof(float)), weight = on_gpu(norm, c->n_in * 4);
     spry_cuda_memory to = on_gpu(NULL, n_rows * OUTPUTS * 4), up = on_gpu(NULL, n_rows * OUTPUTS * 4);
     const spry_cuda_product product = {to, OUTPUTS, &c->device.model.output};
-    const spry_encode_args from = {.in = in, .weight = weight, .n = (uint32_t)c->n_in, .gate = 1};
+    const spry_encode_args from = {.in = in, .weight = weight, .n = (uint32_t)c->n_in, .gate = gate};
     spry_cuda_encode(&c->device, from, &product, 1, n_rows);
     spry_cuda_products(&c->device, &product, 1, n_rows, false, (spry_cuda_groups){0});
     from_gpu(apart, to, n_rows * OUTPUTS * 4);
@@ -427,7 +430,7 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t pr
     spry_cuda_encode(&c->device, from, both, 2, n_rows);
     spry_cuda_products(&c->device, both, 2, n_rows, false, (spry_cuda_groups){0});
     clear_acts(c);
-    spry_cuda_encode(&c->device, (spry_encode_args){.in = to, .up = up, .n = GATED, .gate = 1}, both, 1, n_rows);
+    spry_cuda_encode(&c->device, (spry_encode_args){.in = to, .up = up, .n = GATED, .gate = gate}, both, 1, n_rows);
     read_acts(c, &expected);
     clear_acts(c);
     assert_true(spry_cuda_gated_products(&c->device, from, both, &whole, n_rows));
@@ -436,7 +439,7 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t pr
         if (spry_cuda_cores_bytes(c->type, fused_kinds[i]) > gpu.shared_bytes)
             continue;
         clear_acts(c);
-        gate_many(c, &whole, n_rows, &fused_kinds[i]);
+        gate_many(c, &whole, n_rows, &fused_kinds[i], gate);
         expect_acts(c, &expected, n_rows);
     }
     if (n_rows > SPRY_ACT_ROWS)
@@ -458,11 +461,11 @@ static void fused_products_have_the_same_bits(void **state)
         open_case(&c, types[t]);
         static const size_t counts[] = {1, 3, 8};
         for (size_t i = 0; i < SPRY_COUNT(counts); i++) {
-            compare_fused(&c, counts[i], norm, gpu.processors);
-            compare_fused(&c, counts[i], norm, 1);
+            compare_fused(&c, counts[i], norm, gpu.processors, SPRY_GATE_GELU_TANH);
+            compare_fused(&c, counts[i], norm, 1, SPRY_GATE_SILU);
         }
-        if (gpu.cores)
-            compare_fused(&c, 65, norm, 1);
+        for (uint32_t gate = 0; gpu.cores && gate < 2; gate++)
+            compare_fused(&c, 65, norm, 1, gate ? SPRY_GATE_GELU_TANH : SPRY_GATE_SILU);
         close_case(&c);
     }
 }

@@ -117,7 +117,7 @@ template <class S> struct core_writer {
             base.load(to, SPRY_TILE_UNIT, 0, lane, there && a.add);
             weight.load(a.from.weight, a.from.n, output, lane, true);
             sum.load(sums + in_item * S::WIDTH, S::WIDTH, i % S::TEAMS * SPRY_TILE_UNIT, lane, there);
-            if (SPRY_SELDOM(part.bias))
+            if (SPRY_SELDOM(part.bias && there))
                 sum.add(part.bias, output, lane);
             SPRY_UNROLL
             for (int k = 0; k < 16; k++)
