@@ -13,7 +13,7 @@ if(SPRY_CUDA AND NVCC)
     set(CUDA_LAST ${architecture})
   endforeach()
   list(APPEND CUDA_TARGETS -gencode arch=compute_${CUDA_LAST},code=compute_${CUDA_LAST})
-  # Images a fifth as large. Every driver that runs what CUDA 13 compiles can unpack them.
+  # Smaller images. Driver 580 loads them, which is the oldest one for what CUDA 13 compiles.
   set(CUDA_COMPRESS "")
   execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE CUDA_VERSION_TEXT)
   if(CUDA_VERSION_TEXT MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 GREATER_EQUAL 13)

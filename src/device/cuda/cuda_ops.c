@@ -115,10 +115,8 @@ static spry_acts x_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, si
 static void encode_next(spry_cuda_device *d, spry_product_args *args, const spry_cuda_product *product)
 {
     const spry_cuda_matrix *w = product->w, *const *next = w->next;
-    spry_product_way way;
-    if (!w->next_norm || !next[0] || product->out != d->scratch.x || args->n_parts > 1 ||
-        product->stride % SPRY_TILE_UNIT || spry_cuda_adapts(d, product, 1) ||
-        !spry_cuda_pick_cores(&way, d, args, w->type, false))
+    if (!args->act.cores || !w->next_norm || !next[0] || product->out != d->scratch.x || args->n_parts > 1 ||
+        product->stride % SPRY_TILE_UNIT || spry_cuda_adapts(d, product, 1))
         return;
     spry_act_form form = spry_cuda_form(next[0]->type);
     for (size_t i = 0; i < SPRY_PRODUCT_PARTS && next[i]; i++)
