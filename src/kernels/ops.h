@@ -130,7 +130,7 @@ typedef enum spry_gate {
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
-enum { SPRY_KERNEL_REVISION = 11 };
+enum { SPRY_KERNEL_REVISION = 12 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */

@@ -30,6 +30,10 @@ enum {
     SPRY_CUDA_CAPTURE_RELAXED = 2, /* other calls of the thread stay allowed */
 };
 
+/* Of maps of memory: 16-bit numbers; lines of 64 bytes whose pieces of 16 are permuted; lines of 256 bytes in the
+ * second-level cache. */
+enum { SPRY_CUDA_MAP_16_BIT = 1, SPRY_CUDA_MAP_PERMUTED_64 = 2, SPRY_CUDA_MAP_CACHED_256 = 3 };
+
 enum { SPRY_CUDA_SHARED_MAX = 8 }; /* attribute of a kernel: bytes of shared memory that a launch may ask for */
 
 typedef uint64_t spry_cuda_memory; /* a device address */
@@ -77,6 +81,9 @@ typedef struct spry_cuda {
     int (*memory_fill)(spry_cuda_memory memory, unsigned word, size_t words);
     int (*memory_write)(spry_cuda_memory to, const void *from, size_t bytes); /* returns when `from` was read */
     int (*memory_read)(void *to, spry_cuda_memory from, size_t bytes);
+    int (*memory_map)(void *map, int type, uint32_t rank, void *memory, const uint64_t *sizes, const uint64_t *strides,
+                      const uint32_t *box, const uint32_t *steps, int interleave, int permuted, int cached,
+                      int fill);                                       /* how boxes of it are copied to shared memory */
     int (*host_allocate)(void **memory, size_t bytes, unsigned flags); /* that copies need not go around */
     int (*host_free)(void *memory);
 

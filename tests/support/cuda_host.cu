@@ -14,7 +14,7 @@ cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
 size_t cuda_host_shared_left = SIZE_MAX;
 
 enum { FIBERS_MAX = 4096, LANES = 32, STACK_BYTES = 256 << 10, BLOCKS_MAX = 8, SHARED_BYTES = 227 << 10 };
-enum { FIBERS_STEP = 512, NUMBERS_MAX = 16, COPIES_MAX = 256 };
+enum { FIBERS_STEP = 512, NUMBERS_MAX = 16, COPIES_MAX = 256, LINE = 64 };
 
 enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, AT_NUMBER, AT_COPY, AT_CLUSTER, DONE };
 
@@ -181,6 +181,7 @@ struct host_copy {
     const void *from;
     uint32_t bytes;
     copy_barrier *barrier;
+    const cuda_host_map *map; /* NULL: all bytes lie together */
 };
 static host_copy copies[COPIES_MAX]; /* that were begun */
 static unsigned n_copies;
@@ -228,8 +229,32 @@ void copy_bulk(void *to, const void *from, uint32_t bytes, copy_barrier *b)
     if (n_copies == COPIES_MAX)
         give_up("more copies under way than there is room for");
     memset(to, 0xff, bytes);
-    copies[n_copies++] = {to, from, bytes, b};
+    copies[n_copies++] = {to, from, bytes, b, nullptr};
     arrived++;
+}
+
+void copy_box(void *to, const void *map, uint32_t row, uint32_t page, copy_barrier *b)
+{
+    const cuda_host_map *m = static_cast<const cuda_host_map *>(map);
+    if (row + m->box[1] > m->sizes[1] || page >= m->sizes[3] || (uintptr_t)to % 512)
+        give_up("a copy of a box that is not there, or not to a multiple of 512");
+    copy_bulk(to, m->memory + row * m->strides[0] + page * m->strides[2], LINE * m->box[1] * m->box[2], b);
+    copies[n_copies - 1].map = m;
+}
+
+/* The pieces of a line are permuted by bits of its number. */
+static void end_copy(const host_copy &c)
+{
+    if (!c.map) {
+        memcpy(c.to, c.from, c.bytes);
+        return;
+    }
+    for (uint32_t n = 0; n < c.bytes / LINE; n++) {
+        uint32_t block = n / c.map->box[1], row = n % c.map->box[1];
+        for (uint32_t piece = 0; piece < 4; piece++)
+            memcpy((char *)c.to + n * LINE + (piece ^ n / 2 % 4) * 16,
+                   (const char *)c.from + row * c.map->strides[0] + block * c.map->strides[1] + piece * 16, 16);
+    }
 }
 
 /* Those of a barrier end, as late as they can. */
@@ -242,7 +267,7 @@ static void end_copies(copy_barrier *b)
             copies[kept++] = c;
             continue;
         }
-        memcpy(c.to, c.from, c.bytes);
+        end_copy(c);
         open_barrier(b).rest -= (int32_t)c.bytes * 2;
         if (open_barrier(b).rest < 0)
             give_up("more bytes than a barrier expects");

@@ -14,7 +14,7 @@
 #define SPRY_DEVICE static inline
 #define SPRY_METHOD inline
 #define SPRY_SHARED static
-#define SPRY_SHARED_LARGE(name, bytes) alignas(16) static unsigned char name[bytes]
+#define SPRY_SHARED_LARGE(name, bytes) alignas(1024) static unsigned char name[bytes]
 #define SPRY_SHARED_OWN(name) unsigned char *name = cuda_host_shared()
 #define SPRY_APART static
 #define SPRY_TABLE static const
@@ -114,14 +114,10 @@ void barrier_arrive(copy_barrier *b);
 void barrier_expect(copy_barrier *b, uint32_t bytes);
 void barrier_wait(copy_barrier *b, uint32_t phase);
 void copy_bulk(void *shared, const void *from, uint32_t bytes, copy_barrier *b);
+void copy_box(void *shared, const void *map, uint32_t row, uint32_t page, copy_barrier *b);
 
 SPRY_DEVICE void barriers_made()
 {
-}
-
-SPRY_DEVICE void barrier_arrive_copied(copy_barrier *b)
-{
-    barrier_arrive(b);
 }
 
 SPRY_DEVICE void warp_wait()

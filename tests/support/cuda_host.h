@@ -4,10 +4,18 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A map of memory, in place of the driver's: boxes of lines of 64 bytes, by rows, blocks and pages. */
+typedef struct cuda_host_map {
+    const unsigned char *memory;
+    uint64_t sizes[4], strides[3];
+    uint32_t box[4];
+} cuda_host_map;
 
 /* A kernel by its name; NULL: there is none. */
 const void *cuda_host_find(const char *name);

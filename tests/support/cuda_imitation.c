@@ -587,6 +587,25 @@ static int module_function(void **function, void *module, const char *name)
     return result ? result : *function ? 0 : 500; /* not found */
 }
 
+/* Only what is asked for: 16-bit numbers in lines of 64 bytes, permuted. */
+static int memory_map(void *map, int type, uint32_t rank, void *memory, const uint64_t *sizes, const uint64_t *strides,
+                      const uint32_t *box, const uint32_t *steps, int interleave, int permuted, int cached, int fill)
+{
+    (void)cached;
+    int result = step();
+    bool fine = type == SPRY_CUDA_MAP_16_BIT && rank == 4 && (uintptr_t)memory % 16 == 0 && !interleave &&
+                permuted == SPRY_CUDA_MAP_PERMUTED_64 && !fill && box[0] == 32;
+    for (size_t i = 0; i < 4; i++)
+        fine =
+            fine && box[i] && box[i] <= 256 && box[i] <= sizes[i] && steps[i] == 1 && (i == 3 || strides[i] % 16 == 0);
+    cuda_host_map m = {.memory = memory};
+    memcpy(m.sizes, sizes, sizeof m.sizes);
+    memcpy(m.strides, strides, sizeof m.strides);
+    memcpy(m.box, box, sizeof m.box);
+    memcpy(map, &m, sizeof m);
+    return result ? result : fine ? 0 : 1;
+}
+
 static int function_attribute(void *function, int attribute, int value)
 {
     (void)function;
@@ -624,7 +643,7 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
                 .threads = c->block_x,
                 .shared_left = imitation.shared_bytes - c->shared_bytes,
                 .way = way,
-                .arguments = malloc(cuda_host_arguments(function))};
+                .arguments = aligned_alloc(64, (cuda_host_arguments(function) + 63) / 64 * 64)};
     memcpy(n->arguments, parameters[0], cuda_host_arguments(function));
     if (captured_end) {
         *captured_end = n;
@@ -710,6 +729,7 @@ spry_cuda cuda_imitation_driver(void)
         .memory_fill = memory_fill,
         .memory_write = memory_write,
         .memory_read = memory_read,
+        .memory_map = memory_map,
         .host_allocate = host_allocate,
         .host_free = host_free,
         .stream_create = stream_create,

@@ -208,30 +208,25 @@ static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t ea
 {
     const attend_shape *p = s->shape;
     uint32_t n_heads = (uint32_t)(KV_HEADS * p->group);
-    const spry_cuda_attention way = way_of(p);
+    spry_cuda_attention way = way_of(p);
     size_t chunks = (ENTRIES + way.chunk_pages - 1) / way.chunk_pages, n = (ATTEND_ROWS + each - 1) / each;
     spry_cuda_memory memory[ATTEND_MEMORIES];
     spry_attend_args args = place_attention(memory, s, &way, chunks, each);
+    spry_cuda_map_pages(&gpu, &way, &args.kv, PAGES);
     gpu.cuda->memory_fill(memory[0], 0xffffffff, ATTEND_ROWS * s->width); /* nothing depends on what was there */
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, as == FEW ? way.few : way.many, way.number);
-    void *kernel = spry_cuda_kernel(&gpu, name);
-    unsigned threads = (unsigned)(as == FEW ? way.warps : way.run_warps) * 32;
     if (as == SPREAD) {
         args.n_chunks = (ENTRIES + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
         args.chunk_pages = SPRY_PAGES_CHUNK;
     }
     if (as != FEW) {
-        size_t queries = way.run_warps / way.parts * way.queries;
-        size_t batches = way.merge_runs ? (each * p->group + queries - 1) / queries : 1;
-        spry_cuda_launch_shared(&gpu, kernel, KV_HEADS * batches, n, as == SPREAD ? args.n_chunks : 1, threads,
-                                way.many_bytes, &args);
-        if (as == SPREAD)
-            spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.merge_runs), n, n_heads, each, 128, &args);
+        spry_cuda_attend_runs(&gpu, &way, &args, n, each, as == SPREAD ? args.n_chunks : 0);
     } else {
-        spry_cuda_launch_shared(&gpu, kernel, way.pieces ? n : ATTEND_ROWS,
+        char name[SPRY_CUDA_KERNEL_NAME];
+        snprintf(name, sizeof name, way.few, way.number);
+        spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), way.pieces ? n : ATTEND_ROWS,
                                 KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
-                                (chunks * way.chunk_pages + way.warps - 1) / way.warps, threads, way.few_bytes, &args);
+                                (chunks * way.chunk_pages + way.warps - 1) / way.warps, (unsigned)way.warps * 32,
+                                way.few_bytes, &args);
         spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.merge), ATTEND_ROWS, n_heads, 1, 128, &args);
     }
     from_gpu(out, memory[0], ATTEND_ROWS * s->width * sizeof(float));
@@ -266,6 +261,8 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
         }
         if (way_of(s.shape).merge_runs) { /* runs are as long as a block takes */
             attend_on_gpu(&s, many, SPREAD, 32);
+            assert_memory_equal(few, many, n * sizeof(float));
+            attend_on_gpu(&s, many, SPREAD, 7);
             assert_memory_equal(few, many, n * sizeof(float));
             without_cores = true;
             attend_on_gpu(&s, many, SPREAD, 32);

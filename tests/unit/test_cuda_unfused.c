@@ -19,7 +19,7 @@ typedef struct scene {
     spry_cuda_memory memory[MEMORIES];
     spry_attend_args fused;
     unfused_args unfused;
-    size_t n_runs;
+    size_t n_runs, longest; /* longest: rows of one */
 } scene;
 
 /* Random heads as floats and as halves. */
@@ -47,6 +47,7 @@ static void fill_pages(unsigned char *pages, const scene *s, const float *keys, 
 static void place_rows(scene *s, spry_step_row *rows, spry_step_entry *entries, spry_attend_run *runs)
 {
     uint32_t each = (uint32_t)(s->way.run_warps / s->way.parts * s->way.queries / (s->n_heads / s->n_kv_heads));
+    s->longest = each;
     for (uint32_t i = 0; i < s->n; i++)
         rows[i] = (spry_step_row){.position = i, .n_entries = i / SPRY_PAGE_TOKENS + 1};
     for (uint32_t i = 0; i < s->n / SPRY_PAGE_TOKENS; i++)
@@ -119,6 +120,7 @@ static void open_scene(scene *s, uint32_t n, uint32_t n_heads, uint32_t n_kv_hea
     for (size_t i = 0; i < MEMORIES; i++)
         s->memory[i] = on_gpu(parts[i].from, parts[i].bytes);
     set_args(s);
+    spry_cuda_map_pages(&gpu, &s->way, &s->fused.kv, s->n / SPRY_PAGE_TOKENS);
     void *const lists[] = {halves, kv, q, k, v, rows_first, pages, rows, entries, runs};
     for (size_t i = 0; i < SPRY_COUNT(lists); i++)
         free(lists[i]);
@@ -132,10 +134,7 @@ static void close_scene(scene *s)
 
 static void attend_fused(scene *s)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, s->way.many, s->way.number);
-    spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), s->n_kv_heads, s->n_runs, 1,
-                            (unsigned)s->way.run_warps * 32, s->way.many_bytes, &s->fused);
+    spry_cuda_attend_runs(&gpu, &s->way, &s->fused, s->n_runs, s->longest, 0);
 }
 
 static void attend_unfused(scene *s)

@@ -201,10 +201,12 @@ static size_t plain_bytes(size_t blocks, size_t warps, size_t group)
     return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
 }
 
-/* cores_room of attention_cores.cu: pages, what chunks gave to each of 256 threads, entries and barriers. */
+/* cores_room of attention_cores.cu: five pairs of pages, with entries and barriers; what chunks gave to 256 threads;
+ * queries of 8 warps. */
 static size_t cores_bytes(size_t blocks)
 {
-    return 10 * blocks * 4096 + blocks * 16 * 256 * sizeof(float) + 10 * (sizeof(spry_step_entry) + sizeof(uint64_t));
+    return 8 * 40 + 10 * (blocks * 4096 + sizeof(spry_step_entry) + sizeof(uint64_t)) +
+           (blocks * 16 + 1) * 256 * sizeof(float);
 }
 
 /* Runs with the matrix instructions of four warps. */
@@ -212,8 +214,10 @@ static void take_cores(spry_cuda_attention *way, size_t blocks)
 {
     way->many = "spry_attend_cores_%zu";
     way->run_warps = 8;
+    way->copy_warps = 4;
     way->run_blocks = 66; /* of which a multiprocessor has one */
     way->many_bytes = cores_bytes(blocks);
+    way->maps_pages = true;
 }
 
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. Runs take those
@@ -266,11 +270,11 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
     };
 }
 
-static void *attend_kernel(spry_cuda_device *d, const char *format)
+static void *attend_kernel(spry_cuda_context *gpu, const spry_cuda_attention *way, const char *format)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, format, d->attention.number);
-    return spry_cuda_kernel(&d->context, name);
+    snprintf(name, sizeof name, format, way->number);
+    return spry_cuda_kernel(gpu, name);
 }
 
 /* Whether attention also writes its rows as the product behind it wants them: heads of whole blocks, rows that are
@@ -323,23 +327,29 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
     return args;
 }
 
-/* Blocks for runs, or for their chunks; what those leave lies behind what is left of few rows. */
+void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *way, const spry_attend_args *args,
+                           size_t n_runs, size_t longest, size_t n_spread)
+{
+    size_t each = way->run_warps / way->parts * way->queries, queries = longest * (args->n_heads / args->kv.n_kv_heads);
+    size_t batches = way->merge_runs ? (queries + each - 1) / each : 1;
+    const spry_attend_cores_args mapped = {way->maps, *args};
+    spry_cuda_launch_shared(gpu, attend_kernel(gpu, way, way->many), args->kv.n_kv_heads * batches, n_runs,
+                            n_spread ? n_spread : 1, (unsigned)(way->run_warps + way->copy_warps) * 32, way->many_bytes,
+                            way->maps_pages ? &mapped : (const void *)args);
+    if (n_spread)
+        spry_cuda_launch(gpu, spry_cuda_kernel(gpu, way->merge_runs), n_runs, args->n_heads, longest, MERGE_THREADS,
+                         args);
+}
+
+/* What spread chunks leave lies behind what is left of few rows. */
 static void attend_runs(spry_cuda_device *d, spry_attend_args args)
 {
-    const spry_config *c = d->config;
-    const spry_cuda_attention *way = &d->attention;
     if (d->n_spread) {
-        args.partial += d->n_few * d->n_chunks * spry_cuda_partial_floats(c) * sizeof(float);
+        args.partial += d->n_few * d->n_chunks * spry_cuda_partial_floats(d->config) * sizeof(float);
         args.n_chunks = (uint32_t)d->n_spread;
         args.chunk_pages = SPRY_PAGES_CHUNK;
     }
-    size_t queries = way->run_warps / way->parts * way->queries, group = c->n_heads / c->n_kv_heads;
-    size_t batches = way->merge_runs ? (group + queries - 1) / queries : 1;
-    spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), c->n_kv_heads * batches, d->n_runs,
-                            d->n_spread ? d->n_spread : 1, (unsigned)way->run_warps * 32, way->many_bytes, &args);
-    if (d->n_spread)
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge_runs), d->n_runs, c->n_heads,
-                         spry_cuda_run_rows(d), MERGE_THREADS, &args);
+    spry_cuda_attend_runs(&d->context, &d->attention, &args, d->n_runs, d->longest_run, d->n_spread);
 }
 
 static void attend(spry_cuda_device *d, uint32_t layer)
@@ -352,9 +362,9 @@ static void attend(spry_cuda_device *d, uint32_t layer)
     size_t batches = (group + way->queries - 1) / way->queries * way->parts;
     size_t pages = d->n_chunks * way->chunk_pages;
     if (d->n_few) {
-        spry_cuda_launch_shared(&d->context, attend_kernel(d, way->few), way->pieces ? d->n_pieces : d->n_few,
-                                c->n_kv_heads * batches, (pages + way->warps - 1) / way->warps, threads, way->few_bytes,
-                                &args);
+        spry_cuda_launch_shared(&d->context, attend_kernel(&d->context, way, way->few),
+                                way->pieces ? d->n_pieces : d->n_few, c->n_kv_heads * batches,
+                                (pages + way->warps - 1) / way->warps, threads, way->few_bytes, &args);
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge), d->n_few, c->n_heads, 1, MERGE_THREADS,
                          &args);
     }
@@ -407,7 +417,7 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
         warps = pages > FEWEST ? pages : FEWEST;
     char name[SPRY_CUDA_KERNEL_NAME];
     bool plain = plain_kernel(name, d, &args, share, pages);
-    void *kernel = plain ? spry_cuda_kernel(&d->context, name) : attend_kernel(d, way->decode);
+    void *kernel = plain ? spry_cuda_kernel(&d->context, name) : attend_kernel(&d->context, way, way->decode);
     spry_cuda_launch_cluster(&d->context, kernel, share, n_kv, d->n_rows, (unsigned)warps * 32,
                              plain ? way->plain_bytes : way->decode_bytes, &args);
 }

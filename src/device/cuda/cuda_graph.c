@@ -17,6 +17,7 @@ static spry_cuda_shape shape_of(const spry_cuda_device *d)
                              .n_pieces = d->n_pieces,
                              .n_runs = d->n_runs,
                              .n_chunks = d->n_chunks,
+                             .longest_run = d->longest_run,
                              .n_spread = d->n_spread,
                              .n_logits = d->n_logits,
                              .n_wanted = d->n_wanted,

@@ -105,16 +105,19 @@ typedef struct spry_cuda_attention {
     size_t number;           /* values of a head by 32, or values that a lane holds */
     size_t chunk_pages;      /* of few rows */
     size_t warps, run_warps; /* of a block; of one for runs */
+    size_t copy_warps;       /* of one for runs, besides */
     size_t run_blocks;       /* from so many on chunks of runs are not spread over blocks */
     size_t queries;          /* of a warp */
     size_t parts;            /* warps that share the values of a head */
     size_t few_bytes, many_bytes, decode_bytes, plain_bytes; /* of shared memory of a block */
+    bool maps_pages;                                         /* runs are attended over maps of pages */
+    spry_page_maps maps;
 } spry_cuda_attention;
 
 /* What the launches of a step depend on; compared as bytes. */
 typedef struct spry_cuda_shape {
-    uint64_t alone, adapted, n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_spread, n_logits, n_wanted,
-        n_turns, upload;
+    uint64_t alone, adapted, n_segments, n_rows, n_few, n_pieces, n_runs, longest_run, n_chunks, n_spread, n_logits,
+        n_wanted, n_turns, upload;
 } spry_cuda_shape;
 
 typedef struct spry_cuda_graph {
@@ -211,6 +214,7 @@ typedef struct spry_cuda_device {
 
     /* the step that is laid out */
     size_t n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted;
+    size_t longest_run;             /* rows of it */
     size_t n_spread;                /* chunks of runs that are spread over blocks; 0: none are */
     bool lanes;                     /* rows are encoded in the order of lanes, however many they are */
     spry_acts acts[SPRY_ACT_FORMS]; /* the rows that were encoded last, in each form */
@@ -256,8 +260,13 @@ void spry_cuda_upload_deinit(spry_cuda_device *d);
 spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,
                                   spry_error *error);
 
-/* Rows that a block of attention takes at a time. */
-size_t spry_cuda_run_rows(const spry_cuda_device *d);
+/* Where `way` wants maps of pages: makes them. */
+void spry_cuda_map_pages(spry_cuda_context *gpu, spry_cuda_attention *way, const spry_kv_pages *kv, size_t n_pages);
+
+/* Runs, at most so many rows long; where `n_spread` is not 0, so many chunks of each are spread over blocks and folded.
+ */
+void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *way, const spry_attend_args *args,
+                           size_t n_runs, size_t longest, size_t n_spread);
 
 spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer);
 

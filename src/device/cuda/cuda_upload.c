@@ -72,7 +72,7 @@ static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t a
 }
 
 /* As many queries as its warps work on together. */
-size_t spry_cuda_run_rows(const spry_cuda_device *d)
+static size_t run_rows(const spry_cuda_device *d)
 {
     const spry_cuda_attention *way = &d->attention;
     size_t queries = way->run_warps / way->parts * way->queries, group = d->config->n_heads / d->config->n_kv_heads;
@@ -82,10 +82,12 @@ size_t spry_cuda_run_rows(const spry_cuda_device *d)
 static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
     spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
-    size_t each = spry_cuda_run_rows(d), chunks = (g->table->n_entries + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
+    size_t each = run_rows(d), chunks = (g->table->n_entries + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
     for (size_t row = 0; row < g->n_rows; row += each)
         runs[d->n_runs++] =
             (spry_attend_run){(uint32_t)(first_row + row), (uint32_t)(g->n_rows - row < each ? g->n_rows - row : each)};
+    each = each < g->n_rows ? each : g->n_rows;
+    d->longest_run = each > d->longest_run ? each : d->longest_run;
     d->n_spread = chunks > d->n_spread ? chunks : d->n_spread;
 }
 
@@ -204,7 +206,7 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
         return status;
     spry_cuda_upload *u = &d->upload;
     d->n_rows = d->n_few = d->n_pieces = d->n_runs = d->n_chunks = d->n_wanted = 0;
-    d->n_segments = d->n_spread = 0;
+    d->n_segments = d->n_spread = d->longest_run = 0;
     d->alone = true;
     d->adapted = false;
     n_entries = 0;

@@ -254,6 +254,14 @@ static spry_status open_parts(spry_cuda_whisper *w, const spry_ops *ops, spry_er
         return status;
     w->gpu.scratch.memory = spry_cuda_allocate(c, w->gpu.scratch.bytes);
     carve_all(w);
+    for (size_t i = 0; i < SPRY_VIEWS; i++) {
+        spry_cuda_view *view = &w->views[i];
+        const spry_kv_pages kv = {.pages = view->pages,
+                                  .page_bytes = view->pool.page_bytes,
+                                  .token_bytes = (uint32_t)view->pool.token_bytes,
+                                  .head_dim = view->head_dim};
+        spry_cuda_map_pages(c, &view->attention, &kv, view->pool.n_pages);
+    }
     open_upload(w);
     return spry_cuda_fault(c, "allocating the working memory of steps", error);
 }

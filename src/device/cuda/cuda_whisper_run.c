@@ -35,6 +35,7 @@ static void share_rows(spry_cuda_device *d, bool few)
     size_t each = few ? way->queries : way->run_warps / way->parts * way->queries;
     d->n_few = few ? d->n_rows : 0;
     d->n_pieces = d->n_runs = 0;
+    d->longest_run = each < d->n_rows ? each : d->n_rows;
     for (size_t row = 0; row < d->n_rows; row += each) {
         uint32_t first = (uint32_t)row, n = (uint32_t)(d->n_rows - row < each ? d->n_rows - row : each);
         if (few)

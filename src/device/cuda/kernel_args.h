@@ -8,9 +8,11 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
-#define SPRY_AT(type) type *
+#define SPRY_AT(type)       type *
+#define SPRY_ALIGNED(bytes) alignas(bytes)
 #else
-#define SPRY_AT(type) uint64_t
+#define SPRY_AT(type)       uint64_t
+#define SPRY_ALIGNED(bytes) _Alignas(bytes)
 #endif
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
@@ -241,6 +243,22 @@ typedef struct spry_attend_args {
     uint32_t n_chunks, chunk_pages; /* that leave something in `partial`: of the longest table, and their pages */
     float scale, softcap;
 } spry_attend_args;
+
+/* How pages come to shared memory, as the driver encodes it. */
+typedef struct spry_page_map {
+    SPRY_ALIGNED(64) uint64_t words[16];
+} spry_page_map;
+
+/* Lines of 64 bytes of a head: its keys, a coordinate each; of its values 32 coordinates of a token, token after token.
+ */
+typedef struct spry_page_maps {
+    spry_page_map keys, values;
+} spry_page_maps;
+
+typedef struct spry_attend_cores_args {
+    spry_page_maps maps;
+    spry_attend_args attend;
+} spry_attend_cores_args;
 
 /* Both at once, for rows that are the only new ones of their sequences (attention_decode.cu); `few` numbers them. Heads
  * that share keys and values are at most SPRY_DECODE_GROUP. */

@@ -39,10 +39,10 @@ SPRY_DEVICE void fold(attend_state<QUERIES, DIMS> &s, const attend_state<QUERIES
         float keep, take;
         if (!fold_factors(&s.max[q], &keep, &take, part.max[q]))
             continue;
-        s.sum[q] = fmaf(s.sum[q], keep, part.sum[q] * take);
+        s.sum[q] = folded(s.sum[q], keep, part.sum[q], take);
         SPRY_UNROLL
         for (int i = 0; i < DIMS; i++)
-            s.out[q][i] = fmaf(s.out[q][i], keep, part.out[q][i] * take);
+            s.out[q][i] = folded(s.out[q][i], keep, part.out[q][i], take);
     }
 }
 

@@ -1,16 +1,18 @@
 /* Attention of runs of rows over pages of F16 with the matrix instructions of four warps. What is computed, in which order and
- * with which bits is that of attention_pages.cuh; here two times four warps, 16 queries each, go through the same pages.
+ * with which bits is that of attention_pages.cuh; here two times four warps, 16 queries each, go through the same pages, which a further warp copies.
  *
  * Pages pass through a ring in shared memory, two of them at a time, as lines of 64 bytes, which the instructions read: a coordinate
  * of the keys of 32 tokens, or 32 coordinates of the values of a token. While the sums of a pair are folded into the chunk's, the
  * scores of the next one are computed. What chunks gave waits in shared memory.
  *
- * Warps do not wait for each other but for stages: that all threads' copies to one are there, and that all warps are done with one before it is
- * copied to again. So while four warps weigh scores the other four can multiply. */
+ * Warps do not wait for each other but for stages: that the pages of one are there, and that all warps are done with one before it is copied
+ * to again. So while four warps weigh scores the other four can multiply. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
+/* LAUNCHED: threads, with those of the warp that copies and of three more, whose registers the others get. */
 template <int BLOCKS> struct cores_shape {
-    enum { THREADS = 256, TOGETHER = 2, STAGES = 5, STEPS = BLOCKS * 2, GROUPS = BLOCKS * 4, VALUES = BLOCKS * 16 };
+    enum { THREADS = 256, WARPS = THREADS / WARP, LAUNCHED = 384, TOGETHER = 2, STAGES = 5 };
+    enum { STEPS = BLOCKS * 2, GROUPS = BLOCKS * 4, VALUES = BLOCKS * 16 };
     enum { LINE = 64, KEYS = BLOCKS * 32 * LINE, VALUE_BLOCK = PAGE_TOKENS * LINE, PAGE = KEYS + BLOCKS * VALUE_BLOCK };
     enum { BYTES = TOGETHER * PAGE };
 };
@@ -20,6 +22,8 @@ template <int BLOCKS> struct cores_room {
     typedef cores_shape<BLOCKS> shape;
     unsigned char stages[shape::STAGES][shape::BYTES];
     float totals[shape::VALUES][shape::THREADS];
+    warp_queries queries[shape::WARPS]; /* here, because registers are few; what they see is found where it is needed */
+    float4 figures[shape::THREADS / 4]; /* of two queries, which four threads share: levels, sums of weights */
     spry_step_entry entries[shape::STAGES][shape::TOGETHER];
     copy_barrier full[shape::STAGES], empty[shape::STAGES];
 
@@ -27,8 +31,8 @@ template <int BLOCKS> struct cores_room {
     {
         if (threadIdx.x == 0) {
             for (int i = 0; i < shape::STAGES; i++) {
-                barrier_make(&full[i], shape::THREADS + shape::TOGETHER);
-                barrier_make(&empty[i], shape::THREADS / WARP);
+                barrier_make(&full[i], 1);
+                barrier_make(&empty[i], shape::WARPS);
             }
             barriers_made();
         }
@@ -36,13 +40,15 @@ template <int BLOCKS> struct cores_room {
     }
 };
 
-/* Pairs of pages from `first`, an even number, up to `end`, as they come to shared memory. Half of the threads copy a page. */
+/* Pairs of pages from `first`, an even number, up to `end`, as they come to shared memory. */
 template <int BLOCKS> struct cores_pages {
     typedef cores_shape<BLOCKS> shape;
+    enum { ENTRY = sizeof(spry_step_entry), VALUES = shape::PAGE - shape::KEYS, HELD = WARP / shape::TOGETHER };
+    const spry_page_maps &maps;
     cores_room<BLOCKS> *room;
     const spry_step_entry *entries;
     uint32_t first, end;
-    spry_step_entry ahead; /* of the page that the thread copies next */
+    spry_step_entry held; /* of the warp that copies: entries of 16 pairs, a lane each */
 
     /* The first of the entries, which have the order of their tokens, that ends behind a position; `end`: none. */
     SPRY_METHOD static uint32_t find(const spry_step_entry *entries, uint32_t first, uint32_t end, uint32_t position)
@@ -67,77 +73,107 @@ template <int BLOCKS> struct cores_pages {
         return room->stages[number % shape::STAGES];
     }
 
+    /* Whether a pair has a page `page`. */
+    SPRY_METHOD bool there(uint32_t number, uint32_t page) const
+    {
+        return first + number * shape::TOGETHER + page < end;
+    }
+
     SPRY_METHOD const spry_step_entry &entry(uint32_t number, int page) const
     {
         return room->entries[number % shape::STAGES][page];
     }
 
-    /* The page of a pair that the thread copies. */
-    SPRY_METHOD uint32_t own(uint32_t number) const
+    /* Entries of the pairs from a number on. */
+    SPRY_METHOD void hold(uint32_t number, int lane)
     {
-        return first + number * shape::TOGETHER + threadIdx.x / (shape::THREADS / shape::TOGETHER);
+        uint32_t own = first + number * shape::TOGETHER + (uint32_t)lane;
+        held = entries[own < end ? own : end - 1];
     }
 
-    SPRY_METHOD void look_ahead(uint32_t number)
+    /* Values of a page that is seen in part, by the lanes of a warp. Those of tokens that no query sees may be anything: in their place those of a token that is
+     * seen; their weights are zeros. */
+    SPRY_METHOD static void copy_part(unsigned char *to, const seen_page &from, uint32_t token_bytes, uint32_t lane)
     {
-        ahead = entries[own(number) < end ? own(number) : end - 1];
-    }
-
-    /* Begins to copy a pair. Values of tokens that no query sees may be anything: in their place those of a token that is seen; their
-     * weights are zeros. */
-    SPRY_METHOD void copy(const spry_attend_args &a, const warp_queries &all, uint32_t number)
-    {
-        uint32_t page = threadIdx.x / (shape::THREADS / shape::TOGETHER);
-        uint32_t line = threadIdx.x / 4 % 32, part = threadIdx.x % 4;
-        spry_step_entry entry = ahead;
-        if (number < stages()) {
-            uint32_t stage = number % shape::STAGES, times = number / shape::STAGES; /* that the stage was used before */
-            if (times)
-                barrier_wait(&room->empty[stage], (times - 1) % 2);
-            entry.count = own(number) < end ? entry.count : 0; /* of a page that is not there nothing is seen */
-            const seen_page from = find_page(all, a, entry, 0);
-            unsigned char *to = room->stages[stage] + page * shape::PAGE + core_line(line, part);
-            uint32_t token = line < from.begin ? from.begin : line;
-            token = token < from.end ? token : from.end - 1;
-            const unsigned char *keys = from.keys + line * shape::LINE + part * 16;
-            const unsigned char *values = from.values + token * a.kv.token_bytes + part * 16;
-            if (threadIdx.x % (shape::THREADS / shape::TOGETHER) == 0) {
-                room->entries[stage][page] = entry;
-                barrier_arrive(&room->full[stage]);
-            }
-            SPRY_UNROLL
-            for (uint32_t i = 0; from.begin < from.end && i < BLOCKS; i++) {
-                copy_ahead(to + i * 32 * shape::LINE, keys + i * 32 * shape::LINE);
-                copy_ahead(to + shape::KEYS + i * shape::VALUE_BLOCK, values + i * shape::LINE);
-            }
-            barrier_arrive_copied(&room->full[stage]);
-        }
-        look_ahead(number + 1);
-    }
-
-    /* Pairs that are copied ahead: the one that is used, and that before it, whose values may be in use, stay. */
-    enum { AHEAD = shape::STAGES - 2 };
-
-    SPRY_METHOD void start(const spry_attend_args &a, const warp_queries &all)
-    {
-        look_ahead(0);
+        enum { PIECES = BLOCKS * 4 };
         SPRY_UNROLL_BY(1)
-        for (uint32_t number = 0; number < AHEAD; number++)
-            copy(a, all, number);
+        for (uint32_t i = lane; i < PAGE_TOKENS * PIECES; i += WARP) {
+            uint32_t line = i / PIECES, piece = i % PIECES, token = line < from.begin ? from.begin : line;
+            token = token < from.end ? token : from.end - 1;
+            copy_ahead(to + piece / 4 * shape::VALUE_BLOCK + core_line(line, piece % 4), from.values + token * token_bytes + piece * 16);
+        }
+    }
+
+    /* Entry `page` of a pair; where there is none, nothing is seen of it. */
+    SPRY_METHOD spry_step_entry held_entry(uint32_t number, uint32_t page) const
+    {
+        int from = (int)(number % HELD * shape::TOGETHER + page);
+        spry_step_entry entry = {warp_from(held.page, from), warp_from(held.start, from), warp_from(held.count, from), 0};
+        entry.count = there(number, page) ? entry.count : 0;
+        return entry;
+    }
+
+    /* Begins to copy a pair. By a warp. */
+    SPRY_METHOD void copy(const spry_attend_args &a, const warp_queries &all, uint32_t number, int lane)
+    {
+        uint32_t stage = number % shape::STAGES, times = number / shape::STAGES; /* that the stage was used before */
+        uint32_t bytes = 0, n = there(number, 1) ? 2 : 1;
+        bool whole[shape::TOGETHER];
+        if (times)
+            barrier_wait(&room->empty[stage], (times - 1) % 2);
+        SPRY_UNROLL
+        for (uint32_t page = 0; page < shape::TOGETHER; page++) {
+            const seen_page seen = find_page(all, a, held_entry(number, page), 0);
+            whole[page] = seen.begin == 0 && seen.end == PAGE_TOKENS;
+            bytes += page < n ? ENTRY + shape::KEYS + (whole[page] ? VALUES : 0) : 0;
+            if (SPRY_SELDOM(!whole[page]) && seen.begin < seen.end)
+                copy_part(room->stages[stage] + page * shape::PAGE + shape::KEYS, seen, a.kv.token_bytes, (uint32_t)lane);
+        }
+        if (SPRY_SELDOM(!whole[0] || !whole[1])) {
+            copy_wait();
+            cores_publish();
+            warp_wait();
+        }
+        if (lane == 0) {
+            barrier_expect(&room->full[stage], bytes);
+            copy_bulk(room->entries[stage], entries + first + number * shape::TOGETHER, n * ENTRY, &room->full[stage]);
+        }
+        SPRY_UNROLL
+        for (uint32_t page = 0; page < shape::TOGETHER; page++) {
+            uint64_t head = (uint64_t)all.kv_head * a.kv.head_bytes;
+            uint32_t number_of_page = held_entry(number, page).page;
+            unsigned char *to = room->stages[stage] + page * shape::PAGE;
+            if (lane || page >= n)
+                continue;
+            copy_box(to, &maps.keys, (uint32_t)((a.kv.key_offset + head) / shape::LINE), number_of_page, &room->full[stage]);
+            if (whole[page])
+                copy_box(to + shape::KEYS, &maps.values, (uint32_t)((a.kv.value_offset + head) / (BLOCKS * shape::LINE)), number_of_page,
+                         &room->full[stage]);
+        }
+        if (number % HELD == HELD - 1)
+            hold(number + 1, lane);
+    }
+
+    /* All pairs, one behind the other. */
+    SPRY_METHOD void copy_all(const spry_attend_args &a, const warp_queries &all, int lane)
+    {
+        hold(0, lane);
+        SPRY_UNROLL_BY(1)
+        for (uint32_t number = 0; number < stages(); number++)
+            copy(a, all, number, lane);
     }
 
     /* Before the first use of a pair. */
     SPRY_METHOD void reach(uint32_t number) const
     {
-        if (number >= stages())
-            return;
-        barrier_wait(&room->full[number % shape::STAGES], number / shape::STAGES % 2);
-        cores_publish();
+        if (number < stages())
+            barrier_wait(&room->full[number % shape::STAGES], number / shape::STAGES % 2);
     }
 
     /* Behind the last. */
     SPRY_METHOD void leave(uint32_t number, int lane) const
     {
+        warp_wait(); /* for lanes that read entries */
         if (lane == 0)
             barrier_arrive(&room->empty[number % shape::STAGES]);
     }
@@ -210,38 +246,32 @@ SPRY_DEVICE void gather_cores(float (*out)[4], const uint4 weights[2], const uns
     cores_run();
 }
 
-/* Folds GROUPS times 8 values of a page into the chunk's. */
-template <int FIRST, int GROUPS>
-SPRY_DEVICE void fold_cores(float (*chunk)[4], const float (*page)[4], const page_fold &fold, bool all)
-{
-    if (all) { /* queries of the warp see it */
-        SPRY_UNROLL
-        for (int i = FIRST * 4; i < (FIRST + GROUPS) * 4; i++)
-            chunk[i / 4][i % 4] = fmaf(chunk[i / 4][i % 4], fold.keep[i % 4 / 2], page[i / 4][i % 4] * fold.take[i % 4 / 2]);
-        return;
-    }
-    SPRY_UNROLL
-    for (int i = FIRST * 4; i < (FIRST + GROUPS) * 4; i++)
-        if (fold.seen[i % 4 / 2])
-            chunk[i / 4][i % 4] = fmaf(chunk[i / 4][i % 4], fold.keep[i % 4 / 2], page[i / 4][i % 4] * fold.take[i % 4 / 2]);
-}
-
 /* What chunks gave so far of a lane's two queries; its values are in shared memory. */
 template <int BLOCKS> struct cores_totals {
     enum { EACH = BLOCKS * 8 };
-    float max[2], sum[2];
 
-    SPRY_METHOD void clear(cores_room<BLOCKS> &room) const
+    SPRY_METHOD static void put(cores_room<BLOCKS> &room, float4 figures)
     {
+        warp_wait();
+        if (threadIdx.x % 4 == 0)
+            room.figures[threadIdx.x / 4] = figures;
+        warp_wait();
+    }
+
+    SPRY_METHOD static void clear(cores_room<BLOCKS> &room)
+    {
+        put(room, float4{-INFINITY, -INFINITY, 0, 0});
         SPRY_UNROLL
         for (int i = 0; i < 2 * EACH; i++)
             room.totals[i][threadIdx.x] = 0;
     }
 
     /* Folds a chunk; behind the `last` one is the result. */
-    SPRY_METHOD void fold(cores_room<BLOCKS> &room, const page_sums<BLOCKS> &chunk, const warp_queries &q, const spry_attend_args &a,
-                          bool last, int lane)
+    SPRY_METHOD static void fold(cores_room<BLOCKS> &room, const page_sums<BLOCKS> &chunk, const warp_queries &q, const spry_attend_args &a,
+                                 bool last, int lane)
     {
+        const float4 old = room.figures[threadIdx.x / 4];
+        float max[2] = {old.x, old.y}, sum[2] = {old.z, old.w};
         uint32_t group = a.n_heads / a.kv.n_kv_heads;
         SPRY_UNROLL
         for (uint32_t half = 0; half < 2; half++) {
@@ -249,10 +279,10 @@ template <int BLOCKS> struct cores_totals {
             float *to = a.out + ((uint64_t)query_row(q, group, i) * a.n_heads + head) * (BLOCKS * 32) + lane % 4 * 2;
             float keep = 1, take = 0, v[EACH];
             bool seen = fold_factors(&max[half], &keep, &take, chunk.max[half]);
-            sum[half] = seen ? fmaf(sum[half], keep, chunk.sum[half] * take) : sum[half];
+            sum[half] = seen ? folded(sum[half], keep, chunk.sum[half], take) : sum[half];
             SPRY_UNROLL
             for (int k = 0; k < EACH; k++) {
-                float old = room.totals[half * EACH + k][threadIdx.x], sum = fmaf(old, keep, chunk.out[k / 2][half * 2 + k % 2] * take);
+                float old = room.totals[half * EACH + k][threadIdx.x], sum = folded(old, keep, chunk.out[k / 2][half * 2 + k % 2], take);
                 v[k] = seen ? sum : old;
             }
             if (!last) {
@@ -265,6 +295,23 @@ template <int BLOCKS> struct cores_totals {
                 for (int k = 0; k < EACH; k += 2)
                     *(float2 *)(to + k * 4) = float2{v[k] * factor, v[k + 1] * factor};
             }
+        }
+        if (!last)
+            put(room, float4{max[0], max[1], sum[0], sum[1]});
+    }
+};
+
+/* Positions that every query of a warp sees. */
+struct seen_range {
+    uint32_t begin, end;
+
+    /* Of rows one behind the other: the last sees from the highest one on, the first up to the lowest. */
+    SPRY_METHOD seen_range(const warp_queries &q, const spry_attend_args &a) : begin(0), end(0)
+    {
+        uint32_t group = a.n_heads / a.kv.n_kv_heads, unused;
+        if (q.count == QUERIES) {
+            see(&begin, &unused, a, query_row(q, group, QUERIES - 1));
+            see(&unused, &end, a, query_row(q, group, 0));
         }
     }
 };
@@ -282,15 +329,23 @@ struct cores_item {
             return;
         turn = pages.entry(pair, 0).turn;
         used[0] = true;
-        used[1] = pages.entry(pair, 1).turn == turn;
+        used[1] = !pages.there(pair, 1) || pages.entry(pair, 1).turn == turn;
     }
 
     /* An entry of its pair; of a page that is not used nothing is seen. */
     template <int BLOCKS> SPRY_METHOD spry_step_entry entry(const cores_pages<BLOCKS> &pages, int page) const
     {
         spry_step_entry entry = pages.entry(pair, page);
-        entry.count = used[page] ? entry.count : 0;
+        entry.count = used[page] && pages.there(pair, (uint32_t)page) ? entry.count : 0;
         return entry;
+    }
+
+    /* Whether positions `begin` to `end` are more than those of both pages, and these are full. */
+    template <int BLOCKS> SPRY_METHOD bool seen_whole(const cores_pages<BLOCKS> &pages, const seen_range &range) const
+    {
+        const spry_step_entry first = entry(pages, 0), second = entry(pages, 1);
+        return first.count == PAGE_TOKENS && second.count == PAGE_TOKENS && first.start >= range.begin &&
+               second.start + PAGE_TOKENS <= range.end;
     }
 
     /* To the next one, which is in shared memory then. */
@@ -310,24 +365,22 @@ struct cores_item {
 /* The pages that `pages` has for the queries of a warp: of all chunks, or, where they are spread over blocks, of one. A warp without
  * queries takes part in what four do together. */
 template <int BLOCKS>
-SPRY_DEVICE void attend_cores(cores_pages<BLOCKS> &pages, const warp_queries &q, const warp_queries &all, const spry_attend_args &a,
-                              int lane)
+SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_attend_args &a, int lane)
 {
     enum { LOW = BLOCKS < 3 ? BLOCKS * 4 : 8, HIGH = BLOCKS * 4 - LOW }; /* groups of values that are multiplied together */
-    bool spread = gridDim.z > 1;
-    cores_totals<BLOCKS> total = {{-INFINITY, -INFINITY}, {0, 0}};
     page_sums<BLOCKS> chunk, sums;
     float scores[8][4];
     uint32_t queries[BLOCKS * 2][4];
     cores_item item = {};
+    const warp_queries &q = pages.room->queries[threadIdx.x / WARP];
+    const seen_range common(q, a);
+    bool spread = gridDim.z > 1;
     clear_sums(chunk);
-    pages.start(a, all);
     pages.reach(0);
     item.take(pages, 0);
     take_queries<BLOCKS>(queries, q, a, item.turn, lane);
     score_cores<BLOCKS>(scores, queries, pages.stage(0));
-    pages.copy(a, all, pages.AHEAD);
-    total.clear(*pages.room);
+    cores_totals<BLOCKS>::clear(*pages.room);
     while (item.pair < pages.stages()) {
         const unsigned char *stage = pages.stage(item.pair);
         uint32_t pair = item.pair, turn = item.turn;
@@ -336,45 +389,48 @@ SPRY_DEVICE void attend_cores(cores_pages<BLOCKS> &pages, const warp_queries &q,
         page_fold fold[2];
         cores_wait<0, 8>(scores);
         float factor = score_factor<8>(scores, a);
-        const seen_tokens first(q, item.entry(pages, 0)), second(q, item.entry(pages, 1));
-        bool whole = warp_all(first.all() && second.all());
-        if (!whole) {
-            first.hide(scores, lane);
-            second.hide(scores + 4, lane);
+        bool whole = item.seen_whole(pages, common);
+        if (SPRY_SELDOM(!whole)) {
+            warp_queries own = q;
+            if (own.count)
+                find_queries(own, a, a.n_heads / a.kv.n_kv_heads, lane);
+            seen_tokens(own, item.entry(pages, 0)).hide(scores, lane);
+            seen_tokens(own, item.entry(pages, 1)).hide(scores + 4, lane);
         }
         weigh_scores(page[0], scores, factor);
-        weigh_scores(page[1], scores + 4, factor);
-        SPRY_UNROLL
-        for (int i = 0; i < 2; i++) {
-            weights[i][0] = take_weights(scores + i * 4, 0);
-            weights[i][1] = take_weights(scores + i * 4, 1);
-            sum_weights(page[i], weights[i][0], weights[i][1]);
-        }
+        take_page(weights[0], page[0], scores);
         gather_cores<BLOCKS, 0, LOW>(sums.out, weights[0], stage, 0);
         gather_cores<BLOCKS, LOW, HIGH>(sums.out, weights[0], stage, 0);
+        weigh_scores(page[1], scores + 4, factor); /* while those are multiplied */
+        take_page(weights[1], page[1], scores + 4);
         item.step(pages);
-        if (item.turn != turn)
+        if (SPRY_SELDOM(item.turn != turn))
             take_queries<BLOCKS>(queries, q, a, item.turn, lane);
         score_cores<BLOCKS>(scores, queries, pages.stage(item.pair)); /* behind the last pair: of what is there */
-        if (item.pair != pair && item.pair < pages.stages())
-            pages.copy(a, all, item.pair + pages.AHEAD);
         fold[0].weigh(chunk, page[0]);
         fold[1].weigh(chunk, page[1]);
+        bool steady = warp_all(fold[0].keeps() && fold[1].keeps());
+        if (SPRY_SELDOM(!steady))
+            fold[0].rescale(chunk);
         cores_wait<2, LOW>(sums.out);
-        fold_cores<0, LOW>(chunk.out, sums.out, fold[0], whole);
+        fold[0].template fold<LOW>(chunk.out, sums.out, whole);
         gather_cores<BLOCKS, 0, LOW>(sums.out, weights[1], stage, 1);
         cores_wait<2, HIGH>(sums.out + LOW);
-        fold_cores<LOW, HIGH>(chunk.out, sums.out, fold[0], whole);
+        fold[0].template fold<HIGH>(chunk.out + LOW, sums.out + LOW, whole);
+        fold[0].fold_sums(chunk, page[0]);
         gather_cores<BLOCKS, LOW, HIGH>(sums.out, weights[1], stage, 1);
+        if (SPRY_SELDOM(!steady))
+            fold[1].rescale(chunk);
         cores_wait<1, LOW>(sums.out);
-        fold_cores<0, LOW>(chunk.out, sums.out, fold[1], whole);
+        fold[1].template fold<LOW>(chunk.out, sums.out, whole);
         cores_wait<0, HIGH>(sums.out + LOW);
-        fold_cores<LOW, HIGH>(chunk.out, sums.out, fold[1], whole);
+        fold[1].template fold<HIGH>(chunk.out + LOW, sums.out + LOW, whole);
+        fold[1].fold_sums(chunk, page[1]);
         if (item.pair != pair)
             pages.leave(pair, lane);
         bool last = item.pair >= pages.stages();
         if (!spread && (last || (item.pair != pair && (pages.first + item.pair * 2) % SPRY_PAGES_CHUNK == 0))) {
-            total.fold(*pages.room, chunk, q, a, last, lane);
+            cores_totals<BLOCKS>::fold(*pages.room, chunk, q, a, last, lane);
             clear_sums(chunk);
         }
     }
@@ -384,24 +440,23 @@ SPRY_DEVICE void attend_cores(cores_pages<BLOCKS> &pages, const warp_queries &q,
 }
 
 /* A grid of (key heads * batches of queries, runs, chunks or 1), the last runs first, because they see most. */
-template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args &a)
+template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args &a, const spry_page_maps &maps)
 {
-    enum { EACH = cores_shape<BLOCKS>::THREADS / WARP * QUERIES };
+    enum { EACH = cores_shape<BLOCKS>::WARPS * QUERIES };
     SPRY_SHARED_LARGE(memory, sizeof(cores_room<BLOCKS>));
     int lane = (int)threadIdx.x % WARP;
     spry_attend_run run = a.runs[gridDim.y - 1 - blockIdx.y];
     const spry_step_row last = a.rows[run.first_row + run.n_rows - 1];
     const spry_step_entry *entries = a.entries + last.first_entry;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group, page = blockIdx.z * SPRY_PAGES_CHUNK;
-    uint32_t kv_head = blockIdx.x % a.kv.n_kv_heads, base = blockIdx.x / a.kv.n_kv_heads * EACH;
-    uint32_t first = base + threadIdx.x / WARP * QUERIES, end = last.n_entries;
+    uint32_t kv_head = blockIdx.x % a.kv.n_kv_heads, base = blockIdx.x / a.kv.n_kv_heads * EACH, warp = threadIdx.x / WARP;
+    uint32_t first = base + warp * QUERIES, end = last.n_entries;
+    bool copies = warp >= cores_shape<BLOCKS>::WARPS, none = copies || first >= n;
     if (page >= end || base >= n)
         return;
-    warp_queries q = {run.first_row, first < n ? first : 0, first < n ? at_most(n - first) : 0, {}, {}, 0, 0, kv_head};
+    warp_queries q = {run.first_row, none ? 0 : first, none ? 0 : at_most(n - first), {}, {}, 0, 0, kv_head};
     warp_queries all = {run.first_row, base, n - base < EACH ? n - base : (uint32_t)EACH, {}, {}, 0, 0, kv_head};
     find_queries(all, a, group, lane);
-    if (q.count)
-        find_queries(q, a, group, lane);
     if (gridDim.z > 1 && end - page > SPRY_PAGES_CHUNK)
         end = page + SPRY_PAGES_CHUNK;
     if (a.window || a.ahead) {
@@ -409,10 +464,19 @@ template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args 
         uint32_t highest = cores_pages<BLOCKS>::find(entries, page, end, all.highest - 1);
         end = highest < end ? highest + 1 : end;
     }
-    cores_pages<BLOCKS> pages = {(cores_room<BLOCKS> *)memory, entries, page / 2 * 2, end, {}};
+    cores_pages<BLOCKS> pages = {maps, (cores_room<BLOCKS> *)memory, entries, page / 2 * 2, end, {}};
     if (page < end) {
+        if (!copies && lane == 0)
+            pages.room->queries[warp] = q;
         pages.room->make_barriers();
-        attend_cores<BLOCKS>(pages, q, all, a, lane);
+        if (copies) {
+            registers_fewer<24>();
+            if (warp == cores_shape<BLOCKS>::WARPS)
+                pages.copy_all(a, all, lane);
+        } else {
+            registers_more<240>();
+            attend_cores(pages, a, lane);
+        }
     } else if (q.count && gridDim.z > 1) { /* a chunk that none of the queries sees */
         const page_sums<1> none = {};
         write_partial(a, none, false, q, q.first_row, blockIdx.z, 0, lane);
@@ -420,9 +484,9 @@ template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args 
 }
 
 #define ATTEND(blocks)                                                                                                 \
-    SPRY_KERNEL(spry_attend_cores_##blocks, spry_attend_args, cores_shape<blocks>::THREADS, 1)                             \
+    SPRY_KERNEL(spry_attend_cores_##blocks, spry_attend_cores_args, cores_shape<blocks>::LAUNCHED, 1)                      \
     {                                                                                                                  \
-        attend_runs_cores<blocks>(a);                                                                                  \
+        attend_runs_cores<blocks>(a.attend, a.maps);                                                                   \
     }
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 ATTEND(2)

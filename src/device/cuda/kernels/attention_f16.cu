@@ -123,7 +123,7 @@ SPRY_DEVICE void end_chunk(chunk_totals &total, const page_sums<PART> &chunk, co
         if (i >= q.count || !(seen || last))
             continue;
         if (seen)
-            total.sum[half] = fmaf(total.sum[half], keep, chunk.sum[half] * take);
+            total.sum[half] = folded(total.sum[half], keep, chunk.sum[half], take);
         float factor = last ? last_factor(a, head, total.max[half], total.sum[half]) : 1;
         SPRY_UNROLL
         for (int k = 0; k < PART * 4; k++) {
@@ -131,8 +131,8 @@ SPRY_DEVICE void end_chunk(chunk_totals &total, const page_sums<PART> &chunk, co
             if (old)
                 v = pairs[k * 4];
             if (seen) {
-                v.x = fmaf(v.x, keep, chunk.out[k][half * 2] * take);
-                v.y = fmaf(v.y, keep, chunk.out[k][half * 2 + 1] * take);
+                v.x = folded(v.x, keep, chunk.out[k][half * 2], take);
+                v.y = folded(v.y, keep, chunk.out[k][half * 2 + 1], take);
             }
             v.x *= factor;
             v.y *= factor;
@@ -179,10 +179,13 @@ SPRY_DEVICE void attend_chunks(many_room<BLOCKS> &room, const warp_queries &q, c
             weigh_page(sums, scores, q, a, entry, lane);
             sum_weights(sums, take_weights(scores, 0), take_weights(scores, 1));
             fold.weigh(chunk, sums);
+            if (!warp_all(fold.keeps()))
+                fold.rescale(chunk);
+            fold.fold_sums(chunk, sums);
             SPRY_UNROLL
             for (int block = 0; block < PART; block += SOME) {
                 gather_page(sums, scores, page, (int)part * PART + block, lane);
-                fold.fold(chunk, sums, block);
+                fold.fold<SOME * 4>(chunk.out + block * 4, sums.out, false);
             }
         }
         if (q.count && !spread && (at.number >= behind || at.number >= at.end)) {

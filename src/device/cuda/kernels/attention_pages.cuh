@@ -199,12 +199,10 @@ SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q,
     }
 }
 
-#define POWER_OF_2 1.44269504088896341f /* that e is */
-
 /* Products of queries and keys, N times four of them, may be capped; what they are multiplied by to be scores. */
 template <int N> SPRY_DEVICE float score_factor(float (*products)[4], const spry_attend_args &a)
 {
-    if (a.softcap == 0)
+    if (!SPRY_SELDOM(a.softcap != 0))
         return a.scale;
     SPRY_UNROLL
     for (int i = 0; i < N * 4; i++)
@@ -231,11 +229,6 @@ struct seen_tokens {
             end = end < entry.count ? end : entry.count;
             count[half] = end > begin[half] ? end - begin[half] : 0;
         }
-    }
-
-    SPRY_METHOD bool all() const
-    {
-        return count[0] == PAGE_TOKENS && count[1] == PAGE_TOKENS;
     }
 
     /* Takes out what they do not see. */
@@ -299,6 +292,14 @@ SPRY_DEVICE void sum_weights(page_weight &s, uint4 first, uint4 second)
     s.sum[1] = sums[2];
 }
 
+/* The weights of a page as they are multiplied, and their sums. */
+SPRY_DEVICE void take_page(uint4 weights[2], page_weight &page, const float (*scores)[4])
+{
+    weights[0] = take_weights(scores, 0);
+    weights[1] = take_weights(scores, 1);
+    sum_weights(page, weights[0], weights[1]);
+}
+
 /* Sums of values, of the blocks from first_block of the copy on. */
 template <int PART, class P>
 SPRY_DEVICE void gather_page(page_sums<PART> &s, const float weights[4][4], const P &page, int first_block, int lane)
@@ -332,36 +333,58 @@ template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
         total.out[i / 4][i % 4] = 0;
 }
 
-/* What both sides are multiplied by when a page is folded into the sums of those before; nothing of a page that a query does not
- * see. */
+/* What both sides are multiplied by when a page is folded into the sums of those before; take is below 0 where a query does not see the page. With what
+ * follows weigh, each sum is `folded` of merge.cuh. */
 struct page_fold {
     float keep[2], take[2];
-    bool seen[2];
 
+    /* Folds maxima: fold_factors, without branches. */
     SPRY_METHOD void weigh(page_weight &total, const page_weight &page)
     {
         SPRY_UNROLL
         for (int half = 0; half < 2; half++) {
-            bool larger = page.max[half] > total.max[half];
-            float other = expf(larger ? total.max[half] - page.max[half] : page.max[half] - total.max[half]);
-            seen[half] = page.max[half] != -INFINITY;
-            keep[half] = larger ? other : 1;
-            take[half] = larger ? 1 : seen[half] ? other : 0;
-            total.max[half] = larger ? page.max[half] : total.max[half];
-            float sum = fmaf(total.sum[half], keep[half], page.sum[half] * take[half]);
-            total.sum[half] = seen[half] ? sum : total.sum[half];
+            float old = total.max[half], level = fmaxf(old, fold_level(page.max[half]));
+            float kept = fold_power(old, level), taken = fold_power(page.max[half], level);
+            keep[half] = old == level || old == -INFINITY ? 1 : kept;
+            take[half] = page.max[half] == -INFINITY ? -1 : taken;
+            total.max[half] = level;
         }
     }
 
-    /* Blocks of values from `block` on. */
-    template <int PART, int SOME> SPRY_METHOD void fold(page_sums<PART> &total, const page_sums<SOME> &page, int block) const
+    /* Whether the level stays, so that nothing is to be multiplied. */
+    SPRY_METHOD bool keeps() const
+    {
+        return keep[0] == 1 && keep[1] == 1;
+    }
+
+    template <int PART> SPRY_METHOD void rescale(page_sums<PART> &total) const
     {
         SPRY_UNROLL
-        for (int i = 0; i < SOME * 16; i++) {
-            float *out = &total.out[block * 4 + i / 4][i % 4];
-            if (seen[i % 4 / 2])
-                *out = fmaf(*out, keep[i % 4 / 2], page.out[i / 4][i % 4] * take[i % 4 / 2]);
-        }
+        for (int i = 0; i < PART * 16; i++)
+            total.out[i / 4][i % 4] *= keep[i % 4 / 2];
+        total.sum[0] *= keep[0];
+        total.sum[1] *= keep[1];
+    }
+
+    /* Sums of weights, which are there later than maxima. */
+    SPRY_METHOD void fold_sums(page_weight &total, const page_weight &page) const
+    {
+        SPRY_UNROLL
+        for (int half = 0; half < 2; half++)
+            if (take[half] >= 0)
+                total.sum[half] = fmaf(page.sum[half], take[half], total.sum[half]);
+    }
+
+    /* N times four sums of values; `all`: every query of the warp sees the page. */
+    template <int N> SPRY_METHOD void fold(float (*total)[4], const float (*page)[4], bool all) const
+    {
+        SPRY_UNROLL
+        for (int i = 0; all && i < N * 4; i++)
+            total[i / 4][i % 4] = fmaf(page[i / 4][i % 4], take[i % 4 / 2], total[i / 4][i % 4]);
+        SPRY_UNROLL
+        for (int i = 0; !all && i < N * 4; i++)
+            if (take[i % 4 / 2] >= 0)
+                total[i / 4][i % 4] = fmaf(page[i / 4][i % 4], take[i % 4 / 2], total[i / 4][i % 4]);
     }
 };
 

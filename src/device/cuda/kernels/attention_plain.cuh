@@ -232,11 +232,10 @@ template <class S> struct pair_fold {
     SPRY_METHOD void add(float4 *room, const chunk_parts<S> &parts, uint32_t n, int lane)
     {
         uint32_t u = (uint32_t)lane / CHUNK, page = (uint32_t)lane % CHUNK;
-        float upto = largest_before(parts.max, 1, MOST, lane), before = warp_from(upto, lane ? lane - 1 : 0);
+        float upto = largest_before(fold_level(parts.max), 1, MOST, lane), before = warp_from(upto, lane ? lane - 1 : 0);
         float chunk_max = warp_from(upto, lane / CHUNK * CHUNK + MOST - 1), larger = fmaxf(max, chunk_max);
-        const float4 factors = {expf((page ? before : -INFINITY) - upto), parts.max == -INFINITY ? -1.0f : expf(parts.max - upto),
-                                parts.sum, 0};
-        const float4 last = {expf(max - larger), chunk_max == -INFINITY ? -1.0f : expf(chunk_max - larger), 0, 0};
+        const float4 factors = {fold_power(page ? before : -INFINITY, upto), parts.max == -INFINITY ? -1.0f : fold_power(parts.max, upto), parts.sum, 0};
+        const float4 last = {fold_power(max, larger), chunk_max == -INFINITY ? -1.0f : fold_power(chunk_max, larger), 0, 0};
         float chunk_sum[2] = {0, 0}, chunk_out[2] = {0, 0};
         max = larger;
         warp_wait();
@@ -263,7 +262,7 @@ template <class S> struct pair_fold {
     /* factors: what both sides are multiplied by; the second is below 0 where there is nothing to fold. */
     SPRY_METHOD static void fold(float &sum, float &out, const float4 &factors, float part_sum, float part_out)
     {
-        float next_sum = fmaf(sum, factors.x, part_sum * factors.y), next_out = fmaf(out, factors.x, part_out * factors.y);
+        float next_sum = folded(sum, factors.x, part_sum, factors.y), next_out = folded(out, factors.x, part_out, factors.y);
         sum = factors.y >= 0 ? next_sum : sum;
         out = factors.y >= 0 ? next_out : out;
     }

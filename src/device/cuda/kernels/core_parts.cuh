@@ -8,11 +8,10 @@ enum { TEAM_WARPS = 4, TEAM_THREADS = TEAM_WARPS * WARP, TEAM_TILES = SPRY_TILES
 
 /* ---- weights ------------------------------------------------------------------------------------------------------ */
 
-/* A unit of a team's tiles in shared memory, and what a warp takes of its own: as the instructions want it. BULK: bytes that are copied by one
- * thread, besides which all lanes of the copying warp arrive where there are other planes. `source`: N tiles, those of the team from SLOT on, unit after
- * unit. */
+/* A unit of a team's tiles in shared memory, and what a warp takes of its own: as the instructions want it. AHEAD: weights of the next unit are
+ * loaded while one is multiplied. `source`: N tiles, those of the team from SLOT on, unit after unit, which one thread copies. */
 template <class F> struct core_floats {
-    enum { GROUP_BYTES = SPRY_CORE_TERM * F::ACTS, TILE = F::LANE * 4 * WARP, BYTES = TEAM_TILES * TILE, BULK = BYTES, PLANES = false };
+    enum { GROUP_BYTES = SPRY_CORE_TERM * F::ACTS, TILE = F::LANE * 4 * WARP, BYTES = TEAM_TILES * TILE, AHEAD = true };
     float_words<F> steps[4];
 
     template <int N, int SLOT> struct source {
@@ -23,10 +22,9 @@ template <class F> struct core_floats {
             values = tile_plane(w, 0, tile_unit(w, tile, unit), TILE);
         }
 
-        SPRY_METHOD void copy(unsigned char *team, int lane, copy_barrier *full)
+        SPRY_METHOD void copy(unsigned char *team, copy_barrier *full)
         {
-            if (lane == 0)
-                copy_bulk(team + SLOT * TILE, values, N * TILE, full);
+            copy_bulk(team + SLOT * TILE, values, N * TILE, full);
             values += TEAM_TILES * TILE;
         }
     };
@@ -70,19 +68,10 @@ template <class F> struct core_floats {
 
 template <class Q> struct core_quants {
     enum { GROUP_BYTES = SPRY_CORE_BYTES, VALUES = Q::LANE * WARP, HIGH = Q::HIGH * 4 * WARP, SCALES = Q::SCALE * SPRY_TILE_ROWS };
-    enum { SUPER = Q::SUPER ? 4 * SPRY_TILE_ROWS : 0, BULK = TEAM_TILES * VALUES, PLANES = true };
-    enum { SCALES_AT = BULK + TEAM_TILES * HIGH, SUPER_AT = SCALES_AT + TEAM_TILES * SCALES, BYTES = SUPER_AT + TEAM_TILES * SUPER };
+    enum { SUPER = Q::SUPER ? 4 * SPRY_TILE_ROWS : 0, AHEAD = false };
+    enum { HIGH_AT = TEAM_TILES * VALUES, SCALES_AT = HIGH_AT + TEAM_TILES * HIGH, SUPER_AT = SCALES_AT + TEAM_TILES * SCALES, BYTES = SUPER_AT + TEAM_TILES * SUPER };
     unit_words<Q> words;
     scale_words<Q> raw[2];
-
-    /* By the lanes of the warp. */
-    template <int N> static SPRY_METHOD void copy_plane(unsigned char *to, const unsigned char *from, int lane)
-    {
-        SPRY_UNROLL
-        for (int i = 0; i < N; i += WARP * 16)
-            if (i + lane * 16 < N)
-                copy_ahead(to + i + lane * 16, from + i + lane * 16);
-    }
 
     template <int N, int SLOT> struct source {
         const unsigned char *values, *high, *scales, *super;
@@ -98,13 +87,14 @@ template <class Q> struct core_quants {
             super = tile_plane(w, w.super, tile_super(w, tile, first), SUPER);
         }
 
-        SPRY_METHOD void copy(unsigned char *team, int lane, copy_barrier *full)
+        SPRY_METHOD void copy(unsigned char *team, copy_barrier *full)
         {
-            if (lane == 0)
-                copy_bulk(team + SLOT * VALUES, values, N * VALUES, full);
-            copy_plane<N * HIGH>(team + BULK + SLOT * HIGH, high, lane);
-            copy_plane<N * SCALES>(team + SCALES_AT + SLOT * SCALES, scales, lane);
-            copy_plane<N * SUPER>(team + SUPER_AT + SLOT * SUPER, super, lane);
+            copy_bulk(team + SLOT * VALUES, values, N * VALUES, full);
+            copy_bulk(team + SCALES_AT + SLOT * SCALES, scales, N * SCALES, full);
+            if (HIGH > 0)
+                copy_bulk(team + HIGH_AT + SLOT * HIGH, high, N * HIGH, full);
+            if (SUPER > 0)
+                copy_bulk(team + SUPER_AT + SLOT * SUPER, super, N * SUPER, full);
             values += TEAM_TILES * VALUES;
             high += TEAM_TILES * HIGH;
             scales += TEAM_TILES * SCALES;
@@ -117,7 +107,7 @@ template <class Q> struct core_quants {
         load_words(words.words, team + slot * VALUES + lane * Q::LANE, Q::LANE / 4);
         SPRY_UNROLL
         for (int k = 0; k < Q::HIGH; k++)
-            words.high[k] = ((const uint32_t *)(team + BULK + slot * HIGH))[lane * Q::HIGH + k];
+            words.high[k] = ((const uint32_t *)(team + HIGH_AT + slot * HIGH))[lane * Q::HIGH + k];
         SPRY_UNROLL
         for (int upper = 0; upper < 2; upper++) {
             int output = lane / 4 + upper * 8;
@@ -219,7 +209,7 @@ struct core_tiles {
 template <class T, int GROUPS_, int TEAMS_, bool GATE_> struct core_shape {
     typedef typename core_weights<T>::type weights;
     enum { GROUPS = GROUPS_, TEAMS = TEAMS_, GATE = GATE_, THREADS = TEAMS * TEAM_THREADS, FORM = T::FORM };
-    enum { ROWS = GROUPS * weights::GROUP_BYTES, STAGE = ROWS + TEAMS * weights::BYTES, BULK = ROWS + TEAMS * weights::BULK };
+    enum { ROWS = GROUPS * weights::GROUP_BYTES, STAGE = ROWS + TEAMS * weights::BYTES };
     enum { STAGES = GROUPS == 8 ? SPRY_CORE_STAGES_8 : T::ACTS == 2 ? SPRY_CORE_STAGES_TWO : SPRY_CORE_STAGES_16 };
     enum { WIDTH = TEAMS * TEAM_OUTPUTS + 4 }; /* floats of a row of sums: so that lanes meet different banks */
     enum { HALVES = GATE && TEAMS == 1 };      /* a team has two tiles of each matrix */
@@ -297,7 +287,7 @@ template <class S> struct core_ring {
     {
         if (threadIdx.x == 0) {
             for (uint32_t i = 0; i < S::STAGES; i++) {
-                barrier_make(full(i), 1 + (S::weights::PLANES ? WARP : 0));
+                barrier_make(full(i), 1);
                 barrier_make(empty(i), S::TEAMS * TEAM_WARPS);
             }
             for (uint32_t i = 0; i < 2; i++) {

@@ -151,9 +151,10 @@ SPRY_DEVICE void score_latent(latent_room &room, const latent_queries &l, const 
         room.parts[warp][i][lane] = scores[i];
 }
 
-/* From scores to weights, and how the page's sums are folded into those so far: a warp for two queries. */
+/* From scores to weights, and how the page's sums are folded into those so far, or, of a page that is `alone`, left as they are: a warp for two
+ * queries. */
 SPRY_DEVICE void weigh_latent(latent_room &room, const latent_queries &l, const spry_attend_args &a,
-                              const spry_step_entry &entry)
+                              const spry_step_entry &entry, bool alone)
 {
     uint32_t lane = threadIdx.x % WARP, position = entry.start + lane;
     SPRY_UNROLL
@@ -168,8 +169,13 @@ SPRY_DEVICE void weigh_latent(latent_room &room, const latent_queries &l, const 
         float page_max = warp_max(seen ? score : -INFINITY);
         float weight = seen ? expf(score - page_max) : 0, page_sum = warp_sum(weight);
         room.weights[lane][i] = weight;
-        if (fold_factors(&max, &keep, &take, page_max))
-            sum = fmaf(sum, keep, page_sum * take);
+        if (alone) {
+            max = page_max;
+            sum = page_sum;
+            take = 1;
+        } else if (fold_factors(&max, &keep, &take, page_max)) {
+            sum = folded(sum, keep, page_sum, take);
+        }
         warp_wait();
         if (lane == 0) {
             room.max[i] = max;
@@ -245,16 +251,16 @@ SPRY_DEVICE void gather_latent(const latent_room &room, latent_queries &l, const
         }
         SPRY_UNROLL
         for (int i = 0; i < QUERIES; i++)
-            l.total[v][i] = fmaf(l.total[v][i], room.keep[i], page[i] * room.take[i]);
+            l.total[v][i] = folded(l.total[v][i], room.keep[i], page[i], room.take[i]);
     }
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* Folds pages [first, end) of a table. */
+/* Folds pages [first, end) of a table; `alone`: what the only one of them gives is folded later. */
 template <class KV>
 SPRY_DEVICE void attend_latent(latent_room &room, latent_queries &l, const spry_latent_attend_args &args,
-                               const spry_step_entry *entries, uint32_t first, uint32_t end)
+                               const spry_step_entry *entries, uint32_t first, uint32_t end, bool alone)
 {
     const spry_attend_args &a = args.attend;
     uint32_t staged = 0xffffffffu;
@@ -270,7 +276,7 @@ SPRY_DEVICE void attend_latent(latent_room &room, latent_queries &l, const spry_
         }
         score_latent<KV>(room, l, page.keys, args.key_dim);
         block_wait();
-        weigh_latent(room, l, a, entry);
+        weigh_latent(room, l, a, entry, alone);
         block_wait();
         gather_latent<KV>(room, l, page.keys, a.kv.head_dim, args.key_dim, page.begin, page.end);
     }
@@ -298,7 +304,7 @@ template <class KV> SPRY_DEVICE void attend_latent_few(const spry_latent_attend_
         return;
     latent_queries l;
     find_latent_queries(l, room, a, piece.first_row, first, at_most(piece.n_rows * a.n_heads - first));
-    attend_latent<KV>(room, l, args, a.entries + last.first_entry, number, number + 1);
+    attend_latent<KV>(room, l, args, a.entries + last.first_entry, number, number + 1, true);
     SPRY_UNROLL
     for (int i = 0; i < QUERIES; i++) {
         if ((uint32_t)i >= l.q.count)
@@ -324,7 +330,7 @@ template <class KV> SPRY_DEVICE void attend_latent_many(const spry_latent_attend
         return;
     latent_queries l;
     find_latent_queries(l, room, a, run.first_row, first, at_most(run.n_rows * a.n_heads - first));
-    attend_latent<KV>(room, l, args, a.entries + last.first_entry, 0, last.n_entries);
+    attend_latent<KV>(room, l, args, a.entries + last.first_entry, 0, last.n_entries, false);
     SPRY_UNROLL
     for (int i = 0; i < QUERIES; i++) {
         if ((uint32_t)i >= l.q.count)

@@ -24,7 +24,7 @@
 #define SPRY_DEVICE static __device__ __forceinline__
 #define SPRY_METHOD __device__ __forceinline__
 #define SPRY_SHARED __shared__
-#define SPRY_SHARED_LARGE(name, bytes) extern __shared__ __align__(16) unsigned char name[]
+#define SPRY_SHARED_LARGE(name, bytes) extern __shared__ __align__(1024) unsigned char name[]
 #define SPRY_SHARED_OWN(name) extern __shared__ __align__(16) unsigned char name[] /* the same in all functions of a kernel */
 #define SPRY_APART static __device__ __noinline__ /* a function that is called: its registers are its own */
 #define SPRY_TABLE static __device__ const
@@ -226,14 +226,6 @@ SPRY_DEVICE void barrier_expect(copy_barrier *b, uint32_t bytes)
 #endif
 }
 
-/* Arrives when the copies that the thread began with copy_ahead are there. */
-SPRY_DEVICE void barrier_arrive_copied(copy_barrier *b)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"((uint32_t)__cvta_generic_to_shared(b)) : "memory");
-#endif
-}
-
 /* Until a phase, 0 or 1, has passed; what was copied and written before is seen then. */
 SPRY_DEVICE void barrier_wait(copy_barrier *b, uint32_t phase)
 {
@@ -254,6 +246,17 @@ SPRY_DEVICE void copy_bulk(void *shared, const void *from, uint32_t bytes, copy_
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      (uint32_t)__cvta_generic_to_shared(shared)),
                  "l"(from), "r"(bytes), "r"((uint32_t)__cvta_generic_to_shared(b))
+                 : "memory");
+#endif
+}
+
+/* Starts to copy the box of a page that a map of memory has from a row on; the barrier counts its bytes. `shared`: a multiple of 512. One thread. */
+SPRY_DEVICE void copy_box(void *shared, const void *map, uint32_t row, uint32_t page, copy_barrier *b)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %2, %4}], [%5];" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(map), "r"(0), "r"(row), "r"(page), "r"((uint32_t)__cvta_generic_to_shared(b))
                  : "memory");
 #endif
 }

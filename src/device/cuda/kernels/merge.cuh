@@ -6,14 +6,34 @@
 
 enum { MERGE_THREADS = 128 };
 
-/* What both sides are multiplied by when `part` is folded into a state; false when `part` is empty. */
+#define POWER_OF_2 1.44269504088896341f /* that e is */
+
+/* Parts are folded relative to a multiple of 16 that no score of theirs is above. It seldom changes, so what was folded before is seldom multiplied. */
+SPRY_DEVICE float fold_level(float max)
+{
+    return ceilf(max * (1.0f / 16)) * 16;
+}
+
+/* e to the power of a score relative to a level. */
+SPRY_DEVICE float fold_power(float score, float level)
+{
+    return quick_power((score - level) * POWER_OF_2);
+}
+
+/* A sum with a part folded into it: in every kernel this, so that sums have the same bits. Where keep is 1 it is one operation. */
+SPRY_DEVICE float folded(float sum, float keep, float part, float take)
+{
+    return fmaf(part, take, sum * keep);
+}
+
+/* What both sides are multiplied by when `part` is folded into a state, whose `max` is such a level; false when `part` is empty. */
 SPRY_DEVICE bool fold_factors(float *max, float *keep, float *take, float part_max)
 {
     if (part_max == -INFINITY)
         return false;
-    float larger = fmaxf(*max, part_max);
-    *keep = expf(*max - larger);
-    *take = expf(part_max - larger);
+    float larger = fmaxf(*max, fold_level(part_max));
+    *keep = fold_power(*max, larger);
+    *take = fold_power(part_max, larger);
     *max = larger;
     return true;
 }
@@ -50,18 +70,18 @@ SPRY_DEVICE float largest_before(float value, int first, int end, int lane)
     return value;
 }
 
-/* `max` is that of all before and becomes that of all. */
+/* `max` is the level of all before and becomes that of all. A part that is folded alone is its own chunk. */
 template <int EACH> SPRY_DEVICE lane_factors fold_lanes(float *max, float part_max, int lane)
 {
     lane_factors f;
-    float upto = largest_before(part_max, 1, EACH, lane), before = warp_from(upto, lane ? lane - 1 : 0);
-    f.keep = expf((lane % EACH ? before : -INFINITY) - upto);
-    f.take = part_max == -INFINITY ? -1.0f : expf(part_max - upto);
+    float upto = largest_before(EACH > 1 ? fold_level(part_max) : part_max, 1, EACH, lane), before = warp_from(upto, lane ? lane - 1 : 0);
+    f.keep = fold_power(lane % EACH ? before : -INFINITY, upto);
+    f.take = part_max == -INFINITY ? -1.0f : fold_power(part_max, upto);
     float chunk_max = warp_from(upto, lane | (EACH - 1));
-    upto = largest_before(fmaxf(*max, chunk_max), EACH, WARP, lane);
+    upto = largest_before(fmaxf(*max, fold_level(chunk_max)), EACH, WARP, lane);
     before = warp_from(upto, lane >= EACH ? lane - EACH : 0);
-    f.chunk_keep = expf((lane >= EACH ? before : *max) - upto);
-    f.chunk_take = chunk_max == -INFINITY ? -1.0f : expf(chunk_max - upto);
+    f.chunk_keep = fold_power(lane >= EACH ? before : *max, upto);
+    f.chunk_take = chunk_max == -INFINITY ? -1.0f : fold_power(chunk_max, upto);
     *max = warp_from(upto, WARP - 1);
     return f;
 }
@@ -110,15 +130,15 @@ template <int EACH> SPRY_DEVICE float merged(const spry_attend_args &a, const ch
                 float k = EACH > 1 ? warp_from(f.keep, from + i) : 0, t = EACH > 1 ? warp_from(f.take, from + i) : 1;
                 float s = warp_from(part_sum, from + i);
                 if (EACH == 1 || t >= 0) {
-                    chunk_sum = fmaf(chunk_sum, k, s * t);
-                    chunk_out = fmaf(chunk_out, k, outs[i] * t);
+                    chunk_sum = folded(chunk_sum, k, s, t);
+                    chunk_out = folded(chunk_out, k, outs[i], t);
                 }
                 if ((EACH > 1 && i + 1 < AHEAD) || ((from + i + 1) % EACH && group + AHEAD < n))
                     continue;
                 float chunk_k = warp_from(f.chunk_keep, from + i), chunk_t = warp_from(f.chunk_take, from + i);
                 if (chunk_t >= 0) {
-                    sum = fmaf(sum, chunk_k, chunk_sum * chunk_t);
-                    out = fmaf(out, chunk_k, chunk_out * chunk_t);
+                    sum = folded(sum, chunk_k, chunk_sum, chunk_t);
+                    out = folded(out, chunk_k, chunk_out, chunk_t);
                 }
                 chunk_sum = chunk_out = 0;
             }

@@ -24,12 +24,11 @@ template <class S> struct core_copier {
     enum { N = S::HALVES ? 2 : TEAM_TILES, SECOND = S::HALVES ? 2 : 0 }; /* tiles of a source; the slot of a team's second one */
     core_ring<S> ring;
     const spry_product_args &a;
-    int lane;
     typename weights::template source<N, 0> first, other; /* other: of the second team */
     typename weights::template source<N, SECOND> second;  /* of the `up` of a single team */
     const unsigned char *rows;
 
-    SPRY_METHOD core_copier(const core_ring<S> &its, const spry_product_args &args) : ring(its), a(args), lane((int)(threadIdx.x % WARP))
+    SPRY_METHOD core_copier(const core_ring<S> &its, const spry_product_args &args) : ring(its), a(args)
     {
     }
 
@@ -49,31 +48,26 @@ template <class S> struct core_copier {
     {
         unsigned char *to = ring.at(stage) + S::ROWS;
         copy_barrier *full = ring.full(stage);
-        if (lane == 0)
-            barrier_expect(full, S::BULK);
-        first.copy(to, lane, full);
+        barrier_expect(full, S::STAGE);
+        first.copy(to, full);
         if (S::HALVES)
-            second.copy(to, lane, full);
+            second.copy(to, full);
         else if (S::TEAMS == 2)
-            other.copy(to + weights::BYTES, lane, full);
-        if (weights::PLANES)
-            barrier_arrive_copied(full);
+            other.copy(to + weights::BYTES, full);
     }
 
     SPRY_METHOD void copy_rows(uint32_t stage)
     {
-        if (lane == 0)
-            copy_bulk(ring.at(stage), rows, S::ROWS, ring.full(stage));
+        copy_bulk(ring.at(stage), rows, S::ROWS, ring.full(stage));
         rows += (uint64_t)a.act.cores * weights::GROUP_BYTES;
     }
 
     /* Weights do not wait for the kernels before this one; rows do. */
-    SPRY_METHOD void run()
+    SPRY_METHOD void copy(const core_share &share)
     {
         core_items<S> items(a);
         core_item item;
         core_cursor<S::STAGES> cursor;
-        const core_share share(a.parts[0].weight.n_units);
         bool waited = false;
         SPRY_UNROLL_BY(1)
         while (items.next(&item)) {
@@ -97,8 +91,15 @@ template <class S> struct core_copier {
                 copy_rows(cursor.stage);
             }
         }
-        if (!waited)
-            grid_wait();
+    }
+
+    SPRY_METHOD void run()
+    {
+        const core_share share(a.parts[0].weight.n_units);
+        if (threadIdx.x % WARP == 0)
+            copy(share);
+        warp_wait();
+        grid_wait();
         share.leave();
     }
 };
@@ -157,7 +158,7 @@ template <class S> SPRY_DEVICE void make_norms(const core_ring<S> &ring, const s
 
 template <class S> struct core_team {
     typedef typename S::weights weights;
-    enum { AHEAD = !weights::PLANES }; /* weights of the next unit are loaded while one is multiplied */
+    enum { AHEAD = weights::AHEAD };
     core_ring<S> ring;
     const spry_product_args &a;
     int lane, slot; /* slot: of its tile among those of the team */
