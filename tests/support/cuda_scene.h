@@ -81,6 +81,8 @@ static int run_on_gpu(int argc, char **argv, const struct CMUnitTest *tests, siz
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
     int failed = _cmocka_run_group_tests("kernels", tests, count, NULL, NULL);
     spry_cuda_context_deinit(&gpu);
     spry_cuda_close(&driver);
