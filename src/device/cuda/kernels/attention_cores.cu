@@ -340,7 +340,7 @@ struct cores_item {
         return entry;
     }
 
-    /* Whether positions `begin` to `end` are more than those of both pages, and these are full. */
+    /* Whether both pages are full, and all their positions lie within a range. */
     template <int BLOCKS> SPRY_METHOD bool seen_whole(const cores_pages<BLOCKS> &pages, const seen_range &range) const
     {
         const spry_step_entry first = entry(pages, 0), second = entry(pages, 1);
