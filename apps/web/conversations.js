@@ -45,6 +45,7 @@ function renameItem(entry, item) {
             }
             attempt(() => renameStored(entry, title));
         }
+        input.remove();
         showConversations();
         byId("chats").querySelector(`[data-key="${entryKey(entry)}"] button`)?.focus();
     };
@@ -165,6 +166,9 @@ function matching(entries) {
 }
 
 function showConversations() {
+    if (byId("chats").querySelector(".rename")) {
+        return; // the user is typing a name; the list is drawn when that is done
+    }
     const local = listConversations();
     const all = [...local, ...storedEntries(local)].sort(
         (one, other) => other.pinned - one.pinned || other.updated - one.updated,

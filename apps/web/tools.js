@@ -84,7 +84,7 @@ async function learnTools() {
     const urls = listOf(parseAnswer(answer).urls).map(url => cleanText(url, 2000));
     if (String(urls) !== String(allowedUrls)) {
         allowedUrls = urls;
-        showTools(toolsInPanel());
+        [...byId("tool-list").children].forEach(showChoice);
     }
 }
 
@@ -176,25 +176,32 @@ function showCalls(part, message, writing, actions) {
 
 // ---- the settings ---------------------------------------------------------------------------------------------------
 
-function urlChoice(tool) {
-    const options = allowedUrls.map(url => make("option", { value: url }, url));
+const fieldOf = (word, element) => make("label", { class: "field" }, say(word), element);
+
+const chosenUrl = item => item.querySelector(".tool-url")?.value ?? item.dataset.url;
+
+// Where the result of a tool comes from, among the allowed addresses. The other fields stay: the user may be typing.
+function showChoice(item) {
+    const url = (item.dataset.url = chosenUrl(item));
+    const options = allowedUrls.map(one => make("option", { value: one }, one));
     const choice = make("select", { class: "tool-url", dir: "ltr" }, make("option", { value: "" }, say("I paste it")), ...options);
-    choice.value = allowedUrls.includes(tool.url) ? tool.url : "";
-    return choice;
+    choice.value = allowedUrls.includes(url) ? url : "";
+    item.querySelector(".tool-url")?.parentElement.remove();
+    if (options.length) {
+        item.lastElementChild.before(fieldOf("Where its result comes from", choice));
+    }
 }
 
 function toolFields(tool = cleanTool({})) {
-    const field = (word, element) => make("label", { class: "field" }, say(word), element);
     const item = make(
         "li",
         {},
-        field("Name", make("input", { class: "tool-name", value: tool.name, spellcheck: false, dir: "ltr" })),
-        field("What it does", make("input", { class: "tool-description", value: tool.description, dir: "auto" })),
-        field(
+        fieldOf("Name", make("input", { class: "tool-name", value: tool.name, spellcheck: false, dir: "ltr" })),
+        fieldOf("What it does", make("input", { class: "tool-description", value: tool.description, dir: "auto" })),
+        fieldOf(
             "JSON schema of its parameters",
             make("textarea", { class: "tool-schema mono", rows: 3, value: tool.schema, spellcheck: false, dir: "ltr", placeholder: '{"type": "object", "properties": {}}' }),
         ),
-        allowedUrls.length ? field("Where its result comes from", urlChoice(tool)) : null,
         make(
             "button",
             {
@@ -210,6 +217,7 @@ function toolFields(tool = cleanTool({})) {
         ),
     );
     item.dataset.url = tool.url;
+    showChoice(item);
     return item;
 }
 
@@ -220,7 +228,7 @@ const toolsInPanel = () =>
         name: item.querySelector(".tool-name").value.trim(),
         description: item.querySelector(".tool-description").value,
         schema: item.querySelector(".tool-schema").value,
-        url: item.querySelector(".tool-url")?.value ?? item.dataset.url,
+        url: chosenUrl(item),
     }));
 
 // The errors of all tools, one sentence each; marks their fields.

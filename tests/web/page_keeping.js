@@ -40,6 +40,20 @@ test("conversations are listed, opened and renamed", async world => {
     await closePage(page);
 });
 
+test("an answer that ends leaves the name that the user types", async world => {
+    const page = await openPage(world, { before: madeUp("A long answer, a piece at a time.", { delay: 50, size: 1 }) });
+    await send(page, "About foxes");
+    await page.waitForSelector(".writing");
+    await page.hover("#chats li");
+    await page.click("#chats li [title=Rename]");
+    await page.keyboard.type("Foxes");
+    await answered(page);
+    await page.keyboard.type(" only");
+    await page.keyboard.press("Enter");
+    assert.deepEqual(await names(page), ["Foxes only"]);
+    await closePage(page);
+});
+
 test("a deleted conversation is gone, and can be brought back", async world => {
     const page = await withConversations(world, ["Keep", "Drop"]);
     await page.hover("#chats li:nth-child(1)");

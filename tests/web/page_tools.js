@@ -204,6 +204,37 @@ test("an allowed tool of this machine is called, and its results go on", async w
     });
 });
 
+// Runs in the page: the server's list of tools comes when window.letTools is called.
+function lateTools() {
+    const real = window.fetch;
+    const allowed = new Promise(resolve => {
+        window.letTools = resolve;
+    });
+    window.fetch = async (url, options) => {
+        if (url === "/v1/tools") {
+            await allowed;
+        }
+        return real(url, options);
+    };
+}
+
+test("a list of tools that comes late leaves the field in which the user types", async world => {
+    await withTool(() => {}, url =>
+        withServer(world, ["--allow-tool", url], async own => {
+            const page = await openPage(own, { before: { script: lateTools } });
+            await addTool(page, "wea", SCHEMA);
+            assert.equal(await page.locator(".tool-url").count(), 0);
+            await page.focus(".tool-name");
+            await page.keyboard.press("End");
+            await page.evaluate(() => window.letTools());
+            await page.waitForSelector(".tool-url");
+            await page.keyboard.type("ther");
+            assert.equal(await page.inputValue(".tool-name"), "weather");
+            await closePage(page);
+        }),
+    );
+});
+
 test("a tool that fails leaves the place to paste", async world => {
     const answer = (response, count) => {
         response.statusCode = count === 1 ? 200 : 500;
