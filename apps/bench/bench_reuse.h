@@ -12,11 +12,11 @@ typedef struct spry_bench_pair {
     spry_bench_stat cold, warm; /* ms; tokens/s of decode for the last pair */
 } spry_bench_pair;
 
-enum { SPRY_BENCH_REUSE_PAIRS = 4 };
+enum { SPRY_BENCH_REUSE_PAIRS = 5 };
 
 typedef struct spry_bench_reuse {
     const char *model;
-    spry_bench_pair pairs[SPRY_BENCH_REUSE_PAIRS]; /* prefix, fragments, after a restart, decode over moved pages */
+    spry_bench_pair pairs[SPRY_BENCH_REUSE_PAIRS]; /* as bench_reuse_report.c names them */
     spry_bench_stat lookup_us;                     /* of a prompt of lookup_tokens among lookup_pages */
     size_t lookup_tokens, lookup_pages;
 } spry_bench_reuse;

@@ -204,6 +204,24 @@ class Reports(cli_support.CliTest):
         self.assertRegex(page, r"(?s)Request +- +not measured: .*has\s+no\s+tokenizer")
 
 
+class Reuse(cli_support.CliTest):
+    def test_form(self):
+        report = self.succeeds(spry("bench", "--reuse", "--repeat", "1", "--json")).json
+        self.assertEqual(list(report), ["model", "lookup", "prefix", "fragments", "fragments_again", "restart", "moved_decode"])
+        self.assertEqual((report["prefix"]["tokens"], report["prefix"]["known"]), (1020, 1000))
+        for name in list(report)[2:]:
+            self.assertEqual(report[name]["unit"], "tokens_per_second" if name == "moved_decode" else "ms")
+            self.assertAlmostEqual(report[name]["ratio"], report[name]["reused"] / report[name]["anew"], delta=0.001)
+        for name in ("fragments", "fragments_again"):
+            self.assertEqual(report[name]["tokens"] - report[name]["known"], 32)
+
+    def test_table_fits_a_terminal(self):
+        text = self.succeeds(spry("bench", "--reuse", "--repeat", "1")).text
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        for words in ("cached prefix", "4 fragments, second order", "4 fragments, third order", "decode over 8 moved spans"):
+            self.assertIn(words, text)
+
+
 class RandomWeights(cli_support.CliTest):
     def setUp(self):
         self.folder = tempfile.mkdtemp(dir=HOME)

@@ -191,6 +191,31 @@ static void test_fragments_are_found_anywhere(void **state)
     scene_close_engine(engine);
 }
 
+/* What stands at the end is computed in place, so a fragment is computed alone when it first stands elsewhere; in a third
+ * order all are found. */
+static void test_orders(void **state)
+{
+    (void)state;
+    static const char *const orders[] = {"abd7", "dab7", "bda7"};
+    spry_engine *engine = scene_engine("llama", CONTEXT, 128, 0);
+    spry_session *s = fixture_session(engine);
+    spry_kv_figures before, after = figures_of(engine);
+    for (size_t i = 0; i < SPRY_COUNT(orders); i++) {
+        prompt p = make_prompt(orders[i], 11, 1);
+        scene_eval(s, p.ids, p.count, &p.f);
+        before = after;
+        after = figures_of(engine);
+        size_t computed = after.miss_tokens - before.miss_tokens,
+               in_place = after.repaired_tokens - before.repaired_tokens;
+        if (i == 1)
+            assert_true(computed > in_place + 7);
+    }
+    assert_int_equal(after.hit_tokens - before.hit_tokens, after.span_tokens - before.span_tokens);
+    assert_int_equal(after.miss_tokens - before.miss_tokens, after.repaired_tokens - before.repaired_tokens + 7);
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
 /* Tokens of each span that are computed in place. */
 static void test_choice(void **state)
 {
@@ -343,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_every_architecture),
         cmocka_unit_test(test_fragments_are_what_they_say),
         cmocka_unit_test(test_fragments_are_found_anywhere),
+        cmocka_unit_test(test_orders),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_later_fragments_change_nothing_before),
         cmocka_unit_test(test_plain_text_is_not_polluted),
