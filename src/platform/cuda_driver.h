@@ -21,6 +21,7 @@ enum {
 /* Results with a meaning of their own. */
 enum {
     SPRY_CUDA_OUT_OF_MEMORY = 2,
+    SPRY_CUDA_NO_BINARY = 209, /* an image has nothing for this GPU */
     SPRY_CUDA_NOT_READY = 600,
 };
 

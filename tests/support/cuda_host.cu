@@ -11,10 +11,10 @@
 #include "support/cuda_host.h"
 
 cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
-size_t cuda_host_shared_left = SIZE_MAX;
+size_t cuda_host_shared_asked, cuda_host_shared_left = SIZE_MAX;
 
 enum { FIBERS_MAX = 4096, LANES = 32, STACK_BYTES = 256 << 10, BLOCKS_MAX = 8, SHARED_BYTES = 227 << 10 };
-enum { FIBERS_STEP = 512, NUMBERS_MAX = 16, COPIES_MAX = 256, LINE = 64 };
+enum { FIBERS_STEP = 512, NUMBERS_MAX = 16, COPIES_MAX = 256, LINE = 64, GUARD_BYTES = 4096, GUARD = 0xa5 };
 
 enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, AT_NUMBER, AT_COPY, AT_CLUSTER, DONE };
 
@@ -33,7 +33,7 @@ static jmp_buf scheduler;
 static unsigned current;
 static uint64_t entered; /* times that a thread went on */
 static uint64_t arrived; /* times that something happened which a thread may wait for */
-alignas(16) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES];
+alignas(1024) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES + GUARD_BYTES];
 static bool alone; /* blocks run one after another, so one memory serves all */
 static const cuda_host_kernel *kernels, *running;
 static const void *running_arguments;
@@ -50,6 +50,23 @@ void cuda_host_shared_check(size_t bytes)
 {
     if (bytes > cuda_host_shared_left)
         give_up("more shared memory than a block has");
+}
+
+/* In the beginning there are NaNs. */
+static void fill_shared(unsigned blocks)
+{
+    for (unsigned i = 0; i < blocks; i++) {
+        memset(shared[i], 0xff, cuda_host_shared_asked);
+        memset(shared[i] + cuda_host_shared_asked, GUARD, GUARD_BYTES);
+    }
+}
+
+static void check_guards(unsigned blocks)
+{
+    for (unsigned i = 0; i < blocks; i++)
+        for (unsigned k = 0; k < GUARD_BYTES; k++)
+            if (shared[i][cuda_host_shared_asked + k] != GUARD)
+                give_up("it writes behind the shared memory that its launch asks for");
 }
 
 /* ---- kernels by name --------------------------------------------------------------------------------------------- */
@@ -371,7 +388,6 @@ static void run_line(unsigned blocks, unsigned threads, bool cluster)
     unsigned together = cluster ? blocks : 1;
     if (together > BLOCKS_MAX || together * threads > FIBERS_MAX)
         give_up("a cluster of more threads than there are fibers");
-    alone = !cluster;
     make_stacks(together * threads);
     for (unsigned first = 0; first < blocks; first += together) {
         unsigned ended = 0;
@@ -399,9 +415,7 @@ static void run_together(unsigned blocks, unsigned threads)
     unsigned n_ended = 0, idle = 0;
     if (blocks > BLOCKS_MAX || blocks * threads > FIBERS_MAX)
         give_up("more threads that run at once than there are fibers");
-    alone = false;
     make_stacks(blocks * threads);
-    memset(shared, 0xa5, sizeof shared);
     for (unsigned i = 0; i < blocks * threads; i++)
         fibers[i] = fiber();
     for (unsigned turn = 0; n_ended < blocks; turn++) {
@@ -433,15 +447,19 @@ void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsi
     if (threads == 0 || threads % LANES || threads > running->max_threads)
         give_up("a number of threads that it is not made for");
     blockIdx = {0, 0, 0};
+    alone = way == CUDA_HOST_ALONE;
+    unsigned at_once = alone || grid_x > BLOCKS_MAX ? 1 : grid_x;
+    fill_shared(at_once);
     if (way == CUDA_HOST_TOGETHER) {
         if (grid_y != 1 || grid_z != 1)
             give_up("blocks that run at once, in more than one dimension");
         run_together(grid_x, threads);
-        return;
+    } else {
+        for (blockIdx.z = 0; blockIdx.z < grid_z; blockIdx.z++)
+            for (blockIdx.y = 0; blockIdx.y < grid_y; blockIdx.y++)
+                run_line(grid_x, threads, !alone);
     }
-    for (blockIdx.z = 0; blockIdx.z < grid_z; blockIdx.z++)
-        for (blockIdx.y = 0; blockIdx.y < grid_y; blockIdx.y++)
-            run_line(grid_x, threads, way == CUDA_HOST_CLUSTER);
+    check_guards(at_once);
 }
 
 /* ---- matrix instructions ----------------------------------------------------------------------------------------- */

@@ -14,8 +14,7 @@
 #define SPRY_DEVICE static inline
 #define SPRY_METHOD inline
 #define SPRY_SHARED static
-#define SPRY_SHARED_LARGE(name, bytes) alignas(1024) static unsigned char name[bytes]
-#define SPRY_SHARED_OWN(name) unsigned char *name = cuda_host_shared()
+#define SPRY_SHARED_ASKED(name, multiple) unsigned char *name = cuda_host_shared()
 #define SPRY_APART static
 #define SPRY_TABLE static const
 #define SPRY_UNROLL
@@ -83,7 +82,7 @@ SPRY_DEVICE void shared_check(size_t bytes)
 void cuda_host_block_wait();
 void cuda_host_cluster_wait();
 
-/* Shared memory of the block, apart from that of others that run at once: 227 KB. */
+/* Shared memory that the launch asks for, of the block, apart from that of others that run at once. */
 unsigned char *cuda_host_shared();
 /* Puts `size` bytes where all lanes of the warp find them, waits for all, and returns the first lane's place; lanes are
  * CUDA_HOST_ROOM bytes apart. */

@@ -23,9 +23,9 @@ const void *cuda_host_find(const char *name);
 /* Bytes of its arguments. */
 size_t cuda_host_arguments(const void *kernel);
 
-/* Bytes of shared memory that the blocks of the next launches have beside what their launch asks for. A kernel that has
- * more ends the program with a sentence. */
-extern size_t cuda_host_shared_left;
+/* Bytes of shared memory that the next launches ask for, and that their blocks have beside it. A kernel that has more,
+ * or writes behind what its launch asks for, ends the program with a sentence. */
+extern size_t cuda_host_shared_asked, cuda_host_shared_left;
 
 /* NULL, or called when all threads of a launch's first block wait for the kernels before. */
 extern void (*cuda_host_at_wait)(void);

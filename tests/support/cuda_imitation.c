@@ -10,7 +10,8 @@
 cuda_imitation imitation;
 
 static const char image[] = "kernels";
-const void *const cuda_imitation_images[] = {image, NULL};
+const char cuda_imitation_foreign[] = "kernels of another GPU";
+const void *const cuda_imitation_images[] = {cuda_imitation_foreign, image, NULL};
 
 /* Sizes stand before what was allocated. */
 enum { HEADER = 256, PROCESSORS = 5, CLOCK_KHZ = 1000000, SHARED_BYTES = 227 << 10 };
@@ -19,7 +20,7 @@ enum { HEADER = 256, PROCESSORS = 5, CLOCK_KHZ = 1000000, SHARED_BYTES = 227 << 
 typedef struct node {
     const void *kernel;
     unsigned grid[3], threads;
-    size_t shared_left; /* of what a block may have */
+    size_t shared_asked, shared_left; /* of what a block may have */
     cuda_host_way way;
     void *arguments;
     struct node *next;
@@ -119,6 +120,7 @@ static void at_wait(void)
 static void run_node(const node *n)
 {
     bool watched = imitation.watch && n->way != CUDA_HOST_TOGETHER;
+    cuda_host_shared_asked = n->shared_asked;
     cuda_host_shared_left = n->shared_left;
     cuda_host_at_wait = watched ? at_wait : NULL;
     if (watched)
@@ -555,6 +557,8 @@ static int module_load(void **module, const void *data)
     int result = step();
     if (result)
         return result;
+    if (data == cuda_imitation_foreign)
+        return SPRY_CUDA_NO_BINARY;
     imitation.modules++;
     *module = (void *)(uintptr_t)data;
     return 0;
@@ -641,6 +645,7 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
     *n = (node){.kernel = function,
                 .grid = {c->grid_x, c->grid_y, c->grid_z},
                 .threads = c->block_x,
+                .shared_asked = c->shared_bytes,
                 .shared_left = imitation.shared_bytes - c->shared_bytes,
                 .way = way,
                 .arguments = aligned_alloc(64, (cuda_host_arguments(function) + 63) / 64 * 64)};

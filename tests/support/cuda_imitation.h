@@ -48,7 +48,8 @@ spry_cuda cuda_imitation_driver(void);
 /* The size of what was allocated. */
 size_t cuda_imitation_bytes(spry_cuda_memory memory);
 
-/* Images of no kernels: the imitation finds all of them by name. */
+/* Images of no kernels: the imitation finds all of them by name. One is for another GPU. */
 extern const void *const cuda_imitation_images[];
+extern const char cuda_imitation_foreign[];
 
 #endif

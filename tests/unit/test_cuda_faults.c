@@ -96,6 +96,10 @@ static void names_of_gpus_are_checked(void **state)
     assert_int_equal(spry_cuda_device_open(&device, &driver, none, 0, &setup, &error), SPRY_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "built without kernels"));
     assert_true(cuda_imitation_is_clean());
+    const void *const foreign[] = {cuda_imitation_foreign, NULL};
+    assert_int_equal(spry_cuda_device_open(&device, &driver, foreign, 0, &setup, &error), SPRY_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "no kernels for Imitated GPU 0"));
+    assert_true(cuda_imitation_is_clean());
 }
 
 static void every_call_may_fail_while_opening(void **state)

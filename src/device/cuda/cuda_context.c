@@ -24,12 +24,20 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
 {
     if (!images[0])
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this program was built without kernels for GPUs (no nvcc)");
-    for (size_t i = 0; images[i]; i++) {
+    for (size_t i = 0; !c->fault && images[i]; i++) {
         if (i == SPRY_CUDA_MODULES_MAX)
             return spry_fail(error, SPRY_ERR_UNSUPPORTED, "more than %d images of kernels", SPRY_CUDA_MODULES_MAX);
-        if (spry_cuda_went_well(c, c->cuda->module_load(&c->modules[i], images[i]), "cuModuleLoadData"))
+        int result = c->cuda->module_load(&c->modules[c->n_modules], images[i]);
+        if (result == SPRY_CUDA_NO_BINARY) /* kernels that this GPU does not run */
+            continue;
+        if (spry_cuda_went_well(c, result, "cuModuleLoadData"))
             c->n_modules++;
     }
+    if (!c->fault && !c->n_modules)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "this program has no kernels for %s; they are compiled for those GPUs that "
+                         "-DSPRY_CUDA_ARCHITECTURES names",
+                         c->name);
     return spry_cuda_fault(c, "loading kernels", error);
 }
 

@@ -54,7 +54,7 @@ void *spry_cuda_kernel(spry_cuda_context *context, const char *name);
 void spry_cuda_launch(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                       unsigned threads, const void *arguments);
 
-/* The same for kernels that have SPRY_SHARED_LARGE memory. */
+/* The same for kernels that have SPRY_SHARED_ASKED memory. */
 void spry_cuda_launch_shared(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                              unsigned threads, size_t shared_bytes, const void *arguments);
 

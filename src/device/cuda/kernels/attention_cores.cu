@@ -443,7 +443,7 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
 template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args &a, const spry_page_maps &maps)
 {
     enum { EACH = cores_shape<BLOCKS>::WARPS * QUERIES };
-    SPRY_SHARED_LARGE(memory, sizeof(cores_room<BLOCKS>));
+    SPRY_SHARED_ASKED(memory, 1024);
     int lane = (int)threadIdx.x % WARP;
     spry_attend_run run = a.runs[gridDim.y - 1 - blockIdx.y];
     const spry_step_row last = a.rows[run.first_row + run.n_rows - 1];
@@ -488,14 +488,6 @@ template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args 
     {                                                                                                                  \
         attend_runs_cores<blocks>(a.attend, a.maps);                                                                   \
     }
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 ATTEND(2)
 ATTEND(3)
 ATTEND(4)
-#else
-/* An image without a kernel cannot be loaded. */
-SPRY_KERNEL(spry_attend_no_cores, spry_attend_args, WARP)
-{
-    (void)a;
-}
-#endif

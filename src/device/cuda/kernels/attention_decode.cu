@@ -4,8 +4,7 @@
 /* A grid of (blocks of a cluster, key heads, rows), of at most WARPS warps. Long heads are split over PARTS blocks. */
 template <class S> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
-    SPRY_SHARED_LARGE(memory, sizeof(decode_room<S>) +
-                                  SPRY_DECODE_GROUP / 2 * S::WARPS * pair_partials<S>::SIZE * sizeof(float));
+    SPRY_SHARED_ASKED(memory, 1024);
     decode_room<S> &room = *(decode_room<S> *)memory;
     pair_partials<S> partials;
     decode_job<S> job;

@@ -15,7 +15,7 @@ template <int BLOCKS> struct few_room {
 template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
 {
     typedef head_shape<BLOCKS> shape;
-    SPRY_SHARED_LARGE(memory, sizeof(few_room<BLOCKS>));
+    SPRY_SHARED_ASKED(memory, 1024);
     few_room<BLOCKS> &room = *(few_room<BLOCKS> *)memory;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, rest = blockIdx.y / a.kv.n_kv_heads, part = rest % shape::PARTS;
@@ -202,7 +202,7 @@ SPRY_DEVICE void attend_chunks(many_room<BLOCKS> &room, const warp_queries &q, c
 template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a)
 {
     typedef head_shape<BLOCKS> shape;
-    SPRY_SHARED_LARGE(memory, sizeof(many_room<BLOCKS>));
+    SPRY_SHARED_ASKED(memory, 1024);
     const uint32_t each = shape::WARPS / shape::PARTS * QUERIES;
     uint32_t warp = threadIdx.x / WARP;
     int lane = (int)threadIdx.x % WARP;

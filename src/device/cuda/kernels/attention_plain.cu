@@ -4,8 +4,7 @@
 /* A grid of (blocks of a cluster, key heads, rows), of at most WARPS warps. */
 template <class S> SPRY_DEVICE void attend_plain(const spry_decode_args &d)
 {
-    SPRY_SHARED_LARGE(memory, sizeof(plain_room<S>) +
-                                  SPRY_DECODE_GROUP / 2 * S::WARPS * pair_partials<S>::SIZE * sizeof(float));
+    SPRY_SHARED_ASKED(memory, 1024);
     plain_room<S> &room = *(plain_room<S> *)memory;
     float *left = (float *)(memory + sizeof room);
     pair_partials<S> partials = {left, S::WARPS};

@@ -294,7 +294,7 @@ SPRY_DEVICE void write_latent(float *to, const latent_queries &l, int i, uint32_
 
 template <class KV> SPRY_DEVICE void attend_latent_few(const spry_latent_attend_args &args)
 {
-    SPRY_SHARED_LARGE(memory, SPRY_LATENT_ROOM + SPRY_LATENT_KEY_MAX * QUERY_STRIDE * sizeof(float));
+    SPRY_SHARED_ASKED(memory, 1024);
     latent_room &room = *(latent_room *)memory;
     const spry_attend_args &a = args.attend;
     const spry_attend_piece piece = a.pieces[blockIdx.x];
@@ -320,7 +320,7 @@ template <class KV> SPRY_DEVICE void attend_latent_few(const spry_latent_attend_
 
 template <class KV> SPRY_DEVICE void attend_latent_many(const spry_latent_attend_args &args)
 {
-    SPRY_SHARED_LARGE(memory, SPRY_LATENT_ROOM + SPRY_LATENT_KEY_MAX * QUERY_STRIDE * sizeof(float));
+    SPRY_SHARED_ASKED(memory, 1024);
     latent_room &room = *(latent_room *)memory;
     const spry_attend_args &a = args.attend;
     const spry_attend_run run = a.runs[blockIdx.x];

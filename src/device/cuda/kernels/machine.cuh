@@ -24,8 +24,7 @@
 #define SPRY_DEVICE static __device__ __forceinline__
 #define SPRY_METHOD __device__ __forceinline__
 #define SPRY_SHARED __shared__
-#define SPRY_SHARED_LARGE(name, bytes) extern __shared__ __align__(1024) unsigned char name[]
-#define SPRY_SHARED_OWN(name) extern __shared__ __align__(16) unsigned char name[] /* the same in all functions of a kernel */
+#define SPRY_SHARED_ASKED(name, multiple) extern __shared__ __align__(multiple) unsigned char name[]
 #define SPRY_APART static __device__ __noinline__ /* a function that is called: its registers are its own */
 #define SPRY_TABLE static __device__ const
 #define SPRY_PRAGMA(words) _Pragma(#words)
@@ -42,8 +41,9 @@
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const arguments &a)
 
-/* Beside what its launch asks for a kernel has so many bytes of shared memory: on the host it is checked that a block has
- * room for both. */
+/* Beside what its launch asks for (SPRY_SHARED_ASKED, the same in all functions of a kernel) a kernel has so many bytes of
+ * shared memory. On the host it is checked that a block has room for both, and that nothing is written behind what the
+ * launch asks for. */
 SPRY_DEVICE void shared_check(size_t)
 {
 }
@@ -82,7 +82,7 @@ SPRY_DEVICE void threads_wait(int number, int threads)
 }
 
 /* Waits for all threads of the blocks of a cluster, which are those of one blockIdx.y and z; what they wrote to memory is seen
- * then. On the host only SPRY_SHARED_OWN is each block's own across it. */
+ * then. On the host only SPRY_SHARED_ASKED is each block's own across it. */
 SPRY_DEVICE void cluster_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -90,7 +90,7 @@ SPRY_DEVICE void cluster_wait()
 #endif
 }
 
-/* The same, but only what they wrote to SPRY_SHARED_OWN is seen then, which takes less time. */
+/* The same, but only what they wrote to SPRY_SHARED_ASKED is seen then, which takes less time. */
 SPRY_DEVICE void cluster_wait_shared()
 {
 #if __CUDA_ARCH__ >= 900
@@ -101,7 +101,7 @@ SPRY_DEVICE void cluster_wait_shared()
 #endif
 }
 
-/* What lies at the same place in SPRY_SHARED_OWN of block `rank` of the cluster. */
+/* What lies at the same place in SPRY_SHARED_ASKED of block `rank` of the cluster. */
 SPRY_DEVICE float4 cluster_load(const float4 *own, uint32_t rank)
 {
     float4 four = {0, 0, 0, 0};

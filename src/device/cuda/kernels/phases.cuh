@@ -46,7 +46,7 @@ struct phase_place {
     /* Until all blocks are done with the phase before. */
     SPRY_METHOD void wait() const
     {
-        SPRY_SHARED_OWN(memory);
+        SPRY_SHARED_ASKED(memory, 16);
         if (number)
             counter_wait(counter - SPRY_PHASE_COUNTER, base, gridDim.x * SPRY_PHASE_BLOCK);
         block_wait();
@@ -56,7 +56,7 @@ struct phase_place {
     /* Of a product: a block without work has only to fetch what follows. */
     SPRY_METHOD bool skip(bool idle) const
     {
-        SPRY_SHARED_OWN(memory);
+        SPRY_SHARED_ASKED(memory, 16);
         if (!idle)
             return false;
         block_wait();
@@ -87,7 +87,7 @@ struct phase_place {
 
 template <class T, int TILES, row_kind KIND> SPRY_APART void phase_product(const phase_place place)
 {
-    SPRY_SHARED_OWN(memory);
+    SPRY_SHARED_ASKED(memory, 16);
     const spry_phase &phase = *(const spry_phase *)(memory + SPRY_PHASE_ARGS + place.number % 2 * SPRY_PHASE_ARGS_BYTES);
     multiply_one<T, TILES, KIND>(phase.of.product, (float (*)[TILES * SPRY_TILE_ROWS])(memory + SPRY_PHASE_SPLITS),
                                  (float *)(memory + SPRY_PHASE_SQUARES), memory + SPRY_PHASE_ROOMS, place);
@@ -104,7 +104,7 @@ template <int N> struct phase_shape {
 template <int N> SPRY_DEVICE void phase_attend(const phase_place &place)
 {
     typedef phase_shape<N> shape;
-    SPRY_SHARED_OWN(memory);
+    SPRY_SHARED_ASKED(memory, 16);
     const spry_phase &phase = *(const spry_phase *)(memory + SPRY_PHASE_ARGS + place.number % 2 * SPRY_PHASE_ARGS_BYTES);
     const spry_decode_args &d = phase.of.decode;
     uint32_t *word = (uint32_t *)(memory + SPRY_PHASE_WORD);
@@ -155,7 +155,7 @@ SPRY_DEVICE void end_phases(const spry_phases_args &a, const phase_place &place)
 #define PHASES_ONE(name, blocks, ...)                                                                                  \
     SPRY_KERNEL_EARLY(spry_phases_##name##_##blocks, spry_phases_args, SPRY_PHASE_WARPS *WARP, 1)                                               \
     {                                                                                                                  \
-        SPRY_SHARED_OWN(memory);                                                                                       \
+        SPRY_SHARED_ASKED(memory, 16);                                                                                 \
         phase_place place = {a.phases, a.counters, a.heads, *a.base, 0};                                               \
         place.fetch(memory, a.phases, 0);                                                                              \
         copy_wait();                                                                                                   \

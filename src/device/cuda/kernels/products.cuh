@@ -456,7 +456,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void multiply_f
         return;
     product_place p;
     b.find(p, a, tile);
-    SPRY_SHARED_LARGE(rooms, SPRY_PRODUCT_SPLITS * block::weights::kept::ROOM);
+    SPRY_SHARED_ASKED(rooms, 1024);
     typename block::weights ahead;
     ahead.units.place(rooms, warp, p.lane);
     ahead.load(p, slot);

@@ -5,7 +5,7 @@
  * than the 168 a thread that a kernel of 384 threads begins with. */
 template <class S> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
 {
-    SPRY_SHARED_OWN(memory);
+    SPRY_SHARED_ASKED(memory, 16);
     const core_ring<S> ring = {memory};
     ring.make();
     if (threadIdx.x < S::THREADS) {
@@ -35,7 +35,6 @@ template <class S> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
     PRODUCT_CORES(name, gates, 8, 1, 2, true) PRODUCT_CORES(name, gates, 16, 2, 1, true)
 #define PRODUCTS_QUANTS(name)                                                                                          \
     PRODUCTS_FLOATS(name) PRODUCT_CORES(name, cores, 8, 1, 1, false) PRODUCT_CORES(name, gates, 8, 1, 1, true)
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 PRODUCTS_FLOATS(f16)
 PRODUCTS_FLOATS(bf16)
 PRODUCTS_QUANTS(q4_0)
@@ -47,10 +46,3 @@ PRODUCTS_QUANTS(q4_k)
 PRODUCTS_QUANTS(q5_k)
 PRODUCTS_QUANTS(q6_k)
 PRODUCTS_QUANTS(mxfp4)
-#else
-/* An image without a kernel cannot be loaded. */
-SPRY_KERNEL(spry_product_no_cores, spry_product_args, WARP)
-{
-    (void)a;
-}
-#endif

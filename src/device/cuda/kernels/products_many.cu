@@ -122,7 +122,7 @@ SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigne
 /* A grid of (groups of 8 tiles, groups of 64 rows); warps stand 2 along the tiles and 2 along the rows. */
 template <class T> SPRY_DEVICE void multiply_staged(const spry_product_args &a)
 {
-    SPRY_SHARED_LARGE(stages, STAGES *staged_sizes<T>::STAGE);
+    SPRY_SHARED_ASKED(stages, 1024);
     SPRY_SHARED const unsigned char *tiles[STAGED_TILES];
     shared_check(sizeof tiles);
     uint32_t group = blockIdx.y * STAGED_GROUPS;

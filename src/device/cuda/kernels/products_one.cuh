@@ -303,7 +303,7 @@ SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES 
     SPRY_KERNEL_LATE(spry_product_##name##_##label##_##tiles##_1, spry_product_args, FEW_THREADS, 2)                   \
     {                                                                                                                  \
         SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][tiles * SPRY_TILE_ROWS], squares[ACT_SPLITS];                    \
-        SPRY_SHARED_LARGE(rooms, SPRY_ONE_BYTES);                                                                      \
+        SPRY_SHARED_ASKED(rooms, 1024);                                                                                \
         shared_check(sizeof splits + sizeof squares);                                                                  \
         multiply_one<type_##name, tiles, kind>(a, splits, squares, rooms, launched_product());                         \
     }

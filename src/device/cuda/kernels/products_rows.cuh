@@ -382,7 +382,7 @@ template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_rows(cons
     typedef row_block<T, TILES, KIND> block;
     SPRY_SHARED row_sums<TILES> sums;
     shared_check(sizeof sums);
-    SPRY_SHARED_LARGE(rooms, SPRY_PRODUCT_SPLITS *block::kept::ROOM);
+    SPRY_SHARED_ASKED(rooms, 1024);
     block b;
     b.start(a, rooms);
     grid_wait();
