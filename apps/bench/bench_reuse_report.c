@@ -43,7 +43,7 @@ void spry_bench_reuse_print_table(const spry_bench_reuse *r)
 spry_status spry_bench_reuse_print_json(const spry_bench_reuse *r, spry_error *error)
 {
     static const char *const keys[SPRY_BENCH_REUSE_PAIRS] = {"prefix", "fragments", "fragments_again", "restart",
-                                                              "moved_decode"};
+                                                             "moved_decode"};
     json_t *out =
         json_pack("{s:s, s:{s:I, s:I, s:f}}", "model", r->model, "lookup", "tokens", (json_int_t)r->lookup_tokens,
                   "pages", (json_int_t)r->lookup_pages, "us", r->lookup_us.median);

@@ -191,8 +191,8 @@ static void test_fragments_are_found_anywhere(void **state)
     scene_close_engine(engine);
 }
 
-/* What stands at the end is computed in place, so a fragment is computed alone when it first stands elsewhere; in a third
- * order all are found. */
+/* What stands at the end is computed in place, so a fragment is computed alone when it first stands elsewhere; in a
+ * third order all are found. */
 static void test_orders(void **state)
 {
     (void)state;
