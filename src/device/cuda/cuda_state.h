@@ -250,8 +250,19 @@ void spry_cuda_tier_pass(spry_cuda_device *d, uint32_t page);
 void spry_cuda_tier_pass_step(spry_cuda_device *d, const spry_device_step *step);
 void spry_cuda_tier_deinit(spry_cuda_device *d);
 
-/* cuda_block.c: the kernels for a kind of pages and heads. */
+/* cuda_attention.c: the kernels for a kind of pages and heads. */
 spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *config, spry_dtype type);
+
+/* Attention of the normalised rows of a layer, in attn; true: in `acts`, as the product behind it takes them. A layer
+ * without k and v attends to pages that are filled already. */
+bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
+
+/* Its parts: runs, at most so many rows long, of which, where `n_spread` is not 0, so many chunks are spread over
+ * blocks and folded; arguments and pages of a layer. */
+void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *way, const spry_attend_args *args,
+                           size_t n_runs, size_t longest, size_t n_spread);
+spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer);
+spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer);
 
 /* cuda_upload.c: lays the step out and sends it ahead. `drawn`: NULL, or the draws of the step before that give the
  * tokens. */
@@ -262,13 +273,6 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
 
 /* Where `way` wants maps of pages: makes them. */
 void spry_cuda_map_pages(spry_cuda_context *gpu, spry_cuda_attention *way, const spry_kv_pages *kv, size_t n_pages);
-
-/* Runs, at most so many rows long; where `n_spread` is not 0, so many chunks of each are spread over blocks and folded.
- */
-void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *way, const spry_attend_args *args,
-                           size_t n_runs, size_t longest, size_t n_spread);
-
-spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer);
 
 /* cuda_latent.c: the kernels of latent attention; what all layers of a step need; attention of the normalised rows of a
  * layer, [rows, n_heads * value_dim] in `raw`; slots of so many rows. */
@@ -293,11 +297,10 @@ void spry_cuda_run(spry_cuda_device *d);
 void spry_cuda_layers(spry_cuda_device *d);
 
 /* Its parts, which Whisper models run, too: rows of the embedding, attention of a layer, norm and logits of rows that
- * are wanted. A layer without k and v attends to pages that are filled already. */
+ * are wanted. */
 void spry_cuda_embed(spry_cuda_device *d);
 void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
 void spry_cuda_unembed(spry_cuda_device *d);
-spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer);
 
 /* cuda_graph.c: `run`, as a graph where a step of this shape came before. */
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d));

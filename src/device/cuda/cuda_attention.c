@@ -1,0 +1,401 @@
+/* Attention of a layer, as launches. */
+#include <math.h>
+#include <stdio.h>
+
+#include "device/cuda/cuda_state.h"
+#include "model/arch.h"
+
+enum { ROW_THREADS = 256, MERGE_THREADS = 128 };
+enum { ALL_AHEAD = 1 << 30 }; /* more positions than any text has */
+
+static const char *kv_name(const spry_cuda_device *d)
+{
+    return spry_cuda_type_name(d->pool->shape.type);
+}
+
+/* ---- kernels for pages and heads --------------------------------------------------------------------------------- */
+
+/* page_copy of attention_pages.cuh: the keys of a page, and so many blocks of its values. */
+static size_t copy_bytes(size_t blocks, size_t kept)
+{
+    return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
+}
+
+/* decode_room of attention_decode.cuh: queries, once more for each warp, and its weights; the row's key and value; what
+ * a page of each warp leaves. */
+static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
+{
+    size_t queries = SPRY_DECODE_GROUP * (blocks * 32 + 8) * sizeof(float);
+    size_t partials = (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
+    return (1 + warps) * queries + warps * SPRY_DECODE_GROUP * 20 * sizeof(uint32_t) + 2 * blocks * 32 * sizeof(float) +
+           partials;
+}
+
+/* plain_room of attention_plain.cuh: queries, key and value as halves; of each warp factors, weights, and what a page
+ * leaves. */
+static size_t plain_bytes(size_t blocks, size_t warps, size_t group)
+{
+    size_t heads = (SPRY_DECODE_GROUP + 1) * (blocks * 16 + 16) * sizeof(uint32_t) + blocks * 16 * sizeof(uint32_t);
+    size_t of_warp = 34 * 4 * sizeof(float) + SPRY_DECODE_GROUP * 20 * sizeof(uint32_t);
+    return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
+}
+
+/* cores_room of attention_cores.cu: five pairs of pages, with entries and barriers; what chunks gave to 256 threads;
+ * queries of 8 warps. */
+static size_t cores_bytes(size_t blocks)
+{
+    return 8 * 40 + 10 * (blocks * 4096 + sizeof(spry_step_entry) + sizeof(uint64_t)) +
+           (blocks * 16 + 1) * 256 * sizeof(float);
+}
+
+/* Runs with the matrix instructions of four warps. */
+static void take_cores(spry_cuda_attention *way, size_t blocks)
+{
+    way->many = "spry_attend_cores_%zu";
+    way->run_warps = 8;
+    way->copy_warps = 4;
+    way->run_blocks = 66; /* of which a multiprocessor has one */
+    way->many_bytes = cores_bytes(blocks);
+    way->maps_pages = true;
+}
+
+/* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. Runs take those
+ * of four warps where the GPU has them. */
+spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *c, spry_dtype type)
+{
+    if (c->n_kv_rank)
+        return spry_cuda_latent_attention();
+    size_t blocks = c->head_dim / 32, dims = 1;
+    size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
+    if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8)) {
+        spry_cuda_attention way = {
+            .few = "spry_attend_pages_few_%zu",
+            .many = "spry_attend_pages_many_%zu",
+            .decode = c->n_heads / c->n_kv_heads <= SPRY_DECODE_GROUP ? "spry_attend_decode_%zu" : NULL,
+            .merge = "spry_attend_merge_pages",
+            .merge_runs = "spry_attend_merge_runs",
+            .number = blocks,
+            .pieces = true,
+            .chunk_pages = 1,
+            .warps = warps,
+            .run_warps = warps,
+            .run_blocks = 264,
+            .queries = 16,
+            .parts = blocks / part,
+            .few_bytes = queries + warps * copy_bytes(blocks, part),
+            .many_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
+            .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads),
+            .plain_bytes = plain_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
+        if (gpu->cores && blocks >= 2 && blocks <= 4 && cores_bytes(blocks) <= gpu->shared_bytes)
+            take_cores(&way, blocks);
+        return way;
+    }
+    while (dims * 32 < c->head_dim)
+        dims *= 2;
+    return (spry_cuda_attention){
+        .few = type == SPRY_F16   ? "spry_attend_few_f16_%zu"
+               : type == SPRY_F32 ? "spry_attend_few_f32_%zu"
+                                  : "spry_attend_few_q8_0_%zu",
+        .many = type == SPRY_F16   ? "spry_attend_many_f16_%zu"
+                : type == SPRY_F32 ? "spry_attend_many_f32_%zu"
+                                   : "spry_attend_many_q8_0_%zu",
+        .merge = "spry_attend_merge",
+        .number = dims,
+        .chunk_pages = SPRY_ATTEND_CHUNK,
+        .warps = SPRY_ATTEND_CHUNK,
+        .run_warps = SPRY_ATTEND_CHUNK,
+        .queries = dims <= 4 ? 4 : 16 / dims,
+        .parts = 1,
+    };
+}
+
+/* ---- heads ------------------------------------------------------------------------------------------------------- */
+
+spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer)
+{
+    const spry_kv_pool *pool = d->pool;
+    return (spry_kv_pages){.pages = d->pages,
+                           .page_bytes = pool->page_bytes,
+                           .key_offset = spry_kv_offset(pool, d->config->kv_slot[layer], 0),
+                           .value_offset = spry_kv_offset(pool, d->config->kv_slot[layer], 1),
+                           .head_bytes = (uint32_t)pool->head_bytes,
+                           .token_bytes = (uint32_t)pool->token_bytes,
+                           .n_kv_heads = d->config->n_kv_heads,
+                           .head_dim = d->config->head_dim};
+}
+
+/* Pairs of a head that rope turns in a layer. */
+static uint32_t pairs_of(const spry_config *c, uint32_t layer)
+{
+    return c->rotated[layer] ? c->rope_dim / 2 : 0;
+}
+
+/* Norms of q and k that spry_prepare does not know, before rope or behind it. */
+static void normalise_heads(spry_cuda_device *d, const spry_cuda_layer *l, bool later)
+{
+    const spry_config *c = d->config;
+    spry_qk_norm kind = c->arch->qk_norm;
+    bool row = kind == SPRY_QK_NORM_ROW;
+    const struct {
+        spry_cuda_memory x, weight;
+        uint32_t n_heads;
+        bool wanted;
+    } lists[] = {{d->scratch.q, l->q_norm, c->n_heads, later == (kind == SPRY_QK_NORM_HEAD_LATER)},
+                 {d->scratch.k, kind == SPRY_QK_NORM_HEAD_LATER ? 0 : l->k_norm, c->n_kv_heads, !later}};
+    if (!l->q_norm || kind < SPRY_QK_NORM_HEAD_LATER)
+        return;
+    for (size_t i = 0; i < SPRY_COUNT(lists); i++) {
+        const spry_norm_args args = {.x = lists[i].x,
+                                     .weight = lists[i].weight,
+                                     .n = c->head_dim * (row ? lists[i].n_heads : 1),
+                                     .n_groups = row ? 1 : lists[i].n_heads,
+                                     .step = kind == SPRY_QK_NORM_EACH ? c->head_dim : 0,
+                                     .eps = c->norm_eps,
+                                     .centre = c->arch->layer_norm};
+        if (lists[i].wanted)
+            spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, args.n_groups, 1,
+                             ROW_THREADS, &args);
+    }
+}
+
+static void normalise_values(spry_cuda_device *d)
+{
+    const spry_config *c = d->config;
+    const spry_norm_args args = {.x = d->scratch.v, .n = c->head_dim, .n_groups = c->n_kv_heads, .eps = c->norm_eps};
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, c->n_kv_heads, 1, ROW_THREADS,
+                     &args);
+}
+
+/* Head norms, rope, keys and values into their pages. */
+static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    bool here = c->arch->qk_norm <= SPRY_QK_NORM_HEAD;
+    return (spry_prepare_args){.q = s->q,
+                               .k = s->k,
+                               .v = s->v,
+                               .q_norm = here ? l->q_norm : 0,
+                               .k_norm = here ? l->k_norm : 0,
+                               .cosine = s->cosine[c->sliding[layer]],
+                               .sine = s->sine[c->sliding[layer]],
+                               .rows = d->upload.memory + d->upload.rows,
+                               .kv = spry_cuda_layer_pages(d, layer),
+                               .n_rows = (uint32_t)d->n_rows,
+                               .n_heads = c->n_heads,
+                               .n_pairs = pairs_of(c, layer),
+                               .interleaved = c->interleaved,
+                               .eps = c->norm_eps};
+}
+
+/* Heads of 64 or 128 that rope turns whole have kernels of their own, named by how; NULL: they are others. */
+static const char *whole_heads(const spry_config *c, const spry_prepare_args *p)
+{
+    bool whole = (c->head_dim == 64 || c->head_dim == 128) && p->n_pairs == c->head_dim / 2;
+    if (!whole || !p->q_norm != !p->k_norm || (p->q_norm && p->interleaved))
+        return NULL;
+    return p->interleaved ? "pairs" : p->q_norm ? "norm" : "raw";
+}
+
+static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_prepare_args args = prepare_args(d, l, layer);
+    const char *whole = whole_heads(c, &args);
+    char name[SPRY_CUDA_KERNEL_NAME];
+    if (whole && d->pool->shape.type == SPRY_F16)
+        snprintf(name, sizeof name, "spry_prepare_%s_%u", whole, c->head_dim / 32);
+    else
+        snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
+    spry_cuda_launch(
+        &d->context, spry_cuda_kernel(&d->context, name), (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS,
+        c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, SPRY_PREPARE_THREADS, &args);
+}
+
+/* ---- rows over pages --------------------------------------------------------------------------------------------- */
+
+static void *attend_kernel(spry_cuda_context *gpu, const spry_cuda_attention *way, const char *format)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    snprintf(name, sizeof name, format, way->number);
+    return spry_cuda_kernel(gpu, name);
+}
+
+/* Whether attention also writes its rows as the product behind it wants them: heads of whole blocks, rows that are
+ * attended one by one, or in chunks that are folded. */
+static bool attend_encodes(const spry_cuda_device *d)
+{
+    size_t n_q = (size_t)d->config->n_heads * d->config->head_dim;
+    return (!d->n_runs || d->n_spread) && !d->config->n_kv_rank && !d->config->arch->gated_attention &&
+           d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
+}
+
+static spry_acts attention_acts(const spry_cuda_device *d, const spry_cuda_matrix *o)
+{
+    spry_acts acts = spry_cuda_acts(d, o, o->tiles.n_in);
+    acts.cores = spry_cuda_cores(d, o->type, d->n_rows);
+    return acts;
+}
+
+spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    size_t kind = c->sliding[layer];
+    spry_attend_args args = {.out = s->attn,
+                             .q = s->q,
+                             .partial = s->partial,
+                             .rows = d->upload.memory + d->upload.rows,
+                             .entries = d->upload.memory + d->upload.entries,
+                             .few = d->upload.memory + d->upload.few,
+                             .pieces = d->upload.memory + d->upload.pieces,
+                             .runs = d->upload.memory + d->upload.runs,
+                             .turn_cosine = s->turn_cosine[kind],
+                             .turn_sine = s->turn_sine[kind],
+                             .sinks = d->model.layers[layer].sinks,
+                             .kv = spry_cuda_layer_pages(d, layer),
+                             .n_heads = c->n_heads,
+                             .n_pairs = pairs_of(c, layer),
+                             .interleaved = c->interleaved,
+                             .window = kind ? c->window : 0,
+                             .ahead = !c->bidirectional ? 0
+                                      : kind            ? c->window - 1
+                                                        : ALL_AHEAD,
+                             .n_chunks = (uint32_t)d->n_chunks,
+                             .chunk_pages = (uint32_t)d->attention.chunk_pages,
+                             .scale = 1 / sqrtf(c->query_scalar),
+                             .softcap = c->attn_softcap};
+    const spry_cuda_matrix *o = &d->model.layers[layer].o;
+    if (attend_encodes(d))
+        args.to[spry_cuda_form(o->type)] = attention_acts(d, o);
+    return args;
+}
+
+void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *way, const spry_attend_args *args,
+                           size_t n_runs, size_t longest, size_t n_spread)
+{
+    size_t each = way->run_warps / way->parts * way->queries, queries = longest * (args->n_heads / args->kv.n_kv_heads);
+    size_t batches = way->merge_runs ? (queries + each - 1) / each : 1;
+    const spry_attend_cores_args mapped = {way->maps, *args};
+    spry_cuda_launch_shared(gpu, attend_kernel(gpu, way, way->many), args->kv.n_kv_heads * batches, n_runs,
+                            n_spread ? n_spread : 1, (unsigned)(way->run_warps + way->copy_warps) * 32, way->many_bytes,
+                            way->maps_pages ? &mapped : (const void *)args);
+    if (n_spread)
+        spry_cuda_launch(gpu, spry_cuda_kernel(gpu, way->merge_runs), n_runs, args->n_heads, longest, MERGE_THREADS,
+                         args);
+}
+
+/* What spread chunks leave lies behind what is left of few rows. */
+static void attend_runs(spry_cuda_device *d, spry_attend_args args)
+{
+    if (d->n_spread) {
+        args.partial += d->n_few * d->n_chunks * spry_cuda_partial_floats(d->config) * sizeof(float);
+        args.n_chunks = (uint32_t)d->n_spread;
+        args.chunk_pages = SPRY_PAGES_CHUNK;
+    }
+    spry_cuda_attend_runs(&d->context, &d->attention, &args, d->n_runs, d->longest_run, d->n_spread);
+}
+
+static void attend(spry_cuda_device *d, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_attention *way = &d->attention;
+    const spry_attend_args args = spry_cuda_attend_args(d, layer);
+    size_t group = c->n_heads / c->n_kv_heads;
+    unsigned threads = (unsigned)way->warps * 32;
+    size_t batches = (group + way->queries - 1) / way->queries * way->parts;
+    size_t pages = d->n_chunks * way->chunk_pages;
+    if (d->n_few) {
+        spry_cuda_launch_shared(&d->context, attend_kernel(&d->context, way, way->few),
+                                way->pieces ? d->n_pieces : d->n_few, c->n_kv_heads * batches,
+                                (pages + way->warps - 1) / way->warps, threads, way->few_bytes, &args);
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge), d->n_few, c->n_heads, 1, MERGE_THREADS,
+                         &args);
+    }
+    if (d->n_runs)
+        attend_runs(d, args);
+}
+
+/* Whether one kernel does everything for the step's rows, each the only new one of its sequence. */
+static bool decodes(const spry_cuda_device *d)
+{
+    return d->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER && d->attention.decode && d->context.overlaps &&
+           d->alone && !d->n_runs;
+}
+
+/* The kernel of attention_plain.cu for rows that are alone in their sequences; false where a model or its pages want
+ * more than it has, or where blocks that share the pages of a row have several for each warp. */
+static bool plain_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_device *d, const spry_decode_args *args,
+                         size_t share, size_t pages)
+{
+    const spry_cuda_attention *way = &d->attention;
+    const spry_prepare_args *p = &args->prepare;
+    const spry_attend_args *a = &args->attend;
+    const char *heads = whole_heads(d->config, p);
+    bool bytes = a->to[SPRY_ACT_BYTES].values, single = pages <= share * way->warps;
+    if (!heads || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !(bytes || a->to[SPRY_ACT_ONE].values) ||
+        (share > 1 && !single))
+        return false;
+    snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_attend_decode_%s_%s_%s_%zu", heads, bytes ? "bytes" : "one",
+             !single      ? "long"
+             : share == 1 ? "short"
+                          : "single",
+             way->number);
+    return true;
+}
+
+/* Head norms, rope, keys and values into their pages, and attention, in one kernel. Where rows are many, few blocks
+ * share the pages of one; where they are more than run at once, blocks have no warp without a page. */
+static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    enum { BLOCKS = 264, SHARE = 8, FEWEST = 2 };
+    const spry_cuda_attention *way = &d->attention;
+    const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
+    size_t chosen = spry_cuda_chosen(d, SPRY_CHOICE_SHARE), share = chosen ? chosen : SHARE;
+    size_t n_kv = d->config->n_kv_heads, pages = d->n_chunks * way->chunk_pages, warps = way->warps;
+    while (share > way->parts &&
+           ((!chosen && d->n_rows * n_kv * share > BLOCKS) || share / 2 / way->parts * warps >= pages))
+        share /= 2;
+    share = share > way->parts ? share : way->parts;
+    if (pages < warps && d->n_rows * n_kv * share > 2 * d->context.processors)
+        warps = pages > FEWEST ? pages : FEWEST;
+    char name[SPRY_CUDA_KERNEL_NAME];
+    bool plain = plain_kernel(name, d, &args, share, pages);
+    void *kernel = plain ? spry_cuda_kernel(&d->context, name) : attend_kernel(&d->context, way, way->decode);
+    spry_cuda_launch_cluster(&d->context, kernel, share, n_kv, d->n_rows, (unsigned)warps * 32,
+                             plain ? way->plain_bytes : way->decode_bytes, &args);
+}
+
+bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    size_t n_qkv = l->k.type == SPRY_DTYPE_COUNT ? 1 : 3;
+    bool gated = c->arch->gated_attention;
+    const spry_cuda_product qkv[] = {
+        {gated ? s->raw : s->q, gated ? 2 * n_q : n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
+    spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
+    spry_cuda_took_products(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
+    if (gated)
+        spry_cuda_head_gates(d, "spry_take_queries", s->q);
+    normalise_heads(d, l, false);
+    if (c->arch->v_norm && n_qkv > 1)
+        normalise_values(d);
+    if (decodes(d) && (n_qkv > 1 || !c->n_shared_kv)) { /* it stores, and a shared page has the keys of another layer */
+        attend_decode(d, l, layer);
+    } else {
+        if (n_qkv > 1 || c->n_shared_kv)
+            prepare(d, l, layer);
+        normalise_heads(d, l, true);
+        spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
+        attend(d, layer);
+    }
+    if (gated)
+        spry_cuda_head_gates(d, "spry_close_heads", s->attn);
+    spry_cuda_charge_attention(d, layer);
+    bool encoded = attend_encodes(d);
+    if (encoded)
+        d->acts[spry_cuda_form(l->o.type)] = attention_acts(d, &l->o);
+    return encoded;
+}
