@@ -6,10 +6,16 @@ const { answered, assert, closePage, openPage, send, test, withServer } = requir
 const DRAFTER = path.join(__dirname, "..", "..", "models", "Spry-Tales-Draft-4M.gguf");
 const TALES = "[data-name='Spry-Tales-29M']";
 
+// The list comes from the server, and moves what is below it.
+async function openModels(page) {
+    await page.click("#open-models");
+    await page.waitForSelector("#model-list li");
+}
+
 test("models show what they are, and are loaded and unloaded", async world => {
     await withServer(world, [], async own => {
         const page = await openPage(own, { settings: { temperature: 0, max_tokens: 4 } });
-        await page.click("#open-models");
+        await openModels(page);
         await page.waitForSelector(`${TALES}[data-state=loaded]`);
         assert.match(await page.innerText(`${TALES} p`), /^29\.4M parameters · Q4_0 · qwen3 · 18\.9 MB on disk · .* of memory in use, at most /);
         await page.locator(TALES).getByRole("button", { name: "Unload" }).click();
@@ -33,7 +39,7 @@ test("a model that cannot be unloaded says why", async world => {
     await page.route("**/models/unload", route =>
         route.fulfill({ status: 503, json: { error: { message: "The model is in use." } } }),
     );
-    await page.click("#open-models");
+    await openModels(page);
     await page.locator(TALES).getByRole("button", { name: "Unload" }).click();
     await page.waitForSelector("#models-state.error:not(:empty)");
     assert.equal(await page.innerText("#models-state"), "The model is in use. Wait a moment, then try again.");
@@ -42,7 +48,7 @@ test("a model that cannot be unloaded says why", async world => {
 
 test("a server that does not allow pulling says how it would", async world => {
     const page = await openPage(world);
-    await page.click("#open-models");
+    await openModels(page);
     await page.fill("#pull-source", DRAFTER);
     await page.click("#pull-start");
     await page.waitForSelector("#pull-words.error");
@@ -54,7 +60,7 @@ test("a server that does not allow pulling says how it would", async world => {
 test("a model is pulled, and appears", async world => {
     await withServer(world, ["--allow-pull"], async own => {
         const page = await openPage(own);
-        await page.click("#open-models");
+        await openModels(page);
         await page.fill("#pull-source", "/no/such/file.gguf");
         await page.click("#pull-start");
         await page.waitForSelector("#pull-words.error");
@@ -88,7 +94,7 @@ test("pulling shows how far it is, and can be cancelled", async world => {
             return Promise.resolve(new Response(body));
         };
     });
-    await page.click("#open-models");
+    await openModels(page);
     await page.fill("#pull-source", "https://example.com/x.gguf");
     await page.click("#pull-start");
     await page.waitForFunction(() => document.getElementById("pull-progress").value === 1000);

@@ -211,7 +211,8 @@ static uint64_t next_look(const spry_completion *c)
     return end && end < look ? end : look;
 }
 
-static void on_timeout(spry_completion *c)
+/* Cancels an answer that takes too long, or that the server cuts off. */
+static void look(spry_completion *c)
 {
     uint64_t end = deadline(c);
     c->exchange->late = c->exchange->late || (end && spry_clock_ns() >= end);
@@ -225,8 +226,8 @@ spry_collected spry_completion_collect(spry_completion *c)
         switch (
             spry_channel_wait(&c->jobs.channel, c->reply.detached ? -1 : spry_http_socket(c->exchange), next_look(c))) {
         case SPRY_WAIT_HUNG_UP: return SPRY_COLLECTED_DISCONNECTED;
-        case SPRY_WAIT_RAISED: break;
-        case SPRY_WAIT_TIMEOUT: on_timeout(c); return SPRY_COLLECTED_SOME;
+        case SPRY_WAIT_RAISED: look(c); break; /* tokens may come without a pause */
+        case SPRY_WAIT_TIMEOUT: look(c); return SPRY_COLLECTED_SOME;
         }
     return receive(c);
 }
