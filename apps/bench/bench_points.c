@@ -74,15 +74,26 @@ static double point_tokens(const spry_bench_runner *r, const spry_bench_point *p
     return point->decode ? (double)r->settings->tokens * point->batch : point->tokens;
 }
 
-static void note_energy(spry_bench_runner *r, spry_bench_point *point, const spry_joules *before, double seconds)
+/* `times` repeats took so many seconds. A GPU's counter changes ten times a second: where there is one, the point is
+ * repeated until a second has passed. */
+static spry_status note_energy(spry_bench_runner *r, spry_bench_point *point, const spry_joules *before, double seconds,
+                               double times)
 {
     spry_joules after;
+    double more;
+    spry_status status = SPRY_OK;
+    for (; !status && before->has_gpu && seconds < 1; times++) {
+        r->n_steps = 0;
+        status = once(r, point, &more);
+        seconds += more;
+    }
     spry_energy_read(r->energy, &after);
     spry_joules used = spry_joules_between(before, &after);
-    used.cpu /= r->settings->repeat;
-    used.gpu /= r->settings->repeat;
+    used.cpu /= times;
+    used.gpu /= times;
     if (spry_joules_whole(&used) > 0) /* counters change once per millisecond */
-        point->energy = (spry_bench_energy){used, seconds * 1e3 / r->settings->repeat, (size_t)point_tokens(r, point)};
+        point->energy = (spry_bench_energy){used, seconds * 1e3 / times, (size_t)point_tokens(r, point)};
+    return status;
 }
 
 /* ---- ops -----------------------------------------------------------------------------------------------------------
@@ -182,13 +193,13 @@ static spry_status repeat(spry_bench_runner *r, spry_bench_point *point)
     }
     if (status)
         return status;
-    point->gpu_busy = spry_gpu_busy_percent();
     point->waits = (double)(waits_of(r) - waits) / (point_tokens(r, point) * r->settings->repeat);
-    note_energy(r, point, &before, all);
     note_speed(r, point, tps);
     if (point->decode)
         point->steps = spry_bench_steps_of(r->step_ms, r->n_steps);
-    return SPRY_OK;
+    status = note_energy(r, point, &before, all, r->settings->repeat);
+    point->gpu_busy = spry_gpu_busy_percent();
+    return status;
 }
 
 static spry_status measure_point(spry_bench_runner *r, spry_bench_point *point)

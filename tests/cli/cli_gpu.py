@@ -179,6 +179,13 @@ class Figures(Gpu):
         for title in ("GPU busy while decoding (NVML)", "Waits for the device, a token", "Steps begun ahead", "Imitated GPU 0"):
             self.assertIn(title, page)
 
+    def test_energy(self):
+        """A point takes milliseconds, and the GPU counts every 100 of them: it is repeated until that is precise."""
+        report = self.succeeds(spry("bench", MODEL, "--device", "cpu", "--prefill", "8", "--decode-depth", "none", "--repeat", "1", "--json")).json
+        energy = report["prefill"][0]["energy"]
+        self.assertGreater(energy["gpu_joules"], 0)
+        self.assertTrue(50 < energy["gpu_joules"] / energy["joules"] * energy["watts"] < 400, energy)
+
     def judge(self, saved):
         """Floors of residency are a gate for the GPU as well, which targets may name."""
         path = os.path.join(HOME, "targets.json")

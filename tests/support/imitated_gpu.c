@@ -6,7 +6,7 @@
  *   IMITATED_GPU_WAIT_MS  after which work counts as endless
  *   IMITATED_GPU_FOLDER   a file "lost": every call fails; "hangs": work does not end; "memory": what processes hold
  *
- * NVML reports 100 W and a GPU that is busy for 40 % of the time. */
+ * NVML reports 100 W, counted ten times a second, and a GPU that is busy for 40 % of the time. */
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -219,7 +219,7 @@ static int nvml_name(void *device, char *name, unsigned size)
 static int nvml_energy(void *device, unsigned long long *millijoules)
 {
     (void)device;
-    *millijoules = spry_clock_ns() / 1000000 * WATTS;
+    *millijoules = spry_clock_ns() / 100000000 * 100 * WATTS;
     return SPRY_NVML_OK;
 }
 
