@@ -363,34 +363,35 @@ struct cores_item {
 };
 
 /* The pages that `pages` has for the queries of a warp: of all chunks, or, where they are spread over blocks, of one. A warp without
- * queries takes part in what four do together. */
+ * queries takes part in what four do together. The values of a second page are multiplied while the scores of the next first one are
+ * weighed, and folded then. */
 template <int BLOCKS>
 SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_attend_args &a, int lane)
 {
     enum { LOW = BLOCKS < 3 ? BLOCKS * 4 : 8, HIGH = BLOCKS * 4 - LOW }; /* groups of values that are multiplied together */
     page_sums<BLOCKS> chunk, sums;
     float scores[8][4];
-    uint32_t queries[BLOCKS * 2][4];
+    uint32_t queries[BLOCKS * 2][4], before = 0; /* the pair of the item before */
+    uint4 weights[2][2];
+    page_fold fold[2] = {{}, {{1, 1}, {-1, -1}}}; /* before the first page there is none */
     cores_item item = {};
     const warp_queries &q = pages.room->queries[threadIdx.x / WARP];
     const seen_range common(q, a);
-    bool spread = gridDim.z > 1;
+    bool spread = gridDim.z > 1, whole = false;
     clear_sums(chunk);
     pages.reach(0);
     item.take(pages, 0);
     take_queries<BLOCKS>(queries, q, a, item.turn, lane);
     score_cores<BLOCKS>(scores, queries, pages.stage(0));
     cores_totals<BLOCKS>::clear(*pages.room);
+    cores_wait<0, 8>(scores);
     while (item.pair < pages.stages()) {
         const unsigned char *stage = pages.stage(item.pair);
-        uint32_t pair = item.pair, turn = item.turn;
+        uint32_t turn = item.turn;
         page_weight page[2];
-        uint4 weights[2][2];
-        page_fold fold[2];
-        cores_wait<0, 8>(scores);
         float factor = score_factor<8>(scores, a);
-        bool whole = item.seen_whole(pages, common);
-        if (SPRY_SELDOM(!whole)) {
+        bool now_whole = item.seen_whole(pages, common);
+        if (SPRY_SELDOM(!now_whole)) {
             warp_queries own = q;
             if (own.count)
                 find_queries(own, a, a.n_heads / a.kv.n_kv_heads, lane);
@@ -399,8 +400,20 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
         }
         weigh_scores(page[0], scores, factor);
         take_page(weights[0], page[0], scores);
+        cores_wait<0, BLOCKS * 4>(sums.out);
+        fold[1].template fold<LOW>(chunk.out, sums.out, whole);
         gather_cores<BLOCKS, 0, LOW>(sums.out, weights[0], stage, 0);
+        fold[1].template fold<HIGH>(chunk.out + LOW, sums.out + LOW, whole);
         gather_cores<BLOCKS, LOW, HIGH>(sums.out, weights[0], stage, 0);
+        whole = now_whole;
+        if (item.pair != before) {
+            pages.leave(before, lane);
+            if (!spread && (pages.first + item.pair * 2) % SPRY_PAGES_CHUNK == 0) {
+                cores_totals<BLOCKS>::fold(*pages.room, chunk, q, a, false, lane);
+                clear_sums(chunk);
+            }
+        }
+        before = item.pair;
         weigh_scores(page[1], scores + 4, factor); /* while those are multiplied */
         take_page(weights[1], page[1], scores + 4);
         item.step(pages);
@@ -421,21 +434,14 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
         gather_cores<BLOCKS, LOW, HIGH>(sums.out, weights[1], stage, 1);
         if (SPRY_SELDOM(!steady))
             fold[1].rescale(chunk);
-        cores_wait<1, LOW>(sums.out);
-        fold[1].template fold<LOW>(chunk.out, sums.out, whole);
-        cores_wait<0, HIGH>(sums.out + LOW);
-        fold[1].template fold<HIGH>(chunk.out + LOW, sums.out + LOW, whole);
         fold[1].fold_sums(chunk, page[1]);
-        if (item.pair != pair)
-            pages.leave(pair, lane);
-        bool last = item.pair >= pages.stages();
-        if (!spread && (last || (item.pair != pair && (pages.first + item.pair * 2) % SPRY_PAGES_CHUNK == 0))) {
-            cores_totals<BLOCKS>::fold(*pages.room, chunk, q, a, last, lane);
-            clear_sums(chunk);
-        }
+        cores_wait<2, 8>(scores);
     }
-    cores_wait<0, 8>(scores);
-    if (q.count && spread)
+    cores_wait<0, BLOCKS * 4>(sums.out);
+    fold[1].template fold<BLOCKS * 4>(chunk.out, sums.out, whole);
+    if (!spread)
+        cores_totals<BLOCKS>::fold(*pages.room, chunk, q, a, true, lane);
+    else if (q.count)
         write_partial(a, chunk, true, q, q.first_row, blockIdx.z, 0, lane);
 }
 
