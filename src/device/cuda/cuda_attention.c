@@ -276,10 +276,17 @@ void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *wa
 {
     size_t each = way->run_warps / way->parts * way->queries, queries = longest * (args->n_heads / args->kv.n_kv_heads);
     size_t batches = way->merge_runs ? (queries + each - 1) / each : 1;
-    const spry_attend_cores_args mapped = {way->maps, *args};
-    spry_cuda_launch_shared(gpu, attend_kernel(gpu, way, way->many), args->kv.n_kv_heads * batches, n_runs,
-                            n_spread ? n_spread : 1, (unsigned)(way->run_warps + way->copy_warps) * 32, way->many_bytes,
-                            way->maps_pages ? &mapped : (const void *)args);
+    size_t parts = n_spread ? n_spread : 1, blocks = args->kv.n_kv_heads * batches;
+    unsigned threads = (unsigned)(way->run_warps + way->copy_warps) * 32;
+    void *kernel = attend_kernel(gpu, way, way->many);
+    if (way->maps_pages) { /* blocks take the next by themselves */
+        const spry_attend_cores_args mapped = {way->maps, *args, (uint32_t)batches, (uint32_t)n_runs, (uint32_t)parts};
+        blocks *= n_runs * parts;
+        spry_cuda_launch_shared(gpu, kernel, blocks < gpu->processors ? blocks : gpu->processors, 1, 1, threads,
+                                way->many_bytes, &mapped);
+    } else {
+        spry_cuda_launch_shared(gpu, kernel, blocks, n_runs, parts, threads, way->many_bytes, args);
+    }
     if (n_spread)
         spry_cuda_launch(gpu, spry_cuda_kernel(gpu, way->merge_runs), n_runs, args->n_heads, longest, MERGE_THREADS,
                          args);

@@ -258,6 +258,7 @@ typedef struct spry_page_maps {
 typedef struct spry_attend_cores_args {
     spry_page_maps maps;
     spry_attend_args attend;
+    uint32_t n_batches, n_runs, n_parts; /* batches of queries of a run; chunks that are spread, or 1 */
 } spry_attend_cores_args;
 
 /* Both at once, for rows that are the only new ones of their sequences (attention_decode.cu); `few` numbers them. Heads

@@ -40,14 +40,14 @@ template <int BLOCKS> struct cores_room {
     }
 };
 
-/* Pairs of pages from `first`, an even number, up to `end`, as they come to shared memory. */
+/* Pairs of pages from `first`, an even number, up to `end`, as they come to shared memory behind `before` other pairs. */
 template <int BLOCKS> struct cores_pages {
     typedef cores_shape<BLOCKS> shape;
     enum { ENTRY = sizeof(spry_step_entry), VALUES = shape::PAGE - shape::KEYS, HELD = WARP / shape::TOGETHER };
     const spry_page_maps &maps;
     cores_room<BLOCKS> *room;
     const spry_step_entry *entries;
-    uint32_t first, end;
+    uint32_t first, end, before;
     spry_step_entry held; /* of the warp that copies: entries of 16 pairs, a lane each */
 
     /* The first of the entries, which have the order of their tokens, that ends behind a position; `end`: none. */
@@ -63,6 +63,16 @@ template <int BLOCKS> struct cores_pages {
         return first;
     }
 
+    /* Goes on with the pages of a job; whether it has some. */
+    template <class J> SPRY_METHOD bool take(const J &job)
+    {
+        before += stages();
+        entries = job.entries;
+        first = job.page / 2 * 2;
+        end = job.page < job.end ? job.end : first;
+        return first < end;
+    }
+
     SPRY_METHOD uint32_t stages() const
     {
         return (end - first + 1) / shape::TOGETHER;
@@ -70,7 +80,7 @@ template <int BLOCKS> struct cores_pages {
 
     SPRY_METHOD const unsigned char *stage(uint32_t number) const
     {
-        return room->stages[number % shape::STAGES];
+        return room->stages[(before + number) % shape::STAGES];
     }
 
     /* Whether a pair has a page `page`. */
@@ -81,7 +91,7 @@ template <int BLOCKS> struct cores_pages {
 
     SPRY_METHOD const spry_step_entry &entry(uint32_t number, int page) const
     {
-        return room->entries[number % shape::STAGES][page];
+        return room->entries[(before + number) % shape::STAGES][page];
     }
 
     /* Entries of the pairs from a number on. */
@@ -116,7 +126,7 @@ template <int BLOCKS> struct cores_pages {
     /* Begins to copy a pair. By a warp. */
     SPRY_METHOD void copy(const spry_attend_args &a, const warp_queries &all, uint32_t number, int lane)
     {
-        uint32_t stage = number % shape::STAGES, times = number / shape::STAGES; /* that the stage was used before */
+        uint32_t stage = (before + number) % shape::STAGES, times = (before + number) / shape::STAGES; /* that it was used before */
         uint32_t bytes = 0, n = there(number, 1) ? 2 : 1;
         bool whole[shape::TOGETHER];
         if (times)
@@ -167,7 +177,7 @@ template <int BLOCKS> struct cores_pages {
     SPRY_METHOD void reach(uint32_t number) const
     {
         if (number < stages())
-            barrier_wait(&room->full[number % shape::STAGES], number / shape::STAGES % 2);
+            barrier_wait(&room->full[(before + number) % shape::STAGES], (before + number) / shape::STAGES % 2);
     }
 
     /* Behind the last. */
@@ -175,7 +185,7 @@ template <int BLOCKS> struct cores_pages {
     {
         warp_wait(); /* for lanes that read entries */
         if (lane == 0)
-            barrier_arrive(&room->empty[number % shape::STAGES]);
+            barrier_arrive(&room->empty[(before + number) % shape::STAGES]);
     }
 };
 
@@ -366,7 +376,7 @@ struct cores_item {
  * queries takes part in what four do together. The values of a second page are multiplied while the scores of the next first one are
  * weighed, and folded then. */
 template <int BLOCKS>
-SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_attend_args &a, int lane)
+SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_attend_args &a, uint32_t part, bool spread, int lane)
 {
     enum { LOW = BLOCKS < 3 ? BLOCKS * 4 : 8, HIGH = BLOCKS * 4 - LOW }; /* groups of values that are multiplied together */
     page_sums<BLOCKS> chunk, sums;
@@ -377,7 +387,7 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
     cores_item item = {};
     const warp_queries &q = pages.room->queries[threadIdx.x / WARP];
     const seen_range common(q, a);
-    bool spread = gridDim.z > 1, whole = false;
+    bool whole = false;
     clear_sums(chunk);
     pages.reach(0);
     item.take(pages, 0);
@@ -438,61 +448,114 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
         cores_wait<2, 8>(scores);
     }
     cores_wait<0, BLOCKS * 4>(sums.out);
+    pages.leave(before, lane);
     fold[1].template fold<BLOCKS * 4>(chunk.out, sums.out, whole);
     if (!spread)
         cores_totals<BLOCKS>::fold(*pages.room, chunk, q, a, true, lane);
     else if (q.count)
-        write_partial(a, chunk, true, q, q.first_row, blockIdx.z, 0, lane);
+        write_partial(a, chunk, true, q, q.first_row, part, 0, lane);
 }
 
-/* A grid of (key heads * batches of queries, runs, chunks or 1), the last runs first, because they see most. */
-template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_args &a, const spry_page_maps &maps)
-{
+/* What a block does at a time: pages of a run, or of a chunk of it, for a batch of queries of a key head. The last runs come first, because they
+ * see most. */
+template <int BLOCKS> struct cores_job {
     enum { EACH = cores_shape<BLOCKS>::WARPS * QUERIES };
+    warp_queries all;
+    const spry_step_entry *entries;
+    uint32_t part, page, end; /* the chunk; pages, none where nothing is seen */
+
+    /* false: there is nothing to do. */
+    SPRY_METHOD bool find(const spry_attend_cores_args &c, uint32_t number, int lane)
+    {
+        const spry_attend_args &a = c.attend;
+        uint32_t group = a.n_heads / a.kv.n_kv_heads, heads = a.kv.n_kv_heads * c.n_batches, run_number = number / (heads * c.n_parts);
+        const spry_attend_run run = a.runs[c.n_runs - 1 - run_number];
+        const spry_step_row last = a.rows[run.first_row + run.n_rows - 1];
+        uint32_t n = run.n_rows * group, base = number % heads / a.kv.n_kv_heads * EACH;
+        part = number / heads % c.n_parts;
+        page = part * SPRY_PAGES_CHUNK;
+        entries = a.entries + last.first_entry;
+        end = last.n_entries;
+        if (page >= end || base >= n)
+            return false;
+        all = {run.first_row, base, n - base < EACH ? n - base : (uint32_t)EACH, {}, {}, 0, 0, number % a.kv.n_kv_heads};
+        find_queries(all, a, group, lane);
+        if (c.n_parts > 1 && end - page > SPRY_PAGES_CHUNK)
+            end = page + SPRY_PAGES_CHUNK;
+        if (a.window || a.ahead) {
+            page = cores_pages<BLOCKS>::find(entries, page, end, all.lowest);
+            uint32_t highest = cores_pages<BLOCKS>::find(entries, page, end, all.highest - 1);
+            end = highest < end ? highest + 1 : end;
+        }
+        return true;
+    }
+
+    /* The queries of a warp. */
+    SPRY_METHOD warp_queries of_warp(uint32_t warp) const
+    {
+        warp_queries q = {all.first_row, 0, 0, {}, {}, 0, 0, all.kv_head};
+        if (warp * QUERIES < all.count) {
+            q.first = all.first + warp * QUERIES;
+            q.count = at_most(all.count - warp * QUERIES);
+        }
+        return q;
+    }
+};
+
+/* Copies the pages of all that the block does, also for what comes next. */
+template <int BLOCKS> SPRY_DEVICE void copy_jobs(cores_pages<BLOCKS> &pages, const spry_attend_cores_args &c, uint32_t n, int lane)
+{
+    cores_job<BLOCKS> job;
+    SPRY_UNROLL_BY(1)
+    for (uint32_t number = blockIdx.x; number < n; number += gridDim.x)
+        if (job.find(c, number, lane) && pages.take(job))
+            pages.copy_all(c.attend, job.all, lane);
+}
+
+template <int BLOCKS> SPRY_DEVICE void attend_jobs(cores_pages<BLOCKS> &pages, const spry_attend_cores_args &c, uint32_t n, int lane)
+{
+    cores_job<BLOCKS> job;
+    uint32_t warp = threadIdx.x / WARP;
+    SPRY_UNROLL_BY(1)
+    for (uint32_t number = blockIdx.x; number < n; number += gridDim.x) {
+        if (!job.find(c, number, lane))
+            continue;
+        const warp_queries q = job.of_warp(warp);
+        if (pages.take(job)) {
+            warp_wait();
+            if (lane == 0)
+                pages.room->queries[warp] = q;
+            warp_wait();
+            attend_cores(pages, c.attend, job.part, c.n_parts > 1, lane);
+        } else if (q.count && c.n_parts > 1) { /* a chunk that none of the queries sees */
+            const page_sums<1> none = {};
+            write_partial(c.attend, none, false, q, q.first_row, job.part, 0, lane);
+        }
+    }
+}
+
+/* Blocks take what there is to do in turns. */
+template <int BLOCKS> SPRY_DEVICE void attend_runs_cores(const spry_attend_cores_args &c)
+{
     SPRY_SHARED_ASKED(memory, 1024);
     int lane = (int)threadIdx.x % WARP;
-    spry_attend_run run = a.runs[gridDim.y - 1 - blockIdx.y];
-    const spry_step_row last = a.rows[run.first_row + run.n_rows - 1];
-    const spry_step_entry *entries = a.entries + last.first_entry;
-    uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group, page = blockIdx.z * SPRY_PAGES_CHUNK;
-    uint32_t kv_head = blockIdx.x % a.kv.n_kv_heads, base = blockIdx.x / a.kv.n_kv_heads * EACH, warp = threadIdx.x / WARP;
-    uint32_t first = base + warp * QUERIES, end = last.n_entries;
-    bool copies = warp >= cores_shape<BLOCKS>::WARPS, none = copies || first >= n;
-    if (page >= end || base >= n)
-        return;
-    warp_queries q = {run.first_row, none ? 0 : first, none ? 0 : at_most(n - first), {}, {}, 0, 0, kv_head};
-    warp_queries all = {run.first_row, base, n - base < EACH ? n - base : (uint32_t)EACH, {}, {}, 0, 0, kv_head};
-    find_queries(all, a, group, lane);
-    if (gridDim.z > 1 && end - page > SPRY_PAGES_CHUNK)
-        end = page + SPRY_PAGES_CHUNK;
-    if (a.window || a.ahead) {
-        page = cores_pages<BLOCKS>::find(entries, page, end, all.lowest);
-        uint32_t highest = cores_pages<BLOCKS>::find(entries, page, end, all.highest - 1);
-        end = highest < end ? highest + 1 : end;
-    }
-    cores_pages<BLOCKS> pages = {maps, (cores_room<BLOCKS> *)memory, entries, page / 2 * 2, end, {}};
-    if (page < end) {
-        if (!copies && lane == 0)
-            pages.room->queries[warp] = q;
-        pages.room->make_barriers();
-        if (copies) {
-            registers_fewer<24>();
-            if (warp == cores_shape<BLOCKS>::WARPS)
-                pages.copy_all(a, all, lane);
-        } else {
-            registers_more<240>();
-            attend_cores(pages, a, lane);
-        }
-    } else if (q.count && gridDim.z > 1) { /* a chunk that none of the queries sees */
-        const page_sums<1> none = {};
-        write_partial(a, none, false, q, q.first_row, blockIdx.z, 0, lane);
+    uint32_t warp = threadIdx.x / WARP, n = c.attend.kv.n_kv_heads * c.n_batches * c.n_parts * c.n_runs;
+    cores_pages<BLOCKS> pages = {c.maps, (cores_room<BLOCKS> *)memory, NULL, 0, 0, 0, {}};
+    pages.room->make_barriers();
+    if (warp < cores_shape<BLOCKS>::WARPS) {
+        registers_more<240>();
+        attend_jobs(pages, c, n, lane);
+    } else {
+        registers_fewer<24>();
+        if (warp == cores_shape<BLOCKS>::WARPS)
+            copy_jobs(pages, c, n, lane);
     }
 }
 
 #define ATTEND(blocks)                                                                                                 \
     SPRY_KERNEL(spry_attend_cores_##blocks, spry_attend_cores_args, cores_shape<blocks>::LAUNCHED, 1)                      \
     {                                                                                                                  \
-        attend_runs_cores<blocks>(a.attend, a.maps);                                                                   \
+        attend_runs_cores<blocks>(a);                                                                                  \
     }
 ATTEND(2)
 ATTEND(3)
