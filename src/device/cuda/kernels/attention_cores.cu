@@ -502,13 +502,19 @@ template <int BLOCKS> struct cores_job {
     }
 };
 
+/* The number of what a block does next. Blocks take turns there and back, so that none has the longest each time. */
+SPRY_DEVICE uint32_t job_number(uint32_t round)
+{
+    return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+
 /* Copies the pages of all that the block does, also for what comes next. */
 template <int BLOCKS> SPRY_DEVICE void copy_jobs(cores_pages<BLOCKS> &pages, const spry_attend_cores_args &c, uint32_t n, int lane)
 {
     cores_job<BLOCKS> job;
     SPRY_UNROLL_BY(1)
-    for (uint32_t number = blockIdx.x; number < n; number += gridDim.x)
-        if (job.find(c, number, lane) && pages.take(job))
+    for (uint32_t round = 0; job_number(round) < n; round++)
+        if (job.find(c, job_number(round), lane) && pages.take(job))
             pages.copy_all(c.attend, job.all, lane);
 }
 
@@ -517,8 +523,8 @@ template <int BLOCKS> SPRY_DEVICE void attend_jobs(cores_pages<BLOCKS> &pages, c
     cores_job<BLOCKS> job;
     uint32_t warp = threadIdx.x / WARP;
     SPRY_UNROLL_BY(1)
-    for (uint32_t number = blockIdx.x; number < n; number += gridDim.x) {
-        if (!job.find(c, number, lane))
+    for (uint32_t round = 0; job_number(round) < n; round++) {
+        if (!job.find(c, job_number(round), lane))
             continue;
         const warp_queries q = job.of_warp(warp);
         if (pages.take(job)) {
