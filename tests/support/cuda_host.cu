@@ -35,6 +35,7 @@ static uint64_t entered; /* times that a thread went on */
 static uint64_t arrived; /* times that something happened which a thread may wait for */
 alignas(1024) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES + GUARD_BYTES];
 static bool alone; /* blocks run one after another, so one memory serves all */
+static int went_on[BLOCKS_MAX][NUMBERS_MAX]; /* threads of a block that are counted at a number and do not wait */
 static const cuda_host_kernel *kernels, *running;
 static const void *running_arguments;
 
@@ -160,6 +161,14 @@ void threads_wait(int number, int threads)
     fibers[current].number = number;
     fibers[current].threads = threads;
     wait_as(AT_NUMBER);
+}
+
+void threads_arrive(int number, int)
+{
+    if (number < 1 || number >= NUMBERS_MAX)
+        give_up("threads arrive with a number that no barrier has");
+    went_on[current / blockDim.x][number]++;
+    arrived++;
 }
 
 unsigned char *cuda_host_shared()
@@ -328,7 +337,7 @@ static void run_warp(unsigned first)
 /* Lets threads go on that wait with a number, where all of them are there. */
 static void pass_numbers(unsigned base, unsigned threads)
 {
-    int counts[NUMBERS_MAX] = {}, wanted[NUMBERS_MAX] = {};
+    int counts[NUMBERS_MAX] = {}, wanted[NUMBERS_MAX] = {}, *others = went_on[base / threads];
     for (unsigned i = base; i < base + threads; i++) {
         const fiber &f = fibers[i];
         if (f.state != AT_NUMBER)
@@ -339,10 +348,22 @@ static void pass_numbers(unsigned base, unsigned threads)
         wanted[f.number] = f.threads;
     }
     for (unsigned i = base; i < base + threads; i++)
-        if (fibers[i].state == AT_NUMBER && counts[fibers[i].number] == wanted[fibers[i].number]) {
+        if (fibers[i].state == AT_NUMBER && counts[fibers[i].number] + others[fibers[i].number] == wanted[fibers[i].number]) {
             fibers[i].state = READY;
             arrived++;
         }
+    for (int i = 0; i < NUMBERS_MAX; i++)
+        if (counts[i] && counts[i] + others[i] == wanted[i])
+            others[i] = 0;
+}
+
+/* `all`: of a block whose threads all ended, none of which arrived where nobody waited. */
+static bool ended(unsigned base, unsigned threads, bool all)
+{
+    for (int i = 0; all && i < NUMBERS_MAX; i++)
+        if (went_on[base / threads][i])
+            give_up("threads arrived at a barrier for which none waited");
+    return all;
 }
 
 /* Runs the block whose first fiber is `base` until its threads all end or wait for the cluster; whether they ended. */
@@ -356,7 +377,7 @@ static bool run_block(unsigned base, unsigned threads)
         for (unsigned i = base; i < base + threads; i++)
             counts[fibers[i].state]++;
         if (counts[DONE] == threads || counts[AT_CLUSTER] == threads)
-            return counts[DONE] == threads;
+            return ended(base, threads, counts[DONE] == threads);
         if (counts[AT_NUMBER])
             pass_numbers(base, threads);
         if (counts[AT_BARRIER] != threads && before == arrived)

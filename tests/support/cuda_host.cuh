@@ -106,6 +106,7 @@ SPRY_DEVICE void cluster_wait_shared()
 
 float4 cluster_load(const float4 *own, uint32_t rank);
 void threads_wait(int number, int threads);
+void threads_arrive(int number, int threads);
 
 typedef uint64_t copy_barrier;
 void barrier_make(copy_barrier *b, uint32_t arrivals);

@@ -5,8 +5,8 @@
  * of the keys of 32 tokens, or 32 coordinates of the values of a token. While the sums of a pair are folded into the chunk's, the
  * scores of the next one are computed. What chunks gave waits in shared memory.
  *
- * Warps do not wait for each other but for stages: that the pages of one are there, and that all warps are done with one before it is copied
- * to again. So while four warps weigh scores the other four can multiply. */
+ * Warps wait for stages: that the pages of one are there, and that all warps are done with one before it is copied to again. Of the two times
+ * four warps one after the other begins to multiply keys: so while the ones weigh scores the others multiply. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
 /* LAUNCHED: threads, with those of the warp that copies and of three more, whose registers the others get. */
@@ -241,9 +241,8 @@ template <int BLOCKS> SPRY_DEVICE void score_cores(float scores[8][4], const uin
     cores_run();
 }
 
-/* Begins to multiply weights by GROUPS times 8 values, from FIRST times 8 on, of page `page` of a pair. */
-template <int BLOCKS, int FIRST, int GROUPS>
-SPRY_DEVICE void gather_cores(float (*out)[4], const uint4 weights[2], const unsigned char *stage, int page)
+/* Begins to multiply weights by the values of page `page` of a pair. */
+template <int BLOCKS> SPRY_DEVICE void gather_cores(float (*out)[4], const uint4 weights[2], const unsigned char *stage, int page)
 {
     typedef cores_shape<BLOCKS> shape;
     const core_lines values(stage + page * shape::PAGE + shape::KEYS, 8 * shape::LINE, shape::VALUE_BLOCK);
@@ -251,7 +250,7 @@ SPRY_DEVICE void gather_cores(float (*out)[4], const uint4 weights[2], const uns
     SPRY_UNROLL
     for (int half = 0; half < 2; half++) {
         const uint32_t w[4] = {weights[half].x, weights[half].y, weights[half].z, weights[half].w};
-        multiply_cores_f16<GROUPS>(out + FIRST, w, values.behind((uint32_t)(half * 16 * shape::LINE + FIRST / 4 * shape::VALUE_BLOCK)), half == 0);
+        multiply_cores_f16<shape::GROUPS>(out, w, values.behind((uint32_t)(half * 16 * shape::LINE)), half == 0);
     }
     cores_run();
 }
@@ -372,13 +371,41 @@ struct cores_item {
     }
 };
 
+/* Turns of the two times four warps, which go through the same pages. Each has a barrier; which is computed anew, because registers are few. */
+struct cores_turns {
+    enum { THREADS = 8 * WARP };
+
+    SPRY_METHOD static void begin()
+    {
+        if (threadIdx.x >= THREADS / 2)
+            threads_arrive(1, THREADS);
+    }
+
+    SPRY_METHOD static void wait()
+    {
+        threads_wait(1 + (int)threadIdx.x / (THREADS / 2), THREADS);
+    }
+
+    SPRY_METHOD static void pass()
+    {
+        threads_arrive(2 - (int)threadIdx.x / (THREADS / 2), THREADS);
+    }
+
+    /* Behind the last turn: for the one that was passed and is not taken. */
+    SPRY_METHOD static void end()
+    {
+        if (threadIdx.x < THREADS / 2)
+            threads_wait(1, THREADS);
+    }
+};
+
 /* The pages that `pages` has for the queries of a warp: of all chunks, or, where they are spread over blocks, of one. A warp without
  * queries takes part in what four do together. The values of a second page are multiplied while the scores of the next first one are
  * weighed, and folded then. */
 template <int BLOCKS>
 SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_attend_args &a, uint32_t part, bool spread, int lane)
 {
-    enum { LOW = BLOCKS < 3 ? BLOCKS * 4 : 8, HIGH = BLOCKS * 4 - LOW }; /* groups of values that are multiplied together */
+    enum { GROUPS = cores_shape<BLOCKS>::GROUPS };
     page_sums<BLOCKS> chunk, sums;
     float scores[8][4];
     uint32_t queries[BLOCKS * 2][4], before = 0; /* the pair of the item before */
@@ -400,7 +427,7 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
         uint32_t turn = item.turn;
         page_weight page[2];
         float factor = score_factor<8>(scores, a);
-        bool now_whole = item.seen_whole(pages, common);
+        bool now_whole = warp_all(item.seen_whole(pages, common)); /* asked so, the compiler knows that all lanes go one way */
         if (SPRY_SELDOM(!now_whole)) {
             warp_queries own = q;
             if (own.count)
@@ -410,11 +437,9 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
         }
         weigh_scores(page[0], scores, factor);
         take_page(weights[0], page[0], scores);
-        cores_wait<0, BLOCKS * 4>(sums.out);
-        fold[1].template fold<LOW>(chunk.out, sums.out, whole);
-        gather_cores<BLOCKS, 0, LOW>(sums.out, weights[0], stage, 0);
-        fold[1].template fold<HIGH>(chunk.out + LOW, sums.out + LOW, whole);
-        gather_cores<BLOCKS, LOW, HIGH>(sums.out, weights[0], stage, 0);
+        cores_wait<0, GROUPS>(sums.out);
+        fold[1].template fold<GROUPS>(chunk.out, sums.out, whole);
+        gather_cores<BLOCKS>(sums.out, weights[0], stage, 0);
         whole = now_whole;
         if (item.pair != before) {
             pages.leave(before, lane);
@@ -429,27 +454,26 @@ SPRY_DEVICE void attend_cores(const cores_pages<BLOCKS> &pages, const spry_atten
         item.step(pages);
         if (SPRY_SELDOM(item.turn != turn))
             take_queries<BLOCKS>(queries, q, a, item.turn, lane);
+        cores_turns::wait();
         score_cores<BLOCKS>(scores, queries, pages.stage(item.pair)); /* behind the last pair: of what is there */
         fold[0].weigh(chunk, page[0]);
         fold[1].weigh(chunk, page[1]);
         bool steady = warp_all(fold[0].keeps() && fold[1].keeps());
         if (SPRY_SELDOM(!steady))
             fold[0].rescale(chunk);
-        cores_wait<2, LOW>(sums.out);
-        fold[0].template fold<LOW>(chunk.out, sums.out, whole);
-        gather_cores<BLOCKS, 0, LOW>(sums.out, weights[1], stage, 1);
-        cores_wait<2, HIGH>(sums.out + LOW);
-        fold[0].template fold<HIGH>(chunk.out + LOW, sums.out + LOW, whole);
+        cores_turns::pass();
+        cores_wait<1, GROUPS>(sums.out);
+        fold[0].template fold<GROUPS>(chunk.out, sums.out, whole);
         fold[0].fold_sums(chunk, page[0]);
-        gather_cores<BLOCKS, LOW, HIGH>(sums.out, weights[1], stage, 1);
+        gather_cores<BLOCKS>(sums.out, weights[1], stage, 1);
         if (SPRY_SELDOM(!steady))
             fold[1].rescale(chunk);
         fold[1].fold_sums(chunk, page[1]);
-        cores_wait<2, 8>(scores);
+        cores_wait<1, 8>(scores);
     }
-    cores_wait<0, BLOCKS * 4>(sums.out);
+    cores_wait<0, GROUPS>(sums.out);
     pages.leave(before, lane);
-    fold[1].template fold<BLOCKS * 4>(chunk.out, sums.out, whole);
+    fold[1].template fold<GROUPS>(chunk.out, sums.out, whole);
     if (!spread)
         cores_totals<BLOCKS>::fold(*pages.room, chunk, q, a, true, lane);
     else if (q.count)
@@ -522,6 +546,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_jobs(cores_pages<BLOCKS> &pages, c
 {
     cores_job<BLOCKS> job;
     uint32_t warp = threadIdx.x / WARP;
+    cores_turns::begin();
     SPRY_UNROLL_BY(1)
     for (uint32_t round = 0; job_number(round) < n; round++) {
         if (!job.find(c, job_number(round), lane))
@@ -538,6 +563,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_jobs(cores_pages<BLOCKS> &pages, c
             write_partial(c.attend, none, false, q, q.first_row, job.part, 0, lane);
         }
     }
+    cores_turns::end();
 }
 
 /* Blocks take what there is to do in turns. */

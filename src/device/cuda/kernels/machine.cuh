@@ -81,6 +81,12 @@ SPRY_DEVICE void threads_wait(int number, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
+/* Is counted as one of them and goes on. */
+SPRY_DEVICE void threads_arrive(int number, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 /* Waits for all threads of the blocks of a cluster, which are those of one blockIdx.y and z; what they wrote to memory is seen
  * then. On the host only SPRY_SHARED_ASKED is each block's own across it. */
 SPRY_DEVICE void cluster_wait()
@@ -501,24 +507,32 @@ struct core_lines {
     }
 };
 
-/* The same in f16 for n = 32 or 64. */
+/* The same in f16 for n = 64, 96 or 128. */
 template <int GROUPS> SPRY_DEVICE void multiply_cores_f16(float (*c)[4], const uint32_t a[4], core_lines b, bool fresh)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    if (GROUPS == 4)
-        asm volatile(
-            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %21, 0;\n\t"
-            "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-            "{%16, %17, %18, %19}, %20, p, 1, 1, 1;\n\t}"
-            : CORE_SUMS_4("+f", c, 0)
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.at), "r"((int)fresh)
-            : "memory");
     if (GROUPS == 8)
         asm volatile(
             "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %37, 0;\n\t"
             "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
             "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n\t}"
             : CORE_SUMS_8("+f", c)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.at), "r"((int)fresh)
+            : "memory");
+    if (GROUPS == 12)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %53, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, "
+            "{%48, %49, %50, %51}, %52, p, 1, 1, 1;\n\t}"
+            : CORE_SUMS_8("+f", c), CORE_SUMS_4("+f", c, 8)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.at), "r"((int)fresh)
+            : "memory");
+    if (GROUPS == 16)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %69, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+            "{%64, %65, %66, %67}, %68, p, 1, 1, 1;\n\t}"
+            : CORE_SUMS_16("+f", c)
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.at), "r"((int)fresh)
             : "memory");
 #endif
