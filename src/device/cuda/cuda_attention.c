@@ -279,11 +279,11 @@ void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *wa
     size_t parts = n_spread ? n_spread : 1, blocks = args->kv.n_kv_heads * batches;
     unsigned threads = (unsigned)(way->run_warps + way->copy_warps) * 32;
     void *kernel = attend_kernel(gpu, way, way->many);
-    if (way->maps_pages) { /* blocks take the next by themselves */
+    if (way->maps_pages) { /* blocks take one after another, or, of spread chunks, those that are done first */
         const spry_attend_cores_args mapped = {way->maps, *args, (uint32_t)batches, (uint32_t)n_runs, (uint32_t)parts};
         blocks *= n_runs * parts;
-        spry_cuda_launch_shared(gpu, kernel, blocks < gpu->processors ? blocks : gpu->processors, 1, 1, threads,
-                                way->many_bytes, &mapped);
+        spry_cuda_launch_shared(gpu, kernel, n_spread || blocks < gpu->processors ? blocks : gpu->processors, 1, 1,
+                                threads, way->many_bytes, &mapped);
     } else {
         spry_cuda_launch_shared(gpu, kernel, blocks, n_runs, parts, threads, way->many_bytes, args);
     }
