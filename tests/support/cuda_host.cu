@@ -357,7 +357,7 @@ static void pass_numbers(unsigned base, unsigned threads)
             others[i] = 0;
 }
 
-/* `all`: of a block whose threads all ended, none of which arrived where nobody waited. */
+/* Returns `all`: whether all threads of the block ended. Then no arrival at a barrier may be left that no thread waited for. */
 static bool ended(unsigned base, unsigned threads, bool all)
 {
     for (int i = 0; all && i < NUMBERS_MAX; i++)
