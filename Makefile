@@ -2,10 +2,14 @@
 #
 #   make                         build the program
 #   make run PROMPT="..."        install what is missing, build, and tell a tale; without PROMPT, on a random subject
-#   make test                    install what is missing, build, check the rules, run every test
-#   make test SAN=address        the same with AddressSanitizer and UBSan; SAN=thread: tests with several
-#                                threads, with ThreadSanitizer
+#   make test                    install what is missing, build, check the rules, run the tests (10 minutes on two cores)
+#   make test-all                the long tests too, and GPU kernels are compiled (before a release, and after changes of
+#                                kernels, KV or formats)
+#   make test-fresh              make run, then make test, in a new Debian root without anything of this machine
+#   make test SAN=address        with AddressSanitizer and UBSan; SAN=thread: tests with several threads, with
+#                                ThreadSanitizer
 #   make CC=clang                with another compiler
+#   make CUDA=ON                 with GPU kernels, also where no NVIDIA GPU is found; CUDA=OFF: without, also where one is
 #   make test-arm                build for 64-bit ARM and test the kernels under emulation
 #   make test-gpu                kernels, golden models and the server on this machine's NVIDIA GPU
 #   make test-real               with published weights, which are fetched into a cache
@@ -18,37 +22,48 @@
 SAN      :=
 WERROR   :=
 LTO      :=
+CUDA     :=
 SAN_KERNELS :=
 PREFIX   := /usr/local
 PROMPT   :=
 compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
+flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefix -DSPRY_WERROR=,$(WERROR)) \
+            $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything run test test-arm test-gpu test-real setup install format clean
-all: $(BUILD)/configured
+.PHONY: all everything configure run test test-all test-fresh test-arm test-gpu test-real setup install format clean
+all: configure
 	@cmake --build $(BUILD) --target spry --parallel $$(nproc)
 
-everything: $(BUILD)/configured
+everything: configure
 	@cmake --build $(BUILD) --parallel $$(nproc)
 
-$(BUILD)/configured:
-	@cmake --log-level=NOTICE -S . -B $(BUILD) $$(command -v ninja >/dev/null && echo -G Ninja) \
-	       $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefix -DSPRY_WERROR=,$(WERROR)) \
-	       $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
-	@touch $@
+# CMake runs for a new build folder, for other flags, and for a folder that came with a copy of another checkout. What is
+# installed later it notices by itself (CMAKE_CONFIGURE_DEPENDS).
+configure:
+	@mkdir -p $(BUILD)
+	@printf '%s\n' '$(CURDIR) $(flags)' | cmp -s - $(BUILD)/flags || { \
+	    grep -qsxF 'CMAKE_HOME_DIRECTORY:INTERNAL=$(CURDIR)' $(BUILD)/CMakeCache.txt || rm -rf $(BUILD)/CMakeCache.txt $(BUILD)/CMakeFiles; \
+	    cmake --log-level=NOTICE -S . -B $(BUILD) $$(command -v ninja >/dev/null && ! test -f $(BUILD)/Makefile && echo -G Ninja) $(flags) && \
+	    printf '%s\n' '$(CURDIR) $(flags)' >$(BUILD)/flags; }
 
 run: setup
 	@$(MAKE) --no-print-directory all
 	@scripts/tale $(BUILD)/spry
 
-# The browser is large; where it cannot be had, the page's test says that it is skipped. So do the tests of speech.
 test: setup
-	@scripts/setup web || true
-	@scripts/setup voice || true
-	@scripts/setup ranks || true
+	@scripts/setup test
 	@$(MAKE) --no-print-directory everything
 	@scripts/test $(BUILD)
+
+test-all: setup
+	@scripts/setup test
+	@$(MAKE) --no-print-directory everything CUDA=ON
+	@scripts/test $(BUILD) all
+
+test-fresh:
+	@scripts/test-fresh
 
 test-arm:
 	@scripts/test-arm

@@ -15,7 +15,6 @@ import cli_support
 from cli_support import HOME, SPRY, environment, spry, tiny
 
 RANK_TIMEOUT = cli_support.TIMEOUT
-SHARED = os.path.join(os.path.dirname(cli_support.DATA), "..", "..", "shared", "fixtures", "models")
 # Open MPI refuses to run as root, or more processes than cores, unless told otherwise.
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
        "OMPI_MCA_hwloc_base_binding_policy": "none", "ASAN_OPTIONS": "detect_leaks=0"}
@@ -51,12 +50,8 @@ class Models(cli_support.CliTest):
     def test_what_needs_values_of_other_ranks(self):
         """Latents, norms over all heads, gates made sparse by their whole row."""
         for name in ("deepseek-v2", "deepseek-v3", "olmo2", "gemma3n"):
-            model = os.path.join(SHARED, name)
-            if not os.path.isdir(model):
-                print("SKIPPED %s on several ranks: ../shared/fixtures/models/%s is not there" % (name, name))
-                continue
             with self.subTest(model=name):
-                self.assertEqual(self.logits(3, model), self.logits(1, model))
+                self.assertEqual(self.logits(3, tiny(name, "")), self.logits(1, tiny(name, "")))
 
     def test_files_quantised_weights_and_types_of_keys(self):
         for model in ([tiny("qwen3")], [tiny("llama-256", ""), "--quantize", "q4_0"], [tiny("phi3", ""), "--kv-type", "f32"]):

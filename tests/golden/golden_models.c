@@ -24,11 +24,7 @@ const char *const golden_models[] = {
 bool golden_folder(char path[512], const char *model)
 {
     snprintf(path, 512, "%s/models/%s", GOLDEN_DATA, model);
-    if (spry_path_is_folder(path))
-        return true;
-    snprintf(path, 512, "%s/%s", GOLDEN_BESIDE, model);
-    if (spry_path_is_folder(path))
-        return true;
-    print_message("SKIPPED %s: ../shared/fixtures/models/%s is not there\n", model, model);
-    return false;
+    if (!spry_path_is_folder(path))
+        fail_msg("%s is not there", path);
+    return true;
 }

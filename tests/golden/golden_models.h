@@ -1,4 +1,4 @@
-/* The checkpoints with recorded results, and where they lie: with the project, or, the larger ones, beside it. */
+/* The checkpoints with recorded results (tests/data/models). */
 #ifndef TESTS_GOLDEN_MODELS_H
 #define TESTS_GOLDEN_MODELS_H
 
@@ -7,7 +7,7 @@
 /* Up to NULL. */
 extern const char *const golden_models[];
 
-/* The folder of a model. False, after a line that says SKIPPED, when it is not there. */
+/* Writes the folder of a model to `path` and returns true; fails the running test when there is none. */
 bool golden_folder(char path[512], const char *model);
 
 #endif

@@ -361,7 +361,7 @@ static void test_company_changes_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    only_cpu = argc > 1 ? argv[1] : NULL;
+    only_cpu = argc > 1 && strcmp(argv[1], "all") ? argv[1] : NULL;
     cmocka_set_test_filter(argc > 2 ? argv[2] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_safetensors),

@@ -249,19 +249,20 @@ SPRY_INLINE void tiled_rows(const spry_matmul *m, spry_dtype type, size_t row, s
     }
 }
 
-SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, size_t out_begin, size_t out_end)
+SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, void (*rest)(const spry_matmul *, size_t, size_t),
+                               size_t out_begin, size_t out_end)
 {
     size_t tile = 2 * TILE_PAIRS, n_rows = m->n_rows / tile * tile;
     size_t whole = out_begin + (out_end - out_begin) / GROUP * GROUP;
     for (size_t row = 0; row < n_rows; row += TILED_ROW_BLOCK)
         tiled_rows(m, type, row, n_rows - row < TILED_ROW_BLOCK ? n_rows : row + TILED_ROW_BLOCK, out_begin, whole);
-    int_rest(m, type, n_rows, out_begin, whole, out_end);
+    int_rest(m, rest, n_rows, out_begin, whole, out_end);
 }
 
 #define TILED_DEFINE(NAME, ...)                                                                                        \
     static void i8mm_tiled_##NAME(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
     {                                                                                                                  \
-        tiled_product(m, SPRY_##NAME, out_begin, out_end);                                                             \
+        tiled_product(m, SPRY_##NAME, OP(matmul_##NAME), out_begin, out_end);                                          \
     }
 SPRY_DTYPES_BLOCK(TILED_DEFINE)
 

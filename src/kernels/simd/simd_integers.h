@@ -29,20 +29,21 @@ SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], const int_tables *tables
 
 #include "kernels/simd/simd_tiles.h"
 
-/* The outputs that tiles of `n_rows` rows and of outputs [out_begin, whole) leave. */
-SPRY_INLINE void int_rest(const spry_matmul *m, spry_dtype type, size_t n_rows, size_t out_begin, size_t whole,
-                          size_t out_end)
+/* Computes the outputs that tiles of `n_rows` rows and of outputs [out_begin, whole) leave, by `product`, the type's
+ * OP(matmul_NAME). A call and not inlined code: a product is 3 to 25 KB long. */
+static inline void int_rest(const spry_matmul *m, void (*product)(const spry_matmul *, size_t, size_t), size_t n_rows,
+                            size_t out_begin, size_t whole, size_t out_end)
 {
     spry_matmul rest = *m;
     if (whole < out_end && n_rows) {
         rest.n_rows = n_rows;
-        int_product(&rest, type, whole, out_end);
+        product(&rest, whole, out_end);
     }
     if (n_rows < m->n_rows) {
         rest.n_rows = m->n_rows - n_rows;
         rest.act = (const unsigned char *)m->act + n_rows * m->act_stride;
         rest.out = m->out + n_rows * m->out_stride;
-        int_product(&rest, type, out_begin, out_end);
+        product(&rest, out_begin, out_end);
     }
 }
 

@@ -265,7 +265,8 @@ SPRY_INLINE void tiled_rows(const spry_matmul *m, spry_dtype type, size_t group,
     }
 }
 
-SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, size_t out_begin, size_t out_end)
+SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, void (*rest)(const spry_matmul *, size_t, size_t),
+                               size_t out_begin, size_t out_end)
 {
     size_t n_rows = m->n_rows / TILE * TILE, whole = out_begin + (out_end - out_begin) / GROUP * GROUP;
     if (n_rows && whole > out_begin) {
@@ -279,13 +280,13 @@ SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, size_t out
         }
         tile_release();
     }
-    int_rest(m, type, n_rows, out_begin, whole, out_end);
+    int_rest(m, rest, n_rows, out_begin, whole, out_end);
 }
 
 #define TILED_DEFINE(NAME, ...)                                                                                        \
     static void amx_matmul_##NAME(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
     {                                                                                                                  \
-        tiled_product(m, SPRY_##NAME, out_begin, out_end);                                                             \
+        tiled_product(m, SPRY_##NAME, OP(matmul_##NAME), out_begin, out_end);                                          \
     }
 SPRY_DTYPES_BLOCK(TILED_DEFINE)
 
