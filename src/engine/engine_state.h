@@ -13,6 +13,7 @@
 #include "grammar/compile/grammar_cache.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
+#include "spry.h"
 
 struct spry_engine {
     spry_model *model;
@@ -80,14 +81,6 @@ enum { SPRY_MAX_LOGIT_ROWS = 16 };
 enum { SPRY_STEP_SEGMENTS = 64 };
 
 /* Parses a conversation in JSON; the caller owns *request, and `input` points into it. Then its text. */
-spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, const char *json, size_t size,
-                                   spry_error *error);
-spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
-                               spry_error *error);
-
-/* Sets prompt->call_constraint from the request's tools and its choice. `ids`: the tokens of the prompt. */
-spry_status spry_engine_constrain_calls(spry_chat_prompt *prompt, const spry_tokens *ids, const spry_engine *engine,
-                                        const json_t *request, const json_t *tools, spry_error *error);
 
 /* Decides how many bytes of experts are in memory together: `asked`, or, 0, as many as fit where not all do. */
 spry_status spry_engine_choose_experts(spry_engine *engine, size_t asked, spry_error *error);
@@ -161,7 +154,6 @@ spry_status spry_engine_make_matcher(spry_engine *engine, spry_matcher **matcher
 /* Makes a session ready for a generation whose request was checked: its drafter. `alone`: the
  * engine's draft model, which serves one answer at a time; otherwise prompt lookup. */
 spry_status spry_session_prepare(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
-spry_status spry_session_draft(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 
 /* Uses a chat template instead of the model's own: a file, or a text that contains a tag. */
 spry_status spry_engine_use_template(spry_engine *engine, const char *file_or_text, spry_error *error);
@@ -197,5 +189,8 @@ spry_status spry_session_run(spry_session *session, spry_job *job, spry_error *e
 /* The most likely token after ids that the session is made to hold, or (`append`) that follow what it holds. */
 spry_status spry_session_likeliest(spry_session *session, int32_t *token, const int32_t *ids, size_t count, bool append,
                                    spry_error *error);
+
+/* Checks that these ids have an embedding. Thread-safe. */
+spry_status spry_embed_check(const spry_engine *engine, const int32_t *ids, size_t count, spry_error *error);
 
 #endif

@@ -1,15 +1,162 @@
-/* From draws to text, token by token. */
-#include "engine/generation_state.h"
+/* From draws to text, token by token; within what a grammar and stop strings allow. */
+#include "engine/generation.h"
 
 #include <string.h>
 
 #include "base/sampling_options.h"
-#include "engine/stop_match.h"
 #include "platform/clock.h"
+
+/* Ends the answer; the first reason counts. */
+static void generation_finish(spry_generation *generation, spry_finish why);
+
+/* Emits a token. `draw`: how it was sampled; NULL: it was not. */
+static spry_status generation_emit(spry_generation *generation, int32_t id, const spry_draw *draw, spry_error *error);
+
+/* ---- stop strings ------------------------------------------------------------------------------------------------ */
+
+size_t spry_stop_match(bool *found, spry_view text, const char *const *stop, size_t n_stop, bool whole)
+{
+    *found = false;
+    for (size_t at = 0; at < text.size; at++) {
+        spry_view rest = {text.data + at, text.size - at};
+        bool partial = false;
+        for (size_t i = 0; i < n_stop; i++) {
+            spry_view wanted = spry_view_of(stop[i]);
+            *found = *found || (wanted.size && spry_view_starts(rest, wanted));
+            partial = partial || (!whole && rest.size < wanted.size && spry_view_starts(wanted, rest));
+        }
+        if (*found || partial)
+            return at;
+    }
+    return text.size;
+}
+
+/* ---- constraints ------------------------------------------------------------------------------------------------- */
+
+/* The tokens that the grammar allows next; NULL: any. */
+static spry_status generation_mask(spry_generation *g, const uint32_t **mask, spry_error *error)
+{
+    *mask = NULL;
+    if (!g->matcher)
+        return SPRY_OK;
+    spry_lap(g->laps, SPRY_PART_SAMPLING);
+    spry_status status = spry_matcher_mask(g->matcher, mask, error);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
+    return status;
+}
+
+/* Advances the grammar by an emitted token; if nothing can follow, the answer is complete. */
+static spry_status generation_follow(spry_generation *g, int32_t id, spry_error *error)
+{
+    if (!g->matcher || g->ended)
+        return SPRY_OK;
+    spry_status status = spry_matcher_token(g->matcher, id, error);
+    if (!status && spry_matcher_must_end(g->matcher))
+        generation_finish(g, SPRY_FINISH_END);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
+    return status;
+}
+
+/* How many of these consecutive tokens the grammar would accept. */
+static size_t generation_allowed(spry_generation *g, const int32_t *ids, size_t count)
+{
+    size_t fits = 0;
+    if (!g->matcher)
+        return count;
+    while (fits < count && !spry_matcher_token(g->matcher, ids[fits], NULL))
+        fits++;
+    spry_matcher_undo(g->matcher, fits);
+    return fits;
+}
+
+/* Tokens the answer can still have, when the sequence has `held` tokens. */
+static size_t tokens_left(const spry_generation *g, size_t held)
+{
+    const spry_sequence *s = g->sequence;
+    size_t asked = g->request->max_tokens, left = asked ? asked - g->result->generated_tokens : SIZE_MAX;
+    size_t room = s->slides ? SIZE_MAX : s->table.max_tokens + s->n_dropped - held;
+    return left < room ? left : room;
+}
+
+/* Whether the grammar's completion fits in `left` tokens; `completion` gets the tokens if they had to be built. */
+static spry_status fits(spry_generation *g, bool *fit, spry_tokens *completion, size_t left, spry_error *error)
+{
+    completion->count = 0;
+    *fit = spry_matcher_completion_bound(g->matcher) <= left; /* a token is at least one byte */
+    if (*fit)
+        return SPRY_OK;
+    spry_status status = spry_matcher_completion_tokens(g->matcher, completion, error);
+    *fit = !status && completion->count <= left;
+    return status == SPRY_ERR_UNSUPPORTED ? SPRY_OK : status; /* a completion that is too long never fits */
+}
+
+/* Emits tokens that are not sampled. `kept`: they are part of the rows computed next. */
+static spry_status emit_all(spry_generation *g, const spry_tokens *tokens, bool kept, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; !status && i < tokens->count && !g->ended; i++) {
+        if (kept && g->n_pending == SPRY_PENDING_MOST)
+            break;
+        status = generation_emit(g, tokens->ids[i], NULL, error);
+        if (!status && !g->ended && kept)
+            g->pending[g->n_pending++] = tokens->ids[i];
+        if (!status)
+            status = generation_follow(g, tokens->ids[i], error);
+    }
+    return status;
+}
+
+/* Completes the answer now, if there would be too little room for that after `id`. The answer is then complete but
+ * shorter than the model's. Has no effect if there never was enough room. */
+static spry_status generation_complete(spry_generation *g, int32_t id, size_t held, spry_error *error)
+{
+    size_t left = g->matcher ? tokens_left(g, held) : SIZE_MAX;
+    if (left == SIZE_MAX || !left || spry_model_is_end(g->model, id))
+        return SPRY_OK;
+    spry_tokens completion = {0};
+    bool after = true, now = false;
+    spry_status status = spry_matcher_token(g->matcher, id, error);
+    if (!status) {
+        status = fits(g, &after, &completion, left - 1, error);
+        spry_matcher_undo(g->matcher, 1);
+    }
+    if (!status && !after)
+        status = fits(g, &now, &completion, left, error);
+    if (!status && now && !completion.count) /* it was short enough without building it */
+        status = spry_matcher_completion_tokens(g->matcher, &completion, error);
+    if (!status && now) {
+        size_t before = g->result->generated_tokens;
+        status = emit_all(g, &completion, false, error);
+        g->result->forced_tokens += g->result->generated_tokens - before;
+        generation_finish(g, SPRY_FINISH_END);
+        g->result->finish = SPRY_FINISH_END; /* even with the last token that fits */
+    }
+    spry_tokens_deinit(&completion);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
+    return status;
+}
+
+/* With log probabilities, forced tokens go through the model too. */
+static spry_status generation_force(spry_generation *g, spry_error *error)
+{
+    if (!g->matcher || g->ended)
+        return SPRY_OK;
+    spry_tokens forced = {0};
+    spry_status status = SPRY_OK;
+    if (!g->request->on_token)
+        status = spry_matcher_forced_tokens(g->matcher, g->model->tokenizer, &forced, error);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
+    size_t before = g->result->generated_tokens;
+    if (!status)
+        status = emit_all(g, &forced, true, error);
+    g->result->forced_tokens += g->result->generated_tokens - before;
+    spry_tokens_deinit(&forced);
+    return status;
+}
 
 enum { MAX_HELD_BYTES = 1 << 20 };
 
-void spry_generation_finish(spry_generation *g, spry_finish why)
+static void generation_finish(spry_generation *g, spry_finish why)
 {
     if (!g->ended)
         g->result->finish = why;
@@ -31,7 +178,7 @@ static void emit_text(spry_generation *g, bool end_of_text)
     size_t ready = spry_stop_match(&found, spry_buffer_view(&g->held), r->stop, r->n_stop, end_of_text);
     spry_lap(g->laps, SPRY_PART_DETOKENIZE);
     if (ready && r->on_text && !g->unheard && !r->on_text(r->user, g->held.data, ready)) {
-        spry_generation_finish(g, SPRY_FINISH_CANCELLED);
+        generation_finish(g, SPRY_FINISH_CANCELLED);
         g->unheard = true;
     }
     spry_lap(g->laps, SPRY_PART_WRITE);
@@ -63,17 +210,17 @@ static bool shows_control(const spry_generation *g, int32_t id)
                                    spry_chat_template_needs_token(g->model->chat, spry_tokenizer_name(tokenizer, id)));
 }
 
-spry_status spry_generation_emit(spry_generation *g, int32_t id, const spry_draw *draw, spry_error *error)
+static spry_status generation_emit(spry_generation *g, int32_t id, const spry_draw *draw, spry_error *error)
 {
     const spry_request *r = g->request;
     spry_status status = SPRY_OK;
     if (!r->ignore_end && spry_model_is_end(g->model, id)) {
-        spry_generation_finish(g, SPRY_FINISH_END);
+        generation_finish(g, SPRY_FINISH_END);
         return SPRY_OK;
     }
     g->result->generated_tokens++;
     if (r->on_token && !report(r, id, draw))
-        spry_generation_finish(g, SPRY_FINISH_CANCELLED);
+        generation_finish(g, SPRY_FINISH_CANCELLED);
     spry_lap(g->laps, SPRY_PART_SAMPLING);
     if (g->ended)
         return SPRY_OK;
@@ -87,7 +234,7 @@ spry_status spry_generation_emit(spry_generation *g, int32_t id, const spry_draw
     if (!status)
         emit_text(g, false);
     if (!status && !g->ended && r->max_tokens && g->result->generated_tokens >= r->max_tokens)
-        spry_generation_finish(g, SPRY_FINISH_LENGTH);
+        generation_finish(g, SPRY_FINISH_LENGTH);
     return status;
 }
 
@@ -125,7 +272,7 @@ static void draft(spry_generation *g, size_t max_rows, size_t max_wanted)
     for (size_t i = 0; i < g->n_drafts; i++) /* tokens that only the drafter has */
         if ((uint32_t)g->drafts[i] >= g->model->config.n_vocab)
             g->n_drafts = i;
-    g->n_drafts = spry_generation_allowed(g, g->drafts, g->n_drafts);
+    g->n_drafts = generation_allowed(g, g->drafts, g->n_drafts);
     g->draft_ns = spry_clock_ns() - start - g->sync_ns;
 }
 
@@ -194,7 +341,7 @@ static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted
     spry_sequence *s = g->sequence;
     size_t room = s->table.max_tokens - s->table.n_tokens, n = g->n_pending;
     if (!room && !s->slides) {
-        spry_generation_finish(g, SPRY_FINISH_CONTEXT);
+        generation_finish(g, SPRY_FINISH_CONTEXT);
         return SPRY_OK;
     }
     n = !room ? 1 : n > room ? room : n; /* the room after sliding is not known yet */
@@ -240,7 +387,7 @@ static spry_status prepare_draws(spry_generation *g, spry_error *error)
     size_t before = g->sequence->n_tokens - g->n_drafts;
     const uint32_t *mask;
     spry_random random = g->random;
-    spry_status status = spry_generation_mask(g, &mask, error);
+    spry_status status = generation_mask(g, &mask, error);
     g->n_ridden = status ? 0 : g->matcher ? 1 : g->n_drafts + 1;
     g->sequence->starved = g->sequence->starved && !status; /* that is not for want of pages */
     for (size_t i = 0; i < g->n_ridden; i++) {
@@ -300,13 +447,13 @@ spry_status spry_generation_next(spry_generation *g, spry_segment *segments, siz
     g->other_rows = other_rows;
     spry_lap(g->laps, SPRY_PART_OTHERS);
     if (!g->ended && atomic_load(g->cancelled))
-        spry_generation_finish(g, SPRY_FINISH_CANCELLED);
+        generation_finish(g, SPRY_FINISH_CANCELLED);
     if (g->ended)
         return SPRY_OK;
     if (!g->first_ns && g->request->on_prefill) {
         size_t left = spry_sequence_pending(s), whole = g->request->n_prompt;
         if (!g->request->on_prefill(g->request->user, left < whole ? whole - left : 0, whole))
-            spry_generation_finish(g, SPRY_FINISH_CANCELLED);
+            generation_finish(g, SPRY_FINISH_CANCELLED);
     }
     if (!g->ended && g->n_pending && !spry_sequence_pending(s)) {
         g->resuming = false;
@@ -369,7 +516,7 @@ spry_status spry_generation_resume(spry_generation *g, spry_error *error)
 static spry_status take_forced(spry_generation *g, size_t *at, size_t *accepted, spry_error *error)
 {
     size_t same = 0;
-    spry_status status = spry_generation_force(g, error);
+    spry_status status = generation_force(g, error);
     while (same < g->n_pending && *at + same < g->n_drafts && g->pending[same] == g->drafts[*at + same])
         same++;
     *at += same;
@@ -387,7 +534,7 @@ static spry_status draw_row(spry_generation *g, size_t before, size_t i, spry_er
     double u = next_unit(&g->random, g->request);
     if (i >= g->n_ridden) {
         const uint32_t *mask;
-        status = spry_generation_mask(g, &mask, error);
+        status = generation_mask(g, &mask, error);
         *draw = draw_at(g, g->first_logits, before, i, mask);
         draw->u = u;
         if (!status)
@@ -415,12 +562,12 @@ static spry_status judge(spry_generation *g, spry_error *error)
         int32_t id = g->draws[i].token;
         bool right = i < g->n_drafts && id == g->drafts[i];
         if (!status)
-            status = spry_generation_complete(g, id, before + i, error);
+            status = generation_complete(g, id, before + i, error);
         if (status || g->ended)
             break;
-        status = spry_generation_emit(g, id, &g->draws[i], error);
+        status = generation_emit(g, id, &g->draws[i], error);
         if (!status)
-            status = spry_generation_follow(g, id, error);
+            status = generation_follow(g, id, error);
         accepted += right && !g->ended;
         if (!right && !g->ended)
             g->pending[g->n_pending++] = id;
@@ -430,7 +577,7 @@ static spry_status judge(spry_generation *g, spry_error *error)
     learn(g, accepted);
     spry_sequence_truncate(s, before + accepted);
     g->n_drafts = 0;
-    return status ? status : spry_generation_force(g, error);
+    return status ? status : generation_force(g, error);
 }
 
 spry_status spry_generation_on_step_done(spry_generation *g, size_t n_rows, spry_error *error)

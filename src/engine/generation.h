@@ -17,6 +17,7 @@
 
 #include <stdatomic.h>
 
+#include "base/buffer.h"
 #include "base/random.h"
 #include "device/device.h"
 #include "draft/draft_cost.h"
@@ -107,5 +108,11 @@ spry_status spry_generation_resume(spry_generation *generation, spry_error *erro
 
 /* Emits the text still held back and completes the result. Also called after a failure. */
 void spry_generation_end(spry_generation *generation);
+
+/* Stop strings in streamed text. Text is held back only while it could become a stop string. */
+
+/* The length of `text` that can be emitted: *found: a stop string begins there; otherwise the rest may be the beginning
+ * of one. At the end of the text (`whole`) a partial match holds nothing back. */
+size_t spry_stop_match(bool *found, spry_view text, const char *const *stop, size_t n_stop, bool whole);
 
 #endif

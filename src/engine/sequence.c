@@ -1,10 +1,11 @@
-/* Runs a sequence: next rows, computed pages, appended and removed tokens, the sliding window. */
+/* Sequences: the next rows, computed pages, appended and removed tokens, the sliding window; and how the table of a
+ * prompt is laid out page by page from cached, allocated and recomputed pages. */
 #include "engine/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/sequence_state.h"
+#include "engine/spans.h"
 #include "platform/clock.h"
 
 enum { SLIDE_PARTS = 8 }; /* a window slides by this part of it, which limits the number of different offsets */
@@ -25,7 +26,8 @@ static void drop_spans(spry_sequence *s)
         spry_kv_table_deinit(&s->spans[--s->n_spans], s->cache->pool);
 }
 
-void spry_sequence_forget_work(spry_sequence *s)
+/* Drops all work. */
+static void forget_work(spry_sequence *s)
 {
     drop_spans(s);
     s->n_work = s->next_work = 0;
@@ -56,7 +58,8 @@ void spry_sequence_deinit(spry_sequence *s)
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-spry_status spry_sequence_add_work(spry_sequence *s, const spry_work *work, spry_error *error)
+/* Records rows to be computed; adjacent rows are merged. */
+static spry_status add_work(spry_sequence *s, const spry_work *work, spry_error *error)
 {
     spry_work *last = s->n_work > s->next_work ? &s->work[s->n_work - 1] : NULL;
     if (last && last->table == work->table && last->end == work->first) {
@@ -75,7 +78,8 @@ spry_status spry_sequence_add_work(spry_sequence *s, const spry_work *work, spry
     return SPRY_OK;
 }
 
-spry_status spry_sequence_take_pages(spry_sequence *s, spry_kv_table *table, size_t count, spry_error *error)
+/* Extends a table and evicts cached pages when there are too few free ones. */
+static spry_status take_pages(spry_sequence *s, spry_kv_table *table, size_t count, spry_error *error)
 {
     s->starved = !spry_kv_cache_make_room_for(s->cache, table, count);
     return spry_kv_table_extend(table, s->cache->pool, count, error); /* fails when there is no room */
@@ -134,10 +138,10 @@ spry_status spry_sequence_append(spry_sequence *s, const int32_t *ids, size_t co
     if (!status)
         status = reserve_tokens(s, count, error);
     if (!status)
-        status = spry_sequence_take_pages(s, &s->table, count, error);
+        status = take_pages(s, &s->table, count, error);
     const spry_work work = {
         .table = &s->table, .root = s->root, .first = first, .end = first + count, .needed_at = first};
-    if (!status && (status = spry_sequence_add_work(s, &work, error)))
+    if (!status && (status = add_work(s, &work, error)))
         spry_kv_table_truncate(&s->table, s->cache->pool, first);
     if (status)
         return status;
@@ -265,6 +269,314 @@ void spry_sequence_stop(spry_sequence *s)
         size_t at = work->table == &s->table ? work->first : work->needed_at;
         kept = at < kept ? at : kept;
     }
-    spry_sequence_forget_work(s);
+    forget_work(s);
     spry_sequence_truncate(s, kept + s->n_dropped);
+}
+
+/* ---- layout of a prompt ------------------------------------------------------------------------------------------ */
+
+/* A table being laid out: the sequence's own, or a span's. */
+typedef struct lane {
+    spry_sequence *sequence;
+    spry_kv_table *table;
+    const int32_t *tokens;
+    spry_kv_key root, parent; /* parent: key of everything in the table so far */
+    size_t compute_from;      /* cached pages are used up to here */
+    size_t needed_at;
+    uint64_t now_ns;
+    spry_error *error;
+} lane;
+
+/* Restores pages of the table's next tokens up to `end` from disk, so that they are found. */
+static void restore(const lane *l, size_t end)
+{
+    size_t at = l->table->n_tokens;
+    end = end < l->compute_from ? end : l->compute_from;
+    if (end > at)
+        spry_kv_cache_restore(l->sequence->cache, l->parent, l->tokens + at, end - at, l->now_ns);
+}
+
+/* The number of the page's tokens that are cached; they are appended. */
+static spry_status reuse(lane *l, size_t *reused, size_t count, bool closes)
+{
+    size_t position = l->table->n_tokens, usable = l->compute_from > position ? l->compute_from - position : 0;
+    const int32_t *tokens = l->tokens + position;
+    spry_kv_cache *cache = l->sequence->cache;
+    spry_kv_mark mark = {.closed = closes};
+    uint32_t page;
+    usable = usable < count ? usable : count;
+    *reused = 0;
+    if (usable == count && (count == SPRY_PAGE_TOKENS || closes) &&
+        spry_kv_cache_find(cache, &page, l->parent, tokens, count, l->now_ns)) {
+        *reused = count;
+        mark.key = spry_kv_key_page(l->parent, tokens, count);
+        mark.cached = true;
+    } else if (usable && !closes) {
+        *reused = spry_kv_cache_longest(cache, &page, l->parent, tokens, usable, l->now_ns);
+    }
+    return *reused ? spry_kv_table_append(l->table, cache->pool, page, *reused, position, &mark, l->error) : SPRY_OK;
+}
+
+/* The next page, of up to SPRY_PAGE_TOKENS tokens. `closes`: the following text begins a new page. */
+static spry_status lay_page(lane *l, size_t count, bool closes)
+{
+    size_t position = l->table->n_tokens, reused;
+    spry_status status = reuse(l, &reused, count, closes);
+    if (!status && reused < count)
+        status = take_pages(l->sequence, l->table, count - reused, l->error);
+    if (!status && reused < count)
+        status = add_work(l->sequence,
+                          &(spry_work){l->table, l->tokens, l->root, position + reused, position + count, l->needed_at},
+                          l->error);
+    if (closes)
+        spry_kv_table_close(l->table);
+    l->parent = spry_kv_key_page(l->parent, l->tokens + position, count);
+    return status;
+}
+
+/* Plain text up to `end`. */
+static spry_status lay_text(lane *l, size_t end, bool closes)
+{
+    spry_status status = SPRY_OK;
+    restore(l, end);
+    while (!status && l->table->n_tokens < end) {
+        size_t left = end - l->table->n_tokens, count = left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS;
+        status = lay_page(l, count, closes && count == left);
+    }
+    return status;
+}
+
+/* Appends a page that was computed after other text, at `position`; `key`: its own. */
+static spry_status link_page(lane *l, uint32_t page, size_t count, size_t position, spry_kv_key key)
+{
+    l->parent = spry_kv_key_link(l->parent, key);
+    const spry_kv_mark mark = {.key = l->parent, .cached = true, .closed = true, .foreign = true};
+    return spry_kv_table_append(l->table, l->sequence->cache->pool, page, count, position, &mark, l->error);
+}
+
+/* The first `to` tokens of a span of `count`: chosen pages are computed in place, the others alone and linked. */
+static spry_status lay_pages(lane *l, const spry_span_choice *choice, const int32_t *tokens, size_t count, size_t to)
+{
+    spry_sequence *s = l->sequence;
+    size_t n_work = s->n_work, alone = (to + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, page = 0;
+    while (alone && spry_span_chosen(choice, alone - 1))
+        alone--;
+    spry_kv_table *table = &s->spans[s->n_spans++];
+    spry_status status = spry_kv_table_init(table, count, l->error);
+    lane span = *l;
+    span.table = table;
+    span.tokens = tokens;
+    span.root = span.parent = spry_kv_key_span_root(s->root);
+    span.compute_from = count;
+    if (!status)
+        restore(&span, alone * SPRY_PAGE_TOKENS < count ? alone * SPRY_PAGE_TOKENS : count);
+    for (size_t at = 0; !status && at < to; at += SPRY_PAGE_TOKENS, page++) {
+        size_t left = count - at, part = left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS;
+        span.needed_at = l->table->n_tokens;
+        if (page < alone)
+            status = lay_page(&span, part, true);
+        if (!status && spry_span_chosen(choice, page))
+            status = lay_text(l, l->table->n_tokens + part, true);
+        else if (!status)
+            status = link_page(l, table->entries[page].page, part, at, span.parent);
+    }
+    if (n_work == s->n_work) /* nothing to compute: the links reference what they need */
+        spry_kv_table_deinit(&s->spans[--s->n_spans], s->cache->pool);
+    return status;
+}
+
+/* Tokens of a span's first `to` that are computed in place. */
+static size_t count_chosen(const spry_span_choice *choice, size_t to)
+{
+    size_t chosen = 0;
+    for (size_t at = 0; at < to; at += SPRY_PAGE_TOKENS)
+        if (spry_span_chosen(choice, at / SPRY_PAGE_TOKENS))
+            chosen += to - at < SPRY_PAGE_TOKENS ? to - at : SPRY_PAGE_TOKENS;
+    return chosen;
+}
+
+/* A fragment. The last page of a prompt is always computed in place. */
+static spry_status lay_span(lane *l, spry_found *found, const spry_prompt *p, const spry_span *span)
+{
+    const spry_span_choice choice = spry_span_choose(p, span);
+    size_t count = span->end - span->begin, to = count;
+    if (span->end == p->count)
+        to = (count - 1) / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
+    size_t repaired = count_chosen(&choice, to);
+    spry_status status = lay_pages(l, &choice, p->ids + span->begin, count, to);
+    found->repaired += repaired + (count - to);
+    found->spans += to - repaired;
+    return status ? status : lay_text(l, span->end, span->end < p->count);
+}
+
+static bool has_fragments(const spry_sequence *s, const spry_prompt *p)
+{
+    return p->n_spans && p->repair != SPRY_REPAIR_ALL && !s->fixed;
+}
+
+/* A run of cached pages that was found by its tokens. */
+static spry_status lay_run(lane *l, spry_found *found, const spry_prompt *p, const spry_span *run,
+                           const uint32_t *pages)
+{
+    const spry_span_choice choice = spry_span_choose(p, run);
+    const size_t n_pages = (run->end - run->begin) / SPRY_PAGE_TOKENS;
+    spry_status status = lay_text(l, run->begin, true);
+    for (size_t i = 0; !status && i < n_pages; i++) {
+        size_t position;
+        spry_kv_key key = spry_kv_cache_origin(l->sequence->cache, &position, pages[i]);
+        bool chosen = spry_span_chosen(&choice, i);
+        status = chosen ? lay_text(l, l->table->n_tokens + SPRY_PAGE_TOKENS, true)
+                        : link_page(l, pages[i], SPRY_PAGE_TOKENS, position, key);
+        *(chosen ? &found->repaired : &found->spans) += SPRY_PAGE_TOKENS;
+    }
+    return status;
+}
+
+/* Text of which parts are cached after other text: what is cached as a prefix, then the longest runs of pages. */
+static spry_status lay_known(lane *l, spry_found *found, const spry_prompt *p, size_t count)
+{
+    spry_kv_cache *cache = l->sequence->cache;
+    spry_span_runs runs;
+    uint32_t page;
+    spry_status status = SPRY_OK;
+    restore(l, l->compute_from);
+    while (!status && l->table->n_tokens + SPRY_PAGE_TOKENS <= l->compute_from &&
+           spry_kv_cache_find(cache, &page, l->parent, l->tokens + l->table->n_tokens, SPRY_PAGE_TOKENS, l->now_ns))
+        status = lay_page(l, SPRY_PAGE_TOKENS, false);
+    if (status ||
+        (status = spry_span_search(&runs, l->sequence, p->ids, l->table->n_tokens, l->compute_from, l->error)))
+        return status;
+    spry_prompt with = *p;
+    with.spans = runs.spans;
+    with.n_spans = runs.n_spans;
+    for (size_t i = 0, at = 0; !status && i < runs.n_spans; i++) {
+        status = lay_run(l, found, &with, &runs.spans[i], runs.pages + at);
+        at += (runs.spans[i].end - runs.spans[i].begin) / SPRY_PAGE_TOKENS;
+    }
+    spry_span_runs_deinit(&runs, cache);
+    return status ? status : lay_text(l, count, false);
+}
+
+/* Whether fragments are looked for where none are declared. */
+static bool searches(const spry_sequence *s, const spry_prompt *p)
+{
+    return s->span_pages && !s->fixed && !p->n_spans && p->repair != SPRY_REPAIR_ALL && p->count <= s->table.max_tokens;
+}
+
+static spry_status lay_prompt(lane *l, spry_found *found, const spry_prompt *p, size_t count)
+{
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; !status && has_fragments(l->sequence, p) && i < p->n_spans; i++) {
+        status = lay_text(l, p->spans[i].begin, true);
+        if (!status)
+            status = lay_span(l, found, p, &p->spans[i]);
+    }
+    return status ? status : lay_text(l, count, false);
+}
+
+/* ---- beginning --------------------------------------------------------------------------------------------------- */
+
+static spry_status check_prompt(const spry_sequence *s, const spry_prompt *p, spry_error *error)
+{
+    size_t end = 0;
+    if (p->count > s->table.max_tokens && !s->slides)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "the prompt has %zu tokens, the context holds %zu", p->count,
+                         s->table.max_tokens);
+    if (p->count > s->table.max_tokens && has_fragments(s, p))
+        return spry_fail(error, SPRY_ERR_CONTEXT,
+                         "the prompt has %zu tokens, the context holds %zu; with fragments in it nothing can slide",
+                         p->count, s->table.max_tokens);
+    for (size_t i = 0; i < p->n_spans; end = p->spans[i++].end)
+        if (p->spans[i].begin < end || p->spans[i].end <= p->spans[i].begin || p->spans[i].end > p->count)
+            return spry_fail(error, SPRY_ERR_INPUT,
+                             "fragment %zu, tokens %zu to %zu, is empty, out of order or outside the prompt of %zu",
+                             i + 1, p->spans[i].begin, p->spans[i].end, p->count);
+    return SPRY_OK;
+}
+
+/* Whether a sequence that has slid can continue with this prompt with the same result as from the beginning. */
+static bool goes_on(spry_sequence *s, const spry_prompt *p)
+{
+    size_t same = 0, most = p->compute_from < s->n_tokens ? p->compute_from : s->n_tokens;
+    while (same < most && s->tokens[same] == p->ids[same])
+        same++;
+    if (!s->n_dropped || s->fragments || has_fragments(s, p) || same < s->slid_at || s->slid_keep != s->keep)
+        return false;
+    spry_sequence_truncate(s, same);
+    s->rest = p->ids + same;
+    s->n_rest = p->count - same + p->n_more;
+    return true;
+}
+
+static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_prompt *p, spry_error *error)
+{
+    size_t count = p->count < s->table.max_tokens ? p->count : s->table.max_tokens;
+    spry_status status = SPRY_OK;
+    free(s->spans);
+    s->spans = p->n_spans ? calloc(p->n_spans, sizeof *s->spans) : NULL;
+    if (p->n_spans && !s->spans)
+        status = spry_fail_memory(error, "fragments", p->n_spans * sizeof *s->spans);
+    lane own = {.sequence = s,
+                .table = &s->table,
+                .tokens = p->ids,
+                .root = s->root,
+                .parent = s->root,
+                .compute_from = p->compute_from < count ? p->compute_from : count,
+                .now_ns = spry_clock_ns(),
+                .error = error};
+    const lane fresh = own;
+    bool searched = searches(s, p);
+    if (!status && searched && lay_known(&own, found, p, count)) { /* pages or offsets ran out: as plain text */
+        forget_work(s);
+        spry_kv_table_truncate(&s->table, s->cache->pool, 0);
+        own = fresh;
+        *found = (spry_found){0};
+        searched = false;
+    }
+    if (!status && !searched)
+        status = lay_prompt(&own, found, p, count);
+    if (status)
+        return status;
+    memmove(s->tokens, p->ids, count * sizeof *p->ids); /* they may overlap */
+    s->n_tokens = count;
+    s->fragments = has_fragments(s, p) || found->spans;
+    s->rest = p->ids + count;
+    s->n_rest = p->count - count + p->n_more;
+    return SPRY_OK;
+}
+
+spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_prompt *p, spry_error *error)
+{
+    const spry_kv_cache_figures before = s->cache->figures;
+    uint64_t start = spry_clock_ns();
+    *found = (spry_found){0};
+    s->starved = false;
+    spry_status status = check_prompt(s, p, error);
+    if (status)
+        return status; /* the sequence is unchanged */
+    spry_sequence_stop(s);
+    if (!goes_on(s, p)) {
+        spry_sequence_release(s); /* its usable pages are found again in the cache; the rest is evicted when needed */
+        status = lay_out(s, found, p, error);
+    }
+    if (status) {
+        forget_work(s);
+        spry_kv_table_truncate(&s->table, s->cache->pool, 0);
+        s->n_tokens = s->n_dropped = s->slid_at = 0;
+        return status;
+    }
+    size_t pending = spry_sequence_pending(s) - p->n_more;
+    found->reused = pending < p->count ? p->count - pending : 0;
+    found->divergence = spry_span_divergence(found->spans, found->repaired, p->count);
+    found->restored = (size_t)(s->cache->figures.restored_tokens - before.restored_tokens);
+    found->restore_ns = s->cache->figures.restore_ns - before.restore_ns;
+    spry_kv_cache_figures *figures = &s->cache->figures;
+    figures->lookups++;
+    figures->hit_tokens += found->reused;
+    figures->miss_tokens += p->count - found->reused;
+    figures->span_tokens += found->spans;
+    figures->repaired_tokens += found->repaired;
+    spry_kv_cache_tidy(s->cache, start);
+    found->lookup_ns = spry_clock_ns() - start;
+    return SPRY_OK;
 }

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/embed.h"
 #include "engine/engine_state.h"
 #include "sched/driver.h"
 #include "spry_serve.h"

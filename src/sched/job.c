@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "engine/embed.h"
+#include "engine/engine_state.h"
 #include "platform/background.h"
 #include "platform/clock.h"
 #include "sched/driver.h"

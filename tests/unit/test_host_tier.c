@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 #include "device/far/far_device.h"
-#include "engine/sequence_state.h"
+#include "engine/sequence.h"
 #include "support/device_rows.h"
 #include "support/sequence_scene.h"
 #ifdef TEST_CUDA

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "engine/sequence_state.h"
+#include "engine/sequence.h"
 #include "platform/clock.h"
 #include "support/hostile.h"
 #include "support/naive_sequence.h"

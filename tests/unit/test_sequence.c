@@ -10,7 +10,7 @@
 #include <ftw.h>
 
 #include "base/compiler.h"
-#include "engine/sequence_state.h"
+#include "engine/sequence.h"
 #include "support/device_rows.h"
 #include "support/hostile.h"
 #include "support/sequence_scene.h"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
-#include "engine/span_choice.h"
+#include "engine/spans.h"
 #include "kv/kv_content.h"
 #include "support/kv_scene.h"
 #include "support/sequence_scene.h"

@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/utf8.h"
-#include "engine/stop_match.h"
+#include "engine/generation.h"
 #include "support/hostile.h"
 
 enum { MAX_TEXT = 120, MAX_STOPS = 4, MAX_STOP_BYTES = 24, N_TEXTS = 20000 };

@@ -1,0 +1,625 @@
+/* Text to ids and back, through the model's tokenizer and chat template: prompts of conversations with the fragments
+ * and tool calls they declare, and answers split into content, reasoning and calls. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "base/sized.h"
+#include "engine/engine_state.h"
+#include "platform/clock.h"
+#include "platform/file.h"
+#include "spry_serve.h"
+#include "template/tool_calls.h"
+#include "template/tool_choice.h"
+
+/* ---- tool calls that a conversation allows ----------------------------------------------------------------------- */
+
+enum { PROMPT_END = 16, END_BYTES = 4096, TOOLS_MAX = 20000 };
+
+/* Whether the prompt ends inside a thought. */
+static bool in_thought(const spry_engine *engine, const spry_tokens *ids, const spry_thought_style *thoughts)
+{
+    char text[END_BYTES];
+    size_t size, n = ids->count < PROMPT_END ? ids->count : PROMPT_END;
+    if (!n || spry_engine_detokenize(engine, text, sizeof text, &size, ids->ids + ids->count - n, n, true, NULL))
+        return false;
+    return spry_answer_opens_thought(thoughts, (spry_view){text, size < sizeof text ? size : sizeof text});
+}
+
+/* Sets prompt->call_constraint from the request's tools and its choice. `ids`: the tokens of the prompt. */
+static spry_status constrain_calls(spry_chat_prompt *prompt, const spry_tokens *ids, const spry_engine *engine,
+                                   const json_t *request, const json_t *tools, spry_error *error)
+{
+    spry_tool_choice choice;
+    const spry_tool_style *style = spry_chat_template_tool_style(engine->model->chat, true);
+    const spry_thought_style *thoughts = spry_chat_template_thought_style(engine->model->chat, true);
+    spry_status status = spry_tool_choice_read(&choice, tools, json_object_get(request, "tool_choice"), error);
+    if (status)
+        return status;
+    size_t count = json_array_size(choice.functions);
+    if (count && (count <= TOOLS_MAX || choice.required)) {
+        json_t *spec =
+            json_pack("{s:b, s:s, s:O, s:b, s:b}", "required", choice.required, "style", style->name, "tools",
+                      choice.functions, "parallel", !json_is_false(json_object_get(request, "parallel_tool_calls")),
+                      "in_thought", in_thought(engine, ids, thoughts));
+        if (spec && !thoughts->anywhere) {
+            json_object_set_new(spec, "thought_open", json_string(thoughts->open));
+            json_object_set_new(spec, "thought_close", json_string(thoughts->close));
+        }
+        prompt->call_constraint = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
+        if (!prompt->call_constraint)
+            status = spry_fail_memory(error, "the tools", count);
+        json_decref(spec);
+    }
+    spry_tool_choice_deinit(&choice);
+    return status;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+enum { MAX_CHAT_BYTES = 64 << 20 };
+
+static spry_status need_tokenizer(const spry_engine *e, spry_error *error)
+{
+    if (e->model->tokenizer)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: the model has no tokenizer", e->model->name);
+}
+
+static spry_status hand_over(int32_t *ids, size_t capacity, size_t *count, spry_tokens *tokens, spry_status status)
+{
+    size_t fits = tokens->count < capacity ? tokens->count : capacity;
+    if (!status && fits)
+        memcpy(ids, tokens->ids, fits * sizeof *ids);
+    *count = status ? 0 : tokens->count;
+    spry_tokens_deinit(tokens);
+    return status;
+}
+
+static spry_status tokenize(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, spry_view text,
+                            unsigned flags, spry_error *error)
+{
+    spry_tokens tokens = {0};
+    spry_status status = need_tokenizer(e, error);
+    if (!status)
+        status = spry_tokenizer_encode(e->model->tokenizer, &tokens, text, NULL, 0, flags, error);
+    return hand_over(ids, capacity, count, &tokens, status);
+}
+
+spry_status spry_engine_tokenize(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, const char *text,
+                                 size_t size, bool special, spry_error *error)
+{
+    return tokenize(e, ids, capacity, count, (spry_view){text, size},
+                    SPRY_ENCODE_BOS_EOS | (special ? SPRY_ENCODE_SPECIAL : 0u), error);
+}
+
+spry_status spry_engine_tokenize_part(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count,
+                                      const char *text, size_t size, bool special, spry_error *error)
+{
+    return tokenize(e, ids, capacity, count, (spry_view){text, size}, special ? SPRY_ENCODE_SPECIAL : 0u, error);
+}
+
+const char *spry_engine_token_bytes(const spry_engine *e, int32_t id, bool special, size_t *size)
+{
+    const spry_tokenizer *tokenizer = e->model->tokenizer;
+    *size = 0;
+    if (!tokenizer || id < 0 || (size_t)id >= spry_tokenizer_size(tokenizer))
+        return NULL;
+    bool control = spry_tokenizer_kind(tokenizer, id) == SPRY_TOKEN_CONTROL;
+    if (control && !special)
+        return "";
+    spry_view bytes = spry_tokenizer_bytes(tokenizer, id);
+    if (!bytes.size && special)
+        bytes = spry_tokenizer_name(tokenizer, id);
+    *size = bytes.size;
+    return bytes.size ? bytes.data : "";
+}
+
+const char *spry_engine_embedding_prompt(const spry_engine *e, const char *name)
+{
+    return spry_pooling_prompt(&e->model->pooling, name);
+}
+
+bool spry_engine_only_embeds(const spry_engine *e)
+{
+    return e->model->config.bidirectional;
+}
+
+bool spry_engine_is_end(const spry_engine *e, int32_t id)
+{
+    const spry_tokenizer *tokenizer = e->model->tokenizer;
+    return tokenizer && id >= 0 && (size_t)id < spry_tokenizer_size(tokenizer) && spry_tokenizer_is_end(tokenizer, id);
+}
+
+int32_t spry_engine_begin_token(const spry_engine *e)
+{
+    return e->model->tokenizer ? spry_tokenizer_bos(e->model->tokenizer) : -1;
+}
+
+spry_status spry_engine_detokenize(const spry_engine *e, char *text, size_t capacity, size_t *size, const int32_t *ids,
+                                   size_t count, bool special, spry_error *error)
+{
+    spry_buffer out;
+    spry_buffer_init(&out, SIZE_MAX / 2);
+    spry_status status = need_tokenizer(e, error);
+    if (!status)
+        status = spry_tokenizer_decode(e->model->tokenizer, &out, ids, count, special, error);
+    size_t fits = out.size < capacity ? out.size + 1 : capacity; /* with the zero */
+    if (!status && fits)
+        memcpy(text, spry_buffer_view(&out).data, fits);
+    *size = status ? 0 : out.size;
+    spry_buffer_deinit(&out);
+    return status;
+}
+
+/* ---- chat -------------------------------------------------------------------------------------------------------- */
+
+/* Seconds since 1970. */
+static int64_t wall_clock(void)
+{
+    time_t now = time(NULL);
+    struct tm local;
+    return localtime_r(&now, &local) ? (int64_t)now + local.tm_gmtoff : (int64_t)now;
+}
+
+static spry_view token_name(const spry_engine *e, int32_t id)
+{
+    return id < 0 ? (spry_view){NULL, 0} : spry_tokenizer_name(e->model->tokenizer, id);
+}
+
+static spry_status engine_render(const spry_engine *e, spry_chat_text *out, spry_chat_input *input, spry_error *error)
+{
+    spry_status status = need_tokenizer(e, error);
+    if (status)
+        return status;
+    input->bos_token = token_name(e, spry_tokenizer_bos(e->model->tokenizer));
+    input->eos_token = token_name(e, spry_tokenizer_eos(e->model->tokenizer));
+    input->now = wall_clock();
+    input->dates = true;
+    if (!input->source.data)
+        return spry_chat_template_render(e->model->chat, out, input, error);
+    spry_chat_template *own = NULL;
+    status = spry_chat_template_create(&own, input->source, error);
+    if (!status && !spry_chat_template_is_own(own))
+        status = spry_fail(error, SPRY_ERR_INPUT, "chat_template: %s", spry_chat_template_problem(own));
+    if (!status)
+        status = spry_chat_template_render(own, out, input, error);
+    spry_chat_template_destroy(own);
+    return status;
+}
+
+/* Messages as JSON; NULL when memory is short. Texts may be any bytes. */
+static json_t *messages_json(const spry_message *messages, size_t n_messages)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n_messages; i++) {
+        json_t *message = json_object();
+        if (json_array_append_new(list, message) ||
+            json_object_set_new(message, "role", json_string_nocheck(messages[i].role)) ||
+            json_object_set_new(message, "content", json_string_nocheck(messages[i].content))) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+spry_status spry_engine_chat(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count,
+                             const spry_message *messages, size_t n_messages, spry_error *error)
+{
+    spry_tokens tokens = {0};
+    spry_chat_text text;
+    json_t *list = messages_json(messages, n_messages);
+    spry_chat_input input = {.messages = list, .add_generation_prompt = true};
+    spry_chat_text_init(&text, MAX_CHAT_BYTES);
+    spry_status status = list ? engine_render(e, &text, &input, error)
+                              : spry_fail_memory(error, "a conversation", n_messages * sizeof *messages);
+    if (!status)
+        status = spry_tokenizer_encode(e->model->tokenizer, &tokens, spry_buffer_view(&text.text),
+                                       (const spry_text_range *)(const void *)text.literal.data,
+                                       text.literal.size / sizeof(spry_text_range), SPRY_ENCODE_SPECIAL, error);
+    spry_chat_text_deinit(&text);
+    json_decref(list);
+    return hand_over(ids, capacity, count, &tokens, status);
+}
+
+/* The parts of a request; they belong to `request`. */
+static spry_status read_request(spry_chat_input *input, const json_t *request, spry_error *error)
+{
+    const json_t *prompt = json_object_get(request, "add_generation_prompt");
+    const json_t *source = json_object_get(request, "chat_template");
+    const json_t *begun = json_object_get(request, "continuation");
+    *input = (spry_chat_input){
+        .messages = json_object_get(request, "messages"),
+        .tools = json_object_get(request, "tools"),
+        .extra = json_object_get(request, "chat_template_kwargs"),
+        .source = {json_string_value(source), json_string_length(source)},
+        .continuation = {json_string_value(begun), json_string_length(begun)},
+        .add_generation_prompt = !json_is_false(prompt),
+    };
+    if (!json_is_array(input->messages))
+        return spry_fail(error, SPRY_ERR_INPUT, "\"messages\" must be a list");
+    if (input->tools && !json_is_array(input->tools) && !json_is_null(input->tools))
+        return spry_fail(error, SPRY_ERR_INPUT, "\"tools\" must be a list");
+    if (input->extra && !json_is_object(input->extra) && !json_is_null(input->extra))
+        return spry_fail(error, SPRY_ERR_INPUT, "\"chat_template_kwargs\" must be an object");
+    if (prompt && !json_is_boolean(prompt))
+        return spry_fail(error, SPRY_ERR_INPUT, "\"add_generation_prompt\" must be true or false");
+    input->tools = json_array_size(input->tools) ? input->tools : NULL;
+    input->extra = json_is_object(input->extra) ? input->extra : NULL;
+    return SPRY_OK;
+}
+
+static spry_status parse_chat(json_t **request, spry_chat_input *input, const char *json, size_t size,
+                              spry_error *error)
+{
+    spry_status status = spry_json_object(request, (spry_view){json, size}, error);
+    if (status)
+        return spry_fail_prefix(error, SPRY_ERR_INPUT, "the conversation");
+    return read_request(input, *request, error);
+}
+
+spry_status spry_engine_chat_text(const spry_engine *e, char **text, size_t *size, const char *json, size_t json_size,
+                                  spry_error *error)
+{
+    json_t *request = NULL;
+    spry_chat_input input;
+    spry_chat_text out;
+    spry_chat_text_init(&out, MAX_CHAT_BYTES);
+    spry_status status = parse_chat(&request, &input, json, json_size, error);
+    if (!status)
+        status = engine_render(e, &out, &input, error);
+    if (!status && !spry_buffer_append(&out.text, "", 0))
+        status = spry_fail_memory(error, "a conversation", out.text.size);
+    *size = status ? 0 : out.text.size;
+    *text = status ? NULL : out.text.data;
+    if (!status)
+        out.text.data = NULL; /* the caller's now */
+    spry_chat_text_deinit(&out);
+    json_decref(request);
+    return status;
+}
+
+const char *spry_engine_chat_template(const spry_engine *e, bool tools, size_t *size)
+{
+    spry_view source = spry_chat_template_used_source(e->model->chat, tools);
+    *size = source.size;
+    return source.data;
+}
+
+spry_status spry_engine_use_template(spry_engine *e, const char *file_or_text, spry_error *error)
+{
+    spry_buffer source;
+    spry_chat_template *chat = NULL;
+    bool is_text = strstr(file_or_text, "{{") || strstr(file_or_text, "{%");
+    spry_status status = SPRY_OK;
+    spry_buffer_init(&source, MAX_CHAT_BYTES);
+    if (is_text)
+        spry_buffer_text(&source, file_or_text);
+    else
+        status = spry_file_read(&source, file_or_text, error);
+    if (!status)
+        status = spry_chat_template_create(&chat, spry_buffer_view(&source), error);
+    spry_buffer_deinit(&source);
+    if (!status && !spry_chat_template_is_own(chat)) {
+        const char *problem = spry_chat_template_problem(chat);
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: no chat template: %s", is_text ? "the text" : file_or_text,
+                           *problem ? problem : "it is empty");
+        spry_chat_template_destroy(chat);
+    } else if (!status) {
+        spry_chat_template_destroy(e->model->chat);
+        e->model->chat = chat;
+    }
+    return status;
+}
+
+/* ---- fragments --------------------------------------------------------------------------------------------------- */
+
+/* Fragments of messages as spans of a prompt. Each fragment is replaced by an unpredictable mark; the template renders
+ * the marks like any text; then the marks are replaced by the fragments' tokens. So a fragment begins and ends at token
+ * borders, and its tokens are the same at any position. */
+
+enum { MAX_FRAGMENTS = 1024, MARK_BYTES = 64 };
+
+typedef struct fragments {
+    uint64_t nonce;
+    json_t *texts; /* strings, by number */
+} fragments;
+
+static void print_mark(char out[MARK_BYTES], const fragments *f, size_t number)
+{
+    snprintf(out, MARK_BYTES, "\xee\x80\x80%016" PRIx64 ":%zu\xee\x80\x81", f->nonce, number);
+}
+
+/* Moves the text out of a part that is a fragment. */
+static spry_status mark_part(fragments *f, json_t *part, spry_error *error)
+{
+    char mark[MARK_BYTES];
+    const char *cache = json_string_value(json_object_get(part, "cache"));
+    json_t *text = json_object_get(part, "text");
+    if (!cache)
+        return SPRY_OK;
+    if (strcmp(cache, "span") != 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "\"cache\" of a part is \"%.40s\"; known is \"span\"", cache);
+    if (!json_is_string(text))
+        return spry_fail(error, SPRY_ERR_INPUT, "a part with \"cache\" must have a \"text\"");
+    if (!json_string_length(text))
+        return SPRY_OK;
+    if (json_array_size(f->texts) == MAX_FRAGMENTS)
+        return spry_fail(error, SPRY_ERR_INPUT, "a conversation can have %d fragments", MAX_FRAGMENTS);
+    print_mark(mark, f, json_array_size(f->texts));
+    if (json_array_append(f->texts, text) || json_object_set_new(part, "text", json_string(mark)))
+        return spry_fail_memory(error, "fragments", json_string_length(text));
+    return SPRY_OK;
+}
+
+static spry_status mark_all(fragments *f, json_t *messages, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *content = json_object_get(json_array_get(messages, i), "content");
+        for (size_t k = 0; !status && k < json_array_size(content); k++)
+            status = mark_part(f, json_array_get(content, k), error);
+    }
+    return status;
+}
+
+/* ---- the prompt in pieces ---------------------------------------------------------------------------------------- */
+
+typedef struct pieces {
+    const spry_engine *engine;
+    const spry_chat_text *text;
+    spry_tokens ids;
+    spry_buffer spans; /* spry_span */
+    spry_error *error;
+} pieces;
+
+/* Bytes [begin, end) of the rendered text. */
+static spry_status add_text(pieces *p, size_t begin, size_t end)
+{
+    const spry_text_range *ranges = (const spry_text_range *)(const void *)p->text->literal.data;
+    size_t n_ranges = p->text->literal.size / sizeof *ranges;
+    spry_buffer literal;
+    spry_buffer_init(&literal, p->text->literal.size + 1);
+    for (size_t i = 0; i < n_ranges; i++) {
+        spry_text_range r = {ranges[i].begin > begin ? ranges[i].begin : begin,
+                             ranges[i].end < end ? ranges[i].end : end};
+        if (r.begin >= r.end)
+            continue;
+        r.begin -= begin;
+        r.end -= begin;
+        spry_buffer_append(&literal, &r, sizeof r);
+    }
+    spry_status status = SPRY_OK;
+    if (literal.failed)
+        status = spry_fail_memory(p->error, "a prompt", p->text->literal.size);
+    else if (begin < end)
+        status = spry_tokenizer_encode(p->engine->model->tokenizer, &p->ids,
+                                       (spry_view){p->text->text.data + begin, end - begin},
+                                       (const spry_text_range *)(const void *)literal.data,
+                                       literal.size / sizeof *ranges, SPRY_ENCODE_SPECIAL, p->error);
+    spry_buffer_deinit(&literal);
+    return status;
+}
+
+static spry_status add_fragment(pieces *p, const json_t *text)
+{
+    size_t begin = p->ids.count;
+    spry_status status =
+        spry_tokenizer_encode(p->engine->model->tokenizer, &p->ids,
+                              (spry_view){json_string_value(text), json_string_length(text)}, NULL, 0, 0, p->error);
+    const spry_span span = {begin, p->ids.count};
+    if (!status && span.end > begin && !spry_buffer_append(&p->spans, &span, sizeof span))
+        status = spry_fail_memory(p->error, "fragments", p->spans.size);
+    return status;
+}
+
+/* The first mark at or after `from`; false: there is none. */
+static bool find_mark(spry_view text, size_t from, const fragments *f, size_t *at, size_t *size, size_t *number)
+{
+    char head[MARK_BYTES], mark[MARK_BYTES];
+    print_mark(head, f, 0);
+    size_t head_size = strlen(head) - 4; /* up to the number */
+    for (; json_array_size(f->texts) && from + head_size < text.size; from++)
+        for (size_t i = 0; !memcmp(text.data + from, head, head_size) && i < json_array_size(f->texts); i++) {
+            print_mark(mark, f, i);
+            *at = from;
+            *size = strlen(mark);
+            *number = i;
+            if (spry_view_starts((spry_view){text.data + from, text.size - from}, spry_view_of(mark)))
+                return true;
+        }
+    return false;
+}
+
+static spry_status cut(pieces *p, const fragments *f)
+{
+    spry_view text = spry_buffer_view(&p->text->text);
+    spry_status status = SPRY_OK;
+    size_t done = 0, at, size, number;
+    while (!status && find_mark(text, done, f, &at, &size, &number)) {
+        status = add_text(p, done, at);
+        if (!status)
+            status = add_fragment(p, json_array_get(f->texts, number));
+        done = at + size;
+    }
+    return status ? status : add_text(p, done, text.size);
+}
+
+/* Renders and tokenises; the times go to `prompt`. */
+static spry_status make_pieces(pieces *p, spry_chat_prompt *prompt, const fragments *f, spry_chat_input *input)
+{
+    uint64_t start = spry_clock_ns();
+    spry_chat_text text;
+    spry_chat_text_init(&text, MAX_CHAT_BYTES);
+    p->text = &text;
+    spry_status status = engine_render(p->engine, &text, input, p->error);
+    uint64_t rendered = spry_clock_ns();
+    const spry_text_range more = {text.text.size, text.text.size + input->continuation.size};
+    if (!status && input->continuation.size &&
+        !(spry_buffer_append(&text.text, input->continuation.data, input->continuation.size) &&
+          spry_buffer_append(&text.literal, &more, sizeof more)))
+        status = spry_fail_memory(p->error, "a prompt", more.end);
+    if (!status)
+        status = cut(p, f);
+    prompt->template_ms = (double)(rendered - start) / 1e6;
+    prompt->tokenize_ms = (double)(spry_clock_ns() - rendered) / 1e6;
+    spry_chat_text_deinit(&text);
+    return status;
+}
+
+spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prompt, const char *json, size_t size,
+                                    spry_error *error)
+{
+    fragments f = {.nonce = spry_entropy(), .texts = json_array()};
+    pieces p = {.engine = e, .error = error};
+    spry_chat_input input;
+    json_t *request = NULL;
+    *prompt = (spry_chat_prompt){.size = offsetof(spry_chat_prompt, reserved)};
+    spry_buffer_init(&p.spans, (size_t)MAX_CHAT_BYTES);
+    spry_status status = parse_chat(&request, &input, json, size, error);
+    if (!status)
+        status = mark_all(&f, json_object_get(request, "messages"), error);
+    if (!status)
+        status = make_pieces(&p, prompt, &f, &input);
+    if (!status && !json_is_false(json_object_get(request, "add_generation_prompt")))
+        status = constrain_calls(prompt, &p.ids, e, request, input.tools, error);
+    if (status) {
+        spry_tokens_deinit(&p.ids);
+        spry_buffer_deinit(&p.spans);
+    }
+    prompt->ids = p.ids.ids; /* owned by the caller now */
+    prompt->count = p.ids.count;
+    prompt->spans = (spry_span *)(void *)p.spans.data;
+    prompt->n_spans = p.spans.size / sizeof *prompt->spans;
+    json_decref(f.texts);
+    json_decref(request);
+    return status;
+}
+
+void spry_chat_prompt_deinit(spry_chat_prompt *prompt)
+{
+    free(prompt->ids);
+    free(prompt->spans);
+    free(prompt->call_constraint);
+    *prompt = (spry_chat_prompt){0};
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+enum { OPENING_TOKENS = 16, OPENING_BYTES = 4096 };
+
+struct spry_chat_parser {
+    spry_answer_parser *parser;
+    json_t *tools;
+    char eos[64]; /* how the model spells the end of a turn */
+    void (*on_event)(void *user, const spry_chat_event *event);
+    void *user;
+};
+
+void spry_chat_parser_options_default_sized(spry_chat_parser_options *options, size_t size)
+{
+    const spry_chat_parser_options own = {0};
+    spry_sized_default(options, size, &own, sizeof own);
+}
+
+static void pass_on(void *user, const spry_answer_event *event)
+{
+    static const spry_chat_event_kind kinds[] = {
+        [SPRY_ANSWER_CONTENT] = SPRY_CHAT_CONTENT,       [SPRY_ANSWER_REASONING] = SPRY_CHAT_REASONING,
+        [SPRY_ANSWER_CALL_BEGIN] = SPRY_CHAT_CALL_BEGIN, [SPRY_ANSWER_ARGUMENTS] = SPRY_CHAT_ARGUMENTS,
+        [SPRY_ANSWER_CALL_END] = SPRY_CHAT_CALL_END,     [SPRY_ANSWER_CALL_CUT] = SPRY_CHAT_CALL_CUT};
+    const spry_chat_parser *p = user;
+    const spry_chat_event out = {.size = offsetof(spry_chat_event, reserved),
+                                 .kind = kinds[event->kind],
+                                 .index = (uint32_t)event->index,
+                                 .id = event->id,
+                                 .name = event->name.data,
+                                 .name_size = event->name.size,
+                                 .text = event->text.data,
+                                 .text_size = event->text.size};
+    p->on_event(p->user, &out);
+}
+
+/* The end of a prompt as text, which may have begun a thought or a call. */
+static spry_view prompt_end(const spry_engine *e, char text[OPENING_BYTES], const spry_chat_prompt *prompt)
+{
+    size_t size, n = prompt && prompt->count < OPENING_TOKENS ? prompt->count : OPENING_TOKENS;
+    if (!prompt || !n ||
+        spry_engine_detokenize(e, text, OPENING_BYTES, &size, prompt->ids + prompt->count - n, n, true, NULL))
+        return (spry_view){"", 0};
+    return (spry_view){text, size < OPENING_BYTES ? size : OPENING_BYTES};
+}
+
+static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_chat_parser_options *o, spry_error *error)
+{
+    char text[OPENING_BYTES];
+    json_error_t wrong;
+    if (!o->on_event || !spry_sized_zero(o->reserved, sizeof o->reserved))
+        return spry_fail(error, SPRY_ERR_INPUT, "spry_chat_parser_options.on_event is NULL, or reserved is not zero");
+    p->tools = o->tools ? json_loads(o->tools, 0, &wrong) : NULL; /* json_is_array evaluates its argument twice */
+    if (o->tools && !json_is_array(p->tools))
+        return spry_fail(error, SPRY_ERR_INPUT, "the tools are not a JSON array");
+    int32_t end = e->model->tokenizer ? spry_tokenizer_eos(e->model->tokenizer) : -1;
+    if (end >= 0)
+        snprintf(p->eos, sizeof p->eos, "%.*s", SPRY_VIEW_ARG(spry_tokenizer_name(e->model->tokenizer, end)));
+    spry_view source = spry_chat_template_used_source(e->model->chat, o->tools != NULL);
+    const spry_answer_options options = {
+        .tools = o->tools != NULL,
+        .style = spry_chat_template_tool_style(e->model->chat, o->tools != NULL),
+        .declared = json_array_size(p->tools) ? p->tools : NULL,
+        .reasoning = o->reasoning,
+        .thoughts = spry_chat_template_thought_style(e->model->chat, o->tools != NULL),
+        .prompt = prompt_end(e, text, o->prompt),
+        .source = source,
+        .eos = p->eos,
+        .seed = o->seed,
+        .on_event = pass_on,
+        .user = p,
+    };
+    p->on_event = o->on_event;
+    p->user = o->user;
+    return spry_answer_parser_create(&p->parser, &options, error);
+}
+
+spry_status spry_chat_parser_create(spry_chat_parser **out, const spry_engine *engine,
+                                    const spry_chat_parser_options *theirs, spry_error *error)
+{
+    spry_chat_parser_options options;
+    *out = NULL;
+    spry_chat_parser_options_default(&options);
+    spry_status status = spry_sized_read(&options, sizeof options, theirs, "spry_chat_parser_options", error);
+    if (status)
+        return status;
+    spry_chat_parser *p = calloc(1, sizeof *p);
+    if (!p)
+        return spry_fail_memory(error, "a parser", sizeof *p);
+    status = fill(p, engine, &options, error);
+    if (status)
+        spry_chat_parser_destroy(p);
+    else
+        *out = p;
+    return status;
+}
+
+void spry_chat_parser_destroy(spry_chat_parser *p)
+{
+    if (!p)
+        return;
+    spry_answer_parser_destroy(p->parser);
+    json_decref(p->tools);
+    free(p);
+}
+
+spry_status spry_chat_parser_feed(spry_chat_parser *p, const char *text, size_t size, spry_error *error)
+{
+    return spry_answer_parser_feed(p->parser, (spry_view){text, size}, error);
+}
+
+void spry_chat_parser_finish(spry_chat_parser *p)
+{
+    spry_answer_parser_finish(p->parser);
+}
