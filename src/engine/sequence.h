@@ -5,7 +5,7 @@
  * sequences, and reports when they are done. Computed pages are added to the cache at once.
  *
  * Spans are computed without the text before them, in separate tables, and then linked in at their position; some of
- * their pages are recomputed in place (span_choice.h). The same prompt with the same spans therefore gives the same
+ * their pages are recomputed in place (spans.h). The same prompt with the same spans therefore gives the same
  * bits for any contents of the cache.
  *
  * Sliding: when the table is full, pages after the kept head are removed and the rest moves up. The points where that
