@@ -170,7 +170,7 @@ static spry_view token_name(const spry_engine *e, int32_t id)
     return id < 0 ? (spry_view){NULL, 0} : spry_tokenizer_name(e->model->tokenizer, id);
 }
 
-static spry_status engine_render(const spry_engine *e, spry_chat_text *out, spry_chat_input *input, spry_error *error)
+static spry_status render_chat(const spry_engine *e, spry_chat_text *out, spry_chat_input *input, spry_error *error)
 {
     spry_status status = need_tokenizer(e, error);
     if (status)
@@ -215,7 +215,7 @@ spry_status spry_engine_chat(const spry_engine *e, int32_t *ids, size_t capacity
     json_t *list = messages_json(messages, n_messages);
     spry_chat_input input = {.messages = list, .add_generation_prompt = true};
     spry_chat_text_init(&text, MAX_CHAT_BYTES);
-    spry_status status = list ? engine_render(e, &text, &input, error)
+    spry_status status = list ? render_chat(e, &text, &input, error)
                               : spry_fail_memory(error, "a conversation", n_messages * sizeof *messages);
     if (!status)
         status = spry_tokenizer_encode(e->model->tokenizer, &tokens, spry_buffer_view(&text.text),
@@ -253,6 +253,7 @@ static spry_status read_request(spry_chat_input *input, const json_t *request, s
     return SPRY_OK;
 }
 
+/* Parses a conversation in JSON; the caller owns *request, and `input` points into it. */
 static spry_status parse_chat(json_t **request, spry_chat_input *input, const char *json, size_t size,
                               spry_error *error)
 {
@@ -271,7 +272,7 @@ spry_status spry_engine_chat_text(const spry_engine *e, char **text, size_t *siz
     spry_chat_text_init(&out, MAX_CHAT_BYTES);
     spry_status status = parse_chat(&request, &input, json, json_size, error);
     if (!status)
-        status = engine_render(e, &out, &input, error);
+        status = render_chat(e, &out, &input, error);
     if (!status && !spry_buffer_append(&out.text, "", 0))
         status = spry_fail_memory(error, "a conversation", out.text.size);
     *size = status ? 0 : out.text.size;
@@ -456,7 +457,7 @@ static spry_status make_pieces(pieces *p, spry_chat_prompt *prompt, const fragme
     spry_chat_text text;
     spry_chat_text_init(&text, MAX_CHAT_BYTES);
     p->text = &text;
-    spry_status status = engine_render(p->engine, &text, input, p->error);
+    spry_status status = render_chat(p->engine, &text, input, p->error);
     uint64_t rendered = spry_clock_ns();
     const spry_text_range more = {text.text.size, text.text.size + input->continuation.size};
     if (!status && input->continuation.size &&

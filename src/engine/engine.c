@@ -120,11 +120,10 @@ static void warn_of_template(const spry_engine *e)
 {
     const char *problem = spry_chat_template_problem(e->model->chat);
     if (*problem)
-        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: the chat template is not understood, ChatML stands in for it: %s",
+        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: the chat template is not understood, ChatML is used instead: %s",
                        e->model->name, problem);
     else if (!spry_chat_template_is_own(e->model->chat) && !e->model->config.bidirectional)
-        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: there is no chat template, ChatML stands in for it",
-                       e->model->name);
+        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: there is no chat template, ChatML is used instead", e->model->name);
 }
 
 static void tell_placement(const spry_engine *e)

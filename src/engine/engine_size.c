@@ -194,15 +194,14 @@ spry_status spry_engine_choose_experts(spry_engine *e, size_t asked, spry_error 
         return SPRY_OK; /* told when pages are counted */
     if (asked && !needs.experts)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "%s: expert-bytes limits experts that lie in mapped files, on the CPU; there are none",
-                         e->model->name);
+                         "%s: expert-bytes limits experts in mapped files on the CPU; there are none", e->model->name);
     if (asked && asked < needs.expert)
         return spry_fail(error, SPRY_ERR_INPUT, "%s: expert-bytes is %zu, but one expert has %zu bytes", e->model->name,
                          asked, needs.expert);
     if (!asked && needs.experts && total && weights > total - total / LIMIT_SHARE) {
         size_t dense = weights > needs.experts ? weights - needs.experts : 0, most = total - total / 2;
         limit = most > dense + needs.expert ? most - dense : needs.expert;
-        limit = limit ? limit : 1; /* none is packed: they are used as they lie */
+        limit = limit ? limit : 1; /* none is packed: they are used as they are in the file */
     }
     if (!limit || limit >= needs.experts)
         return SPRY_OK;

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "device/device.h"
 #include "draft/prompt_lookup.h"
-#include "draft/step_time.h"
+#include "draft/step_cost.h"
 #include "engine/generation.h"
 #include "grammar/compile/grammar_cache.h"
 #include "model/model.h"
@@ -46,13 +46,13 @@ struct spry_engine {
     uint32_t kv_idle, kv_idle_share; /* seconds until memory is returned, 0: never; percent of pages that stay cached */
     size_t expert_bytes;             /* limit for experts; 0: all are in memory */
     size_t experts_apart;            /* bytes of experts beyond it */
-    uint32_t span_pages;             /* undeclared fragments of so many cached pages are reused; 0: never */
-    uint32_t logit_rows;             /* maximum per step */
-    uint32_t n_sessions;             /* existing, and reserved for jobs; protected by the driver's lock */
-    spry_device_source source;       /* its quantize only while the engine is opened */
-    bool restores;                   /* there is a disk tier */
-    bool mapped;                     /* the model is in mapped files: released pages can be read again */
-    bool borrows_threads;            /* it is a drafter and uses the threads of its target */
+    uint32_t span_pages;       /* undeclared fragments with at least this number of cached pages are reused; 0: never */
+    uint32_t logit_rows;       /* maximum per step */
+    uint32_t n_sessions;       /* existing, and reserved for jobs; protected by the driver's lock */
+    spry_device_source source; /* its quantize only while the engine is opened */
+    bool restores;             /* there is a disk tier */
+    bool mapped;               /* the model is in mapped files: released pages can be read again */
+    bool borrows_threads;      /* it is a drafter and uses the threads of its target */
 };
 
 struct spry_session {
@@ -80,12 +80,10 @@ enum { SPRY_MAX_LOGIT_ROWS = 16 };
 /* Segments of a sequence per step. */
 enum { SPRY_STEP_SEGMENTS = 64 };
 
-/* Parses a conversation in JSON; the caller owns *request, and `input` points into it. Then its text. */
-
 /* Decides how many bytes of experts are in memory together: `asked`, or, 0, as many as fit where not all do. */
 spry_status spry_engine_choose_experts(spry_engine *engine, size_t asked, spry_error *error);
 
-/* With the KV type "auto", makes it Q8_0 where one full session of F16 does not fit, and says so in the log. */
+/* Replaces the KV type "auto" by Q8_0 where one full session of F16 does not fit, and logs that. */
 void spry_engine_choose_kv_type(const spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options);
 
 /* The sizes of an engine from its model and options, and the KV pool's shape; then the number of pages, which must fit

@@ -361,7 +361,7 @@ static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
 
-/* The draw at row i of those that decide, of which the first has so many tokens before it. */
+/* The draw at row i of the deciding rows; the first of them has `before` tokens before it. */
 static spry_draw draw_at(const spry_generation *g, size_t first_logits, size_t before, size_t i, const uint32_t *mask)
 {
     const spry_request *r = g->request;

@@ -1,5 +1,5 @@
 /* One answer: a request on a sequence, run in steps. The caller that runs steps gets the next rows and the draws that
- * go with them, alone or together with those of other generations; after the step tokens are verified, decoded and
+ * go with them, alone or together with rows of other generations; after the step tokens are verified, decoded and
  * emitted.
  *
  *   begin -> { next -> draws -> (a step) -> on_step_done } until done -> end
@@ -88,8 +88,8 @@ spry_status spry_generation_next(spry_generation *generation, spry_segment *segm
  * of the generation's first row with logits in the step. Asked again when the rows go with another step. */
 size_t spry_generation_draws(spry_generation *generation, spry_draw **draws, size_t first_logits);
 
-/* The row and the draw of the step behind the one that next gave rows for, where they are known but for the row's
- * token, which is what that step's draw gives. False: that step's token may change more than that, or end the answer.
+/* The row and the draw of the step after the one that next gave rows for, where they are known except for the row's
+ * token, which that step draws. False: that step's token may change more than that, or end the answer.
  */
 bool spry_generation_ahead(const spry_generation *generation, spry_segment *segment, spry_draw *draw);
 

@@ -13,7 +13,7 @@
 /* Drafters: a smaller model on its own session, or prompt lookup. Both are deterministic, so that an answer has the
  * same tokens as without drafts. */
 
-enum { MIN_MATCH = 2, MAX_MATCH = 8, DIFFERENT_AT_MOST = 100 /* one token of so many */ };
+enum { MIN_MATCH = 2, MAX_MATCH = 8, DIFFERENT_AT_MOST = 100 /* one token in this number may differ */ };
 
 /* ---- lookup ------------------------------------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* A sequence: its tokens, the table of pages that hold them, and the rows still to be computed.
  *
  * Beginning a prompt lays out its whole table: cached pages are shared; for the rest pages are allocated and *work* is
- * recorded: ranges of rows. The caller that runs steps gets the next rows as segments, alone or with those of other
+ * recorded: ranges of rows. The caller that runs steps gets the next rows as segments, alone or with segments of other
  * sequences, and reports when they are done. Computed pages are added to the cache at once.
  *
  * Spans are computed without the text before them, in separate tables, and then linked in at their position; some of
@@ -48,7 +48,7 @@ typedef struct spry_sequence {
     bool fragments;            /* it began with reused fragments */
     bool starved;              /* the last request for pages failed */
     bool fixed;                /* pages are valid only where they were computed: fragments are plain text */
-    uint32_t span_pages;       /* undeclared fragments of so many cached pages are reused; 0: never */
+    uint32_t span_pages;       /* undeclared fragments with at least this number of cached pages are reused; 0: never */
 } spry_sequence;
 
 /* The contents of a sequence. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
-#include "kv/kv_content.h"
+#include "kv/kv_key.h"
 #include "platform/clock.h"
 
 /* ---- pages recomputed in place ----------------------------------------------------------------------------------- */

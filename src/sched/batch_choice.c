@@ -1,6 +1,9 @@
+/* How much a step takes: answers that are computed together, and rows of prompts beside answers. */
 #include "sched/batch_choice.h"
 
 #include <stdio.h>
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most, bool tries)
 {
@@ -112,4 +115,29 @@ uint32_t spry_batch_choice_explain(const spry_batch_choice *c, char *evidence, s
         snprintf(evidence, capacity, "offline: %u together give %.1f tokens/s, and are the most", c->sizes[at],
                  tokens_per_second(now));
     return c->sizes[at];
+}
+
+/* ---- rows of prompts --------------------------------------------------------------------------------------------- */
+
+size_t spry_prefill_budget(const spry_step_time *time, const spry_step_load *answers, const spry_prompts *prompts,
+                           size_t most, double stall_ns)
+{
+    if (!answers->rows || !most)
+        return most;
+    if (!(stall_ns > 0)) /* measurements that contradict each other do not count against that */
+        return 1;
+    double limit = spry_step_time_ns(time, answers) + stall_ns;
+    size_t reach = spry_step_cost_reach(&time->products), fits = 1, fails = most + 1;
+    if (reach < answers->rows + most) /* further it would be a guess */
+        fails = reach > answers->rows ? reach - answers->rows + 1 : 2;
+    while (fits + 1 < fails) {
+        size_t half = fits + (fails - fits) / 2, each = (half + prompts->n - 1) / prompts->n;
+        const spry_step_load load = {answers->rows + half,
+                                     answers->sight + spry_step_sight(each, 1) * (double)prompts->depth};
+        if (spry_step_time_ns(time, &load) <= limit)
+            fits = half;
+        else
+            fails = half;
+    }
+    return fits;
 }

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "draft/step_cost.h"
+
 enum {
     SPRY_BATCH_SIZES = 12,   /* 1, 2, 4, ... and the most */
     SPRY_BATCH_STEPS = 32,   /* of a size that make a measurement complete; the latest ones */
@@ -42,7 +44,7 @@ typedef struct spry_batch_choice {
 
 void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most, bool tries);
 
-/* A step of `size` answers, and nothing else, gave so many tokens in `ns`. Sizes that are not listed are ignored. */
+/* A step of `size` answers, and nothing else, gave `tokens` tokens in `ns`. Sizes that are not listed are ignored. */
 void spry_batch_choice_measure(spry_batch_choice *choice, size_t size, uint32_t tokens, uint64_t ns);
 
 /* How many may run: the best size, and during a trial the most. */
@@ -53,5 +55,18 @@ uint32_t spry_batch_choice_width(const spry_batch_choice *choice);
 
 /* The best size, or the one that is being tried, and in one sentence the measurements it rests on. */
 uint32_t spry_batch_choice_explain(const spry_batch_choice *choice, char *evidence, size_t capacity);
+
+/* How many rows of prompts a step may take beside answers that go on. */
+
+/* Jobs that share the rows evenly. */
+typedef struct spry_prompts {
+    size_t n;     /* at least 1 */
+    size_t depth; /* positions before their next rows, summed */
+} spry_prompts;
+
+/* The most rows, at most `most`, that make a step with these answers last at most `stall_ns` longer, as far as steps
+ * were measured. At least one, so that prompts get done; all of them when no answer waits for the step. */
+size_t spry_prefill_budget(const spry_step_time *time, const spry_step_load *answers, const spry_prompts *prompts,
+                           size_t most, double stall_ns);
 
 #endif

@@ -1,13 +1,270 @@
-/* Who owns the engine, who drives, and when jobs begin. */
+/* The driver of steps: which thread owns the engine and drives it, when jobs begin, are put back, and are over. */
 #include "sched/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/sized.h"
 #include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+
+/* ---- a job's way through the driver ------------------------------------------------------------------------------ */
+
+enum { SHARED_LEAST = 2 * SPRY_PAGE_TOKENS }; /* tokens that are worth waiting for */
+
+/* Tokens in whole pages that a prompt has in common with one that is being computed. */
+static size_t shared_tokens(const spry_job *job, const spry_job *other)
+{
+    size_t same = 0, most = job->n_ids < other->n_ids ? job->n_ids : other->n_ids;
+    while (same < most && job->ids[same] == other->ids[same])
+        same++;
+    return same / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
+}
+
+/* Whether a job may begin: not while another computes the text that its own prompt begins with. */
+static bool may_begin(const spry_driver *d, const spry_job *job)
+{
+    for (size_t i = 0; job->reuses && !job->begun && i < d->n_running; i++) {
+        const spry_job *other = d->running[i];
+        if (other->past_prompt || !other->session || job->n_spans || other->n_spans ||
+            !spry_kv_key_equal(job->root, other->root))
+            continue;
+        size_t left = spry_sequence_pending(&other->session->sequence), whole = other->n_ids;
+        size_t shared = left ? shared_tokens(job, other) : 0;
+        if (shared >= SHARED_LEAST && (left < whole ? whole - left : 0) < shared)
+            return false;
+    }
+    return true;
+}
+
+/* ---- sessions -----------------------------------------------------------------------------------------------------
+ */
+
+/* Whether an idle session has slid, and the job continues what it holds: the cache knows nothing of that. */
+static bool goes_on(const spry_session *session, const spry_job *job)
+{
+    const spry_sequence *q = &session->sequence;
+    return q->n_dropped && job->slide && q->keep == job->keep && spry_kv_key_equal(q->root, job->root) &&
+           job->n_ids > q->slid_at && memcmp(job->ids, q->tokens, q->slid_at * sizeof *q->tokens) == 0;
+}
+
+/* The index of the idle session that suits a job best: one it continues, then an empty one; otherwise n_idle. */
+static size_t best_idle(const spry_driver *d, const spry_job *job)
+{
+    size_t best = d->n_idle;
+    for (size_t i = 0; i < d->n_idle; i++) {
+        if (goes_on(d->idle[i], job))
+            return i;
+        if (!d->idle[i]->sequence.n_dropped)
+            best = i;
+    }
+    return best;
+}
+
+static spry_status take_session(spry_driver *d, spry_job *job)
+{
+    size_t at = best_idle(d, job);
+    if (at == d->n_idle && (!d->n_idle || d->n_own < d->options.max_running)) {
+        spry_status status = spry_session_make(&job->session, d->engine, &job->error);
+        if (status)
+            return status;
+        d->n_own++;
+    } else {
+        at = at < d->n_idle ? at : 0; /* another conversation's, then: the one that ended first */
+        job->session = d->idle[at];
+        d->n_idle--;
+        memmove(d->idle + at, d->idle + at + 1, (d->n_idle - at) * sizeof(spry_session *));
+    }
+    spry_sequence *q = &job->session->sequence;
+    if (!goes_on(job->session, job)) {
+        spry_session_restart(job->session, &job->source);
+        q->slides = job->slide;
+        q->keep = job->keep;
+    }
+    return SPRY_OK;
+}
+
+/* Its computed pages stay cached. Pages of a conversation that slid are not cached: they wait in the idle session for
+ * its next turn until they are needed. */
+static void leave_session(spry_driver *d, spry_job *job)
+{
+    if (!job->session || job->is_callers)
+        return;
+    if (!job->session->sequence.n_dropped)
+        spry_sequence_release(&job->session->sequence);
+    d->idle[d->n_idle++] = job->session;
+    job->session = NULL;
+}
+
+bool spry_driver_empty_idle(spry_driver *d)
+{
+    bool any = false;
+    for (size_t i = 0; i < d->n_idle; i++) {
+        any = any || d->idle[i]->sequence.n_dropped;
+        spry_sequence_release(&d->idle[i]->sequence);
+    }
+    return any;
+}
+
+void spry_driver_drop_idle(spry_driver *d)
+{
+    for (; d->n_idle; d->n_own--)
+        spry_session_unmake(d->idle[--d->n_idle]);
+}
+
+/* ---- beginning ----------------------------------------------------------------------------------------------------
+ */
+
+static spry_status begin(spry_driver *d, spry_job *job)
+{
+    spry_status status = job->is_callers ? SPRY_OK : take_session(d, job);
+    if (status)
+        return status;
+    job->begun = true;
+    return job->kind->begin ? job->kind->begin(job, !d->n_running, &job->error) : SPRY_OK;
+}
+
+static spry_status resume(spry_job *job)
+{
+    return job->kind->resume ? job->kind->resume(job, &job->error) : SPRY_OK;
+}
+
+static void put_back(spry_driver *d, spry_job *job)
+{
+    pthread_mutex_lock(&d->lock);
+    spry_job_queue_put_back(&d->queue, job);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* Begins a job, or resumes one that was suspended; puts it back when pages are short. */
+static void driver_begin(spry_driver *d, spry_job *job)
+{
+    spry_driver_settle(d); /* pages may be restored by threads that the device computes with */
+    bool begun = job->begun;
+    spry_lap(&job->laps, SPRY_PART_QUEUE);
+    spry_status status = begun ? resume(job) : begin(d, job);
+    if (!status) {
+        d->running[d->n_running++] = job;
+        d->n_running_own += !job->is_callers;
+        return;
+    }
+    bool starved = job->begun && job->session && job->session->sequence.starved;
+    bool some_freed = starved && spry_driver_empty_idle(d);
+    if (!starved || (!d->n_running && !some_freed)) {
+        spry_driver_finish(d, job, status);
+        return;
+    }
+    if (!begun) {
+        if (job->kind->end)
+            job->kind->end(job);
+        job->begun = false;
+        leave_session(d, job);
+    }
+    d->crowded = !some_freed;
+    put_back(d, job);
+}
+
+static void suspend(spry_driver *d, size_t at)
+{
+    spry_job *job = d->running[at];
+    d->n_running--;
+    d->n_running_own -= !job->is_callers;
+    memmove(d->running + at, d->running + at + 1, (d->n_running - at) * sizeof *d->running);
+    if (job->kind->suspend)
+        job->kind->suspend(job);
+    put_back(d, job);
+    pthread_mutex_lock(&d->lock);
+    d->figures.preempted++;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void spry_driver_preempt(spry_driver *d)
+{
+    suspend(d, d->n_running - 1);
+    d->crowded = true;
+}
+
+/* Does so with the youngest batch job, which gives its place, too; false: none runs. */
+static bool driver_yield(spry_driver *d)
+{
+    for (size_t i = d->n_running; i-- > 0;)
+        if (d->running[i]->batch && !d->running[i]->is_callers) {
+            suspend(d, i);
+            d->crowded = false;
+            return true;
+        }
+    return false;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------------
+ */
+
+/* Whether it ran. */
+static bool stop_running(spry_driver *d, const spry_job *job)
+{
+    for (size_t i = 0; i < d->n_running; i++)
+        if (d->running[i] == job) {
+            d->n_running--;
+            d->n_running_own -= !job->is_callers;
+            memmove(d->running + i, d->running + i + 1, (d->n_running - i) * sizeof *d->running);
+            d->crowded = false; /* jobs that wait for pages may find some */
+            return true;
+        }
+    return false;
+}
+
+/* Counts it and calls on_done. A job that a call on a session waits for is gone when `over` is set. */
+static void hand_back(spry_driver *d, spry_job *job)
+{
+    spry_session *session = job->is_handle && job->is_callers ? job->session : NULL;
+    bool cancelled = job->status == SPRY_ERR_CANCELLED || (!job->status && job->result.finish == SPRY_FINISH_CANCELLED);
+    pthread_mutex_lock(&d->lock);
+    d->figures.failed += job->status && !cancelled;
+    d->figures.cancelled += cancelled;
+    d->figures.finished += !job->status && !cancelled;
+    d->figures.running = (uint32_t)d->n_running;
+    job->finished = true;
+    pthread_mutex_unlock(&d->lock);
+    if (job->on_done && !atomic_load(&job->freed))
+        job->on_done(job->user, job);
+    if (session) /* before the job is over: its session is free then, and the job may be gone */
+        spry_session_leave(session);
+    pthread_mutex_lock(&d->lock);
+    bool freed = atomic_load(&job->freed);
+    job->over = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    if (freed)
+        spry_job_destroy(job);
+}
+
+void spry_driver_finish(spry_driver *d, spry_job *job, spry_status status)
+{
+    stop_running(d, job);
+    if (!job->begun)
+        spry_lap(&job->laps, SPRY_PART_QUEUE);
+    else if (job->kind->end)
+        job->kind->end(job);
+    spry_job_end_laps(job);
+    leave_session(d, job);
+    job->status = status;
+    if (!status)
+        job->error = (spry_error){0};
+    hand_back(d, job);
+}
+
+/* Ends a job that runs, or was taken out of the queue, as cancelled. */
+static void end_job(spry_driver *d, spry_job *job)
+{
+    atomic_store(job->cancelled, true);
+    if (!stop_running(d, job)) /* it waits, or was put back */
+        spry_lap(&job->laps, SPRY_PART_QUEUE);
+    spry_driver_finish(d, job, job->kind->cancel(job, &job->error));
+}
+
+/* ---- ownership and order ----------------------------------------------------------------------------------------- */
 
 #define WATCH_NS 1000000000u /* between two looks at the machine's memory */
 
@@ -87,7 +344,7 @@ static bool has_place(const void *context, const spry_job *job)
 {
     const spry_driver *d = context;
     bool yields = job->batch && spry_job_queue_is_urgent(&d->queue);
-    return (job->is_callers || (!yields && d->n_running_own < limit(d))) && spry_driver_may_begin(d, job);
+    return (job->is_callers || (!yields && d->n_running_own < limit(d))) && may_begin(d, job);
 }
 
 /* A job whose turn it was before and that can go on now, or the one whose turn it is. Jobs that wait for another's text
@@ -97,7 +354,7 @@ static spry_job *next_to_begin(spry_driver *d)
     spry_job *job = spry_job_queue_take_ready(&d->queue, has_place, d);
     while (!job && d->n_running_own + spry_job_queue_before(&d->queue) < limit(d) &&
            (job = spry_job_queue_take(&d->queue)))
-        if (!spry_driver_may_begin(d, job)) {
+        if (!may_begin(d, job)) {
             spry_job_queue_park(&d->queue, job);
             job = NULL;
         }
@@ -112,7 +369,7 @@ static bool make_place(spry_driver *d)
     if (!full || !spry_job_queue_is_urgent(&d->queue))
         return false;
     pthread_mutex_unlock(&d->lock);
-    bool made = spry_driver_yield(d);
+    bool made = driver_yield(d);
     pthread_mutex_lock(&d->lock);
     return made;
 }
@@ -126,7 +383,7 @@ static void let_begin(spry_driver *d)
     do {
         while (d->n_running < d->most && !d->crowded && (job = next_to_begin(d))) {
             pthread_mutex_unlock(&d->lock);
-            spry_driver_begin(d, job);
+            driver_begin(d, job);
             pthread_mutex_lock(&d->lock);
         }
     } while (make_place(d));
@@ -140,13 +397,13 @@ void spry_driver_end_cancelled(spry_driver *d)
     pthread_mutex_lock(&d->lock);
     while ((job = spry_job_queue_take_cancelled(&d->queue))) {
         pthread_mutex_unlock(&d->lock);
-        spry_driver_end_job(d, job);
+        end_job(d, job);
         pthread_mutex_lock(&d->lock);
     }
     pthread_mutex_unlock(&d->lock);
     for (size_t i = 0; i < d->n_running;)
         if (atomic_load(d->running[i]->cancelled))
-            spry_driver_end_job(d, d->running[i]);
+            end_job(d, d->running[i]);
         else
             i++;
 }
@@ -432,7 +689,7 @@ void spry_driver_destroy(spry_driver *d)
     spry_driver_enter(d);
     while ((job = spry_job_queue_take_ready(&d->queue, any_job, NULL)) || (job = spry_job_queue_take(&d->queue)) ||
            d->n_running)
-        spry_driver_end_job(d, job ? job : d->running[0]);
+        end_job(d, job ? job : d->running[0]);
     spry_driver_leave(d);
     if (d->figures.ahead)
         spry_log_write(&d->engine->log, SPRY_LOG_DEBUG,

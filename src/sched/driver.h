@@ -1,6 +1,6 @@
 /* The driver of steps of one engine: everything that computes is a job, and every step is built here.
  *
- * A step takes rows of many jobs: first those of answers, then as many rows of prompts, evaluations and embeddings as
+ * A step takes rows of many jobs: first rows of answers, then as many rows of prompts, evaluations and embeddings as
  * the budget allows, so that they never hold running answers up for longer than a set time. Jobs wait in turns of their
  * clients: a client with many jobs delays only its own. The results of a job do not depend on what runs beside it.
  *
@@ -16,7 +16,6 @@
 
 #include "sched/batch_choice.h"
 #include "sched/job.h"
-#include "sched/job_queue.h"
 
 /* The rows of a step. */
 typedef struct spry_step {
@@ -63,7 +62,7 @@ typedef struct spry_driver {
     bool crowded;           /* pages were short: no job begins before another ends */
     size_t first_prompt[2]; /* the running job whose prompt is served first; of batch jobs */
     spry_step step;         /* under way */
-    spry_ahead ahead[2];    /* the step behind it, and the one that was before it became this one */
+    spry_ahead ahead[2];    /* the step after it, and the step that was ahead before it became this one */
     size_t newest_ahead;    /* of these */
     uint32_t *in_order;     /* [most] 0, 1, 2, ... */
     uint64_t watched_ns;    /* when the machine's memory was last looked at */
@@ -112,36 +111,14 @@ void spry_driver_end_cancelled(spry_driver *driver);
 /* One step of everything that runs; jobs that are done leave. */
 void spry_driver_step(spry_driver *driver);
 
-/* driver_ahead.c: starts the next step of all answers behind the one under way, if nothing but their tokens is missing;
- * `n_draws` of this one are in d->step. */
-void spry_driver_go_ahead(spry_driver *driver, size_t n_draws);
-
-/* The step under way was read: the tokens of the one behind it are known. */
-void spry_driver_ahead_known(spry_driver *driver, size_t n_draws);
-
-/* Whether the step that was started ahead has all that was built now; else it is given up. */
-bool spry_driver_adopt(spry_driver *driver, size_t n_draws);
-
-/* Waits for an adopted step, and hands the results of its draws over. */
-spry_status spry_driver_wait_adopted(spry_driver *driver, size_t n_draws, spry_error *error);
-
 /* Waits for the step that was started ahead, and keeps its results: another thread may use the device then. */
 void spry_driver_settle(spry_driver *driver);
 
 spry_status spry_driver_ahead_init(spry_driver *driver, spry_error *error);
 void spry_driver_ahead_deinit(spry_driver *driver);
 
-/* Whether a job may begin: not while another computes the text that its own prompt begins with. */
-bool spry_driver_may_begin(const spry_driver *driver, const spry_job *job);
-
-/* Begins a job, or resumes one that was suspended; puts it back when pages are short. */
-void spry_driver_begin(spry_driver *driver, spry_job *job);
-
 /* The job is over, with this status: out of what runs, if it is there, and back to its caller. */
 void spry_driver_finish(spry_driver *driver, spry_job *job, spry_status status);
-
-/* Ends a job that runs, or was taken out of the queue, as cancelled. */
-void spry_driver_end_job(spry_driver *driver, spry_job *job);
 
 /* Empties the idle sessions that hold pages; false: none did. */
 bool spry_driver_empty_idle(spry_driver *driver);
@@ -151,8 +128,5 @@ void spry_driver_drop_idle(spry_driver *driver);
 
 /* Puts the youngest of what runs back into the queue, and gives its pages to others. */
 void spry_driver_preempt(spry_driver *driver);
-
-/* Does so with the youngest batch job, which gives its place, too; false: none runs. */
-bool spry_driver_yield(spry_driver *driver);
 
 #endif

@@ -1,23 +1,207 @@
+/* Steps: their rows, their computation, their results; and the next step, started before this one's tokens are
+ * known. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "platform/clock.h"
+#include "sched/batch_choice.h"
+#include "sched/driver.h"
+
+/* ---- steps ahead ------------------------------------------------------------------------------------------------- */
+
+/* Steps ahead. While a step of answers is under way, the next one is often known but for its tokens, which the device
+ * itself draws: then it is started directly after the first, so that the device does not idle while tokens are read,
+ * decoded and sent.
+ *
+ * Nothing else depends on it. The next step is built as always, when the tokens are known; if each of its rows is in
+ * the step that was started ahead, that one's results are taken, otherwise it is given up and the step is computed as
+ * always, to the same bits. A row that no job wants any more, because its answer ended, wrote one token's keys and
+ * values after the end of a table, into a page that only this table has. */
+
+spry_status spry_driver_ahead_init(spry_driver *d, spry_error *error)
+{
+    for (size_t i = 0; i < 2; i++) {
+        spry_ahead *a = &d->ahead[i];
+        a->rows = calloc(d->most, sizeof *a->rows);
+        a->draws = calloc(d->most, sizeof *a->draws);
+        if (!a->rows || !a->draws)
+            return spry_fail_memory(error, "a driver", d->most * sizeof *a->rows);
+    }
+    d->in_order = calloc(d->most, sizeof *d->in_order);
+    for (uint32_t i = 0; d->in_order && i < d->most; i++)
+        d->in_order[i] = i;
+    return d->in_order ? SPRY_OK : spry_fail_memory(error, "a driver", d->most * sizeof *d->in_order);
+}
+
+void spry_driver_ahead_deinit(spry_driver *d)
+{
+    for (size_t i = 0; i < 2; i++) {
+        free(d->ahead[i].rows);
+        free(d->ahead[i].draws);
+    }
+    free(d->in_order);
+}
+
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t last_page(const spry_kv_table *table)
+{
+    return table->entries[table->n_entries - 1].page;
+}
+
+/* Collects the rows, one for each draw of the step; false: some job's next row is not known. */
+static bool gather(const spry_driver *d, spry_ahead *a, spry_segment *segments, size_t n_draws)
+{
+    a->n = 0;
+    for (size_t i = 0; i < d->n_running; i++) {
+        const spry_job *job = d->running[i];
+        spry_ahead_row *row = &a->rows[a->n];
+        if (!job->rows.n_rows)
+            continue;
+        if (!job->kind->ahead || !job->kind->ahead(job, &segments[a->n], &row->draw))
+            return false;
+        *row = (spry_ahead_row){.table = segments[a->n].table,
+                                .position = segments[a->n].first_position,
+                                .page = last_page(segments[a->n].table),
+                                .adapters = segments[a->n].adapters,
+                                .draw = row->draw};
+        row->draw.row = a->n;
+        a->draws[a->n++] = &row->draw;
+    }
+    return a->n == n_draws;
+}
+
+/* A table has room for the row while the step is submitted: the room is in its last page, and that no other table's. */
+static void lend_room(spry_driver *d, bool lend)
+{
+    for (size_t i = 0; i < d->n_running; i++) {
+        spry_job *job = d->running[i];
+        if (!job->rows.n_rows)
+            continue;
+        spry_kv_table *table = &job->session->sequence.table;
+        table->n_tokens = lend ? table->n_tokens + 1 : table->n_tokens - 1;
+        spry_kv_entry *last = &table->entries[table->n_entries - 1];
+        last->count = lend ? last->count + 1 : last->count - 1;
+    }
+}
+
+/* Not beside a model that drafts: it may compute with the same threads, in between. */
+static void go_ahead(spry_driver *d, size_t n_draws)
+{
+    spry_ahead *a = &d->ahead[!d->newest_ahead];
+    spry_step *step = &d->step;
+    size_t n = step->n_segments;
+    a->n = 0;
+    d->newest_ahead = !d->newest_ahead;
+    if (step->n_others || step->n_rows != n_draws || n != n_draws || 2 * n > step->capacity || d->engine->drafter ||
+        d->engine->borrows_threads || !spry_device_goes_ahead(d->engine->device))
+        return;
+    spry_segment *segments = step->segments + n;
+    if (!gather(d, a, segments, n_draws)) {
+        a->n = 0;
+        return;
+    }
+    const spry_device_step next = {segments, n, a->draws, n, NULL};
+    lend_room(d, true);
+    spry_status status = spry_device_submit_behind(d->engine->device, &next, d->in_order, NULL);
+    lend_room(d, false);
+    a->n = status ? 0 : n;
+    a->waited = false;
+}
+
+/* The step under way was read: the tokens of the next one are known. */
+static void ahead_known(spry_driver *d, size_t n_draws)
+{
+    spry_ahead *a = &d->ahead[d->newest_ahead];
+    for (size_t i = 0; i < a->n && i < n_draws; i++)
+        a->rows[i].token = d->step.draws[i]->token;
+    a->begun_ns = spry_clock_ns();
+}
+
+/* ---- taking over ------------------------------------------------------------------------------------------------- */
+
+static bool same_draw(const spry_draw *a, const spry_draw *b)
+{
+    return a->settings == b->settings && !a->mask && !b->mask && !(a->u < b->u) && !(a->u > b->u) &&
+           a->wants_logprob == b->wants_logprob && a->max_top == b->max_top;
+}
+
+/* The row that was computed ahead for a segment and its draw; NULL: none was. */
+static spry_ahead_row *find_row(const spry_ahead *a, const spry_segment *g, const spry_draw *draw)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        spry_ahead_row *row = &a->rows[i];
+        if (row->table == g->table)
+            return row->position == g->first_position && row->page == last_page(g->table) &&
+                           row->token == g->tokens[0] && same_draw(&row->draw, draw) &&
+                           !memcmp(&row->adapters, &g->adapters, sizeof g->adapters)
+                       ? row
+                       : NULL;
+    }
+    return NULL;
+}
+
+/* Whether the step that was started ahead has all that was built now; else it is given up. */
+static bool driver_adopt(spry_driver *d, size_t n_draws)
+{
+    spry_ahead *a = &d->ahead[d->newest_ahead];
+    const spry_step *step = &d->step;
+    bool all = a->n && step->n_rows == n_draws && step->n_segments == n_draws;
+    for (size_t i = 0; all && i < n_draws; i++)
+        all = find_row(a, &step->segments[i], step->draws[i]);
+    if (!all)
+        a->n = 0; /* submitting the next step waits for it */
+    return all;
+}
+
+void spry_driver_settle(spry_driver *d)
+{
+    spry_ahead *a = &d->ahead[d->newest_ahead];
+    if (!a->n || a->waited)
+        return;
+    a->status = spry_device_wait(d->engine->device, NULL);
+    a->waited = true;
+}
+
+/* Waits for an adopted step, and hands the results of its draws over. */
+static spry_status wait_adopted(spry_driver *d, size_t n_draws, spry_error *error)
+{
+    const spry_ahead *a = &d->ahead[!d->newest_ahead];
+    spry_status status = a->status;
+    if (!a->waited)
+        status = spry_device_wait(d->engine->device, error);
+    for (size_t i = 0; !status && i < n_draws; i++) {
+        spry_draw *draw = d->step.draws[i];
+        const spry_draw *done = &find_row(a, &d->step.segments[i], draw)->draw;
+        draw->status = done->status;
+        draw->token = done->token;
+        draw->logprob = done->logprob;
+        draw->n_top = done->n_top;
+        memcpy(draw->top, done->top, sizeof draw->top);
+        draw->error = done->error;
+    }
+    return status;
+}
+
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
+
 /* A step: rows of answers first, then of other jobs as far as the answers can bear the wait; the computation; results
  * to each. The only place that computes. */
-#include "platform/clock.h"
-#include "sched/driver.h"
-#include "sched/prefill_budget.h"
 
 enum { SEGMENTS_EACH = 2 }; /* that a job needs to go on at all */
 
 /* ---- building -----------------------------------------------------------------------------------------------------
  */
 
-/* Adds a job's next rows, at most `max_rows`. `behind`: jobs that come after it and need some room, too. */
-static void add_rows(spry_driver *d, spry_job *job, size_t max_rows, size_t behind, size_t other_rows)
+/* Adds a job's next rows, at most `max_rows`. `later`: jobs that come after it and need some room, too. */
+static void add_rows(spry_driver *d, spry_job *job, size_t max_rows, size_t later, size_t other_rows)
 {
     spry_step *step = &d->step;
-    size_t n = 0, capacity = step->capacity - step->n_segments - SEGMENTS_EACH * behind;
+    size_t n = 0, capacity = step->capacity - step->n_segments - SEGMENTS_EACH * later;
     const spry_room room = {.segments = step->segments + step->n_segments,
                             .capacity = capacity < SPRY_STEP_SEGMENTS ? capacity : SPRY_STEP_SEGMENTS,
                             .rows = max_rows,
-                            .logits = d->engine->logit_rows - step->n_logits - behind,
+                            .logits = d->engine->logit_rows - step->n_logits - later,
                             .other_rows = other_rows,
                             .alone = d->n_running == 1};
     job->first_segment = step->n_segments;
@@ -102,7 +286,7 @@ static size_t prompt_budget(const spry_driver *d)
 static void share_budget(spry_driver *d, size_t *budget, bool batch)
 {
     size_t n = d->n_running, left = batch ? d->step.n_batch : d->step.n_others - d->step.n_batch, skipped = n;
-    size_t behind = batch ? 0 : d->step.n_batch, first = d->first_prompt[batch] < n ? d->first_prompt[batch] : 0;
+    size_t later = batch ? 0 : d->step.n_batch, first = d->first_prompt[batch] < n ? d->first_prompt[batch] : 0;
     bool whole = d->engine->model->config.bidirectional; /* a job takes rows for its whole text or none */
     for (size_t i = 0; i < n && left; i++) {
         size_t at = (first + i) % n;
@@ -115,7 +299,7 @@ static void share_budget(spry_driver *d, size_t *budget, bool batch)
         }
         size_t share = whole ? *budget : (*budget + left - 1) / left;
         left--;
-        add_rows(d, job, share, left + behind, d->step.n_rows);
+        add_rows(d, job, share, left + later, d->step.n_rows);
         *budget -= job->rows.n_rows;
         if (!job->rows.n_rows && skipped == n)
             skipped = at;
@@ -206,20 +390,20 @@ static spry_status compute_whole(spry_driver *d, size_t n_draws, uint64_t *start
     const spry_device_step whole = {step->segments, step->n_segments, step->draws, n_draws, NULL};
     const spry_step_load load = load_of(step->segments, step->n_segments);
     const spry_ahead *ahead = &d->ahead[d->newest_ahead];
-    bool adopted = spry_driver_adopt(d, n_draws);
+    bool adopted = driver_adopt(d, n_draws);
     *start_ns = spry_clock_ns();
     spry_status status = adopted ? SPRY_OK : spry_device_submit(d->engine->device, &whole, NULL);
     step->ahead = adopted && !ahead->waited;
     if (!status)
-        spry_driver_go_ahead(d, n_draws);
+        go_ahead(d, n_draws);
     if (!status)
-        status = adopted ? spry_driver_wait_adopted(d, n_draws, NULL) : spry_device_wait(d->engine->device, NULL);
+        status = adopted ? wait_adopted(d, n_draws, NULL) : spry_device_wait(d->engine->device, NULL);
     *end_ns = spry_clock_ns();
     if (status) {
         d->ahead[d->newest_ahead].n = 0;
         return status;
     }
-    spry_driver_ahead_known(d, n_draws);
+    ahead_known(d, n_draws);
     if (!adopted || step->ahead)
         stepped(d, &load, adopted ? ahead->begun_ns : *start_ns, *end_ns);
     return SPRY_OK;

@@ -10,13 +10,14 @@
 #define SPRY_SCHED_JOB_H
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "engine/engine_state.h"
 
 /* What a step has room for. */
 typedef struct spry_room {
     spry_segment *segments; /* [capacity] */
     size_t capacity;
-    size_t rows, logits; /* at most so many rows, and rows with logits */
+    size_t rows, logits; /* most rows, and most rows with logits */
     size_t other_rows;   /* rows of the step that belong to other jobs */
     bool alone;          /* no other job runs */
 } spry_room;
@@ -39,7 +40,7 @@ typedef struct spry_job_kind {
     /* The draws that go with these rows, where the first row with logits has this number in the step; returns how
      * many, at most SPRY_DRAFT_MOST + 1. May be NULL. */
     size_t (*draws)(spry_job *job, spry_draw **draws, size_t first_logits);
-    /* The one row and draw of its step behind this one, but for the row's token (spry_generation_ahead). May be NULL.
+    /* The one row and draw of its step after this one, except for the row's token (spry_generation_ahead). May be NULL.
      */
     bool (*ahead)(const spry_job *job, spry_segment *segment, spry_draw *draw);
     /* The rows were computed. */
@@ -65,7 +66,7 @@ typedef struct spry_answer {
 typedef struct spry_reading {
     spry_prompt prompt; /* what it points to is the caller's or in the job's arena */
     bool append;        /* the ids follow what the session holds */
-    spry_want want;     /* the last row's logits, those of all rows from `next` on, hidden states */
+    spry_want want;     /* logits of the last row, logits of all rows from `next` on, hidden states */
     size_t next;        /* first row whose result is still to come */
     size_t n_held;      /* tokens the session held when it was suspended */
     float *logits;      /* SPRY_WANT_LAST: [n_vocab], or NULL: not wanted */
@@ -161,5 +162,54 @@ void spry_job_destroy(spry_job *job);
 /* The laps of a job begin in the trace, and end; the end fills result.parts_ms. */
 void spry_job_begin_laps(spry_job *job);
 void spry_job_end_laps(spry_job *job);
+
+/* Jobs that wait. Clients take turns, one job each; a client's own jobs keep their order. Jobs whose turn it was, and
+ * that wait again for another reason, come before all others. Batch jobs come after all that are not. Belongs to a
+ * driver and is used under its lock. */
+
+/* Jobs in a row, linked through their `next`. */
+typedef struct spry_job_list {
+    spry_job *first, *last;
+} spry_job_list;
+
+/* One client's jobs, of one kind. */
+typedef struct spry_client_jobs {
+    uint64_t client;
+    bool batch;
+    spry_job_list jobs;
+} spry_client_jobs;
+
+typedef struct spry_job_queue {
+    spry_job_list ahead; /* whose turn it was */
+    size_t n_ahead;
+    spry_client_jobs *turns; /* [n_turns], whose turn is next comes first; none is empty */
+    size_t n_turns, capacity;
+    size_t count; /* jobs, those ahead too */
+} spry_job_queue;
+
+/* An empty queue is all zero. Makes room for `capacity` jobs that wait for a turn; none may wait for one. */
+spry_status spry_job_queue_resize(spry_job_queue *queue, size_t capacity, spry_error *error);
+void spry_job_queue_deinit(spry_job_queue *queue);
+
+void spry_job_queue_add(spry_job_queue *queue, spry_job *job);
+/* Takes out the job whose turn it is; NULL when none waits for one. */
+spry_job *spry_job_queue_take(spry_job_queue *queue);
+
+/* Whether the next turn is that of a job that is not a batch job. */
+bool spry_job_queue_is_urgent(const spry_job_queue *queue);
+
+/* How many of those whose turn it was come before the next turn. */
+size_t spry_job_queue_before(const spry_job_queue *queue);
+
+/* Back to the jobs whose turn it was: before them, or after them. */
+void spry_job_queue_put_back(spry_job_queue *queue, spry_job *job);
+void spry_job_queue_park(spry_job_queue *queue, spry_job *job);
+
+/* Takes out the first of them that is ready; NULL when none is. */
+spry_job *spry_job_queue_take_ready(spry_job_queue *queue, bool (*ready)(const void *context, const spry_job *job),
+                                    const void *context);
+
+/* Takes out a job that was cancelled; NULL when there is none. */
+spry_job *spry_job_queue_take_cancelled(spry_job_queue *queue);
 
 #endif

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "sched/batch_choice.h"
-#include "sched/prefill_budget.h"
 
 /* Steps of a machine on which `size` rows take so long, until nothing is tried any more; what is settled on. */
 static uint32_t settle(spry_batch_choice *choice, double (*ns)(uint32_t size), size_t steps)

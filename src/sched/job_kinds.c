@@ -1,16 +1,134 @@
-/* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. A text of
- * a model whose rows see all of it is computed in one step. */
+/* What jobs compute: answers, evaluations, embeddings. */
+#include <string.h>
+
 #include "platform/clock.h"
 #include "sched/driver.h"
 
-#include <string.h>
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static spry_status begin(spry_job *job, bool alone, spry_error *error)
+{
+    spry_answer *a = &job->answer;
+    a->generation = (spry_generation){.request = &a->request,
+                                      .result = &job->result,
+                                      .matcher = a->matcher,
+                                      .cancelled = job->cancelled,
+                                      .laps = &job->laps};
+    spry_result_init(&job->result, job->n_ids);
+    spry_status status = spry_session_prepare(job->session, &a->generation, alone, error);
+    a->drafter = a->generation.drafter;
+    a->needs_quiet = a->drafter && a->drafter->self == job->engine->drafter;
+    return status ? status : spry_generation_begin(&a->generation, error);
+}
+
+static bool decodes(const spry_job *job)
+{
+    return spry_generation_decodes(&job->answer.generation);
+}
+
+static spry_status next(spry_job *job, size_t *n, const spry_room *room, spry_error *error)
+{
+    spry_answer *a = &job->answer;
+    a->generation.drafter = a->needs_quiet && !room->alone ? NULL : a->drafter;
+    return spry_generation_next(&a->generation, room->segments, n, room->capacity, room->rows, room->logits,
+                                room->other_rows, error);
+}
+
+static size_t draws_of(spry_job *job, spry_draw **draws, size_t first_logits)
+{
+    return spry_generation_draws(&job->answer.generation, draws, first_logits);
+}
+
+static bool ahead(const spry_job *job, spry_segment *segment, spry_draw *draw)
+{
+    return !atomic_load(job->cancelled) && spry_generation_ahead(&job->answer.generation, segment, draw);
+}
+
+static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error *error)
+{
+    spry_generation *g = &job->answer.generation;
+    spry_status status = spry_generation_on_step_done(g, rows->n_rows, error);
+    job->past_prompt = g->first_ns != 0;
+    return status;
+}
+
+static bool is_done(const spry_job *job)
+{
+    return spry_generation_done(&job->answer.generation);
+}
+
+/* Cancelling is a way to finish. */
+static spry_status cancel(spry_job *job, spry_error *error)
+{
+    size_t n;
+    if (job->begun) /* sees that it is cancelled, and ends */
+        return spry_generation_next(&job->answer.generation, NULL, &n, 0, 0, 0, 0, error);
+    job->result.finish = SPRY_FINISH_CANCELLED;
+    return SPRY_OK;
+}
+
+static void suspend(spry_job *job)
+{
+    spry_generation_suspend(&job->answer.generation);
+}
+
+static spry_status resume(spry_job *job, spry_error *error)
+{
+    return spry_generation_resume(&job->answer.generation, error);
+}
+
+static void end(spry_job *job)
+{
+    spry_answer *a = &job->answer;
+    a->generation.drafter = a->drafter; /* so that end() reports this drafter */
+    spry_generation_end(&a->generation);
+}
+
+const spry_job_kind spry_answer_kind = {.name = "answer",
+                                        .begin = begin,
+                                        .decodes = decodes,
+                                        .next = next,
+                                        .draws = draws_of,
+                                        .ahead = ahead,
+                                        .on_step_done = on_step_done,
+                                        .is_done = is_done,
+                                        .cancel = cancel,
+                                        .suspend = suspend,
+                                        .resume = resume,
+                                        .end = end};
+
+spry_status spry_job_init_answer(spry_job *job, spry_engine *engine, const spry_request *request, spry_session *session,
+                                 bool slides, spry_error *error)
+{
+    spry_job_init(job, engine, &spry_answer_kind, session);
+    job->answer.request = *request;
+    job->ids = request->prompt;
+    job->n_ids = request->n_prompt;
+    job->n_spans = request->n_spans;
+    job->reuses = true;
+    job->lane = request->lane;
+    spry_result_init(&job->result, job->n_ids);
+    spry_job_begin_laps(job);
+    spry_status status = spry_engine_check_request(engine, request, slides, error);
+    if (!status)
+        status = spry_engine_make_matcher(engine, &job->answer.matcher, request, error);
+    spry_lap(&job->laps, SPRY_PART_GRAMMAR);
+    if (status)
+        spry_job_end_laps(job);
+    return status;
+}
+
+/* ---- evaluations and embeddings ---------------------------------------------------------------------------------- */
+
+/* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. A text of
+ * a model whose rows see all of it is computed in one step. */
 
 static spry_sequence *sequence_of(const spry_job *job)
 {
     return &job->session->sequence;
 }
 
-static spry_status begin(spry_job *job, bool alone, spry_error *error)
+static spry_status reading_begin(spry_job *job, bool alone, spry_error *error)
 {
     spry_reading *r = &job->reading;
     spry_found found = {0};
@@ -30,7 +148,7 @@ static spry_status begin(spry_job *job, bool alone, spry_error *error)
     return status;
 }
 
-static bool decodes(const spry_job *job)
+static bool reading_decodes(const spry_job *job)
 {
     (void)job;
     return false;
@@ -42,7 +160,7 @@ static size_t done_of(const spry_job *job)
     return left < whole ? whole - left : 0;
 }
 
-static spry_status next(spry_job *job, size_t *n, const spry_room *room, spry_error *error)
+static spry_status reading_next(spry_job *job, size_t *n, const spry_room *room, spry_error *error)
 {
     const spry_reading *r = &job->reading;
     const spry_sequence *s = sequence_of(job);
@@ -62,7 +180,7 @@ static spry_status next(spry_job *job, size_t *n, const spry_room *room, spry_er
     return status;
 }
 
-static size_t draws_of(spry_job *job, spry_draw **draws, size_t first_logits)
+static size_t reading_draws_of(spry_job *job, spry_draw **draws, size_t first_logits)
 {
     spry_reading *r = &job->reading;
     if (!r->draw || !job->rows.n_logits)
@@ -124,7 +242,7 @@ static spry_status cancelled(const spry_job *job, spry_error *error)
                      job->begun ? done_of(job) : 0, r->prompt.count);
 }
 
-static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error *error)
+static spry_status reading_on_step_done(spry_job *job, const spry_rows *rows, spry_error *error)
 {
     spry_reading *r = &job->reading;
     spry_sequence *s = sequence_of(job);
@@ -159,12 +277,12 @@ static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error
                  : SPRY_OK;
 }
 
-static bool is_done(const spry_job *job)
+static bool reading_is_done(const spry_job *job)
 {
     return !spry_sequence_pending(sequence_of(job));
 }
 
-static spry_status cancel(spry_job *job, spry_error *error)
+static spry_status reading_cancel(spry_job *job, spry_error *error)
 {
     job->result.finish = SPRY_FINISH_CANCELLED;
     return cancelled(job, error);
@@ -173,13 +291,13 @@ static spry_status cancel(spry_job *job, spry_error *error)
 /* ---- making room for others ---------------------------------------------------------------------------------------
  */
 
-static void suspend(spry_job *job)
+static void reading_suspend(spry_job *job)
 {
     job->reading.n_held = sequence_of(job)->n_tokens;
     spry_sequence_release(sequence_of(job));
 }
 
-static spry_status resume(spry_job *job, spry_error *error)
+static spry_status reading_resume(spry_job *job, spry_error *error)
 {
     const spry_reading *r = &job->reading;
     spry_sequence *s = sequence_of(job);
@@ -194,22 +312,22 @@ static spry_status resume(spry_job *job, spry_error *error)
     return status;
 }
 
-static void end(spry_job *job)
+static void reading_end(spry_job *job)
 {
     spry_sequence_stop(sequence_of(job));
     job->result.prefill_ms = job->result.total_ms = (double)(spry_clock_ns() - job->reading.start_ns) / 1e6;
 }
 
-static const spry_job_kind reading_kind = {.begin = begin,
-                                           .decodes = decodes,
-                                           .next = next,
-                                           .draws = draws_of,
-                                           .on_step_done = on_step_done,
-                                           .is_done = is_done,
-                                           .cancel = cancel,
-                                           .suspend = suspend,
-                                           .resume = resume,
-                                           .end = end};
+static const spry_job_kind reading_kind = {.begin = reading_begin,
+                                           .decodes = reading_decodes,
+                                           .next = reading_next,
+                                           .draws = reading_draws_of,
+                                           .on_step_done = reading_on_step_done,
+                                           .is_done = reading_is_done,
+                                           .cancel = reading_cancel,
+                                           .suspend = reading_suspend,
+                                           .resume = reading_resume,
+                                           .end = reading_end};
 
 void spry_job_init_reading(spry_job *job, spry_engine *engine, const spry_prompt *prompt, spry_want want,
                            spry_session *session)
