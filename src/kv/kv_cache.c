@@ -1,9 +1,378 @@
-/* Finding pages, making them known, letting them go. */
+/* The cache: finds pages, adds computed ones, evicts them, also to host memory. A node is a page of the pool, by its
+ * number, or, with the numbers after those, a page in host memory. Evicting a page to host memory and copying it
+ * back move its key, its tokens and its places in all chains from one node to another. */
+#include "kv/kv_cache.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/kv_cache_state.h"
+#include "kv/kv_key.h"
 #include "platform/clock.h"
+
+#define NO_NODE UINT32_MAX
+
+struct spry_kv_node {
+    spry_kv_key key, parent;
+    int32_t tokens[SPRY_PAGE_TOKENS];
+    uint32_t count; /* tokens; 0: it is not in the index */
+    uint32_t pins;
+    uint32_t next_by_key, next_by_parent, next_by_content;
+    uint32_t position; /* of its first token, when it was computed */
+    spry_kv_key root;  /* of its chain */
+    uint64_t content;
+    bool by_content; /* it is found by its tokens */
+    uint32_t newer, older;
+    uint64_t used_ns;
+};
+
+static bool in_host(const spry_kv_cache *cache, uint32_t node)
+{
+    return node >= cache->pool->n_pages;
+}
+
+static uint32_t *bucket_of(const spry_kv_cache *cache, uint32_t *table, spry_kv_key key)
+{
+    return &table[key.low & (cache->n_buckets - 1)];
+}
+
+static uint32_t *content_bucket(const spry_kv_cache *cache, uint64_t content)
+{
+    return &cache->by_content[content >> 32 & (cache->n_buckets - 1)];
+}
+
+/* Chained hash tables (by key, by parent, by content) and lists by last use, all threaded through one array of nodes.
+ */
+
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+static spry_kv_list *list_of(spry_kv_cache *c, uint32_t node)
+{
+    return in_host(c, node) ? &c->host.list : &c->list;
+}
+
+static void node_unlist(spry_kv_cache *c, uint32_t node)
+{
+    const spry_kv_node *n = &c->nodes[node];
+    spry_kv_list *list = list_of(c, node);
+    *(n->newer == NO_NODE ? &list->newest : &c->nodes[n->newer].older) = n->older;
+    *(n->older == NO_NODE ? &list->oldest : &c->nodes[n->older].newer) = n->newer;
+}
+
+static void node_list(spry_kv_cache *c, uint32_t node, uint64_t now_ns)
+{
+    spry_kv_node *n = &c->nodes[node];
+    spry_kv_list *list = list_of(c, node);
+    n->used_ns = now_ns;
+    n->newer = NO_NODE;
+    n->older = list->newest;
+    *(list->newest == NO_NODE ? &list->oldest : &c->nodes[list->newest].newer) = node;
+    list->newest = node;
+}
+
+static void node_touch(spry_kv_cache *c, uint32_t node, uint64_t now_ns)
+{
+    node_unlist(c, node);
+    node_list(c, node, now_ns);
+}
+
+/* ---- chains ------------------------------------------------------------------------------------------------------ */
+
+/* What points to a node in each of its chains. */
+static uint32_t *link_by_key(const spry_kv_cache *c, uint32_t node)
+{
+    uint32_t *at = bucket_of(c, c->by_key, c->nodes[node].key);
+    while (*at != node)
+        at = &c->nodes[*at].next_by_key;
+    return at;
+}
+
+static uint32_t *link_by_parent(const spry_kv_cache *c, uint32_t node)
+{
+    uint32_t *at = bucket_of(c, c->by_parent, c->nodes[node].parent);
+    while (*at != node)
+        at = &c->nodes[*at].next_by_parent;
+    return at;
+}
+
+static uint32_t *link_by_content(const spry_kv_cache *c, uint32_t node)
+{
+    uint32_t *at = content_bucket(c, c->nodes[node].content);
+    while (*at != node)
+        at = &c->nodes[*at].next_by_content;
+    return at;
+}
+
+static uint64_t *count_of(spry_kv_cache *c, uint32_t node)
+{
+    return in_host(c, node) ? &c->figures.host_pages : &c->figures.pages;
+}
+
+static void node_remove(spry_kv_cache *c, uint32_t node)
+{
+    spry_kv_node *n = &c->nodes[node];
+    *link_by_key(c, node) = n->next_by_key;
+    *link_by_parent(c, node) = n->next_by_parent;
+    if (n->by_content)
+        *link_by_content(c, node) = n->next_by_content;
+    node_unlist(c, node);
+    n->count = 0;
+    --*count_of(c, node);
+}
+
+/* `to` takes the place of `from`, which leaves the index, and is the newest of its list. */
+static void node_move(spry_kv_cache *c, uint32_t to, uint32_t from)
+{
+    *link_by_key(c, from) = to;
+    *link_by_parent(c, from) = to;
+    if (c->nodes[from].by_content)
+        *link_by_content(c, from) = to;
+    node_unlist(c, from);
+    c->nodes[to] = c->nodes[from];
+    c->nodes[from].count = 0;
+    node_list(c, to, c->nodes[to].used_ns);
+    --*count_of(c, from);
+    ++*count_of(c, to);
+}
+
+/* Adds a page to the index. */
+static void node_insert(spry_kv_cache *c, uint32_t page, spry_kv_key key, spry_kv_key parent, const int32_t *tokens,
+                        size_t count, uint64_t now_ns)
+{
+    spry_kv_node *n = &c->nodes[page];
+    *n = (spry_kv_node){.key = key, .parent = parent, .count = (uint32_t)count};
+    memcpy(n->tokens, tokens, count * sizeof *tokens);
+    uint32_t *first = bucket_of(c, c->by_key, key);
+    n->next_by_key = *first;
+    *first = page;
+    first = bucket_of(c, c->by_parent, parent);
+    n->next_by_parent = *first;
+    *first = page;
+    node_list(c, page, now_ns);
+    c->figures.pages++;
+    c->figures.inserted++;
+}
+
+/* Makes a full page known by its tokens, where the cache wants that. */
+static void node_index_content(spry_kv_cache *c, uint32_t page, spry_kv_key root, uint32_t position)
+{
+    spry_kv_node *n = &c->nodes[page];
+    if (!c->by_content || n->count != SPRY_PAGE_TOKENS)
+        return;
+    n->content = spry_kv_content(n->tokens);
+    n->root = root;
+    n->position = position;
+    n->by_content = true;
+    uint32_t *first = content_bucket(c, n->content);
+    n->next_by_content = *first;
+    *first = page;
+}
+
+static bool holds(const spry_kv_node *n, spry_kv_key parent, const int32_t *tokens, size_t count)
+{
+    return n->count == count && spry_kv_key_equal(n->parent, parent) &&
+           !memcmp(n->tokens, tokens, count * sizeof *tokens);
+}
+
+/* The node with this key and these tokens, or NO_NODE. */
+static uint32_t node_find(const spry_kv_cache *c, spry_kv_key key, spry_kv_key parent, const int32_t *tokens,
+                          size_t count)
+{
+    uint32_t node = *bucket_of(c, c->by_key, key);
+    while (node != NO_NODE &&
+           !(spry_kv_key_equal(c->nodes[node].key, key) && holds(&c->nodes[node], parent, tokens, count)))
+        node = c->nodes[node].next_by_key;
+    return node;
+}
+
+/* ---- host memory ------------------------------------------------------------------------------------------------- */
+
+/* The tier of host memory. A copy is only started here: the device makes it in the order of its steps, and a slot or a
+ * page can be used for the next copy at once. Bytes are read on the host in one case, when a page leaves for the disk.
+ */
+
+static uint32_t node_of(const spry_kv_cache *c, uint32_t slot)
+{
+    return (uint32_t)c->pool->n_pages + slot;
+}
+
+static uint32_t slot_of(const spry_kv_cache *c, uint32_t node)
+{
+    return node - (uint32_t)c->pool->n_pages;
+}
+
+/* Counts its slots, and allocates what it knows about them. False when memory is short. */
+static bool host_init(spry_kv_cache *c)
+{
+    spry_kv_host *h = &c->host;
+    size_t most = NO_NODE - 1 - c->pool->n_pages; /* that can be numbered */
+    h->list = (spry_kv_list){NO_NODE, NO_NODE};
+    h->n_slots = c->pool->mover.save ? c->options.host_bytes / c->pool->page_bytes : 0;
+    h->n_slots = h->n_slots < most ? h->n_slots : most;
+    if (!h->n_slots)
+        return true;
+    h->bytes = calloc(h->n_slots, sizeof *h->bytes);
+    h->copies = calloc(h->n_slots, sizeof *h->copies);
+    h->free = calloc(h->n_slots, sizeof *h->free);
+    if (!h->bytes || !h->copies || !h->free)
+        return false;
+    for (size_t i = h->n_slots; i-- > 0;)
+        h->free[h->n_free++] = (uint32_t)i;
+    return true;
+}
+
+static void free_memory(spry_kv_cache *c, size_t slot)
+{
+    const spry_kv_mover *mover = &c->pool->mover;
+    mover->host_free(mover->self, c->host.bytes[slot]);
+    c->host.bytes[slot] = NULL;
+    c->figures.host_held--;
+}
+
+static void host_deinit(spry_kv_cache *c)
+{
+    for (size_t i = 0; c->host.bytes && i < c->host.n_slots; i++)
+        if (c->host.bytes[i])
+            free_memory(c, i);
+    free(c->host.bytes);
+    free(c->host.copies);
+    free(c->host.free);
+}
+
+/* The memory of a node that is not in the index is free. */
+static void host_give(spry_kv_cache *c, uint32_t node)
+{
+    c->host.free[c->host.n_free++] = slot_of(c, node);
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
+
+/* Removes the page that was used least recently; its slot is free, unless the disk tier needs the bytes: it has most
+ * pages already, from when they were computed, but skips some when it is busy. */
+static void drop_oldest(spry_kv_cache *c)
+{
+    const spry_kv_mover *mover = &c->pool->mover;
+    uint32_t node = c->host.list.oldest, slot = slot_of(c, node);
+    const spry_kv_node *n = &c->nodes[node];
+    const spry_kv_disk_page out = {n->key, n->parent, n->tokens};
+    bool lent = c->options.disk && n->count == SPRY_PAGE_TOKENS && mover->saved(mover->self, c->host.copies[slot]) &&
+                spry_kv_disk_store(c->options.disk, &out, c->host.bytes[slot], node);
+    node_remove(c, node);
+    if (!lent) /* else it is free when it is collected */
+        host_give(c, node);
+}
+
+/* Allocates memory for a slot; what cannot be allocated once is not asked for again. */
+static bool allocate(spry_kv_cache *c, uint32_t slot)
+{
+    const spry_kv_mover *mover = &c->pool->mover;
+    spry_kv_host *h = &c->host;
+    if (!h->bytes[slot] && !h->full) {
+        h->bytes[slot] = mover->host_allocate(mover->self, c->pool->page_bytes);
+        h->full = !h->bytes[slot];
+        c->figures.host_held += !h->full;
+        if (h->full && !h->told)
+            spry_log_write(&c->options.log, SPRY_LOG_WARN,
+                           "cached pages in host memory: %.1f MB of %.1f MB, the system has no more for copies",
+                           (double)(c->figures.host_held * c->pool->page_bytes) / 1e6,
+                           (double)(h->n_slots * c->pool->page_bytes) / 1e6);
+        h->told = h->told || h->full;
+    }
+    return h->bytes[slot];
+}
+
+/* A free slot with memory, which least recently used pages are removed for. */
+static bool take_slot(spry_kv_cache *c, uint32_t *slot)
+{
+    spry_kv_host *h = &c->host;
+    for (;;) {
+        if (h->n_free && allocate(c, h->free[h->n_free - 1])) {
+            *slot = h->free[--h->n_free];
+            return true;
+        }
+        if (h->list.oldest == NO_NODE)
+            return false;
+        drop_oldest(c);
+    }
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+/* Starts to copy a cached page that is not in use to host memory, and frees it; false, with nothing changed, when there
+ * is no tier or no room in it. */
+static bool host_save(spry_kv_cache *c, uint32_t page)
+{
+    const spry_kv_mover *mover = &c->pool->mover;
+    uint32_t slot;
+    if (!c->host.n_slots || !take_slot(c, &slot))
+        return false;
+    uint64_t copy = mover->save(mover->self, c->host.bytes[slot], page);
+    if (!copy) {
+        host_give(c, node_of(c, slot));
+        return false;
+    }
+    c->host.copies[slot] = copy;
+    node_move(c, node_of(c, slot), page);
+    spry_kv_page_unref_copied(c->pool, page);
+    c->figures.host_saved++;
+    return true;
+}
+
+/* Starts to copy a page back to the pool and returns it there. NO_NODE: there is no room, or the device failed.
+ */
+static uint32_t host_load(spry_kv_cache *c, uint32_t node, uint64_t now_ns)
+{
+    const spry_kv_mover *mover = &c->pool->mover;
+    uint32_t page = NO_NODE;
+    node_unlist(c, node); /* making room removes others */
+    bool room = spry_kv_cache_make_room(c, 1) && spry_kv_page_take(c->pool, &page);
+    node_list(c, node, now_ns);
+    if (!room)
+        return NO_NODE;
+    if (!mover->load(mover->self, page, c->host.bytes[slot_of(c, node)])) {
+        spry_kv_page_unref(c->pool, page);
+        return NO_NODE;
+    }
+    node_move(c, page, node);
+    host_give(c, node);
+    c->figures.host_loaded++;
+    return page;
+}
+
+/* ---- less -------------------------------------------------------------------------------------------------------- */
+
+/* Removes pages that were not used for longer than the cache's limit. */
+static void host_expire(spry_kv_cache *c, uint64_t now_ns)
+{
+    uint32_t *oldest = &c->host.list.oldest;
+    while (c->options.ttl_ns && *oldest != NO_NODE && now_ns > c->nodes[*oldest].used_ns &&
+           now_ns - c->nodes[*oldest].used_ns > c->options.ttl_ns) {
+        uint32_t node = *oldest;
+        node_remove(c, node);
+        host_give(c, node);
+        c->figures.expired++;
+    }
+}
+
+/* Returns memory to the system until `n_slots` have some, of the pages that were used least recently. */
+static void host_shrink(spry_kv_cache *c, size_t n_slots)
+{
+    spry_kv_host *h = &c->host;
+    while (c->figures.host_pages > n_slots)
+        drop_oldest(c);
+    size_t bare = 0; /* those without memory go to the beginning of the list */
+    for (size_t i = 0; i < h->n_free; i++) {
+        uint32_t slot = h->free[i];
+        if (h->bytes[slot] && c->figures.host_held > n_slots)
+            free_memory(c, slot);
+        if (!h->bytes[slot]) {
+            h->free[i] = h->free[bare];
+            h->free[bare++] = slot;
+        }
+    }
+    h->full = false;
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
 
 enum {
     SCAN_MAX = 1024,  /* pages after one parent that a search for the longest prefix examines */
@@ -13,15 +382,14 @@ enum {
     FORGETTING = 256, /* decay of a slow restore */
     RESTORED = 64,    /* pages restored at a time */
     AHEAD = 64,       /* pages evicted to host memory before they are needed, and */
-    AHEAD_SHARE = 32, /* at most one in so many of all */
+    AHEAD_SHARE = 32, /* at most one page in this number of pages */
 };
 
 spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const spry_kv_cache_options *options,
                                spry_error *error)
 {
-    *cache =
-        (spry_kv_cache){.pool = pool, .options = *options, .n_buckets = 16, .list = {SPRY_KV_NO_NODE, SPRY_KV_NO_NODE}};
-    bool host = spry_kv_host_init(cache);
+    *cache = (spry_kv_cache){.pool = pool, .options = *options, .n_buckets = 16, .list = {NO_NODE, NO_NODE}};
+    bool host = host_init(cache);
     size_t n_nodes = pool->n_pages + cache->host.n_slots;
     while (cache->n_buckets < n_nodes)
         cache->n_buckets *= 2;
@@ -34,7 +402,7 @@ spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const s
         spry_kv_cache_deinit(cache);
         return spry_fail_memory(error, "the index of KV pages", n_nodes * sizeof *cache->nodes);
     }
-    memset(cache->by_key, 0xff, cache->n_buckets * sizeof *cache->by_key); /* SPRY_KV_NO_NODE */
+    memset(cache->by_key, 0xff, cache->n_buckets * sizeof *cache->by_key); /* NO_NODE */
     memset(cache->by_parent, 0xff, cache->n_buckets * sizeof *cache->by_parent);
     if (options->contents)
         memset(cache->by_content, 0xff, cache->n_buckets * sizeof *cache->by_content);
@@ -44,9 +412,9 @@ spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const s
 
 static void let_go(spry_kv_cache *c, uint32_t node)
 {
-    spry_kv_node_remove(c, node);
-    if (spry_kv_in_host(c, node))
-        spry_kv_host_give(c, node);
+    node_remove(c, node);
+    if (in_host(c, node))
+        host_give(c, node);
     else
         spry_kv_page_unref(c->pool, node);
 }
@@ -57,8 +425,8 @@ static bool collect(spry_kv_cache *c, bool wait)
     uint32_t tickets[COLLECT];
     size_t n = c->options.disk ? spry_kv_disk_collect(c->options.disk, tickets, COLLECT, wait) : 0;
     for (size_t i = 0; i < n; i++)
-        if (spry_kv_in_host(c, tickets[i]))
-            spry_kv_host_give(c, tickets[i]);
+        if (in_host(c, tickets[i]))
+            host_give(c, tickets[i]);
         else
             spry_kv_page_unref(c->pool, tickets[i]);
     return n > 0;
@@ -68,9 +436,9 @@ void spry_kv_cache_deinit(spry_kv_cache *c)
 {
     while (collect(c, true)) {
     }
-    while (c->nodes && c->list.oldest != SPRY_KV_NO_NODE)
+    while (c->nodes && c->list.oldest != NO_NODE)
         let_go(c, c->list.oldest);
-    spry_kv_host_deinit(c);
+    host_deinit(c);
     free(c->nodes);
     free(c->by_key);
     free(c->by_parent);
@@ -89,7 +457,7 @@ static bool idle(const spry_kv_cache *c, uint32_t page)
 /* Lets go of an idle page for others; it goes to host memory where there is room. */
 static void evict_page(spry_kv_cache *c, uint32_t page)
 {
-    if (!spry_kv_host_save(c, page))
+    if (!host_save(c, page))
         let_go(c, page);
     c->figures.evicted++;
 }
@@ -97,7 +465,7 @@ static void evict_page(spry_kv_cache *c, uint32_t page)
 /* Evicts the oldest pages until `n_pages` are free; false when it cannot. */
 static bool evict_oldest(spry_kv_cache *c, size_t n_pages)
 {
-    for (uint32_t page = c->list.oldest, newer; page != SPRY_KV_NO_NODE && c->pool->n_free < n_pages; page = newer) {
+    for (uint32_t page = c->list.oldest, newer; page != NO_NODE && c->pool->n_free < n_pages; page = newer) {
         newer = c->nodes[page].newer;
         if (idle(c, page))
             evict_page(c, page);
@@ -125,8 +493,8 @@ bool spry_kv_cache_make_room_for(spry_kv_cache *c, const spry_kv_table *table, s
 {
     if (spry_kv_cache_make_room(c, spry_kv_table_pages_needed(table, c->pool, count)))
         return true;
-    uint32_t last = table->n_entries ? table->entries[table->n_entries - 1].page : SPRY_KV_NO_NODE;
-    if (last == SPRY_KV_NO_NODE || !c->nodes[last].count || c->nodes[last].pins || c->pool->references[last] != 2)
+    uint32_t last = table->n_entries ? table->entries[table->n_entries - 1].page : NO_NODE;
+    if (last == NO_NODE || !c->nodes[last].count || c->nodes[last].pins || c->pool->references[last] != 2)
         return false;
     let_go(c, last);
     c->figures.evicted++;
@@ -138,8 +506,8 @@ static void evict(spry_kv_cache *c, size_t most, uint64_t now_ns)
 {
     while (collect(c, false)) {
     }
-    spry_kv_host_expire(c, now_ns);
-    for (uint32_t page = c->list.oldest; page != SPRY_KV_NO_NODE;) {
+    host_expire(c, now_ns);
+    for (uint32_t page = c->list.oldest; page != NO_NODE;) {
         const spry_kv_node *n = &c->nodes[page];
         bool old = c->options.ttl_ns && now_ns > n->used_ns && now_ns - n->used_ns > c->options.ttl_ns;
         bool over = c->figures.pages > most;
@@ -166,19 +534,19 @@ void spry_kv_cache_shrink(spry_kv_cache *c, size_t n_pages, uint64_t now_ns)
     size_t most = c->options.max_bytes / c->pool->page_bytes;
     size_t slots = c->host.n_slots * n_pages / c->pool->n_pages;
     evict(c, n_pages < most && c->pool->mover.release ? n_pages : most, now_ns);
-    spry_kv_host_shrink(c, slots < c->host.n_slots ? slots : c->host.n_slots);
+    host_shrink(c, slots < c->host.n_slots ? slots : c->host.n_slots);
     spry_kv_pool_release(c->pool);
 }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* A node's page in the pool, used now; SPRY_KV_NO_NODE where it could not be copied back to it. */
+/* A node's page in the pool, used now; NO_NODE where it could not be copied back to it. */
 static uint32_t use(spry_kv_cache *c, uint32_t node, uint64_t now_ns)
 {
-    if (node != SPRY_KV_NO_NODE && spry_kv_in_host(c, node))
-        node = spry_kv_host_load(c, node, now_ns);
-    if (node != SPRY_KV_NO_NODE)
-        spry_kv_node_touch(c, node, now_ns);
+    if (node != NO_NODE && in_host(c, node))
+        node = host_load(c, node, now_ns);
+    if (node != NO_NODE)
+        node_touch(c, node, now_ns);
     return node;
 }
 
@@ -235,7 +603,7 @@ static void restore(spry_kv_cache *c, batch *b, uint64_t now_ns)
     for (size_t i = 0; i < b->n; i++) {
         const spry_kv_disk_page *w = &b->wanted[i];
         if (b->right[i] && fine) {
-            spry_kv_node_insert(c, b->pages[i], w->key, w->parent, w->tokens, SPRY_PAGE_TOKENS, now_ns);
+            node_insert(c, b->pages[i], w->key, w->parent, w->tokens, SPRY_PAGE_TOKENS, now_ns);
             restored++;
         } else {
             spry_kv_page_unref(c->pool, b->pages[i]);
@@ -259,10 +627,10 @@ void spry_kv_cache_restore(spry_kv_cache *c, spry_kv_key parent, const int32_t *
         return;
     for (; count >= SPRY_PAGE_TOKENS; tokens += SPRY_PAGE_TOKENS, count -= SPRY_PAGE_TOKENS) {
         spry_kv_disk_page wanted = {spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens};
-        uint32_t page = spry_kv_node_find(c, wanted.key, parent, tokens, SPRY_PAGE_TOKENS);
+        uint32_t page = node_find(c, wanted.key, parent, tokens, SPRY_PAGE_TOKENS);
         parent = wanted.key;
-        if (page != SPRY_KV_NO_NODE)
-            spry_kv_node_touch(c, page, now_ns); /* making room evicts others */
+        if (page != NO_NODE)
+            node_touch(c, page, now_ns); /* making room evicts others */
         else if (spry_kv_disk_has(c->options.disk, wanted.key) && restores(c) && !add_wanted(c, &b, &wanted))
             break;
         if (b.n == most)
@@ -275,16 +643,15 @@ void spry_kv_cache_restore(spry_kv_cache *c, spry_kv_key parent, const int32_t *
 bool spry_kv_cache_find(spry_kv_cache *c, uint32_t *page, spry_kv_key parent, const int32_t *tokens, size_t count,
                         uint64_t now_ns)
 {
-    *page = use(c, spry_kv_node_find(c, spry_kv_key_page(parent, tokens, count), parent, tokens, count), now_ns);
-    return *page != SPRY_KV_NO_NODE;
+    *page = use(c, node_find(c, spry_kv_key_page(parent, tokens, count), parent, tokens, count), now_ns);
+    return *page != NO_NODE;
 }
 
 size_t spry_kv_cache_longest(spry_kv_cache *c, uint32_t *page, spry_kv_key parent, const int32_t *tokens, size_t count,
                              uint64_t now_ns)
 {
     size_t best = 0, left = SCAN_MAX;
-    for (uint32_t at = *spry_kv_bucket(c, c->by_parent, parent); at != SPRY_KV_NO_NODE && left--;
-         at = c->nodes[at].next_by_parent) {
+    for (uint32_t at = *bucket_of(c, c->by_parent, parent); at != NO_NODE && left--; at = c->nodes[at].next_by_parent) {
         const spry_kv_node *n = &c->nodes[at];
         size_t same = 0;
         if (!spry_kv_key_equal(n->parent, parent))
@@ -298,20 +665,20 @@ size_t spry_kv_cache_longest(spry_kv_cache *c, uint32_t *page, spry_kv_key paren
     }
     if (best)
         *page = use(c, *page, now_ns);
-    return best && *page != SPRY_KV_NO_NODE ? best : 0;
+    return best && *page != NO_NODE ? best : 0;
 }
 
 /* The page that continues a chain with these tokens. */
 static uint32_t next_in_chain(const spry_kv_cache *c, uint32_t page, const int32_t *tokens)
 {
     spry_kv_key parent = c->nodes[page].key;
-    return spry_kv_node_find(c, spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens, SPRY_PAGE_TOKENS);
+    return node_find(c, spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens, SPRY_PAGE_TOKENS);
 }
 
 static size_t chain_length(const spry_kv_cache *c, uint32_t page, const int32_t *tokens, size_t count)
 {
     size_t length = 0;
-    while (page != SPRY_KV_NO_NODE && ++length < count / SPRY_PAGE_TOKENS)
+    while (page != NO_NODE && ++length < count / SPRY_PAGE_TOKENS)
         page = next_in_chain(c, page, tokens + length * SPRY_PAGE_TOKENS);
     return length;
 }
@@ -320,9 +687,8 @@ size_t spry_kv_cache_run(spry_kv_cache *c, uint32_t *pages, spry_kv_key root, ui
                          size_t count, uint64_t now_ns)
 {
     size_t best = 0, left = RUN_SCAN_MAX;
-    uint32_t start = SPRY_KV_NO_NODE;
-    for (uint32_t at = *spry_kv_content_bucket(c, content); at != SPRY_KV_NO_NODE && left;
-         at = c->nodes[at].next_by_content) {
+    uint32_t start = NO_NODE;
+    for (uint32_t at = *content_bucket(c, content); at != NO_NODE && left; at = c->nodes[at].next_by_content) {
         const spry_kv_node *n = &c->nodes[at];
         if (n->content != content || !spry_kv_key_equal(n->root, root) ||
             memcmp(n->tokens, tokens, sizeof n->tokens) != 0)
@@ -336,7 +702,7 @@ size_t spry_kv_cache_run(spry_kv_cache *c, uint32_t *pages, spry_kv_key root, ui
     }
     for (size_t i = 0; i < best; i++) {
         pages[i] = use(c, i ? next_in_chain(c, pages[i - 1], tokens + i * SPRY_PAGE_TOKENS) : start, now_ns);
-        if (pages[i] == SPRY_KV_NO_NODE)
+        if (pages[i] == NO_NODE)
             return i;
         spry_kv_page_ref(c->pool, pages[i]);
     }
@@ -363,10 +729,10 @@ static void send_to_disk(spry_kv_cache *c, uint32_t page)
 static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens, size_t count)
 {
     size_t left = SCAN_MAX;
-    for (uint32_t at = *spry_kv_bucket(c, c->by_parent, parent); at != SPRY_KV_NO_NODE && left--;) {
+    for (uint32_t at = *bucket_of(c, c->by_parent, parent); at != NO_NODE && left--;) {
         const spry_kv_node *n = &c->nodes[at];
         uint32_t next = n->next_by_parent;
-        if (n->count < count && (spry_kv_in_host(c, at) || idle(c, at)) && spry_kv_key_equal(n->parent, parent) &&
+        if (n->count < count && (in_host(c, at) || idle(c, at)) && spry_kv_key_equal(n->parent, parent) &&
             !memcmp(n->tokens, tokens, n->count * sizeof *tokens))
             let_go(c, at);
         at = next;
@@ -376,17 +742,17 @@ static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *to
 static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *mark, spry_kv_key parent,
                           spry_kv_key root, const int32_t *tokens, uint64_t now_ns)
 {
-    uint32_t known = spry_kv_node_find(c, mark->key, parent, tokens, entry->count);
-    if (known != SPRY_KV_NO_NODE && spry_kv_in_host(c, known)) { /* it was computed again, for lack of room */
+    uint32_t known = node_find(c, mark->key, parent, tokens, entry->count);
+    if (known != NO_NODE && in_host(c, known)) { /* it was computed again, for lack of room */
         let_go(c, known);
-        known = SPRY_KV_NO_NODE;
+        known = NO_NODE;
     }
-    if (known == SPRY_KV_NO_NODE && c->nodes[entry->page].count) /* a prefix of a cached page with more tokens */
+    if (known == NO_NODE && c->nodes[entry->page].count) /* a prefix of a cached page with more tokens */
         return;
-    if (known == SPRY_KV_NO_NODE) {
-        spry_kv_node_insert(c, entry->page, mark->key, parent, tokens, entry->count, now_ns);
+    if (known == NO_NODE) {
+        node_insert(c, entry->page, mark->key, parent, tokens, entry->count, now_ns);
         spry_kv_page_ref(c->pool, entry->page);
-        spry_kv_node_index_content(c, entry->page, root, entry->start);
+        node_index_content(c, entry->page, root, entry->start);
         drop_shorter(c, parent, tokens, entry->count);
         send_to_disk(c, entry->page);
     } else if (known != entry->page) {
@@ -428,7 +794,7 @@ void spry_kv_cache_release(spry_kv_cache *c, spry_kv_table *table, spry_kv_key r
     publish(c, table, root, tokens, table->n_tokens, true, now_ns);
     for (size_t i = table->n_entries; i-- > 0;) /* pages that others depend on count as used last */
         if (c->nodes[table->entries[i].page].count)
-            spry_kv_node_touch(c, table->entries[i].page, now_ns);
+            node_touch(c, table->entries[i].page, now_ns);
     spry_kv_table_truncate(table, c->pool, 0);
 }
 
@@ -457,7 +823,7 @@ void spry_kv_cache_describe(const spry_kv_cache *c, spry_kv_cache_figures *figur
 {
     *figures = c->figures;
     figures->unused_pages = figures->pinned_pages = 0;
-    for (uint32_t page = c->list.oldest; page != SPRY_KV_NO_NODE; page = c->nodes[page].newer) {
+    for (uint32_t page = c->list.oldest; page != NO_NODE; page = c->nodes[page].newer) {
         figures->unused_pages += c->pool->references[page] == 1;
         figures->pinned_pages += c->nodes[page].pins > 0;
     }

@@ -57,7 +57,7 @@ typedef struct spry_kv_host {
 typedef struct spry_kv_cache {
     spry_kv_pool *pool;
     spry_kv_cache_options options;
-    spry_kv_node *nodes;          /* [n_pages of the pool], and behind them those of host memory */
+    spry_kv_node *nodes;          /* [n_pages of the pool], then the pages of host memory */
     uint32_t *by_key, *by_parent; /* [n_buckets]: first node of a chain */
     uint32_t *by_content;         /* NULL without `contents` */
     size_t n_buckets;             /* a power of two */

@@ -14,7 +14,7 @@
 
 enum { VERSION = 1, CODEC_RAW = 0, CODEC_ZSTD = 1, KEY_DIGITS = 32, MAGIC_BYTES = 8 };
 
-enum { /* where things lie in a head */
+enum { /* offsets in a head */
        AT_VERSION = 8,
        AT_CODEC = 12,
        AT_FINGERPRINT = 16,

@@ -48,10 +48,14 @@ spry_status spry_kv_index_each_of(spry_kv_index *index, spry_kv_key fingerprint,
 spry_status spry_kv_index_each_old(spry_kv_index *index, int64_t before, spry_kv_index_visit visit, void *context,
                                    spry_error *error);
 
-/* All of them. */
-spry_status spry_kv_index_each(spry_kv_index *index, spry_kv_index_visit visit, void *context, spry_error *error);
+/* Makes folder and index consistent when a folder is opened: pages missing in the index (their process was killed, or
+ * the index was lost) are added, rows without a file are removed, and unfinished files are removed. Costs one listing
+ * of the folder; only files missing in the index are examined. */
 
-/* Removes invalid rows, limits times of last use to `now`, and recomputes the total. */
-spry_status spry_kv_index_tidy(spry_kv_index *index, int64_t now, spry_error *error);
+/* Unfinished files younger than this may still be written by another process. */
+enum { SPRY_KV_SWEEP_AGE_SECONDS = 600 };
+
+/* One transaction. A listing that takes longer than two seconds is stopped; entries not seen stay unchanged. */
+spry_status spry_kv_sweep(spry_kv_index *index, const spry_directory *directory, int64_t now, spry_error *error);
 
 #endif

@@ -6,16 +6,35 @@
 #ifndef SPRY_KV_KV_POOL_H
 #define SPRY_KV_KV_POOL_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/dtype.h"
 #include "base/error.h"
 #include "kernels/ops.h"
-#include "kv/kv_turns.h"
+
+/* The position offsets of pages that are used at other positions than computed. Few differ at a time: a table entry
+ * refers to one by number, and the device holds cos and sin of each. Number 0 is always offset 0 and is not counted. */
+
+enum { SPRY_KV_TURNS_MAX = 1024 };
+
+typedef struct spry_kv_turns {
+    int32_t deltas[SPRY_KV_TURNS_MAX];
+    uint32_t references[SPRY_KV_TURNS_MAX];
+    uint32_t end; /* numbers from here on were never used */
+} spry_kv_turns;
+
+void spry_kv_turns_init(spry_kv_turns *turns);
+
+/* The number of an offset, with one more reference; false when there are too many. */
+bool spry_kv_turn_take(spry_kv_turns *turns, uint32_t *number, int32_t delta);
+void spry_kv_turn_release(spry_kv_turns *turns, uint32_t number);
 
 typedef struct spry_kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     spry_dtype type; /* F32, F16 or Q8_0 */
     bool keys_only;  /* values are a part of the keys, and have no place of their own */
-    size_t extra;    /* bytes a token of what the model keeps in pages besides, behind keys and values */
+    size_t extra;    /* bytes per token that the model keeps in pages after keys and values */
 } spry_kv_shape;
 
 /* Keys and values, or keys. */
@@ -49,7 +68,7 @@ typedef struct spry_kv_mover {
      * Copies are made one after the other, and the caller waits for none of them. */
     void *(*host_allocate)(void *self, size_t bytes); /* NULL: there is no more */
     void (*host_free)(void *self, void *memory);      /* after copies that use it */
-    /* Starts to copy a page to such memory, behind all steps submitted so far. The page may be written at once: what is
+    /* Starts to copy a page to such memory, after all steps submitted so far. The page may be written at once: what is
      * done to it later comes after the copy. Returns the number of the copy, greater than 0; 0: the hardware failed. */
     uint64_t (*save)(void *self, void *to, uint32_t page);
     /* Starts to copy it into a page. Steps submitted later see it, and the memory may be saved to at once. False: the

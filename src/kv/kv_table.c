@@ -169,23 +169,23 @@ void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_t
 spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t keep, size_t drop, size_t *dropped,
                                 spry_error *error)
 {
-    size_t behind = keep + drop, gone = 0;
-    for (size_t i = keep; i < behind; i++)
+    size_t after = keep + drop, gone = 0;
+    for (size_t i = keep; i < after; i++)
         gone += table->entries[i].count;
-    for (size_t i = behind; i < table->n_entries; i++) {
+    for (size_t i = after; i < table->n_entries; i++) {
         spry_kv_entry *entry = &table->entries[i];
         uint32_t turn;
         if (!spry_kv_turn_take(&pool->turns, &turn, pool->turns.deltas[entry->turn] - (int32_t)gone)) {
-            while (i-- > behind)
+            while (i-- > after)
                 spry_kv_turn_release(&pool->turns, table->marks[i].next_turn);
             return spry_fail(error, SPRY_ERR_CONTEXT, "pages stand at more than %d different distances",
                              SPRY_KV_TURNS_MAX);
         }
         table->marks[i].next_turn = turn;
     }
-    for (size_t i = keep; i < behind; i++)
+    for (size_t i = keep; i < after; i++)
         release(&table->entries[i], pool);
-    for (size_t i = behind; i < table->n_entries; i++) {
+    for (size_t i = after; i < table->n_entries; i++) {
         spry_kv_entry entry = table->entries[i];
         spry_kv_turn_release(&pool->turns, entry.turn);
         entry.turn = table->marks[i].next_turn;

@@ -5,11 +5,169 @@
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
-#include "sampling/border.h"
-#include "sampling/softmax.h"
+#include "kernels/weigh.h"
+#include "sampling/sampler.h"
+
+/* ---- border ------------------------------------------------------------------------------------------------------ */
+
+/* Where a ranking is cut: the key at which a running sum of weights, taken in order of rising keys, reaches a goal.
+ * Found digit by digit from sums per digit, so nothing is sorted and the time does not depend on the data's order. */
+
+typedef struct spry_border {
+    uint32_t key;  /* the last key to keep */
+    double before; /* sum of the weights of smaller keys */
+} spry_border;
+
+/* Keys of floats: smaller floats have smaller keys, and the two zeros are one. */
+static inline uint32_t spry_border_rising(float value)
+{
+    uint32_t bits;
+    value += 0.0f; /* -0 becomes 0 */
+    memcpy(&bits, &value, sizeof bits);
+    return bits ^ ((0 - (bits >> 31)) | 0x80000000u);
+}
+
+/* Larger floats have smaller keys. */
+static inline uint32_t spry_border_falling(float value)
+{
+    return ~spry_border_rising(value);
+}
+
+/* A radix selection on 32-bit keys in digits of 11, 11 and 10 bits. After the last digit one key is left. */
+
+enum { DIGIT_BITS = 11, DIGIT_VALUES = 1 << DIGIT_BITS };
+
+/* Sums of weights per digit, of the keys that agree with `prefix` in `known` (a mask of high bits). */
+static void sum_digits(double *sums, const uint32_t *keys, const double *weights, size_t n, uint32_t known,
+                       uint32_t prefix, unsigned shift)
+{
+    for (size_t i = 0; i < DIGIT_VALUES; i++)
+        sums[i] = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((keys[i] & known) == prefix)
+            sums[(keys[i] & ~known) >> shift] += weights ? weights[i] : 1.0;
+}
+
+/* `weights` are above 0; NULL: each is 1. n is at least 1. When rounding keeps the sum below the goal, or the goal is
+ * above the sum, the border is the largest key. */
+static spry_border border_find(const uint32_t *keys, const double *weights, size_t n, double goal)
+{
+    static const unsigned shifts[] = {21, 10, 0};
+    double sums[DIGIT_VALUES];
+    spry_border border = {0};
+    uint32_t known = 0;
+    for (size_t level = 0; level < sizeof shifts / sizeof shifts[0]; level++) {
+        sum_digits(sums, keys, weights, n, known, border.key, shifts[level]);
+        /* Sums of different levels round differently, so the last digit in use must do when none reaches the goal. */
+        uint32_t digit = 0;
+        double sum = border.before;
+        for (uint32_t i = 0; i < DIGIT_VALUES; i++) {
+            if (!(sums[i] > 0))
+                continue;
+            digit = i;
+            border.before = sum;
+            sum += sums[i];
+            if (sum >= goal)
+                break;
+        }
+        border.key |= digit << shifts[level];
+        known |= UINT32_MAX << shifts[level];
+    }
+    return border;
+}
+
+/* ---- softmax ----------------------------------------------------------------------------------------------------- */
+
+/* Sums of each block into block_sums[spry_softmax_blocks(n)]; returns the sum of all. */
+static double softmax_sum(double *block_sums, const double *weights, size_t n)
+{
+    double total = 0;
+    for (size_t start = 0, block = 0; start < n; start += SPRY_SOFTMAX_BLOCK, block++) {
+        const double *in = weights + start;
+        double sum = 0;
+        if (n - start >= SPRY_SOFTMAX_BLOCK) {
+            double lanes[4] = {0};
+            for (size_t i = 0; i < SPRY_SOFTMAX_BLOCK; i += 4)
+                for (size_t lane = 0; lane < 4; lane++)
+                    lanes[lane] += in[i + lane];
+            sum = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+        } else {
+            for (size_t i = 0; i < n - start; i++)
+                sum += in[i];
+        }
+        block_sums[block] = sum;
+        total += sum;
+    }
+    return total;
+}
+
+/* Maxima of each block into block_max[spry_softmax_blocks(n)]; returns the largest of all, -INFINITY for n = 0. */
+static float softmax_max(float *block_max, const float *scores, size_t n)
+{
+    float max = -INFINITY;
+    for (size_t start = 0, block = 0; start < n; start += SPRY_SOFTMAX_BLOCK, block++) {
+        const float *in = scores + start;
+        size_t count = n - start < SPRY_SOFTMAX_BLOCK ? n - start : SPRY_SOFTMAX_BLOCK;
+        float lanes[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+        size_t i = 0;
+        for (; i + 8 <= count; i += 8)
+            for (size_t lane = 0; lane < 8; lane++)
+                lanes[lane] = in[i + lane] > lanes[lane] ? in[i + lane] : lanes[lane];
+        for (; i < count; i++)
+            lanes[0] = in[i] > lanes[0] ? in[i] : lanes[0];
+        for (size_t lane = 1; lane < 8; lane++)
+            lanes[0] = lanes[lane] > lanes[0] ? lanes[lane] : lanes[0];
+        block_max[block] = lanes[0];
+        max = lanes[0] > max ? lanes[0] : max;
+    }
+    return max;
+}
+
+double spry_logprob(const float *logits, size_t n_vocab, int32_t token)
+{
+    if (token < 0 || (size_t)token >= n_vocab)
+        return -INFINITY;
+    float max = -INFINITY;
+    for (size_t i = 0; i < n_vocab; i++)
+        max = logits[i] > max ? logits[i] : max;
+    double total = 0;
+    if (max == INFINITY || max == -INFINITY) { /* tokens with this value share the whole probability, as in a draw */
+        for (size_t i = 0; i < n_vocab; i++)
+            total += logits[i] == max;
+        return logits[token] == INFINITY ? -log(total) : -INFINITY;
+    }
+    for (size_t start = 0; start < n_vocab; start += SPRY_SOFTMAX_BLOCK) {
+        size_t n = n_vocab - start < SPRY_SOFTMAX_BLOCK ? n_vocab - start : SPRY_SOFTMAX_BLOCK;
+        double weights[SPRY_SOFTMAX_BLOCK], sum;
+        spry_weigh(weights, logits + start, n, max);
+        softmax_sum(&sum, weights, n);
+        total += sum;
+    }
+    return (double)logits[token] - (double)max - log(total);
+}
+
+size_t spry_logprob_top(spry_logprob_entry *top, size_t most, const float *logits, size_t n_vocab, double log_sum)
+{
+    size_t count = 0;
+    for (size_t id = 0; id < n_vocab; id++) {
+        double logprob = (double)logits[id] - log_sum;
+        if (count == most && (!most || logprob <= top[count - 1].logprob))
+            continue;
+        size_t at = count < most ? count++ : count - 1;
+        for (; at > 0 && top[at - 1].logprob < logprob; at--)
+            top[at] = top[at - 1];
+        top[at] = (spry_logprob_entry){(int32_t)id, logprob};
+    }
+    return count;
+}
+
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
 
 static void *allocate(size_t count, size_t size, size_t *bytes)
 {
@@ -52,12 +210,12 @@ bool spry_candidates_start(spry_candidates *candidates)
     spry_candidates *c = candidates;
     c->n = c->n_vocab;
     c->whole = true;
-    c->max = spry_softmax_max(c->block_max, c->scores, c->n);
+    c->max = softmax_max(c->block_max, c->scores, c->n);
     if (c->max == INFINITY) {
         /* Tokens at +INFINITY share the whole probability equally. */
         for (size_t i = 0; i < c->n; i++)
             c->scores[i] = c->scores[i] == INFINITY ? 0 : -INFINITY;
-        c->max = spry_softmax_max(c->block_max, c->scores, c->n);
+        c->max = softmax_max(c->block_max, c->scores, c->n);
     }
     return c->max > -INFINITY;
 }
@@ -104,7 +262,7 @@ static void shrink(spry_candidates *c, size_t kept)
 
 static void sum(spry_candidates *c)
 {
-    c->total = spry_softmax_sum(c->block_sum, c->weights, c->n);
+    c->total = softmax_sum(c->block_sum, c->weights, c->n);
 }
 
 /* ---- top-k ----------------------------------------------------------------------------------------------------- */
@@ -131,7 +289,7 @@ static float kth_largest(uint32_t *keys, const float *values, size_t n, size_t k
 {
     for (size_t i = 0; i < n; i++)
         keys[i] = spry_border_falling(values[i]);
-    uint32_t border = spry_border_find(keys, NULL, n, (double)k).key;
+    uint32_t border = border_find(keys, NULL, n, (double)k).key;
     size_t i = 0;
     while (keys[i] != border)
         i++;
@@ -217,7 +375,7 @@ void spry_candidates_top_p(spry_candidates *candidates, float p)
     double goal = c->total * forgive(p);
     for (size_t i = 0; i < c->n; i++)
         c->scratch[i] = spry_border_falling(c->scores[i]);
-    spry_border border = spry_border_find(c->scratch, c->weights, c->n, goal);
+    spry_border border = border_find(c->scratch, c->weights, c->n, goal);
     size_t kept = 0;
     bool kept_equal = false;
     for (size_t i = 0; i < c->n; i++) {
@@ -258,7 +416,7 @@ void spry_candidates_typical(spry_candidates *candidates, float p)
     mean /= c->total;
     for (size_t i = 0; i < c->n; i++)
         c->scratch[i] = spry_border_rising((float)fabs((double)c->scores[i] - (double)c->max - mean));
-    uint32_t border = spry_border_find(c->scratch, c->weights, c->n, c->total * forgive(p)).key;
+    uint32_t border = border_find(c->scratch, c->weights, c->n, c->total * forgive(p)).key;
     size_t kept = 0;
     for (size_t i = 0; i < c->n; i++)
         if (c->scratch[i] <= border)

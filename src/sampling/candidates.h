@@ -7,8 +7,22 @@
 #ifndef SPRY_SAMPLING_CANDIDATES_H
 #define SPRY_SAMPLING_CANDIDATES_H
 
+#include <stddef.h>
+
 #include "base/error.h"
 #include "kernels/ops.h"
+
+/* Sums and maxima of a softmax, the same bits on every platform: additions in one written order. Plain loops that a
+ * compiler turns into vector code. The exponentials are the kernels' (kernels/weigh.h).
+ *
+ * Long arrays are handled in blocks, so that a draw can skip through block sums instead of walking every weight. */
+
+enum { SPRY_SOFTMAX_BLOCK = 64 };
+
+static inline size_t spry_softmax_blocks(size_t n)
+{
+    return n / SPRY_SOFTMAX_BLOCK + (n % SPRY_SOFTMAX_BLOCK != 0);
+}
 
 typedef struct spry_candidates {
     const spry_ops *ops;

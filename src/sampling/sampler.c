@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "sampling/candidates.h"
-#include "sampling/softmax.h"
 
 struct spry_sampler {
     spry_sampling settings;

@@ -12,8 +12,8 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "kv/kv_disk_keys.h"
-#include "kv/kv_disk_pace.h"
+#include "kv/kv_disk_state.h"
+#include "kv/kv_key.h"
 #include "support/disk_pages.h"
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "kv/kv_disk_sweep.h"
+#include "kv/kv_disk_index.h"
 #include "support/disk_pages.h"
 
 static void overwrite(const char *path, const void *data, size_t size)

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "kv/kv_content.h"
+#include "kv/kv_key.h"
 #include "support/disk_pages.h"
 #include "support/kv_scene.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 #include "engine/spans.h"
-#include "kv/kv_content.h"
+#include "kv/kv_key.h"
 #include "support/kv_scene.h"
 #include "support/sequence_scene.h"
 
