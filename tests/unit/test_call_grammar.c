@@ -11,8 +11,8 @@
 #include "grammar/grammar.h"
 #include "platform/clock.h"
 #include "support/call_turns.h"
-#include "template/argument_types.h"
-#include "template/tool_choice.h"
+#include "template/arguments.h"
+#include "template/tool_styles.h"
 
 enum { STEPS_MAX = 600, ROUNDS = 12 };
 

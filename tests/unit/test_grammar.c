@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grammar/compile/grammar_cache.h"
+#include "grammar/grammar.h"
 #include "grammar/match/matcher.h"
 
 /* ---- objects, counters ------------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "grammar/compile/grammar_cache.h"
+#include "grammar/grammar.h"
 
 #define SLOW  "slow*"
 #define WRONG "(slow"

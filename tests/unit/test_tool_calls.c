@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "support/rendering.h"
 #include "template/tool_calls.h"
-#include "template/tool_choice.h"
+#include "template/tool_styles.h"
 
 enum { LOG_BYTES = 1 << 16 };
 

@@ -2,8 +2,8 @@
  *
  * Edges of a state are sorted by their first byte. In a deterministic automaton they do not overlap. An automaton that
  * could not be determinised in bounded space has overlapping edges, and walking it requires a set of states. */
-#ifndef SPRY_GRAMMAR_AUTOMATON_H
-#define SPRY_GRAMMAR_AUTOMATON_H
+#ifndef SPRY_GRAMMAR_AUTOMATON_AUTOMATON_H
+#define SPRY_GRAMMAR_AUTOMATON_AUTOMATON_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,7 +87,7 @@ spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry
  * time of compiling, and does not depend on the machine or on what is cached. */
 #define SPRY_AUTOMATON_WORK_MAX ((uint64_t)1 << 26)
 
-/* Determinises and minimises; results are cached for the whole process (automaton_cache.c). */
+/* Determinises and minimises; results are cached for the whole process (automaton.c). */
 spry_automaton_result spry_automaton_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
 
 /* Removes the epsilon edges without determinising. */
@@ -106,5 +106,44 @@ typedef enum spry_product {
 /* The product of two deterministic automata without calls. A marked one is not minimised. Adds its work to *spent. */
 spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_automaton *a, const spry_automaton *b,
                                              spry_product kind, size_t max_states, uint64_t *spent);
+
+/* Writes an automaton state by state. */
+
+typedef struct spry_automaton_writer {
+    spry_automaton made;
+    size_t n_edges, n_calls, n_states;
+    size_t edges_room, calls_room, tags_room, first_edge_room, first_call_room;
+    bool failed; /* memory was short */
+} spry_automaton_writer;
+
+/* Begins the next state; its edges (by first byte, ascending) and calls follow. */
+void spry_automaton_begin_state(spry_automaton_writer *writer, uint32_t tag);
+/* Adds an edge. It is merged with the previous edge of the state when both are adjacent and have the same target. */
+void spry_automaton_add_edge(spry_automaton_writer *writer, spry_edge edge);
+void spry_automaton_add_call(spry_automaton_writer *writer, spry_call call);
+/* Moves the result to `out`; frees it on failure. */
+spry_automaton_result spry_automaton_finish(spry_automaton_writer *writer, spry_automaton *out, bool deterministic);
+
+/* Shortest ways to the end of an automaton whose texts are sequences of units, such as characters. Its tags are those
+ * of SPRY_PRODUCT_MARKED: 1 behind a unit, 2 behind a unit where the text is complete. */
+
+#define SPRY_NO_WAY UINT32_MAX
+
+enum { SPRY_TAG_UNIT = 1, SPRY_TAG_COMPLETE = 2 };
+
+/* For each state, and each `least` up to the minimum: the fewest units from the state to a complete text of which there
+ * are at least `least`, and the fewest bytes of them; SPRY_NO_WAY: there is none. A unit that has begun counts. */
+typedef struct spry_unit_ways {
+    uint32_t n_states;
+    uint32_t *units, *bytes; /* [minimum + 1][n_states] */
+} spry_unit_ways;
+
+/* Adds the edges visited to *spent; SPRY_AUTOMATON_TOO_LARGE when the table or the work is. */
+spry_automaton_result spry_unit_ways_find(spry_unit_ways *out, const spry_automaton *automaton, uint32_t minimum,
+                                          uint64_t *spent);
+void spry_unit_ways_deinit(spry_unit_ways *ways);
+
+/* Whether every text can be made longer: at least n units are then max(n, fewest). Needs a minimum of 1. */
+bool spry_unit_ways_extend(const spry_unit_ways *ways);
 
 #endif

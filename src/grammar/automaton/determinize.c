@@ -2,7 +2,6 @@
  * hash; only states with a non-epsilon edge or a tag are stored. */
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
-#include "grammar/automaton/automaton_writer.h"
 #include "grammar/ir/grow.h"
 
 enum {

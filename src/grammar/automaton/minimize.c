@@ -5,7 +5,6 @@
  * state changes its block O(log n) times, and only states with an edge to one that did are described again. */
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
-#include "grammar/automaton/automaton_writer.h"
 #include "grammar/ir/grow.h"
 
 #define USELESS UINT32_MAX

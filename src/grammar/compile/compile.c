@@ -1,15 +1,53 @@
 /* Compiles nodes to a grammar: decides which nodes become machines, builds their automata, and orders the machines by
  * which other machines they may begin with. */
+#include <jansson.h>
+#include <stdlib.h>
+
 #include "base/map.h"
-#include "grammar/compile/grammar_compiler.h"
+#include "grammar/automaton/ir_automaton.h"
+#include "grammar/compile/program.h"
 #include "grammar/complete/shortest.h"
+#include "grammar/grammar.h"
 #include "grammar/ir/grow.h"
+#include "grammar/source/tool_grammar.h"
+
+/* Compiles a grammar: machines are built one after the other, each with the numbers of the machines it calls. */
+
+typedef struct spry_compiler {
+    const spry_ir *ir;
+    spry_ir_facts facts;
+    spry_grammar *grammar;
+    uint32_t *machine_of;  /* [n_nodes] machine + 1 */
+    uint32_t *limited_of;  /* [n_automata] machine + 1, which has the states of a limited text */
+    spry_ir_node *node_of; /* [n_machines] */
+    size_t node_of_room;
+    size_t states_room, edges_room, calls_room, machines_room, objects_room, many_room, counters_room, limits_room,
+        reach_room;
+    size_t n_edges, n_calls, n_reach;
+    spry_error *error;
+} spry_compiler;
+
+enum {
+    SPRY_PROGRAM_STATES_MAX = 1 << 22,
+    SPRY_MACHINE_NFA_MAX = 1 << 21, /* states of one machine before it is determinised */
+};
+
+/* The machine of a node; a new one is built later. SPRY_NO_STATE when memory is short. */
+static uint32_t compiler_machine(spry_compiler *compiler, spry_ir_node node);
+
+/* The machine of a limited node. */
+static spry_status compiler_limited(spry_compiler *compiler, spry_ir_node node, uint32_t machine);
+
+/* The object of a members node. */
+static spry_status compiler_object(spry_compiler *compiler, spry_ir_node node, uint32_t *index);
+
+/* ---- machines ---------------------------------------------------------------------------------------------------- */
 
 enum { SIMPLE_STATES_MAX = 1024, STATE_WORK = 16 };
 
 static bool find_callee(void *user, spry_ir_node node, uint32_t *callee)
 {
-    *callee = spry_compiler_machine(user, node);
+    *callee = compiler_machine(user, node);
     return *callee != SPRY_NO_STATE;
 }
 
@@ -18,7 +56,7 @@ static spry_view rule_name(const spry_ir *ir, spry_ir_node node)
     return ir->nodes[node].kind == SPRY_IR_RULE ? ir->rules[ir->nodes[node].a].name : SPRY_VIEW("");
 }
 
-uint32_t spry_compiler_machine(spry_compiler *compiler, spry_ir_node node)
+static uint32_t compiler_machine(spry_compiler *compiler, spry_ir_node node)
 {
     spry_grammar *grammar = compiler->grammar;
     spry_ir_node resolved = spry_ir_resolve(compiler->ir, node);
@@ -44,7 +82,8 @@ static bool room_for_states(spry_compiler *compiler, size_t more)
            spry_grow(&grammar->states, &compiler->states_room, grammar->n_states + more + 1, sizeof *grammar->states);
 }
 
-uint32_t spry_compiler_return_state(spry_compiler *compiler, spry_state_kind kind, uint32_t owner)
+/* Adds a return state; SPRY_NO_STATE on failure. */
+static uint32_t compiler_return_state(spry_compiler *compiler, spry_state_kind kind, uint32_t owner)
 {
     spry_grammar *grammar = compiler->grammar;
     if (!room_for_states(compiler, 1))
@@ -56,8 +95,9 @@ uint32_t spry_compiler_return_state(spry_compiler *compiler, spry_state_kind kin
     return grammar->n_states++;
 }
 
-spry_status spry_compiler_append(spry_compiler *compiler, const spry_automaton *automaton, spry_state_kind kind,
-                                 uint32_t owner, uint32_t *first)
+/* Appends the states of an automaton. *first becomes the number of its first state. */
+static spry_status compiler_append(spry_compiler *compiler, const spry_automaton *automaton, spry_state_kind kind,
+                                   uint32_t owner, uint32_t *first)
 {
     spry_grammar *grammar = compiler->grammar;
     uint32_t n = automaton->n_states, base = grammar->n_states;
@@ -95,7 +135,8 @@ spry_status spry_compiler_append(spry_compiler *compiler, const spry_automaton *
     return SPRY_OK;
 }
 
-spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result result, spry_view name)
+/* The error for an automaton that could not be built. */
+static spry_status compiler_failed(spry_compiler *compiler, spry_automaton_result result, spry_view name)
 {
     if (result == SPRY_AUTOMATON_NO_MEMORY)
         return spry_fail_memory(compiler->error, "a grammar's states", SPRY_MACHINE_NFA_MAX);
@@ -116,7 +157,8 @@ static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa 
     return large ? spry_automaton_without_silent(out, nfa) : result;
 }
 
-void spry_compiler_digest(spry_machine *machine, const spry_automaton *automaton, uint64_t seed)
+/* Fills in the digest of a machine by its automaton, unless that calls others. */
+static void compiler_digest(spry_machine *machine, const spry_automaton *automaton, uint64_t seed)
 {
     uint32_t n = automaton->n_states;
     uint64_t *digest = machine->digest;
@@ -152,15 +194,15 @@ static spry_status compile_plain(spry_compiler *compiler, spry_ir_node node, uin
     spry_automaton_result result = make_automaton(&automaton, &nfa);
     spry_status status = SPRY_OK;
     if (result)
-        status = spry_compiler_failed(compiler, result, compiler->grammar->machines[machine].name);
+        status = compiler_failed(compiler, result, compiler->grammar->machines[machine].name);
     else
-        status = spry_compiler_append(compiler, &automaton, SPRY_STATE_PLAIN, machine, &first);
+        status = compiler_append(compiler, &automaton, SPRY_STATE_PLAIN, machine, &first);
     spry_machine *made = &compiler->grammar->machines[machine];
     made->kind = SPRY_MACHINE_PLAIN;
     made->index = first;
     made->n_states = automaton.n_states;
     if (!status)
-        spry_compiler_digest(made, &automaton, 1);
+        compiler_digest(made, &automaton, 1);
     spry_automaton_deinit(&automaton);
     spry_nfa_deinit(&nfa);
     return status;
@@ -171,8 +213,8 @@ static spry_status compile_counter(spry_compiler *compiler, spry_ir_node node, u
     spry_grammar *grammar = compiler->grammar;
     const spry_ir_entry *entry = &compiler->ir->nodes[node];
     spry_counter counter = {.min = entry->b, .max = entry->c};
-    counter.body = spry_compiler_machine(compiler, entry->a);
-    counter.return_state = spry_compiler_return_state(compiler, SPRY_STATE_COUNT, grammar->n_counters);
+    counter.body = compiler_machine(compiler, entry->a);
+    counter.return_state = compiler_return_state(compiler, SPRY_STATE_COUNT, grammar->n_counters);
     if (counter.body == SPRY_NO_STATE || counter.return_state == SPRY_NO_STATE ||
         !spry_grow(&grammar->counters, &compiler->counters_room, grammar->n_counters + 1, sizeof *grammar->counters))
         return spry_fail_memory(compiler->error, "a grammar's counters", sizeof counter);
@@ -190,13 +232,13 @@ static spry_status compile_machine(spry_compiler *compiler, uint32_t machine)
     const spry_ir_entry *entry = &compiler->ir->nodes[node];
     if (entry->kind == SPRY_IR_MEMBERS) {
         uint32_t index = 0;
-        spry_status status = spry_compiler_object(compiler, node, &index);
+        spry_status status = compiler_object(compiler, node, &index);
         compiler->grammar->machines[machine].kind = SPRY_MACHINE_OBJECT;
         compiler->grammar->machines[machine].index = index;
         return status;
     }
     if (entry->kind == SPRY_IR_LIMITED)
-        return spry_compiler_limited(compiler, node, machine);
+        return compiler_limited(compiler, node, machine);
     if (entry->kind == SPRY_IR_REPEAT && compiler->facts.flags[node] & SPRY_FACT_CALLED)
         return compile_counter(compiler, node, machine);
     return compile_plain(compiler, node, machine);
@@ -314,9 +356,9 @@ static spry_status compile_all(spry_compiler *compiler, spry_ir_node root)
     compiler->machine_of = calloc(compiler->ir->n_nodes, sizeof *compiler->machine_of);
     compiler->limited_of = calloc(compiler->ir->n_automata + 1, sizeof *compiler->limited_of);
     if (!compiler->machine_of || !compiler->limited_of ||
-        spry_compiler_return_state(compiler, SPRY_STATE_END, 0) == SPRY_NO_STATE)
+        compiler_return_state(compiler, SPRY_STATE_END, 0) == SPRY_NO_STATE)
         return spry_fail_memory(compiler->error, "a grammar", compiler->ir->n_nodes * sizeof *compiler->machine_of);
-    grammar->root = spry_compiler_machine(compiler, root);
+    grammar->root = compiler_machine(compiler, root);
     if (grammar->root == SPRY_NO_STATE)
         return spry_fail_memory(compiler->error, "a grammar", sizeof *grammar);
     for (uint32_t i = 0; i < grammar->n_machines; i++) {
@@ -395,4 +437,319 @@ void spry_grammar_unref(spry_grammar *grammar)
     free(grammar->to_end);
     spry_arena_deinit(&grammar->arena);
     free(grammar);
+}
+
+/* ---- texts with a limited number of units ------------------------------------------------------------------------ */
+
+/* The states of a limited text, which all limits of the text share. */
+static spry_status find_states(spry_compiler *compiler, uint32_t index, uint32_t machine)
+{
+    spry_grammar *grammar = compiler->grammar;
+    const spry_automaton *automaton = &compiler->ir->automata[index];
+    spry_machine *made = &grammar->machines[machine];
+    made->kind = SPRY_MACHINE_LIMITED;
+    made->limit = grammar->n_limits;
+    made->n_states = automaton->n_states;
+    if (compiler->limited_of[index]) {
+        const spry_machine *first = &grammar->machines[compiler->limited_of[index] - 1];
+        made->index = first->index;
+        return SPRY_OK;
+    }
+    compiler->limited_of[index] = machine + 1;
+    compiler_digest(made, automaton, SPRY_STATE_LIMITED);
+    return compiler_append(compiler, automaton, SPRY_STATE_LIMITED, machine, &made->index);
+}
+
+static spry_status compiler_limited(spry_compiler *compiler, spry_ir_node node, uint32_t machine)
+{
+    spry_grammar *grammar = compiler->grammar;
+    const spry_ir_entry *entry = &compiler->ir->nodes[node];
+    spry_status status = find_states(compiler, entry->a, machine);
+    if (status)
+        return status;
+    spry_limit limit = {.min = entry->b, .max = entry->c, .first_state = grammar->machines[machine].index};
+    limit.return_state = compiler_return_state(compiler, SPRY_STATE_LIMIT, grammar->n_limits);
+    if (limit.return_state == SPRY_NO_STATE ||
+        !spry_grow(&grammar->limits, &compiler->limits_room, grammar->n_limits + 1, sizeof *grammar->limits))
+        return spry_fail_memory(compiler->error, "a grammar's limits", sizeof limit);
+    spry_automaton_result result = spry_unit_ways_find(&limit.ways, &compiler->ir->automata[entry->a],
+                                                       limit.min ? limit.min : 1, compiler->ir->spent);
+    if (result)
+        return compiler_failed(compiler, result, SPRY_VIEW(""));
+    limit.extends = spry_unit_ways_extend(&limit.ways);
+    for (uint32_t i = 0; i < limit.ways.n_states; i++)
+        if (limit.ways.units[i] != SPRY_NO_WAY && limit.ways.units[i] > limit.farthest)
+            limit.farthest = limit.ways.units[i];
+    grammar->limits[grammar->n_limits++] = limit;
+    return SPRY_OK;
+}
+
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
+
+/* Compiles the members of an object to a machine: one automaton matches all declared keys, and its tag identifies the
+ * key. Each of its states stores the set of keys it can still reach, so that a state is dropped as soon as all of those
+ * keys have been seen. */
+
+enum { REACH_WORDS_MAX = 1 << 23 };
+
+static bool is_possible(const spry_compiler *compiler, const spry_ir_member *member)
+{
+    const unsigned char *flags = compiler->facts.flags;
+    return flags[member->key] & SPRY_FACT_PRODUCTIVE && flags[member->value] & SPRY_FACT_PRODUCTIVE;
+}
+
+static spry_status make_keys(spry_compiler *compiler, const spry_ir_object *from, spry_automaton *out)
+{
+    spry_nfa nfa;
+    spry_nfa_init(&nfa, SPRY_MACHINE_NFA_MAX);
+    nfa.spent = compiler->ir->spent;
+    spry_ir_nfa build = {.nfa = &nfa, .ir = compiler->ir};
+    uint32_t start = spry_nfa_state_add(&nfa), tag = 0;
+    for (uint32_t i = 0; i < from->count && !nfa.result; i++) {
+        const spry_ir_member *member = &compiler->ir->members[from->first + i];
+        if (member->many || !is_possible(compiler, member))
+            continue;
+        uint32_t end = spry_nfa_state_add(&nfa);
+        if (!nfa.result)
+            nfa.states[end].tag = ++tag;
+        spry_ir_nfa_write(&build, member->key, start, end, true);
+    }
+    /* Different keys end in states with different tags, so minimising would merge nearly nothing. */
+    spry_automaton_result result = spry_automaton_determinize(out, &nfa, 4096 + 4 * nfa.n_states);
+    spry_nfa_deinit(&nfa);
+    if (result)
+        return compiler_failed(compiler, result, SPRY_VIEW(""));
+    return SPRY_OK;
+}
+
+/* For each state the keys it can reach: the union over its targets, iterated until nothing changes. States are numbered
+ * breadth first, so one pass from last to first does nearly all of the work. */
+static void spread_reach(uint64_t *sets, const spry_automaton *keys, uint32_t n_words)
+{
+    for (uint32_t i = 0; i < keys->n_states; i++)
+        if (keys->tags[i])
+            sets[(size_t)i * n_words + (keys->tags[i] - 1) / 64] |= (uint64_t)1 << (keys->tags[i] - 1) % 64;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t i = keys->n_states; i-- > 0;) {
+            for (uint32_t j = keys->first_edge[i]; j < keys->first_edge[i + 1]; j++) {
+                const uint64_t *more = sets + (size_t)keys->edges[j].target * n_words;
+                for (uint32_t k = 0; k < n_words; k++) {
+                    uint64_t joined = sets[(size_t)i * n_words + k] | more[k];
+                    changed |= joined != sets[(size_t)i * n_words + k];
+                    sets[(size_t)i * n_words + k] = joined;
+                }
+            }
+        }
+    }
+}
+
+/* Stores equal sets once. */
+static spry_status intern_reach(spry_compiler *compiler, spry_object *object, const uint64_t *sets, uint32_t n_states)
+{
+    spry_grammar *grammar = compiler->grammar;
+    size_t bytes = object->n_words * sizeof *sets;
+    spry_map map;
+    spry_map_init(&map);
+    bool ok = spry_grow(&grammar->reach, &compiler->reach_room, compiler->n_reach + n_states, sizeof *grammar->reach);
+    object->first_reach = (uint32_t)compiler->n_reach;
+    for (uint32_t i = 0; i < n_states && ok; i++) {
+        bool added;
+        spry_view key = {(const char *)(sets + (size_t)i * object->n_words), bytes};
+        uint32_t number = (uint32_t)map.count;
+        ok = spry_map_add(&map, key, number, &added) && spry_map_find(&map, key, &number);
+        grammar->reach[compiler->n_reach++] = number;
+    }
+    object->reach_words = ok ? spry_arena_alloc(&grammar->arena, map.count, bytes) : NULL;
+    for (uint32_t i = 0; i < n_states && object->reach_words; i++)
+        memcpy(object->reach_words + (size_t)grammar->reach[object->first_reach + i] * object->n_words,
+               sets + (size_t)i * object->n_words, bytes);
+    spry_map_deinit(&map);
+    return object->reach_words ? SPRY_OK : spry_fail_memory(compiler->error, "an object's keys", n_states * bytes);
+}
+
+static spry_status compile_keys(spry_compiler *compiler, const spry_ir_object *from, spry_object *object)
+{
+    spry_automaton keys;
+    uint64_t *sets = NULL;
+    spry_status status = make_keys(compiler, from, &keys);
+    if (!status && (size_t)keys.n_states * object->n_words > REACH_WORDS_MAX)
+        status = spry_fail(compiler->error, SPRY_ERR_INPUT, "the %u keys of an object are too long together",
+                           object->n_declared);
+    if (!status && keys.tags[0])
+        status = spry_fail(compiler->error, SPRY_ERR_INPUT, "a key of an object matches the empty text");
+    if (!status) {
+        sets = calloc((size_t)keys.n_states * object->n_words, sizeof *sets);
+        status =
+            sets ? compiler_append(compiler, &keys, SPRY_STATE_KEY, compiler->grammar->n_objects, &object->key_start)
+                 : spry_fail_memory(compiler->error, "an object's keys", keys.n_states * sizeof *sets);
+    }
+    if (!status) {
+        object->n_key_states = keys.n_states;
+        *compiler->ir->spent += (uint64_t)keys.n_states * object->n_words * 2;
+        spread_reach(sets, &keys, object->n_words);
+        status = intern_reach(compiler, object, sets, keys.n_states);
+    }
+    free(sets);
+    spry_automaton_deinit(&keys);
+    return status;
+}
+
+static spry_status add_many(spry_compiler *compiler, const spry_ir_member *member, spry_object *object)
+{
+    spry_grammar *grammar = compiler->grammar;
+    if (member->required)
+        return spry_fail(compiler->error, SPRY_ERR_INPUT, "a member that may come often cannot be required");
+    if (compiler->facts.flags[member->key] & SPRY_FACT_NULLABLE)
+        return spry_fail(compiler->error, SPRY_ERR_INPUT, "a key of an object matches the empty text");
+    spry_many_member many = {.object = grammar->n_objects};
+    many.key = compiler_machine(compiler, member->key);
+    many.value = compiler_machine(compiler, member->value);
+    many.return_state = compiler_return_state(compiler, SPRY_STATE_MANY, grammar->n_many);
+    if (many.key == SPRY_NO_STATE || many.value == SPRY_NO_STATE || many.return_state == SPRY_NO_STATE ||
+        !spry_grow(&grammar->many, &compiler->many_room, grammar->n_many + 1, sizeof *grammar->many))
+        return spry_fail_memory(compiler->error, "an object's members", sizeof many);
+    grammar->many[grammar->n_many++] = many;
+    object->n_many++;
+    return SPRY_OK;
+}
+
+static spry_status add_declared(spry_compiler *compiler, const spry_ir_member *member, spry_object *object)
+{
+    uint32_t index = object->n_declared++;
+    object->values[index] = compiler_machine(compiler, member->value);
+    if (object->values[index] == SPRY_NO_STATE)
+        return spry_fail_memory(compiler->error, "an object's members", sizeof *member);
+    if (member->required) {
+        object->required[index / 64] |= (uint64_t)1 << index % 64;
+        object->n_required++;
+    }
+    return SPRY_OK;
+}
+
+static spry_status add_members(spry_compiler *compiler, const spry_ir_object *from, spry_object *object)
+{
+    spry_grammar *grammar = compiler->grammar;
+    object->n_words = (from->count + 63) / 64 + !from->count;
+    object->values = spry_arena_alloc(&grammar->arena, from->count + 1, sizeof *object->values);
+    object->required = spry_arena_alloc(&grammar->arena, object->n_words, sizeof *object->required);
+    if (!object->values || !object->required)
+        return spry_fail_memory(compiler->error, "an object's members", from->count * sizeof *object->values);
+    object->first_many = grammar->n_many;
+    spry_status status = SPRY_OK;
+    for (uint32_t i = 0; i < from->count && !status; i++) {
+        const spry_ir_member *member = &compiler->ir->members[from->first + i];
+        if (is_possible(compiler, member))
+            status = member->many ? add_many(compiler, member, object) : add_declared(compiler, member, object);
+    }
+    return status;
+}
+
+static spry_status compiler_object(spry_compiler *compiler, spry_ir_node node, uint32_t *index)
+{
+    spry_grammar *grammar = compiler->grammar;
+    const spry_ir_object *from = &compiler->ir->objects[compiler->ir->nodes[node].a];
+    spry_object object = {.key_start = SPRY_NO_STATE,
+                          .comma = SPRY_NO_STATE,
+                          .min = from->min,
+                          .max = from->max,
+                          .ordered = from->ordered};
+    spry_status status = add_members(compiler, from, &object);
+    if (!status && object.n_declared)
+        status = compile_keys(compiler, from, &object);
+    if (status)
+        return status;
+    *index = grammar->n_objects;
+    object.keys_state = compiler_return_state(compiler, SPRY_STATE_KEYS, *index);
+    object.after_value = compiler_return_state(compiler, SPRY_STATE_AFTER_VALUE, *index);
+    object.after_comma = compiler_return_state(compiler, SPRY_STATE_AFTER_COMMA, *index);
+    if (compiler->facts.flags[from->comma] & SPRY_FACT_PRODUCTIVE)
+        object.comma = compiler_machine(compiler, from->comma);
+    else if (object.max > 1)
+        object.max = 1;
+    if (object.after_comma == SPRY_NO_STATE ||
+        !spry_grow(&grammar->objects, &compiler->objects_room, *index + 1, sizeof *grammar->objects))
+        return spry_fail_memory(compiler->error, "an object's members", sizeof object);
+    grammar->objects[grammar->n_objects++] = object;
+    return SPRY_OK;
+}
+
+/* ---- from source text -------------------------------------------------------------------------------------------- */
+
+enum { SOURCE_BYTES_MAX = 1 << 24 };
+
+bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint)
+{
+    static const spry_grammar_kind kinds[] = {[SPRY_GBNF] = SPRY_GRAMMAR_GBNF,
+                                              [SPRY_JSON_SCHEMA] = SPRY_GRAMMAR_JSON_SCHEMA,
+                                              [SPRY_REGEX] = SPRY_GRAMMAR_REGEX,
+                                              [SPRY_CHOICE] = SPRY_GRAMMAR_CHOICE,
+                                              [SPRY_JSON_OBJECT] = SPRY_GRAMMAR_JSON_OBJECT,
+                                              [SPRY_TOOL_CALLS] = SPRY_GRAMMAR_TOOL_CALLS};
+    if (constraint == SPRY_ANY_TEXT || (size_t)constraint >= SPRY_COUNT(kinds))
+        return false;
+    *kind = kinds[constraint];
+    return true;
+}
+
+static spry_ir_node read_choice(spry_ir *ir, spry_view source)
+{
+    json_error_t wrong;
+    json_t *list = json_loadb(source.data, source.size, JSON_ALLOW_NUL, &wrong);
+    if (!json_is_array(list) || json_array_size(list) == 0) {
+        json_decref(list);
+        return spry_ir_fail(ir, SPRY_ERR_INPUT, "a choice is a JSON array of at least one string");
+    }
+    size_t count = json_array_size(list);
+    spry_ir_node *nodes = malloc(count * sizeof *nodes), node = SPRY_IR_NONE;
+    if (!nodes)
+        spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for %zu choices", count);
+    for (size_t i = 0; nodes && i < count; i++) {
+        const json_t *item = json_array_get(list, i);
+        if (!json_is_string(item))
+            spry_ir_fail(ir, SPRY_ERR_INPUT, "item %zu of the choices is not a string", i + 1);
+        nodes[i] = json_is_string(item)
+                       ? spry_ir_literal(ir, (spry_view){json_string_value(item), json_string_length(item)})
+                       : SPRY_IR_NONE;
+    }
+    if (!spry_ir_status(ir, NULL))
+        node = spry_ir_choice(ir, nodes, count);
+    free(nodes);
+    json_decref(list);
+    return node;
+}
+
+static spry_ir_node read_source(spry_ir *ir, spry_grammar_kind kind, spry_json_style style, spry_view source)
+{
+    switch (kind) {
+    case SPRY_GRAMMAR_GBNF: return spry_ir_gbnf(ir, source);
+    case SPRY_GRAMMAR_JSON_SCHEMA: return spry_ir_json_written(ir, source, style);
+    case SPRY_GRAMMAR_REGEX: return spry_ir_regex(ir, source, false);
+    case SPRY_GRAMMAR_CHOICE: return read_choice(ir, source);
+    case SPRY_GRAMMAR_JSON_OBJECT: return spry_ir_json_object(ir, style);
+    case SPRY_GRAMMAR_TOOL_CALLS: return spry_ir_tool_calls(ir, source);
+    }
+    return spry_ir_fail(ir, SPRY_ERR_INPUT, "a grammar of an unknown kind");
+}
+
+spry_status spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error)
+{
+    return spry_grammar_create_styled(out, kind, SPRY_JSON_ANY, source, error);
+}
+
+spry_status spry_grammar_create_styled(spry_grammar **out, spry_grammar_kind kind, spry_json_style style,
+                                       spry_view source, spry_error *error)
+{
+    *out = NULL;
+    if (source.size > SOURCE_BYTES_MAX)
+        return spry_fail(error, SPRY_ERR_INPUT, "the grammar has %zu bytes; at most %d are taken", source.size,
+                         SOURCE_BYTES_MAX);
+    spry_ir *ir;
+    spry_status status = spry_ir_create(&ir, error);
+    if (status)
+        return status;
+    spry_ir_node root = read_source(ir, kind, style, source);
+    status = spry_grammar_from_ir(out, ir, root, error);
+    spry_ir_destroy(ir);
+    return status;
 }

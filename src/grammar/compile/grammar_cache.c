@@ -1,4 +1,4 @@
-#include "grammar/compile/grammar_cache.h"
+#include "grammar/grammar.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/arena.h"
-#include "grammar/automaton/unit_ways.h"
+#include "grammar/automaton/automaton.h"
 #include "grammar/grammar.h"
 
 #define SPRY_NO_STATE UINT32_MAX
@@ -18,7 +18,7 @@
 typedef enum spry_state_kind {
     SPRY_STATE_PLAIN,       /* of an automaton */
     SPRY_STATE_KEY,         /* of the automaton of an object's declared keys; the tag is the completed key */
-    SPRY_STATE_LIMITED,     /* of an automaton whose units are counted; the tag is one of unit_ways.h */
+    SPRY_STATE_LIMITED,     /* of an automaton whose units are counted; the tag is one of automaton.h */
     SPRY_STATE_END,         /* return: the whole text is complete */
     SPRY_STATE_KEYS,        /* return: a declared key is complete */
     SPRY_STATE_MANY,        /* return: a repeatable key is complete */
@@ -124,7 +124,7 @@ struct spry_grammar {
     struct spry_mask_store *stores; /* masks, one store per vocabulary */
 };
 
-/* mask_store.c */
+/* mask.c */
 void spry_mask_stores_destroy(struct spry_mask_store *first);
 
 enum { SPRY_END_STATE = 0 };

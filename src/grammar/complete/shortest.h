@@ -31,7 +31,7 @@ spry_status spry_shortest_find(spry_grammar *grammar, spry_error *error);
 void spry_shortest_key_ways(const spry_grammar *grammar, const spry_object *object, uint32_t from, uint32_t *lengths,
                             uint32_t *before, uint32_t *queue);
 
-/* ---- shortest_members.c: the members an object still needs ------------------------------------------------------- */
+/* ---- the members an object still needs --------------------------------------------------------------------------- */
 
 typedef struct spry_needed {
     uint32_t member; /* a declared member, or n_declared + the index of a repeatable one */

@@ -3,8 +3,8 @@
  *
  * After its first failure (memory, size limits, or an error reported by a caller) a builder stays failed: a series of
  * calls needs one check at its end, spry_ir_status. Failed calls return SPRY_IR_NONE, which every call accepts. */
-#ifndef SPRY_GRAMMAR_GRAMMAR_IR_H
-#define SPRY_GRAMMAR_GRAMMAR_IR_H
+#ifndef SPRY_GRAMMAR_IR_GRAMMAR_IR_H
+#define SPRY_GRAMMAR_IR_GRAMMAR_IR_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,5 +99,51 @@ spry_ir_node spry_ir_json_written(spry_ir *ir, spry_view schema, spry_json_style
 
 /* Any JSON object. */
 spry_ir_node spry_ir_json_object(spry_ir *ir, spry_json_style style);
+
+/* Sets of code points and their UTF-8 spellings. */
+
+enum { SPRY_CODE_LAST = 0x10FFFF };
+
+/* Sorts and merges the ranges in place and removes values above U+10FFFF. Returns the number of ranges left. */
+size_t spry_code_ranges_normalize(spry_code_range *ranges, size_t count);
+
+/* Writes the complement of a normalised set, at most count + 1 ranges, to `out`. Returns their number. */
+size_t spry_code_ranges_invert(spry_code_range *out, const spry_code_range *ranges, size_t count);
+
+/* A run of code points whose spellings are all combinations of one byte from each range. */
+typedef struct spry_utf8_product {
+    unsigned size;
+    unsigned char first[4], last[4];
+} spry_utf8_product;
+
+enum { SPRY_UTF8_PRODUCTS_MAX = 24 }; /* maximum for one range */
+
+/* The spellings of a range without surrogates, ascending. Returns their number. */
+size_t spry_utf8_products(spry_utf8_product out[SPRY_UTF8_PRODUCTS_MAX], spry_code_range range);
+
+/* Nested alternatives of sequences, built by the parsers of GBNF and regular expressions. Nesting uses no C stack. */
+
+typedef struct spry_ir_group {
+    size_t first_item, first_alternative;
+} spry_ir_group;
+
+typedef struct spry_ir_groups {
+    spry_ir *ir;
+    spry_ir_node *items;        /* items of the open sequences, the innermost last */
+    spry_ir_node *alternatives; /* complete ones */
+    spry_ir_group *open;
+    size_t n_items, n_alternatives, n_open, items_room, alternatives_room, open_room;
+} spry_ir_groups;
+
+/* All functions report failures through the builder. */
+void spry_ir_groups_init(spry_ir_groups *groups, spry_ir *ir);
+void spry_ir_groups_deinit(spry_ir_groups *groups);
+void spry_ir_groups_open(spry_ir_groups *groups);
+void spry_ir_groups_item(spry_ir_groups *groups, spry_ir_node node);
+void spry_ir_groups_alternative(spry_ir_groups *groups); /* "|" */
+spry_ir_node spry_ir_groups_close(spry_ir_groups *groups);
+
+/* The last item of the innermost sequence, for a repetition; NULL when there is none. */
+spry_ir_node *spry_ir_groups_last(spry_ir_groups *groups);
 
 #endif

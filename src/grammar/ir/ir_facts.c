@@ -1,6 +1,6 @@
 /* Facts propagate from the leaves to the root along the list of users of each node, in time linear in the size of the
  * grammar. Recursion is found by Tarjan's algorithm. Neither uses the C stack. */
-#include "grammar/ir/ir_facts.h"
+#include "grammar/ir/ir_nodes.h"
 
 #include "grammar/ir/grow.h"
 

@@ -2,8 +2,8 @@
  *
  * A node's children have smaller numbers than the node; only rules point forward. So properties that do not depend on
  * rules are known when the node is created. */
-#ifndef SPRY_GRAMMAR_IR_NODES_H
-#define SPRY_GRAMMAR_IR_NODES_H
+#ifndef SPRY_GRAMMAR_IR_IR_NODES_H
+#define SPRY_GRAMMAR_IR_IR_NODES_H
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -56,7 +56,7 @@ struct spry_ir {
     size_t nodes_room, bytes_room, ranges_room, children_room, objects_room, members_room, automata_room, rules_room;
     spry_map rule_names;
     spry_buffer warnings;  /* one per line */
-    spry_map made;         /* ir_nfa.h: what was made of one or two nodes */
+    spry_map made;         /* ir_automaton.h: what was made of one or two nodes */
     uint64_t work, *spent; /* spent: points to `work`, in units of SPRY_AUTOMATON_WORK_MAX */
     uint32_t *interned;    /* [interned_size], a power of two; node + 1, 0: free */
     size_t interned_size;
@@ -81,5 +81,30 @@ enum { SPRY_IR_MARKS = 0xF5, SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };
 spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node);
 /* The texts of a regular node with any marks anywhere in them. */
 spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node);
+
+/* Properties of the grammar nodes that are reachable from a root. */
+
+enum {
+    SPRY_FACT_REACHED = 1,
+    SPRY_FACT_PRODUCTIVE = 2, /* matches some text */
+    SPRY_FACT_NULLABLE = 4,   /* matches the empty text */
+    SPRY_FACT_RECURSIVE = 8,  /* reaches itself */
+    SPRY_FACT_WIDE = 16,      /* contains a large character class */
+    SPRY_FACT_CALLED = 32,    /* becomes a separate automaton, called where it is used */
+    SPRY_FACT_LOOPS = 64,     /* repeats a large character class without end */
+};
+
+typedef struct spry_ir_facts {
+    unsigned char *flags; /* [n_nodes] */
+    uint32_t *size;       /* [n_nodes] approximate number of states that a node adds where it is used */
+    uint32_t *uses;       /* [n_nodes] */
+} spry_ir_facts;
+
+/* Fails for undefined rules. */
+spry_status spry_ir_facts_init(spry_ir_facts *facts, const spry_ir *ir, spry_ir_node root, spry_error *error);
+void spry_ir_facts_deinit(spry_ir_facts *facts);
+
+/* Follows rules that consist of one reference. */
+spry_ir_node spry_ir_resolve(const spry_ir *ir, spry_ir_node node);
 
 #endif

@@ -3,11 +3,10 @@
  * First completed machines return, repeatedly. Then machines are entered in the grammar's order, so that all returns
  * into a machine are known before the machines it begins with are entered. A call of a nullable machine can be skipped
  * (this is decided at compile time), so a machine that has just been entered never returns in the same step. */
-#include "grammar/match/closing.h"
+#include "grammar/match/stacks.h"
 
 #include "base/map.h"
 #include "grammar/ir/grow.h"
-#include "grammar/match/stacks.h"
 
 enum {
     WORK_MAX = 1 << 17, /* returns processed in one step */

@@ -1,10 +1,318 @@
 /* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and behind trie
  * nodes where the state's machine may be complete, those that the stack allows. Object keys depend on the members seen;
  * they are walked. Masks with walked parts are stored whole, by the content of the place. */
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "grammar/match/mask_store.h"
 #include "grammar/match/matcher.h"
+#include "grammar/match/stacks.h"
+#include "grammar/match/state_mask.h"
+#include "grammar/match/vocabulary.h"
+
+/* Whole masks of places in a text, by the content of the place: its states and everything below them, such as the
+ * members seen in an object. So the keys of an object are walked once for a grammar, not once for an answer. */
+
+enum { SPRY_WHOLE_MASKS = 256 }; /* a power of two */
+
+typedef struct spry_whole_mask {
+    spry_digest key;
+    uint32_t *words; /* bits, or few ids; NULL: free */
+    uint32_t n_words;
+    bool sparse;
+} spry_whole_mask;
+
+/* Part of a mask store, protected as it is. */
+typedef struct spry_whole_masks {
+    spry_whole_mask slots[SPRY_WHOLE_MASKS];
+    size_t bytes;
+} spry_whole_masks;
+
+/* Cached state masks: by grammar and vocabulary, and expensive ones also by the language of the state, so that another
+ * grammar with the same kind of string reuses them. */
+
+/* One for each vocabulary a grammar is used with. Owned by the grammar and protected by its lock. */
+typedef struct spry_mask_store {
+    struct spry_mask_store *next;
+    uint64_t serial; /* of the vocabulary */
+    spry_places places;
+    spry_state_mask **masks, **rounds; /* [n_states] NULL: not computed yet */
+    spry_slice_facts facts;
+    spry_whole_masks whole;
+    size_t bytes; /* used by masks */
+} spry_mask_store;
+
+/* ---- masks by language ------------------------------------------------------------------------------------------- */
+
+enum {
+    SLOTS = 1024,        /* a power of two */
+    BYTES_MAX = 1 << 25, /* of all masks; when exceeded all are removed */
+};
+
+/* A mask has one slot, which its key determines; a newer one replaces it. */
+struct spry_mask_share {
+    pthread_mutex_t lock;
+    spry_mask_key keys[SLOTS];
+    spry_state_mask *masks[SLOTS];
+    size_t bytes;
+};
+
+spry_mask_share *spry_mask_share_create(void)
+{
+    spry_mask_share *share = calloc(1, sizeof *share);
+    if (share)
+        pthread_mutex_init(&share->lock, NULL);
+    return share;
+}
+
+static void clear(spry_mask_share *share, size_t slot)
+{
+    if (share->masks[slot])
+        share->bytes -= share->masks[slot]->bytes;
+    spry_state_mask_unref(share->masks[slot]);
+    share->masks[slot] = NULL;
+}
+
+void spry_mask_share_destroy(spry_mask_share *share)
+{
+    if (!share)
+        return;
+    for (size_t i = 0; i < SLOTS; i++)
+        clear(share, i);
+    pthread_mutex_destroy(&share->lock);
+    free(share);
+}
+
+static size_t slot_of(const spry_mask_key *key)
+{
+    return (size_t)((key->words[0] ^ key->words[2]) * 0x9E3779B97F4A7C15u >> 32) & (SLOTS - 1);
+}
+
+/* A reference to a mask, or NULL. */
+static spry_state_mask *share_get(spry_mask_share *share, const spry_mask_key *key)
+{
+    size_t slot = slot_of(key);
+    pthread_mutex_lock(&share->lock);
+    spry_state_mask *found = share->masks[slot];
+    if (found && memcmp(&share->keys[slot], key, sizeof *key) != 0)
+        found = NULL;
+    if (found)
+        atomic_fetch_add(&found->references, 1);
+    pthread_mutex_unlock(&share->lock);
+    return found;
+}
+
+/* Stores a reference; may replace other masks. */
+static void share_put(spry_mask_share *share, const spry_mask_key *key, spry_state_mask *mask)
+{
+    size_t slot = slot_of(key);
+    pthread_mutex_lock(&share->lock);
+    clear(share, slot);
+    for (size_t i = 0; share->bytes + mask->bytes > BYTES_MAX && i < SLOTS; i++)
+        clear(share, i);
+    atomic_fetch_add(&mask->references, 1);
+    share->masks[slot] = mask;
+    share->keys[slot] = *key;
+    share->bytes += mask->bytes;
+    pthread_mutex_unlock(&share->lock);
+}
+
+/* ---- whole masks by place ---------------------------------------------------------------------------------------- */
+
+enum {
+    IDS_MAX = 1024,            /* a mask of fewer tokens is stored as their ids */
+    WHOLE_BYTES_MAX = 4 << 20, /* of one store; when exceeded all are removed */
+};
+
+static size_t whole_slot_of(spry_digest key)
+{
+    return (size_t)key.words[0] & (SPRY_WHOLE_MASKS - 1);
+}
+
+/* Copies a mask of n_words to `bits`; false: it is not there. */
+static bool whole_masks_get(const spry_whole_masks *masks, uint32_t *bits, size_t n_words, spry_digest key)
+{
+    const spry_whole_mask *there = &masks->slots[whole_slot_of(key)];
+    if (!there->words || there->key.words[0] != key.words[0] || there->key.words[1] != key.words[1])
+        return false;
+    if (!there->sparse) {
+        memcpy(bits, there->words, n_words * sizeof *bits);
+        return true;
+    }
+    memset(bits, 0, n_words * sizeof *bits);
+    for (uint32_t i = 0; i < there->n_words; i++)
+        spry_bit_set(bits, there->words[i]);
+    return true;
+}
+
+static void whole_clear(spry_whole_masks *masks, spry_whole_mask *slot)
+{
+    masks->bytes -= slot->n_words * sizeof *slot->words;
+    free(slot->words);
+    *slot = (spry_whole_mask){0};
+}
+
+static void whole_masks_clear(spry_whole_masks *masks)
+{
+    for (size_t i = 0; i < SPRY_WHOLE_MASKS; i++)
+        whole_clear(masks, &masks->slots[i]);
+}
+
+/* Lists the set bits; returns their number, or IDS_MAX + 1 when there are more. */
+static uint32_t list_ids(uint32_t ids[IDS_MAX], const uint32_t *bits, size_t n_words)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n_words; i++)
+        for (uint32_t bit = 0; bit < 32 && bits[i] >> bit; bit++)
+            if (bits[i] >> bit & 1) {
+                if (count == IDS_MAX)
+                    return IDS_MAX + 1;
+                ids[count++] = i * 32 + bit;
+            }
+    return count;
+}
+
+/* Stores a copy, if there is memory; may replace others. */
+static void whole_masks_put(spry_whole_masks *masks, const uint32_t *bits, size_t n_words, spry_digest key)
+{
+    uint32_t ids[IDS_MAX], count = list_ids(ids, bits, n_words);
+    bool sparse = count <= IDS_MAX && count < n_words;
+    spry_whole_mask made = {.key = key, .n_words = sparse ? count : (uint32_t)n_words, .sparse = sparse};
+    size_t bytes = made.n_words * sizeof *made.words;
+    made.words = malloc(bytes + 1);
+    if (!made.words)
+        return;
+    memcpy(made.words, sparse ? ids : bits, bytes);
+    if (masks->bytes + bytes > WHOLE_BYTES_MAX)
+        whole_masks_clear(masks);
+    spry_whole_mask *slot = &masks->slots[whole_slot_of(key)];
+    whole_clear(masks, slot);
+    *slot = made;
+    masks->bytes += bytes;
+}
+
+/* ---- the store of a grammar -------------------------------------------------------------------------------------- */
+
+enum {
+    STORE_BYTES_MAX = 1 << 26, /* a store that exceeds this is cleared */
+};
+
+static void forget(spry_mask_store *store)
+{
+    for (uint32_t i = 0; i < store->places.grammar->n_states; i++) {
+        if (store->masks)
+            spry_state_mask_unref(store->masks[i]);
+        if (store->rounds)
+            spry_state_mask_unref(store->rounds[i]);
+    }
+    size_t bytes = store->places.grammar->n_states * sizeof(spry_state_mask *);
+    if (store->masks)
+        memset(store->masks, 0, bytes);
+    if (store->rounds)
+        memset(store->rounds, 0, bytes);
+    store->bytes = 0;
+}
+
+void spry_mask_stores_destroy(spry_mask_store *first)
+{
+    while (first) {
+        spry_mask_store *next = first->next;
+        if (first->places.grammar)
+            forget(first);
+        free(first->masks);
+        free(first->rounds);
+        spry_slice_facts_deinit(&first->facts);
+        whole_masks_clear(&first->whole);
+        spry_places_deinit(&first->places);
+        free(first);
+        first = next;
+    }
+}
+
+/* The store of a grammar for a vocabulary, created if it is new. Call with the grammar locked. */
+static spry_status store_find(spry_mask_store **out, spry_grammar *grammar, const spry_vocabulary *vocabulary,
+                              spry_error *error)
+{
+    for (*out = grammar->stores; *out; *out = (*out)->next)
+        if ((*out)->serial == vocabulary->serial)
+            return SPRY_OK;
+    spry_mask_store *made = calloc(1, sizeof *made);
+    if (!made)
+        return spry_fail_memory(error, "a grammar's masks", sizeof *made);
+    spry_status status = spry_places_init(&made->places, grammar, error);
+    if (!status) {
+        made->masks = calloc(grammar->n_states, sizeof(spry_state_mask *));
+        made->rounds = calloc(grammar->n_states, sizeof(spry_state_mask *));
+        if (!made->masks || !made->rounds || !spry_slice_facts_init(&made->facts, grammar))
+            status = spry_fail_memory(error, "a grammar's masks", grammar->n_states * sizeof(spry_state_mask *));
+    }
+    if (status) {
+        spry_mask_stores_destroy(made);
+        return status;
+    }
+    made->serial = vocabulary->serial;
+    made->next = grammar->stores;
+    *out = grammar->stores = made;
+    return SPRY_OK;
+}
+
+/* Clears the store when it is too large: its contents affect speed only. */
+static spry_status keep_bounded(spry_mask_store *store, spry_error *error)
+{
+    if (!store->places.failed &&
+        store->bytes + store->facts.bytes + spry_places_bytes(&store->places) < STORE_BYTES_MAX)
+        return SPRY_OK;
+    const spry_grammar *grammar = store->places.grammar;
+    forget(store);
+    spry_slice_facts_deinit(&store->facts);
+    spry_places_deinit(&store->places);
+    if (!spry_slice_facts_init(&store->facts, grammar))
+        return spry_fail_memory(error, "a grammar's masks", grammar->n_machines * sizeof(void *));
+    return spry_places_init(&store->places, grammar, error);
+}
+
+/* The key of a state's language: equal in grammars with the same machine. False when the machine calls others. */
+static bool state_key(const spry_grammar *grammar, uint32_t state, bool rounds, spry_mask_key *key)
+{
+    const spry_machine *machine = &grammar->machines[grammar->states[state].owner];
+    *key = (spry_mask_key){{machine->digest[0], machine->digest[1], (uint64_t)(state - machine->index) << 1 | rounds}};
+    return machine->digest[0] != 0;
+}
+
+/* The mask of a state (with `rounds`: of a simple counter's body), computed if it is not cached. Valid until the next
+ * call. */
+static spry_status store_state(spry_mask_store *store, const spry_state_mask **out, uint32_t state, bool rounds,
+                               const spry_vocabulary *vocabulary, spry_error *error)
+{
+    const spry_grammar *grammar = store->places.grammar;
+    *out = rounds ? store->rounds[state] : store->masks[state];
+    if (*out)
+        return SPRY_OK;
+    spry_status status = keep_bounded(store, error);
+    if (status)
+        return status;
+    spry_mask_key key;
+    bool shared = state_key(grammar, state, rounds, &key);
+    spry_state_mask *made = shared ? share_get(vocabulary->share, &key) : NULL;
+    if (!made) {
+        made = rounds ? spry_state_mask_rounds(grammar, vocabulary, state)
+                      : spry_state_mask_find(&store->places, &store->facts, vocabulary, state);
+        if (made && shared)
+            share_put(vocabulary->share, &key, made);
+    }
+    if (!made)
+        return store->places.failed ? spry_places_fail(&store->places, error)
+                                    : spry_fail_memory(error, "a grammar's masks", vocabulary->n_words * 4);
+    store->bytes += made->bytes;
+    if (rounds)
+        store->rounds[state] = made;
+    else
+        store->masks[state] = made;
+    *out = made;
+    return SPRY_OK;
+}
+
+/* ---- the mask of a matcher --------------------------------------------------------------------------------------- */
 
 /* Walks the exits with at least `least` and at most `most` rounds from the set that follows there. */
 static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint32_t set, uint64_t least, uint64_t most)
@@ -48,7 +356,7 @@ static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, sp
 {
     spry_places *places = &matcher->places;
     const spry_state_mask *mask;
-    spry_status status = spry_mask_store_state(store, &mask, position.state, true, matcher->vocabulary, error);
+    spry_status status = store_state(store, &mask, position.state, true, matcher->vocabulary, error);
     if (status)
         return status;
     uint32_t set = spry_places_resume(places, places->stacks[back.below]);
@@ -84,7 +392,7 @@ static spry_status add_limited(spry_matcher *matcher, spry_mask_store *store, sp
     spry_status status = SPRY_OK;
     if (returns.count == 1 && !least) {
         const spry_state_mask *mask;
-        status = spry_mask_store_state(store, &mask, position.state, false, matcher->vocabulary, error);
+        status = store_state(store, &mask, position.state, false, matcher->vocabulary, error);
         if (!status && left >= (uint64_t)mask->longest + limit->farthest)
             return add_plain(matcher, mask, places->stacks[back.below]);
     }
@@ -120,7 +428,7 @@ static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, s
             return status;
     }
     const spry_state_mask *mask;
-    spry_status status = spry_mask_store_state(store, &mask, position.state, false, matcher->vocabulary, error);
+    spry_status status = store_state(store, &mask, position.state, false, matcher->vocabulary, error);
     return status ? status : add_plain(matcher, mask, returns);
 }
 
@@ -143,16 +451,16 @@ static spry_status find_mask(spry_matcher *matcher, spry_error *error)
     size_t n_words = matcher->vocabulary->n_words;
     spry_mask_store *store;
     spry_digest key;
-    spry_status status = spry_mask_store_find(&store, matcher->grammar, matcher->vocabulary, error);
+    spry_status status = store_find(&store, matcher->grammar, matcher->vocabulary, error);
     if (status)
         return status;
     bool known = spry_places_digest(&matcher->places, &key, matcher->set);
-    if (known && spry_whole_masks_get(&store->whole, matcher->mask, n_words, key))
+    if (known && whole_masks_get(&store->whole, matcher->mask, n_words, key))
         return SPRY_OK;
     matcher->walked = false;
     status = add_positions(matcher, store, error);
     if (!status && known && matcher->walked)
-        spry_whole_masks_put(&store->whole, matcher->mask, n_words, key);
+        whole_masks_put(&store->whole, matcher->mask, n_words, key);
     return status;
 }
 

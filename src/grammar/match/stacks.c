@@ -1,9 +1,8 @@
-/* Interns stacks, records and sets. */
+/* Places of a text in a grammar: interns stacks, records and sets, collects unused ones, and makes digests of sets. */
 #include "grammar/match/stacks.h"
 
 #include "base/map.h"
 #include "grammar/ir/grow.h"
-#include "grammar/match/closing.h"
 
 enum { RETURNS_MAX = 1 << 16 }; /* of one stack */
 
@@ -96,12 +95,13 @@ static uint32_t record_words(const spry_places *places, uint32_t record)
     return HEADER_WORDS + places->grammar->objects[object].n_words;
 }
 
-spry_view spry_places_record_bytes(const spry_places *places, uint32_t record)
+/* The content of a record, and whether `data` of a return to a state is the number of one. */
+static spry_view places_record_bytes(const spry_places *places, uint32_t record)
 {
     return (spry_view){(const char *)(places->words + places->records[record]), record_words(places, record) * 8};
 }
 
-bool spry_places_holds_record(const spry_places *places, uint32_t state)
+static bool places_holds_record(const spry_places *places, uint32_t state)
 {
     spry_state_kind kind = (spry_state_kind)places->grammar->states[state].kind;
     return kind == SPRY_STATE_KEYS || kind == SPRY_STATE_MANY || kind == SPRY_STATE_AFTER_VALUE ||
@@ -113,7 +113,8 @@ static uint64_t record_hash(const spry_places *places, uint32_t record)
     return spry_hash_bytes(places->words + places->records[record], record_words(places, record) * 8, 2);
 }
 
-uint32_t spry_places_intern_record(spry_places *places, uint32_t n_words)
+/* The number of the record whose words were appended last. */
+static uint32_t places_intern_record(spry_places *places, uint32_t n_words)
 {
     const uint64_t *words = places->words + places->n_words;
     if (!grow_table(&places->record_table, places, places->n_records, record_hash) ||
@@ -142,7 +143,7 @@ uint32_t spry_places_no_members(spry_places *places, uint32_t object)
     memset(words, 0, n * sizeof *words);
     words[0] = (uint64_t)object << 32;
     words[1] = made->n_required;
-    return spry_places_intern_record(places, n);
+    return places_intern_record(places, n);
 }
 
 uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t declared)
@@ -165,7 +166,7 @@ uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t decla
     uint32_t passed = !object->ordered ? 0 : declared == SPRY_NO_STATE ? object->n_declared : declared;
     for (uint32_t i = 0; i < passed; i++)
         words[HEADER_WORDS + i / 64] |= (uint64_t)1 << i % 64;
-    return spry_places_intern_record(places, n);
+    return places_intern_record(places, n);
 }
 
 spry_record spry_places_record(const spry_places *places, uint32_t record)
@@ -416,4 +417,210 @@ spry_status spry_places_fail(const spry_places *places, spry_error *error)
     return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                      "the grammar is too ambiguous: the text could stand in more than %d places of it at once",
                      RETURNS_MAX);
+}
+
+/* ---- collecting -------------------------------------------------------------------------------------------------- */
+
+/* Removes objects that no root set needs: needed objects are marked from newest to oldest, since objects refer only to
+ * older ones, and rebuilt from oldest to newest. */
+
+typedef struct marks {
+    bool *stacks, *records;         /* whether it is needed */
+    uint32_t *stack_to, *record_to; /* the new numbers */
+    spry_return *returns;
+    spry_position *positions;
+    size_t returns_room, positions_room;
+} marks;
+
+static void mark_all(const spry_places *places, marks *needed, const uint32_t *roots, size_t n_roots)
+{
+    for (size_t i = 0; i < n_roots; i++) {
+        spry_slice positions = places->sets[roots[i]].positions;
+        for (uint32_t j = 0; j < positions.count; j++)
+            needed->stacks[places->positions[positions.first + j].stack] = true;
+    }
+    for (size_t i = places->n_stacks; i-- > 0;) {
+        spry_slice returns = places->stacks[i];
+        for (uint32_t j = 0; needed->stacks[i] && j < returns.count; j++) {
+            spry_return back = places->returns[returns.first + j];
+            needed->stacks[back.below] = true;
+            if (places_holds_record(places, back.state))
+                needed->records[back.data] = true;
+        }
+    }
+}
+
+static bool copy_record(spry_places *to, const spry_places *from, uint32_t record, uint32_t *number)
+{
+    const uint64_t *words = from->words + from->records[record];
+    uint32_t n_words = 2 + from->grammar->objects[words[0] >> 32].n_words;
+    if (!spry_grow(&to->words, &to->words_room, to->n_words + n_words, sizeof *to->words))
+        return false;
+    memcpy(to->words + to->n_words, words, n_words * sizeof *words);
+    *number = places_intern_record(to, n_words);
+    return !to->failed;
+}
+
+static bool copy_stack(spry_places *to, const spry_places *from, marks *needed, uint32_t stack)
+{
+    spry_slice returns = from->stacks[stack];
+    if (!spry_grow(&needed->returns, &needed->returns_room, returns.count, sizeof *needed->returns))
+        return false;
+    for (uint32_t i = 0; i < returns.count; i++) {
+        spry_return back = from->returns[returns.first + i];
+        back.below = needed->stack_to[back.below];
+        if (places_holds_record(from, back.state))
+            back.data = needed->record_to[back.data];
+        needed->returns[i] = back;
+    }
+    needed->stack_to[stack] = spry_places_stack(to, needed->returns, returns.count);
+    return !to->failed;
+}
+
+static bool copy_set(spry_places *to, const spry_places *from, marks *needed, uint32_t *set)
+{
+    const spry_set *old = &from->sets[*set];
+    uint32_t count = old->positions.count;
+    if (!spry_grow(&needed->positions, &needed->positions_room, count, sizeof *needed->positions))
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        spry_position position = from->positions[old->positions.first + i];
+        needed->positions[i] = (spry_position){position.state, needed->stack_to[position.stack]};
+    }
+    *set = spry_places_set(to, needed->positions, count, old->may_end);
+    return !to->failed;
+}
+
+static bool copy_all(spry_places *to, const spry_places *from, marks *needed, uint32_t *roots, size_t n_roots)
+{
+    for (uint32_t i = 0; i < from->n_records; i++)
+        if (needed->records[i] && !copy_record(to, from, i, &needed->record_to[i]))
+            return false;
+    for (uint32_t i = 0; i < from->n_stacks; i++)
+        if (needed->stacks[i] && !copy_stack(to, from, needed, i))
+            return false;
+    for (size_t i = 0; i < n_roots; i++)
+        if (!copy_set(to, from, needed, &roots[i]))
+            return false;
+    return true;
+}
+
+bool spry_places_collect(spry_places *places, uint32_t *roots, size_t n_roots)
+{
+    spry_places made;
+    if (spry_places_init(&made, places->grammar, NULL))
+        return false;
+    marks needed = {0};
+    needed.stacks = calloc(places->n_stacks + 1, sizeof *needed.stacks);
+    needed.records = calloc(places->n_records + 1, sizeof *needed.records);
+    needed.stack_to = calloc(places->n_stacks + 1, sizeof *needed.stack_to);
+    needed.record_to = calloc(places->n_records + 1, sizeof *needed.record_to);
+    uint32_t *copied = malloc((n_roots + 1) * sizeof *copied);
+    bool ok = needed.stacks && needed.records && needed.stack_to && needed.record_to && copied;
+    if (ok) {
+        mark_all(places, &needed, roots, n_roots);
+        memcpy(copied, roots, n_roots * sizeof *copied);
+        ok = copy_all(&made, places, &needed, copied, n_roots);
+    }
+    if (ok)
+        memcpy(roots, copied, n_roots * sizeof *roots);
+    free(needed.stacks);
+    free(needed.records);
+    free(needed.stack_to);
+    free(needed.record_to);
+    free(needed.returns);
+    free(needed.positions);
+    free(copied);
+    spry_places_deinit(ok ? places : &made);
+    if (ok)
+        *places = made;
+    return ok;
+}
+
+/* ---- digests ----------------------------------------------------------------------------------------------------- */
+
+/* Digests of sets by content: equal in all matchers of a grammar, while numbers of stacks and records differ. */
+
+typedef struct hashed_return {
+    uint64_t state, data[2], below[2];
+} hashed_return;
+
+static spry_digest digest_of(const void *data, size_t size)
+{
+    return (spry_digest){{spry_hash_bytes(data, size, 11) | 1, spry_hash_bytes(data, size, 12)}};
+}
+
+static bool is_known(const spry_places *places, uint32_t stack)
+{
+    return places->digests[stack].words[0] != 0;
+}
+
+static void digest_stack(spry_places *places, uint32_t stack)
+{
+    spry_slice span = places->stacks[stack];
+    spry_digest sum = {{1, span.count}};
+    for (uint32_t i = 0; i < span.count; i++) {
+        spry_return back = places->returns[span.first + i];
+        hashed_return part = {back.state, {back.data, 0}, {0, 0}};
+        memcpy(part.below, places->digests[back.below].words, sizeof part.below);
+        if (places_holds_record(places, back.state)) {
+            spry_view words = places_record_bytes(places, back.data);
+            memcpy(part.data, digest_of(words.data, words.size).words, sizeof part.data);
+        }
+        spry_digest one = digest_of(&part, sizeof part);
+        /* The order of returns depends on numbers, so the sum must not depend on it. */
+        sum.words[0] += one.words[0];
+        sum.words[1] += one.words[1];
+    }
+    places->digests[stack] = digest_of(&sum, sizeof sum);
+}
+
+/* Digests a stack and all below it that have none; nested stacks use no C stack. */
+static bool digest_all(spry_places *places, uint32_t stack)
+{
+    size_t count = 1;
+    if (!spry_grow(&places->undigested, &places->undigested_room, 1, sizeof *places->undigested))
+        return false;
+    places->undigested[0] = stack;
+    while (count) {
+        uint32_t top = places->undigested[count - 1];
+        spry_slice span = places->stacks[top];
+        size_t before = count;
+        for (uint32_t i = 0; i < span.count && !is_known(places, top); i++) {
+            uint32_t below = places->returns[span.first + i].below;
+            if (is_known(places, below))
+                continue;
+            if (!spry_grow(&places->undigested, &places->undigested_room, count + 1, sizeof *places->undigested))
+                return false;
+            places->undigested[count++] = below;
+        }
+        if (count > before)
+            continue;
+        if (!is_known(places, top))
+            digest_stack(places, top);
+        count--;
+    }
+    return true;
+}
+
+bool spry_places_digest(spry_places *places, spry_digest *out, uint32_t set)
+{
+    size_t known = places->n_digests;
+    spry_slice positions = places->sets[set].positions;
+    if (known < places->n_stacks) {
+        if (!spry_grow(&places->digests, &places->digests_room, places->n_stacks, sizeof *places->digests))
+            return false;
+        memset(places->digests + known, 0, (places->n_stacks - known) * sizeof *places->digests);
+        places->n_digests = places->n_stacks;
+    }
+    *out = (spry_digest){{positions.count, places->sets[set].may_end}};
+    for (uint32_t i = 0; i < positions.count; i++) {
+        spry_position position = places->positions[positions.first + i];
+        if (!digest_all(places, position.stack))
+            return false;
+        uint64_t part[5] = {out->words[0], out->words[1], position.state, places->digests[position.stack].words[0],
+                            places->digests[position.stack].words[1]};
+        *out = digest_of(part, sizeof part);
+    }
+    return true;
 }

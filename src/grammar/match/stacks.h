@@ -8,8 +8,8 @@
  *
  * Places belong to one matcher or one mask store. Objects refer only to older objects. Numbers are valid until the next
  * spry_places_collect, which keeps the objects that the caller's roots need and removes the rest. */
-#ifndef SPRY_GRAMMAR_STACKS_H
-#define SPRY_GRAMMAR_STACKS_H
+#ifndef SPRY_GRAMMAR_MATCH_STACKS_H
+#define SPRY_GRAMMAR_MATCH_STACKS_H
 
 #include "grammar/compile/program.h"
 
@@ -60,7 +60,7 @@ typedef struct spry_places {
     spry_number_table stack_table, record_table, set_table;
     uint32_t *stack_lengths; /* [n_stack_lengths] completion.c: bytes to the end of the text, where known */
     size_t n_stack_lengths, stack_lengths_room;
-    spry_digest *digests; /* [n_digests] place_digest.c: of stacks; words[0] is 0 where not known */
+    spry_digest *digests; /* [n_digests] of stacks; words[0] is 0 where not known */
     uint32_t *undigested;
     size_t n_digests, digests_room, undigested_room;
     spry_closing *closing;
@@ -124,9 +124,6 @@ spry_status spry_places_fail(const spry_places *places, spry_error *error);
 /* The stack with these returns, which are sorted and deduplicated in place. */
 uint32_t spry_places_stack(spry_places *places, spry_return *returns, size_t count);
 
-/* The number of the record whose words were appended last. */
-uint32_t spry_places_intern_record(spry_places *places, uint32_t n_words);
-
 /* The record of an object without members, and one with a member added (`declared`: its number, or SPRY_NO_STATE for a
  * repeatable one). */
 uint32_t spry_places_no_members(spry_places *places, uint32_t object);
@@ -139,10 +136,6 @@ typedef struct spry_record {
 } spry_record;
 
 spry_record spry_places_record(const spry_places *places, uint32_t record);
-
-/* The content of a record, and whether `data` of a return to a state is the number of one. */
-spry_view spry_places_record_bytes(const spry_places *places, uint32_t record);
-bool spry_places_holds_record(const spry_places *places, uint32_t state);
 
 /* Whether a declared key of `keys`, or a repeatable key, may come next. */
 bool spry_record_allows_declared(const spry_record *record, const uint64_t *keys);
@@ -164,5 +157,12 @@ bool spry_limit_allows(const spry_limit *limit, uint32_t state, uint32_t count);
 uint32_t spry_limit_next(const spry_limit *limit, uint32_t count);
 /* The ways from a state behind `count` units: an index into limit->ways. */
 size_t spry_limit_way(const spry_limit *limit, uint32_t state, uint32_t count);
+
+/* Scratch memory of a step. */
+
+typedef struct spry_closing spry_closing;
+
+spry_closing *spry_closing_create(void); /* NULL when memory is short */
+void spry_closing_destroy(spry_closing *closing);
 
 #endif

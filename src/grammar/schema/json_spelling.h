@@ -8,8 +8,6 @@
 
 #include "grammar/ir/grammar_ir.h"
 
-/* One character of the ranges (any order), without quotes. */
-spry_ir_node spry_json_spell_class(spry_ir *ir, const spry_code_range *ranges, size_t count);
 /* Exactly this valid UTF-8 text, without quotes. */
 spry_ir_node spry_json_spell_text(spry_ir *ir, spry_view text);
 /* The spellings of a node of literals, classes, sequences, choices and repeats. */
@@ -27,7 +25,7 @@ spry_ir_node spry_json_prose(spry_ir *ir);
 enum { SPRY_JSON_INDENT_MAX = 24 };
 
 /* The regular expression of a format of strings, for the whole text, and the most characters it has; NULL: it is not
- * known, or is not regular (schema_format.c). */
+ * known, or is not regular (schema_string.c). */
 const char *spry_json_format(const char *name, uint32_t *max);
 
 /* One newline and up to 40 spaces. */

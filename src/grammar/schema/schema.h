@@ -6,22 +6,43 @@
  *     it is not. A claim is expanded (schema_expand.c) into *shapes*, alternatives of one type each: a number within
  *     bounds, a string with a pattern, an object with these parts. Negation is pushed down to the keywords, so that no
  *     whole schema is complemented; a keyword that cannot be negated exactly is refused.
- *  3. A *goal* is a set of claims about one value (schema_goal.c). The shapes of an object or array refer to further
+ *  3. A *goal* is a set of claims about one value (json_schema.c). The shapes of an object or array refer to further
  *     goals. There are finitely many, so recursive schemas become goals that refer to each other.
  *  4. Goals that no finite text satisfies are found and dropped, the others are written as rules.
  *
  * A shape may exclude values for which there is no spelling, but it never includes a wrong one: a schema that cannot
  * be converted exactly is refused. All failures go to the builder (spry_ir_fail); NULL and SPRY_IR_NONE mean that it
  * failed. */
-#ifndef SPRY_GRAMMAR_SCHEMA_H
-#define SPRY_GRAMMAR_SCHEMA_H
+#ifndef SPRY_GRAMMAR_SCHEMA_SCHEMA_H
+#define SPRY_GRAMMAR_SCHEMA_SCHEMA_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/map.h"
 #include "grammar/ir/grammar_ir.h"
-#include "grammar/schema/schema_decimal.h"
+
+/* Exact decimal numbers for JSON schemas: bounds, constants, divisors. */
+
+enum { SPRY_DECIMAL_DIGITS = 24 };
+
+/* digits[0].digits[1]digits[2]... times 10^exponent; the first and last digits are not 0. Zero has no digits. */
+typedef struct spry_decimal {
+    bool negative;
+    uint8_t n_digits;
+    int16_t exponent;
+    char digits[SPRY_DECIMAL_DIGITS]; /* '0' to '9' */
+} spry_decimal;
+
+/* A JSON number: integers exactly, reals as the shortest decimal that reads back as the same double. */
+spry_decimal spry_decimal_of(const json_t *number);
+spry_decimal spry_decimal_from_u64(uint64_t value, bool negative);
+
+/* Negative, zero or positive when `a` is less than, equal to or greater than `b`. */
+int spry_decimal_compare(const spry_decimal *a, const spry_decimal *b);
+bool spry_decimal_is_integer(const spry_decimal *a);
 
 enum {
     SPRY_SCHEMA_BYTES_MAX = 4 << 20,
@@ -160,7 +181,7 @@ typedef struct spry_shape {
     bool written;
     spry_ir_node node;          /* once written: of numbers and strings */
     struct spry_layout *layout; /* once laid out: of objects */
-    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 1]: the rest; with demands array_contains.c */
+    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 1]: the rest; with demands schema_array.c */
     const spry_nodes *distinct; /* once laid out: of arrays with unique items, the values of an item */
     union {
         spry_number_shape number;
@@ -308,7 +329,7 @@ static inline const char *spry_schema_text(const json_t *json)
     return text && strlen(text) == json_string_length(json) ? text : NULL;
 }
 
-/* ---- schema_language.c ------------------------------------------------------------------------------------------- */
+/* ---- json_spelling.c --------------------------------------------------------------------------------------------- */
 
 /* Spellings of `min` to `max` characters. */
 spry_ir_node spry_schema_limited(spry_schema *schema, spry_ir_node text, uint32_t min, uint32_t max);
@@ -324,9 +345,6 @@ uint32_t spry_schema_place_at(spry_schema *schema, const json_t *json, uint32_t 
 /* The place that a reference in the schema of `place` refers to, by the keyword $ref, $dynamicRef or $recursiveRef;
  * UINT32_MAX when the builder failed. */
 uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const char *keyword, const json_t *reference);
-
-/* Resolves a reference against a base URI (RFC 3986, 5.2), both without fragment. NULL when memory is short. */
-const char *spry_schema_uri(spry_schema *schema, const char *base, spry_view reference);
 
 /* ---- schema_expand.c --------------------------------------------------------------------------------------------- */
 
@@ -347,18 +365,16 @@ typedef const spry_shapes *spry_keyword_shapes(spry_schema *schema, uint32_t pla
                                                const json_t *value, bool negated);
 
 spry_keyword_shapes spry_schema_all_of, spry_schema_any_of, spry_schema_one_of, spry_schema_not, spry_schema_if,
-    spry_schema_dependent, spry_schema_reference;                                      /* schema_combine.c */
-spry_keyword_shapes spry_schema_unevaluated_items, spry_schema_unevaluated_properties; /* schema_unevaluated.c */
+    spry_schema_dependent, spry_schema_reference;                                      /* schema_expand.c */
+spry_keyword_shapes spry_schema_unevaluated_items, spry_schema_unevaluated_properties; /* schema_expand.c */
 spry_keyword_shapes spry_schema_const, spry_schema_enum;                               /* schema_value.c */
 spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;                 /* schema_number.c */
-spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_format; /* schema_string.c, schema_format.c */
+spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_format;       /* schema_string.c */
 spry_keyword_shapes spry_schema_items, spry_schema_item_count, spry_schema_contains,
     spry_schema_unique; /* schema_array.c */
 spry_keyword_shapes spry_schema_members, spry_schema_required, spry_schema_member_count,
     spry_schema_property_names; /* schema_object.c */
 
-/* The shapes with nothing evaluated by them (schema_unevaluated.c). */
-const spry_shapes *spry_shapes_hidden(spry_schema *schema, const spry_shapes *shapes);
 /* Values equal, or not equal, to the one at a place (schema_value.c). */
 const spry_shapes *spry_schema_equal(spry_schema *schema, uint32_t place, bool negated);
 
@@ -391,7 +407,7 @@ spry_nodes spry_nodes_one(spry_schema *schema, spry_ir_node node);
 const json_t *spry_schema_additional(const json_t *json);
 /* The claims of an object's parts about a name (object_layout.c). */
 spry_claims spry_object_claims(spry_schema *schema, const spry_object_shape *object, const char *name);
-/* Finds the ways to meet the demands of an object whose names and classes are known (object_demands.c). */
+/* Finds the ways to meet the demands of an object whose names and classes are known (schema_object.c). */
 void spry_object_find_ways(spry_schema *schema, spry_layout *layout, const spry_object_shape *object);
 /* True when an object that is closed has no member that can meet one of its demands (object_layout.c). */
 bool spry_object_misses_demand(spry_schema *schema, const spry_object_shape *object, unsigned depth);
@@ -414,21 +430,13 @@ spry_shape *spry_object_both(spry_schema *schema, const spry_shape *a, const spr
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *number); /* number_language.c */
-spry_ir_node spry_number_multiples(spry_schema *schema, const spry_decimal *step,
-                                   bool negated);                                     /* number_multiples.c */
+spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *number); /* schema_number.c */
 spry_ir_node spry_string_write(spry_schema *schema, const spry_string_shape *string); /* schema_string.c */
-/* Whether a bound has few enough digits in plain form (number_language.c). */
-bool spry_number_can_bound(const spry_decimal *value);
-/* Integers of at least 10^least, and of at least 10^16, spelled with an exponent (number_language.c). */
-spry_ir_node spry_number_large_whole(spry_ir *ir, int least);
 /* Non-zero numbers with a magnitude below 10^below, spelled with an exponent. */
 spry_ir_node spry_number_small(spry_ir *ir, int below);
-/* Strings whose spellings between the quotes are in a set, or with `negated` are not (schema_string.c). */
-const spry_shapes *spry_schema_spelled(spry_schema *schema, spry_ir_node spelled, bool negated);
 /* A pattern's spellings between the quotes (schema_string.c). `where` and `keyword` for the error. */
 spry_ir_node spry_schema_pattern_node(spry_schema *schema, const json_t *where, const char *keyword, spry_view pattern);
-/* The spellings between the quotes of all strings except these: JSON strings, or names (json_except.c). */
+/* The spellings between the quotes of all strings except these: JSON strings, or names (json_spelling.c). */
 spry_ir_node spry_strings_except(spry_schema *schema, const json_t *const *values, size_t count);
 spry_ir_node spry_names_except(spry_schema *schema, const spry_layout_name *names, size_t count);
 /* The spellings between the quotes of names that satisfy `claims` (schema_string.c). */
@@ -443,18 +451,7 @@ bool spry_object_is_productive(const spry_schema *schema, const spry_shape *shap
 spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape);
 spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape);
 
-/* Arrays of which some items satisfy claims (array_contains.c): determines the goals; whether they suffice; the items.
- */
-void spry_array_lay_out_demands(spry_schema *schema, spry_shape *shape);
-bool spry_array_meets_demands(const spry_schema *schema, const spry_shape *shape);
-spry_ir_node spry_array_write_demands(spry_schema *schema, const spry_shape *shape);
-/* The claims about the item at an index (schema_array.c). */
-spry_claims spry_array_claims(const spry_array_shape *array, size_t index);
-
-/* Arrays without equal items (array_unique.c): finds the values of an item, or refuses. */
-void spry_array_lay_out_unique(spry_schema *schema, spry_shape *shape);
-
-/* ---- schema_goal.c ----------------------------------------------------------------------------------------------- */
+/* ---- json_schema.c ----------------------------------------------------------------------------------------------- */
 
 /* The goal of these claims; UINT32_MAX when the builder failed. */
 uint32_t spry_schema_goal(spry_schema *schema, spry_claims claims);
@@ -464,7 +461,5 @@ const spry_shapes *spry_goal_shapes(spry_schema *schema, uint32_t goal);
 spry_ir_node spry_goal_node(spry_schema *schema, uint32_t goal);
 /* True when no value can satisfy the claims. */
 bool spry_claims_are_dead(spry_schema *schema, spry_claims claims, unsigned depth);
-/* The complete conversion from a claim to the node that matches it. */
-spry_ir_node spry_schema_write(spry_schema *schema, spry_claim claim);
 
 #endif

@@ -1,8 +1,8 @@
 /* GBNF, the grammar notation of llama.cpp: rules of alternatives of sequences of literals, classes, names and groups,
  * each with an optional repetition. A rule ends at the end of its line, except inside parentheses and after "|". */
 #include "base/utf8.h"
+#include "grammar/ir/grammar_ir.h"
 #include "grammar/ir/grow.h"
-#include "grammar/ir/ir_groups.h"
 #include "grammar/source/source_text.h"
 
 enum { REPEATS_MAX = 1 << 24 };

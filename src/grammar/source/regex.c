@@ -3,15 +3,286 @@
  *
  * Anchors: "^" and "$" become two bytes that do not occur in texts. Only texts are kept in which all marks of the first
  * kind precede, and all of the second kind follow, the characters; then the marks are removed. So anchors are exact
- * anywhere in a pattern. The usual case, one anchor at either end, does not need this. Look-around: regex_look.h. */
+ * anywhere in a pattern. The usual case, one anchor at either end, does not need this. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <utf8proc.h>
+
+#include "base/compiler.h"
 #include "base/utf8.h"
-#include "grammar/ir/ir_groups.h"
+#include "base/view.h"
+#include "grammar/ir/grammar_ir.h"
+#include "grammar/ir/grow.h"
 #include "grammar/ir/ir_nodes.h"
-#include "grammar/source/regex_class.h"
-#include "grammar/source/regex_look.h"
 #include "grammar/source/source_text.h"
 
-#include <stdlib.h>
+/* A growing list of ranges; `failed` when memory was short. */
+typedef struct spry_code_set {
+    spry_code_range *ranges;
+    size_t count, room;
+    bool failed;
+} spry_code_set;
+
+/* ---- look-around ------------------------------------------------------------------------------------------------- */
+
+/* Look-around and word boundaries of regular expressions. Where one stands, the pattern has a *mark*: a byte that does
+ * not occur in texts. Texts with a mark where its condition does not hold are removed; spry_ir_anchored then removes
+ * the marks. So conditions are exact anywhere in a pattern, also in repetitions. */
+
+enum {
+    SPRY_LOOKS_MAX = SPRY_IR_END - SPRY_IR_MARKS - 3, /* look-arounds of one pattern that are in force together */
+    SPRY_MARK_BOUNDARY = SPRY_IR_BEGIN - 2,
+    SPRY_MARK_NO_BOUNDARY,
+};
+
+typedef struct spry_regex_look {
+    bool behind, negated;
+    spry_ir_node language; /* whole texts behind the mark, or before it */
+} spry_regex_look;
+
+typedef struct spry_regex_looks {
+    spry_regex_look items[SPRY_LOOKS_MAX]; /* the mark of each is SPRY_IR_MARKS + its index */
+    size_t count;
+    bool boundaries; /* \b or \B occur */
+} spry_regex_looks;
+
+/* ---- named sets of characters ------------------------------------------------------------------------------------ */
+
+static void code_set_add(spry_code_set *set, uint32_t first, uint32_t last)
+{
+    if (set->failed || !spry_grow(&set->ranges, &set->room, set->count + 1, sizeof *set->ranges))
+        set->failed = true;
+    else
+        set->ranges[set->count++] = (spry_code_range){first, last};
+}
+
+/* The complement, without surrogates. */
+static void invert(spry_code_set *set)
+{
+    size_t n = spry_code_ranges_normalize(set->ranges, set->count);
+    if (set->failed || !spry_grow(&set->ranges, &set->room, 2 * n + 1, sizeof *set->ranges)) {
+        set->failed = true;
+        return;
+    }
+    set->count = spry_code_ranges_invert(set->ranges + n, set->ranges, n);
+    memmove(set->ranges, set->ranges + n, set->count * sizeof *set->ranges);
+}
+
+static void add_all(spry_code_set *set, const spry_code_range *ranges, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        code_set_add(set, ranges[i].first, ranges[i].last);
+}
+
+/* Adds a set, or its complement. */
+static void add_maybe_negated(spry_code_set *set, spry_code_set *added, bool negated)
+{
+    if (negated)
+        invert(added);
+    add_all(set, added->ranges, added->count);
+    set->failed |= added->failed;
+    free(added->ranges);
+}
+
+/* Adds the set of \d \w \s (upper case: its complement); false for other letters. */
+static bool add_letter(spry_code_set *set, int letter)
+{
+    static const spry_code_range digits[] = {{'0', '9'}};
+    static const spry_code_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const spry_code_range spaces[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
+                                             {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                             {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    spry_code_set added = {0};
+    switch (letter | 0x20) {
+    case 'd': add_all(&added, digits, SPRY_COUNT(digits)); break;
+    case 'w': add_all(&added, words, SPRY_COUNT(words)); break;
+    case 's': add_all(&added, spaces, SPRY_COUNT(spaces)); break;
+    default: return false;
+    }
+    add_maybe_negated(set, &added, letter < 'a');
+    return true;
+}
+
+/* Categories are ranges of utf8proc's numbering: a one-letter category covers all that begin with the letter. */
+static const struct category {
+    const char *name, *long_name;
+    utf8proc_category_t first, last;
+} categories[] = {
+    {"L", "Letter", UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO},
+    {"Lu", "Uppercase_Letter", UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LU},
+    {"Ll", "Lowercase_Letter", UTF8PROC_CATEGORY_LL, UTF8PROC_CATEGORY_LL},
+    {"Lt", "Titlecase_Letter", UTF8PROC_CATEGORY_LT, UTF8PROC_CATEGORY_LT},
+    {"LC", "Cased_Letter", UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LT},
+    {"Lm", "Modifier_Letter", UTF8PROC_CATEGORY_LM, UTF8PROC_CATEGORY_LM},
+    {"Lo", "Other_Letter", UTF8PROC_CATEGORY_LO, UTF8PROC_CATEGORY_LO},
+    {"Combining_Mark", "Mark", UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME},
+    {"M", "Mark", UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME},
+    {"Mn", "Nonspacing_Mark", UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_MN},
+    {"Mc", "Spacing_Mark", UTF8PROC_CATEGORY_MC, UTF8PROC_CATEGORY_MC},
+    {"Me", "Enclosing_Mark", UTF8PROC_CATEGORY_ME, UTF8PROC_CATEGORY_ME},
+    {"N", "Number", UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO},
+    {"digit", "Decimal_Number", UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND},
+    {"Nd", "Decimal_Number", UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND},
+    {"Nl", "Letter_Number", UTF8PROC_CATEGORY_NL, UTF8PROC_CATEGORY_NL},
+    {"No", "Other_Number", UTF8PROC_CATEGORY_NO, UTF8PROC_CATEGORY_NO},
+    {"punct", "Punctuation", UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO},
+    {"P", "Punctuation", UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO},
+    {"Pc", "Connector_Punctuation", UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PC},
+    {"Pd", "Dash_Punctuation", UTF8PROC_CATEGORY_PD, UTF8PROC_CATEGORY_PD},
+    {"Ps", "Open_Punctuation", UTF8PROC_CATEGORY_PS, UTF8PROC_CATEGORY_PS},
+    {"Pe", "Close_Punctuation", UTF8PROC_CATEGORY_PE, UTF8PROC_CATEGORY_PE},
+    {"Pi", "Initial_Punctuation", UTF8PROC_CATEGORY_PI, UTF8PROC_CATEGORY_PI},
+    {"Pf", "Final_Punctuation", UTF8PROC_CATEGORY_PF, UTF8PROC_CATEGORY_PF},
+    {"Po", "Other_Punctuation", UTF8PROC_CATEGORY_PO, UTF8PROC_CATEGORY_PO},
+    {"S", "Symbol", UTF8PROC_CATEGORY_SM, UTF8PROC_CATEGORY_SO},
+    {"Sm", "Math_Symbol", UTF8PROC_CATEGORY_SM, UTF8PROC_CATEGORY_SM},
+    {"Sc", "Currency_Symbol", UTF8PROC_CATEGORY_SC, UTF8PROC_CATEGORY_SC},
+    {"Sk", "Modifier_Symbol", UTF8PROC_CATEGORY_SK, UTF8PROC_CATEGORY_SK},
+    {"So", "Other_Symbol", UTF8PROC_CATEGORY_SO, UTF8PROC_CATEGORY_SO},
+    {"Z", "Separator", UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_ZP},
+    {"Zs", "Space_Separator", UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_ZS},
+    {"Zl", "Line_Separator", UTF8PROC_CATEGORY_ZL, UTF8PROC_CATEGORY_ZL},
+    {"Zp", "Paragraph_Separator", UTF8PROC_CATEGORY_ZP, UTF8PROC_CATEGORY_ZP},
+    {"cntrl", "Control", UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CC},
+    {"Cc", "Control", UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CC},
+    {"Cf", "Format", UTF8PROC_CATEGORY_CF, UTF8PROC_CATEGORY_CF},
+    {"Co", "Private_Use", UTF8PROC_CATEGORY_CO, UTF8PROC_CATEGORY_CO},
+    {"Cn", "Unassigned", UTF8PROC_CATEGORY_CN, UTF8PROC_CATEGORY_CN},
+};
+
+/* Runs of code points of one category, in order. Asking for each code point takes long, so it is done once. */
+static struct category_run {
+    spry_code_range range;
+    utf8proc_category_t of;
+} * runs;
+static size_t n_runs; /* 0: memory was short */
+static pthread_once_t runs_found = PTHREAD_ONCE_INIT;
+
+static void find_runs(void)
+{
+    size_t room = 0;
+    for (uint32_t point = 0; point <= SPRY_CODE_LAST; point++) {
+        utf8proc_category_t of = utf8proc_category((utf8proc_int32_t)point);
+        if (n_runs && runs[n_runs - 1].of == of) {
+            runs[n_runs - 1].range.last = point;
+            continue;
+        }
+        if (!spry_grow(&runs, &room, n_runs + 1, sizeof *runs)) {
+            n_runs = 0;
+            return;
+        }
+        runs[n_runs++] = (struct category_run){{point, point}, of};
+    }
+}
+
+static void add_category(spry_code_set *set, const struct category *category)
+{
+    pthread_once(&runs_found, find_runs);
+    set->failed |= n_runs == 0;
+    for (size_t i = 0; i < n_runs; i++)
+        if (runs[i].of >= category->first && runs[i].of <= category->last)
+            code_set_add(set, runs[i].range.first, runs[i].range.last);
+}
+
+/* Adds the characters of a Unicode property: a general category by its short or long name ("Lu", "Letter",
+ * "General_Category=Lu"), "Any" or "ASCII". False for unknown names. */
+static bool add_property(spry_code_set *set, spry_view name, bool negated)
+{
+    static const char *const prefixes[] = {"General_Category=", "gc="};
+    for (size_t i = 0; i < SPRY_COUNT(prefixes); i++) {
+        spry_view prefix = spry_view_of(prefixes[i]);
+        if (spry_view_starts(name, prefix))
+            name = (spry_view){name.data + prefix.size, name.size - prefix.size};
+    }
+    spry_code_set added = {0};
+    bool known = true;
+    if (spry_view_is(name, "Any")) {
+        code_set_add(&added, 0, SPRY_CODE_LAST);
+    } else if (spry_view_is(name, "ASCII")) {
+        code_set_add(&added, 0, 0x7F);
+    } else {
+        size_t i = 0;
+        while (i < SPRY_COUNT(categories) && !spry_view_is(name, categories[i].name) &&
+               !spry_view_is(name, categories[i].long_name))
+            i++;
+        known = i < SPRY_COUNT(categories);
+        if (known)
+            add_category(&added, &categories[i]);
+    }
+    add_maybe_negated(set, &added, negated && known);
+    return known;
+}
+
+static const spry_code_range all[] = {{0, 0x10FFFF}};
+
+/* Any text. */
+static spry_ir_node regex_anything(spry_ir *ir)
+{
+    return spry_ir_repeat(ir, spry_ir_class(ir, all, 1, false), 0, SPRY_IR_UNBOUNDED);
+}
+
+static spry_ir_node regex_mark(spry_ir *ir, unsigned mark)
+{
+    char byte = (char)mark;
+    return spry_ir_literal(ir, (spry_view){&byte, 1});
+}
+
+/* Any marks and, with `characters`, any characters. */
+static spry_ir_node any_marks(spry_ir *ir, bool characters)
+{
+    spry_ir_node choices[SPRY_IR_END - SPRY_IR_MARKS + 2];
+    size_t count = 0;
+    for (unsigned mark = SPRY_IR_MARKS; mark <= SPRY_IR_END; mark++)
+        choices[count++] = regex_mark(ir, mark);
+    if (characters)
+        choices[count++] = spry_ir_class(ir, all, 1, false);
+    return spry_ir_repeat(ir, spry_ir_choice(ir, choices, count), 0, SPRY_IR_UNBOUNDED);
+}
+
+/* Texts with the mark of a look-around at a wrong place. */
+static spry_ir_node wrong_look(spry_ir *ir, const spry_regex_look *look, unsigned mark)
+{
+    spry_ir_node wrong = look->negated ? look->language : spry_ir_subtract(ir, regex_anything(ir), look->language);
+    spry_ir_node beside = spry_ir_marked(ir, wrong), others = any_marks(ir, true), at = regex_mark(ir, mark);
+    spry_ir_node ahead[] = {others, at, beside}, behind[] = {beside, at, others};
+    return spry_ir_sequence(ir, look->behind ? behind : ahead, 3);
+}
+
+/* Texts with the mark of a word boundary (or, with `inside`, of its opposite) at a wrong place. */
+static spry_ir_node wrong_boundary(spry_ir *ir, unsigned mark, bool inside)
+{
+    static const spry_code_range letters[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    spry_ir_node marks = any_marks(ir, false), others = any_marks(ir, true), before[2], behind[2], wrong[2];
+    for (int word = 0; word < 2; word++) {
+        spry_ir_node letter = spry_ir_class(ir, letters, SPRY_COUNT(letters), !word);
+        spry_ir_node left = spry_ir_sequence(ir, (spry_ir_node[]){others, letter}, 2);
+        spry_ir_node right = spry_ir_sequence(ir, (spry_ir_node[]){letter, others}, 2);
+        if (!word) { /* the ends of the text */
+            left = spry_ir_repeat(ir, left, 0, 1);
+            right = spry_ir_repeat(ir, right, 0, 1);
+        }
+        before[word] = spry_ir_sequence(ir, (spry_ir_node[]){left, marks}, 2);
+        behind[word] = spry_ir_sequence(ir, (spry_ir_node[]){marks, right}, 2);
+    }
+    for (int word = 0; word < 2; word++)
+        wrong[word] = spry_ir_sequence(
+            ir, (spry_ir_node[]){before[word], regex_mark(ir, mark), behind[inside ? !word : word]}, 3);
+    return spry_ir_choice(ir, wrong, 2);
+}
+
+/* The texts of `node` in which the marks from look `first` on stand only where their conditions hold. */
+static spry_ir_node looks_apply(spry_ir *ir, const spry_regex_looks *looks, size_t first, spry_ir_node node)
+{
+    for (size_t i = first; i < looks->count; i++)
+        node = spry_ir_subtract(ir, node, wrong_look(ir, &looks->items[i], SPRY_IR_MARKS + (unsigned)i));
+    if (looks->boundaries && first == 0) {
+        node = spry_ir_subtract(ir, node, wrong_boundary(ir, SPRY_MARK_BOUNDARY, false));
+        node = spry_ir_subtract(ir, node, wrong_boundary(ir, SPRY_MARK_NO_BOUNDARY, true));
+    }
+    return node;
+}
+
+/* ---- patterns ---------------------------------------------------------------------------------------------------- */
 
 enum { REPEATS_MAX = 1 << 24, LOOK_NESTING_MAX = 8 };
 
@@ -133,11 +404,11 @@ static bool read_set_escape(parser *state)
             while (spry_source_peek(source) != -1 && spry_source_peek(source) != '}')
                 source->at++;
         spry_view name = {source->text.data + begin, source->at > begin ? source->at - begin : 0};
-        if (!spry_source_take(source, '}') || !spry_regex_add_property(&state->set, name, byte == 'P'))
+        if (!spry_source_take(source, '}') || !add_property(&state->set, name, byte == 'P'))
             fail(state, "known properties are general categories (\\p{L}, \\p{Uppercase_Letter}), Any and ASCII");
         return true;
     }
-    if (byte == -1 || !spry_regex_add_letter(&state->set, byte))
+    if (byte == -1 || !add_letter(&state->set, byte))
         return false;
     source->at++;
     return true;
@@ -149,7 +420,7 @@ static spry_ir_node boundary(parser *state, bool at)
     if (state->n_open)
         return refuse(state, "word boundaries (\\b) inside of look-around cannot be enforced");
     state->looks.boundaries = true;
-    return spry_regex_mark(state->ir, at ? SPRY_MARK_BOUNDARY : SPRY_MARK_NO_BOUNDARY);
+    return regex_mark(state->ir, at ? SPRY_MARK_BOUNDARY : SPRY_MARK_NO_BOUNDARY);
 }
 
 static spry_ir_node parse_escape(parser *state)
@@ -201,19 +472,19 @@ static spry_ir_node parse_class(parser *state)
         bool range = spry_source_peek(source) == '-' && spry_source_peek_at(source, 1) != ']';
         if (is_set || !range) {
             if (!is_set)
-                spry_code_set_add(&state->set, first, first);
+                code_set_add(&state->set, first, first);
             continue;
         }
         source->at++;
         if (!read_class_item(state, &last, &is_last_set))
             return SPRY_IR_NONE;
         if (is_last_set) {
-            spry_code_set_add(&state->set, first, first);
-            spry_code_set_add(&state->set, '-', '-');
+            code_set_add(&state->set, first, first);
+            code_set_add(&state->set, '-', '-');
         } else if (last < first) {
             return fail(state, "the range of characters runs backwards");
         } else {
-            spry_code_set_add(&state->set, first, last);
+            code_set_add(&state->set, first, last);
         }
     }
     return finish_set(state, negated);
@@ -248,18 +519,18 @@ static spry_ir_node close_look_around(parser *state, spry_ir_node inside)
     bool begins = state->n_begins > look.n_begins, ends = state->n_ends > look.n_ends;
     if (look.behind ? ends : begins)
         return refuse(state, "\"^\" inside of look-ahead and \"$\" inside of look-behind cannot be enforced");
-    spry_ir_node anything = spry_regex_anything(ir);
+    spry_ir_node anything = regex_anything(ir);
     spry_ir_node ahead[] = {inside, anything}, behind[] = {anything, inside};
     spry_ir_node language = spry_ir_sequence(ir, look.behind ? behind : ahead, 2);
     if (begins || ends || looks->count > look.n_looks)
-        language = spry_ir_anchored(ir, spry_regex_looks_apply(ir, looks, look.n_looks, language));
+        language = spry_ir_anchored(ir, looks_apply(ir, looks, look.n_looks, language));
     looks->count = look.n_looks;
     state->n_begins = look.n_begins;
     state->n_ends = look.n_ends;
     if (looks->count == SPRY_LOOKS_MAX)
         return refuse(state, "so many look-arounds cannot be enforced together");
     looks->items[looks->count] = (spry_regex_look){look.behind, look.negated, language};
-    return spry_regex_mark(ir, SPRY_IR_MARKS + (unsigned)looks->count++);
+    return regex_mark(ir, SPRY_IR_MARKS + (unsigned)looks->count++);
 }
 
 static void open_group(parser *state)
@@ -447,13 +718,13 @@ spry_ir_node spry_ir_regex(spry_ir *ir, spry_view pattern, bool search)
         char bytes[] = {(char)SPRY_IR_BEGIN, (char)SPRY_IR_END};
         spry_ir_node first = begin ? spry_ir_literal(ir, (spry_view){bytes, 1}) : spry_ir_empty(ir);
         spry_ir_node last = end ? spry_ir_literal(ir, (spry_view){bytes + 1, 1}) : spry_ir_empty(ir);
-        spry_ir_node around = search ? spry_regex_anything(ir) : spry_ir_empty(ir);
+        spry_ir_node around = search ? regex_anything(ir) : spry_ir_empty(ir);
         node = spry_ir_sequence(ir, (spry_ir_node[]){around, first, node, last, around}, 5);
-        return spry_ir_anchored(ir, spry_regex_looks_apply(ir, &state.looks, 0, node));
+        return spry_ir_anchored(ir, looks_apply(ir, &state.looks, 0, node));
     }
     if (!search)
         return node;
-    spry_ir_node before = begin ? spry_ir_empty(ir) : spry_regex_anything(ir),
-                 behind = end ? spry_ir_empty(ir) : spry_regex_anything(ir);
+    spry_ir_node before = begin ? spry_ir_empty(ir) : regex_anything(ir),
+                 behind = end ? spry_ir_empty(ir) : regex_anything(ir);
     return spry_ir_sequence(ir, (spry_ir_node[]){before, node, behind}, 3);
 }

@@ -5,8 +5,7 @@
 #include <jansson.h>
 
 #include "grammar/ir/grammar_ir.h"
-#include "template/argument_types.h"
-#include "template/thought_styles.h"
+#include "template/arguments.h"
 #include "template/tool_styles.h"
 
 typedef struct spry_tool_builder {
@@ -30,10 +29,6 @@ spry_ir_node spry_ir_tool_calls(spry_ir *ir, spry_view source);
 spry_ir_node spry_tool_literal(const spry_tool_builder *builder, const char *text); /* NULL: the empty text */
 /* A JSON value of a schema. */
 spry_ir_node spry_tool_json(const spry_tool_builder *builder, spry_argument_schema of);
-/* Parameters of the function in the style's syntax, for TAGGED, TREE, PYTHON and BRACED. */
-spry_ir_node spry_tool_parameters(const spry_tool_builder *builder, const json_t *function);
-/* Parameters of any names and values. */
-spry_ir_node spry_tool_any_parameters(const spry_tool_builder *builder);
 
 #define SPRY_TOOL_SEQUENCE(builder, ...)                                                                               \
     spry_ir_sequence((builder)->ir, (const spry_ir_node[]){__VA_ARGS__},                                               \

@@ -1,8 +1,8 @@
 /* Converts nodes to a nondeterministic automaton. */
-#ifndef SPRY_GRAMMAR_IR_NFA_H
-#define SPRY_GRAMMAR_IR_NFA_H
+#ifndef SPRY_GRAMMAR_AUTOMATON_IR_AUTOMATON_H
+#define SPRY_GRAMMAR_AUTOMATON_IR_AUTOMATON_H
 
-#include "grammar/ir/ir_facts.h"
+#include "grammar/ir/ir_nodes.h"
 
 /* Gives the automaton of a called node; false when memory is short. */
 typedef bool (*spry_ir_callee)(void *user, spry_ir_node node, uint32_t *callee);
@@ -19,7 +19,7 @@ typedef struct spry_ir_nfa {
  * can be skipped. `inside`: the node itself is expanded even if it is one that is called. */
 void spry_ir_nfa_write(const spry_ir_nfa *build, spry_ir_node node, uint32_t from, uint32_t to, bool inside);
 
-/* ---- ir_regular.c ------------------------------------------------------------------------------------------------ */
+/* ---- ir_automaton.c ---------------------------------------------------------------------------------------------- */
 
 /* What is made of one or two nodes, once for a grammar. */
 typedef enum spry_ir_making {
@@ -28,16 +28,6 @@ typedef enum spry_ir_making {
     SPRY_IR_MADE_BOTH,    /* the node of their intersection */
     SPRY_IR_MADE_WITHOUT, /* the node of their difference */
 } spry_ir_making;
-
-bool spry_ir_recall(const spry_ir *ir, uint32_t *made, spry_ir_making how, spry_ir_node a, spry_ir_node b);
-/* False when memory is short. */
-bool spry_ir_remember(spry_ir *ir, uint32_t made, spry_ir_making how, spry_ir_node a, spry_ir_node b);
-
-/* Takes ownership of an automaton; *index becomes its number in ir->automata. */
-spry_automaton_result spry_ir_keep_automaton(spry_ir *ir, uint32_t *index, spry_automaton *automaton);
-
-/* The number of the deterministic automaton of a regular node. */
-spry_automaton_result spry_ir_find_automaton(spry_ir *ir, spry_ir_node node, uint32_t *index);
 
 /* Makes the builder fail because an automaton could not be made; `what` names it. */
 spry_ir_node spry_ir_too_large(spry_ir *ir, spry_automaton_result result, const char *what);
