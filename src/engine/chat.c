@@ -13,7 +13,7 @@
 #include "platform/file.h"
 #include "spry_serve.h"
 #include "template/tool_calls.h"
-#include "template/tool_choice.h"
+#include "template/tool_styles.h"
 
 /* ---- tool calls that a conversation allows ----------------------------------------------------------------------- */
 

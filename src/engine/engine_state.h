@@ -10,7 +10,7 @@
 #include "draft/prompt_lookup.h"
 #include "draft/step_cost.h"
 #include "engine/generation.h"
-#include "grammar/compile/grammar_cache.h"
+#include "grammar/grammar.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "spry.h"

@@ -9,7 +9,6 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "template/thought_styles.h"
 #include "template/tool_styles.h"
 
 typedef struct spry_chat_text {

@@ -1,5 +1,9 @@
-/* Expressions, one function for each kind of node. */
+/* Runs a parsed template. */
 #include "template/jinja_eval.h"
+
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
+
+/* Expressions, one function for each kind of node. */
 
 /* ---- variables --------------------------------------------------------------------------------------------------- */
 
@@ -109,7 +113,8 @@ static void spread_dict(spry_jinja_run *run, spry_jinja_dict *named, spry_jinja_
         spry_jinja_dict_set(run, named, v.dict->entries[i].key, v.dict->entries[i].value);
 }
 
-bool spry_jinja_eval_args(spry_jinja_run *run, spry_jinja_args *args, const spry_jinja_node *list)
+/* Evaluates arguments. False when the run failed. */
+static bool eval_args(spry_jinja_run *run, spry_jinja_args *args, const spry_jinja_node *list)
 {
     static const spry_jinja_dict no_names;
     spry_jinja_dict *named = NULL;
@@ -139,7 +144,7 @@ static spry_jinja_value eval_call(spry_jinja_run *run, const spry_jinja_node *no
 {
     spry_jinja_args args;
     spry_jinja_value callee = spry_jinja_eval(run, node->a);
-    if (!spry_jinja_eval_args(run, &args, node->list))
+    if (!eval_args(run, &args, node->list))
         return SPRY_JINJA_NOTHING;
     run->line = node->line;
     return spry_jinja_call(run, callee, &args);
@@ -162,7 +167,7 @@ static spry_jinja_value eval_filter(spry_jinja_run *run, const spry_jinja_node *
 {
     spry_jinja_args args;
     spry_jinja_value v = spry_jinja_eval(run, node->a);
-    if (!spry_jinja_eval_args(run, &args, node->list))
+    if (!eval_args(run, &args, node->list))
         return SPRY_JINJA_NOTHING;
     run->line = node->line;
     return spry_jinja_filter(run, node->name, v, &args);
@@ -172,7 +177,7 @@ static spry_jinja_value eval_test(spry_jinja_run *run, const spry_jinja_node *no
 {
     spry_jinja_args args;
     spry_jinja_value v = spry_jinja_eval(run, node->a);
-    if (!spry_jinja_eval_args(run, &args, node->list))
+    if (!eval_args(run, &args, node->list))
         return SPRY_JINJA_NOTHING;
     run->line = node->line;
     return SPRY_JINJA_BOOLEAN(spry_jinja_test(run, node->name, v, &args));
@@ -272,4 +277,270 @@ spry_jinja_value spry_jinja_eval(spry_jinja_run *run, const spry_jinja_node *nod
     spry_jinja_value v = table[node->kind](run, node);
     run->depth--;
     return run->status ? SPRY_JINJA_NOTHING : v;
+}
+
+/* ---- statements and macros --------------------------------------------------------------------------------------- */
+
+/* Statements and macros. The body of a loop or macro has its own scope; the branches of an `if` do not. */
+
+typedef enum flow { GO_ON, BREAK_LOOP, CONTINUE_LOOP } flow;
+
+static flow exec(spry_jinja_run *run, const spry_jinja_node *list);
+
+/* ---- assignment -------------------------------------------------------------------------------------------------- */
+
+static void assign(spry_jinja_run *run, const spry_jinja_node *target, spry_jinja_value v);
+
+static void assign_each(spry_jinja_run *run, const spry_jinja_node *targets, spry_jinja_value v)
+{
+    const spry_jinja_list *items = spry_jinja_items(run, v);
+    size_t wanted = 0;
+    for (const spry_jinja_node *t = targets; t; t = t->next)
+        wanted++;
+    if (items->count != wanted) {
+        spry_jinja_fail(run, "%zu values for %zu names", items->count, wanted);
+        return;
+    }
+    for (size_t i = 0; i < wanted; i++, targets = targets->next)
+        assign(run, targets, items->items[i]);
+}
+
+static void assign_attribute(spry_jinja_run *run, const spry_jinja_node *target, spry_jinja_value v)
+{
+    spry_jinja_value space = spry_jinja_eval(run, target->a);
+    if (space.kind == SPRY_JINJA_NAMESPACE)
+        spry_jinja_dict_set(run, space.dict, spry_jinja_text(run, target->name, false), v);
+    else
+        spry_jinja_fail(run, "attributes can be set in a namespace only, '%.*s' is a %s",
+                        SPRY_VIEW_ARG(target->a->name), spry_jinja_kind_name(space));
+}
+
+static void assign(spry_jinja_run *run, const spry_jinja_node *target, spry_jinja_value v)
+{
+    if (run->status)
+        return;
+    if (target->kind == SPRY_JINJA_MAKE_TUPLE)
+        assign_each(run, target->list, v);
+    else if (target->kind == SPRY_JINJA_ATTRIBUTE)
+        assign_attribute(run, target, v);
+    else
+        spry_jinja_bind(run, target->name, v);
+}
+
+/* ---- text of blocks ---------------------------------------------------------------------------------------------- */
+
+/* The output of the statements as a string. */
+static spry_jinja_value capture(spry_jinja_run *run, const spry_jinja_node *list, flow *then)
+{
+    spry_jinja_builder b, *outer = run->out;
+    spry_jinja_builder_init(&b, run);
+    run->out = &b;
+    *then = exec(run, list);
+    run->out = outer;
+    return spry_jinja_builder_string(&b);
+}
+
+/* Filters of a block: the innermost has no operand. */
+static spry_jinja_value filter_block(spry_jinja_run *run, const spry_jinja_node *filters, spry_jinja_value text)
+{
+    spry_jinja_args args;
+    if (!filters || !spry_jinja_enter(run))
+        return text;
+    text = filter_block(run, filters->a, text);
+    if (eval_args(run, &args, filters->list))
+        text = spry_jinja_filter(run, filters->name, text, &args);
+    run->depth--;
+    return text;
+}
+
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
+
+/* The items that pass the loop's condition, each evaluated in its own scope. */
+static const spry_jinja_list *loop_items(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    const spry_jinja_list *all = spry_jinja_items(run, spry_jinja_eval(run, node->b));
+    if (!node->c)
+        return all;
+    spry_jinja_scope *outer = run->scope;
+    spry_jinja_list *chosen = spry_jinja_list_create(run, 0);
+    for (size_t i = 0; i < all->count && !run->status; i++) {
+        spry_jinja_scope *scope = spry_jinja_scope_create(run, outer);
+        if (!scope)
+            break;
+        run->scope = scope;
+        assign(run, node->a, all->items[i]);
+        if (spry_jinja_truth(spry_jinja_eval(run, node->c)))
+            spry_jinja_list_push(run, chosen, all->items[i]);
+    }
+    run->scope = outer;
+    return chosen;
+}
+
+static flow exec_for(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    spry_jinja_scope *outer = run->scope;
+    const spry_jinja_list *items = loop_items(run, node);
+    spry_jinja_loop *loop = spry_jinja_alloc(run, 1, sizeof *loop);
+    size_t count = items->count; /* items appended during the loop are ignored */
+    flow then = GO_ON;
+    if (!loop)
+        return GO_ON;
+    *loop = (spry_jinja_loop){.items = items};
+    for (size_t i = 0; i < count && i < items->count && then != BREAK_LOOP && !run->status; i++) {
+        spry_jinja_scope *scope = spry_jinja_scope_create(run, outer);
+        if (!scope || !spry_jinja_spend(run, 0))
+            break;
+        run->scope = scope;
+        loop->index = i;
+        spry_jinja_bind(run, SPRY_VIEW("loop"), (spry_jinja_value){.kind = SPRY_JINJA_LOOP, .loop = loop});
+        assign(run, node->a, items->items[i]);
+        then = exec(run, node->list);
+    }
+    run->scope = outer;
+    return count == 0 ? exec(run, node->other) : GO_ON;
+}
+
+/* ---- macros ------------------------------------------------------------------------------------------------------ */
+
+static spry_jinja_value macro_value(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    spry_jinja_callable *macro = spry_jinja_alloc(run, 1, sizeof *macro);
+    if (!macro)
+        return SPRY_JINJA_NOTHING;
+    *macro = (spry_jinja_callable){"macro", spry_jinja_call_macro, SPRY_JINJA_NOTHING, node, run->scope};
+    return (spry_jinja_value){.kind = SPRY_JINJA_CALLABLE, .callable = macro};
+}
+
+/* Arguments without a parameter, under Jinja2's names for them. */
+static void bind_rest(spry_jinja_run *run, const spry_jinja_node *macro, const spry_jinja_args *args, size_t n_params)
+{
+    spry_jinja_list *more = spry_jinja_list_create(run, 0);
+    spry_jinja_dict *named = spry_jinja_dict_create(run, 0);
+    for (size_t i = n_params; i < args->count; i++)
+        spry_jinja_list_push(run, more, args->items[i]);
+    for (size_t i = 0; i < args->named->count; i++) {
+        const spry_jinja_entry *entry = &args->named->entries[i];
+        const spry_jinja_node *param = macro->params;
+        while (param && !spry_view_equal(param->name, spry_jinja_view(entry->key)))
+            param = param->next;
+        if (!param)
+            spry_jinja_dict_set(run, named, entry->key, entry->value);
+    }
+    const spry_jinja_value *caller = spry_jinja_dict_find_text(named, SPRY_VIEW("caller"));
+    if (caller)
+        spry_jinja_bind(run, SPRY_VIEW("caller"), *caller);
+    spry_jinja_bind(run, SPRY_VIEW("varargs"), (spry_jinja_value){.kind = SPRY_JINJA_TUPLE, .list = more});
+    spry_jinja_bind(run, SPRY_VIEW("kwargs"), SPRY_JINJA_DICT_OF(named));
+}
+
+static void bind_params(spry_jinja_run *run, const spry_jinja_node *macro, const spry_jinja_args *args)
+{
+    size_t index = 0;
+    for (const spry_jinja_node *param = macro->params; param && !run->status; param = param->next, index++) {
+        const spry_jinja_value *named = spry_jinja_dict_find_text(args->named, param->name);
+        spry_jinja_value v = (spry_jinja_value){.kind = SPRY_JINJA_UNDEFINED, .name = &param->name};
+        if (index < args->count)
+            v = args->items[index];
+        else if (named)
+            v = *named;
+        else if (param->b)
+            v = spry_jinja_eval(run, param->b);
+        spry_jinja_bind(run, param->name, v);
+    }
+    bind_rest(run, macro, args, index);
+}
+
+spry_jinja_value spry_jinja_call_macro(spry_jinja_run *run, const spry_jinja_callable *callee,
+                                       const spry_jinja_args *args)
+{
+    spry_jinja_scope *outer = run->scope, *scope = spry_jinja_scope_create(run, callee->scope);
+    flow ignored;
+    if (!scope)
+        return SPRY_JINJA_NOTHING;
+    run->scope = scope;
+    bind_params(run, callee->macro, args);
+    spry_jinja_value text = capture(run, callee->macro->list, &ignored);
+    run->scope = outer;
+    return text;
+}
+
+static void exec_call_block(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    spry_jinja_args args;
+    spry_jinja_value callee = spry_jinja_eval(run, node->a->a);
+    if (!eval_args(run, &args, node->a->list))
+        return;
+    spry_jinja_dict *named = spry_jinja_dict_create(run, args.named->count + 1);
+    for (size_t i = 0; i < args.named->count; i++)
+        spry_jinja_dict_set(run, named, args.named->entries[i].key, args.named->entries[i].value);
+    spry_jinja_dict_set(run, named, spry_jinja_text(run, SPRY_VIEW("caller"), false), macro_value(run, node));
+    args.named = named;
+    spry_jinja_append_value(run->out, spry_jinja_call(run, callee, &args));
+}
+
+/* ---- the others -------------------------------------------------------------------------------------------------- */
+
+static flow exec_with(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    spry_jinja_scope *outer = run->scope, *scope = spry_jinja_scope_create(run, outer);
+    if (!scope)
+        return GO_ON;
+    run->scope = scope;
+    for (const spry_jinja_node *param = node->params; param && !run->status; param = param->next)
+        spry_jinja_bind(run, param->name, spry_jinja_eval(run, param->b));
+    flow then = exec(run, node->list);
+    run->scope = outer;
+    return then;
+}
+
+static flow exec_if(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    for (; node->kind == SPRY_JINJA_IF && !spry_jinja_truth(spry_jinja_eval(run, node->a)); node = node->other)
+        if (!node->other || run->status)
+            return GO_ON;
+        else if (node->other->kind != SPRY_JINJA_IF || node->other->next)
+            return exec(run, node->other);
+    return exec(run, node->list);
+}
+
+static flow exec_one(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    flow then = GO_ON;
+    switch (node->kind) {
+    case SPRY_JINJA_WRITE: spry_jinja_append(run->out, node->name, false); break;
+    case SPRY_JINJA_PRINT: spry_jinja_append_value(run->out, spry_jinja_eval(run, node->a)); break;
+    case SPRY_JINJA_IF: return exec_if(run, node);
+    case SPRY_JINJA_FOR: return exec_for(run, node);
+    case SPRY_JINJA_SET: assign(run, node->a, spry_jinja_eval(run, node->b)); break;
+    case SPRY_JINJA_SET_BLOCK: assign(run, node->a, filter_block(run, node->b, capture(run, node->list, &then))); break;
+    case SPRY_JINJA_MACRO: spry_jinja_bind(run, node->name, macro_value(run, node)); break;
+    case SPRY_JINJA_CALL_BLOCK: exec_call_block(run, node); break;
+    case SPRY_JINJA_FILTER_BLOCK:
+        spry_jinja_append_value(run->out, filter_block(run, node->b, capture(run, node->list, &then)));
+        break;
+    case SPRY_JINJA_WITH: return exec_with(run, node);
+    case SPRY_JINJA_GROUP: return exec(run, node->list);
+    case SPRY_JINJA_BREAK: return BREAK_LOOP;
+    case SPRY_JINJA_CONTINUE: return CONTINUE_LOOP;
+    default: break;
+    }
+    return then;
+}
+
+static flow exec(spry_jinja_run *run, const spry_jinja_node *list)
+{
+    flow then = GO_ON;
+    if (!list || !spry_jinja_enter(run))
+        return GO_ON;
+    for (; list && then == GO_ON && spry_jinja_spend(run, 0); list = list->next) {
+        run->line = list->line;
+        then = exec_one(run, list);
+    }
+    run->depth--;
+    return then;
+}
+
+void spry_jinja_exec(spry_jinja_run *run, const spry_jinja_node *list)
+{
+    exec(run, list);
 }

@@ -2,8 +2,8 @@
 #ifndef SPRY_TEMPLATE_JINJA_EVAL_H
 #define SPRY_TEMPLATE_JINJA_EVAL_H
 
-#include "template/jinja_builder.h"
-#include "template/jinja_node.h"
+#include "template/jinja_parser.h"
+#include "template/jinja_value.h"
 
 typedef struct spry_jinja_binding {
     spry_view name;
@@ -42,8 +42,6 @@ spry_jinja_value spry_jinja_slice(spry_jinja_run *run, spry_jinja_value a, const
 spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, const spry_jinja_args *args);
 spry_jinja_value spry_jinja_call_macro(spry_jinja_run *run, const spry_jinja_callable *callee,
                                        const spry_jinja_args *args);
-/* Evaluates arguments. False when the run failed. */
-bool spry_jinja_eval_args(spry_jinja_run *run, spry_jinja_args *args, const spry_jinja_node *list);
 
 spry_jinja_value spry_jinja_filter(spry_jinja_run *run, spry_view name, spry_jinja_value v,
                                    const spry_jinja_args *args);

@@ -6,8 +6,62 @@
 #ifndef SPRY_TEMPLATE_JINJA_VALUE_H
 #define SPRY_TEMPLATE_JINJA_VALUE_H
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
 #include "base/view.h"
-#include "template/jinja_run.h"
+
+/* One rendering: its memory, its limits, and its first error. After an error, all operations do nothing and return
+ * undefined values, and the caller of the rendering checks the status at the end. So expressions are evaluated without
+ * a check after every step.
+ *
+ * Limits bound every rendering: `steps_left` counts evaluated nodes and processed bytes, `memory_left` all allocations,
+ * `depth` the nesting of evaluation. Nothing is freed before the end. */
+
+struct spry_jinja_builder;
+struct spry_jinja_scope;
+
+enum {
+    SPRY_JINJA_MAX_STEPS = 20 * 1000 * 1000,
+    SPRY_JINJA_MAX_DEPTH = 400,
+    SPRY_JINJA_BASE_MEMORY = 64 << 20, /* plus SPRY_JINJA_MEMORY_FACTOR for every byte of the conversation */
+    SPRY_JINJA_MEMORY_FACTOR = 32,
+};
+
+typedef struct spry_jinja_run {
+    spry_arena arena;
+    size_t memory_left;
+    size_t max_text; /* maximum length of a string in bytes */
+    uint64_t steps_left;
+    uint32_t depth;
+    uint32_t line; /* current template line, for messages */
+    spry_status status;
+    spry_error *error;              /* may be NULL */
+    int64_t now;                    /* for strftime_now: seconds since 1970, local time */
+    struct spry_jinja_builder *out; /* output of statements */
+    struct spry_jinja_scope *scope; /* current scope */
+    bool parts_used, parts_printed; /* whether a list of content parts was iterated, or printed as a list */
+} spry_jinja_run;
+
+void spry_jinja_run_init(spry_jinja_run *run, size_t max_text, size_t input_bytes, spry_error *error);
+void spry_jinja_run_deinit(spry_jinja_run *run);
+
+/* Zeroed memory that lives as long as the run; when none is left, the run fails and NULL is returned. */
+void *spry_jinja_alloc(spry_jinja_run *run, size_t count, size_t size);
+
+/* Counts a step that processes this many bytes. False once the run has failed. */
+bool spry_jinja_spend(spry_jinja_run *run, size_t bytes);
+
+/* Increments the depth; when that is too deep, the run fails and false is returned. The caller undoes each success by
+ * `run->depth--`. */
+bool spry_jinja_enter(spry_jinja_run *run);
+
+/* Records the first failure: "line 12: message". */
+void spry_jinja_fail(spry_jinja_run *run, const char *format, ...) SPRY_PRINTF(2, 3);
 
 typedef enum spry_jinja_kind {
     SPRY_JINJA_UNDEFINED,
@@ -147,5 +201,80 @@ size_t spry_jinja_length(spry_jinja_run *run, spry_jinja_value v);
 
 /* Positional argument `index`, or the argument `name` (which may be NULL); otherwise `fallback`. */
 spry_jinja_value spry_jinja_arg(const spry_jinja_args *args, size_t index, const char *name, spry_jinja_value fallback);
+
+/* Builds strings. Appended strings keep their marks; finished strings live in the run. */
+
+typedef struct spry_jinja_builder {
+    spry_jinja_run *run;
+    char *data;
+    size_t size, capacity;
+    spry_text_range *marks;
+    size_t n_marks, marks_capacity;
+} spry_jinja_builder;
+
+/* Needs no deinit: memory belongs to the run. Appending has no effect once the run has failed. */
+void spry_jinja_builder_init(spry_jinja_builder *builder, spry_jinja_run *run);
+
+void spry_jinja_append(spry_jinja_builder *builder, spry_view text, bool marked);
+void spry_jinja_append_text(spry_jinja_builder *builder, const char *zero_terminated); /* not marked */
+/* Bytes [begin, end) of a string. */
+void spry_jinja_append_part(spry_jinja_builder *builder, const spry_jinja_string *string, size_t begin, size_t end);
+void spry_jinja_append_string(spry_jinja_builder *builder, const spry_jinja_string *string);
+/* Appends a string with & < > " ' escaped for HTML. */
+void spry_jinja_append_escaped(spry_jinja_builder *builder, const spry_jinja_string *string);
+/* Appends the value as str() prints it; undefined is empty. */
+void spry_jinja_append_value(spry_jinja_builder *builder, spry_jinja_value v);
+/* Appends the value as repr() prints it. */
+void spry_jinja_append_repr(spry_jinja_builder *builder, spry_jinja_value v);
+
+spry_jinja_value spry_jinja_builder_string(spry_jinja_builder *builder);
+
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
+
+/* A string unchanged; any other value as str() prints it. */
+spry_jinja_value spry_jinja_to_string(spry_jinja_run *run, spry_jinja_value v);
+
+spry_jinja_value spry_jinja_substring(spry_jinja_run *run, spry_jinja_value string, size_t begin, size_t end);
+bool spry_jinja_is_marked(const spry_jinja_string *string, size_t at);
+
+/* Length of the character at `at`: 1 for invalid UTF-8, with *character set to U+FFFD. */
+size_t spry_jinja_character(uint32_t *character, spry_view text, size_t at);
+size_t spry_jinja_count_characters(spry_view text);
+bool spry_jinja_is_space(uint32_t character); /* as str.isspace() */
+
+/* The index of `part` in text[from..]; text.size when it is not found. An empty part is found at `from`. */
+size_t spry_jinja_find(spry_jinja_run *run, spry_view text, spry_view part, size_t from);
+
+enum { SPRY_JINJA_LEFT = 1, SPRY_JINJA_RIGHT = 2 };
+/* Removes whitespace, or the characters of `set` if not NULL, at the ends. */
+spry_jinja_value spry_jinja_strip(spry_jinja_run *run, spry_jinja_value string, const spry_view *set, int sides);
+
+spry_jinja_value spry_jinja_replace(spry_jinja_run *run, spry_jinja_value string, spry_jinja_value old,
+                                    spry_jinja_value with, int64_t limit);
+
+typedef enum spry_jinja_case {
+    SPRY_JINJA_UPPER,
+    SPRY_JINJA_LOWER,
+    SPRY_JINJA_CAPITALIZE, /* the first letter upper case, the others lower case */
+    SPRY_JINJA_TITLE,      /* every word capitalised: letters after a non-letter */
+    SPRY_JINJA_WORDS,      /* words after a space, hyphen or bracket capitalised: the filter "title" */
+} spry_jinja_case;
+spry_jinja_value spry_jinja_change_case(spry_jinja_run *run, spry_jinja_value string, spry_jinja_case how);
+
+enum { SPRY_JINJA_NUMBER_TEXT = 48 };
+
+/* Conversion between JSON and values. */
+
+/* The value of a JSON tree that outlives the run; every string, including keys, is marked. */
+spry_jinja_value spry_jinja_from_json(spry_jinja_run *run, const json_t *json);
+
+typedef struct spry_jinja_json_style {
+    bool ascii, sort;
+    int64_t indent;      /* negative: on one line */
+    spry_view item, key; /* separators; NULL: those of json.dumps */
+} spry_jinja_json_style;
+
+/* Writes JSON like json.dumps; fails for values without a JSON form. */
+spry_jinja_value spry_jinja_to_json(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_json_style *style);
 
 #endif

@@ -11,7 +11,6 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "template/thought_styles.h"
 #include "template/tool_styles.h"
 
 typedef enum spry_answer_event_kind {

@@ -1,7 +1,15 @@
-/* The table of styles. Templates are compared from the top, so more specific styles come first. */
+/* How models write tool calls and thoughts, and which tools a request allows. Templates are compared from the top of
+ * a table, so more specific styles come first. */
 #include "template/tool_styles.h"
 
+#include <string.h>
+
 #include "base/compiler.h"
+#include "template/arguments.h"
+
+/* ---- styles of calls --------------------------------------------------------------------------------------------- */
+
+/* The table of styles. Templates are compared from the top, so more specific styles come first. */
 
 /* Every call has a NAME and a JSON object or parameters; members that are not set are empty. */
 static const spry_tool_style styles[] = {
@@ -305,4 +313,192 @@ const spry_tool_style *spry_tool_style_named(const char *name)
 const spry_tool_style *spry_tool_style_at(size_t index)
 {
     return index < SPRY_COUNT(styles) ? &styles[index] : NULL;
+}
+
+/* ---- styles of thoughts ------------------------------------------------------------------------------------------ */
+
+/* More specific ones first; the last one is the default. */
+static const spry_thought_style thoughts[] = {
+    {"<|channel|>analysis",
+     "<|channel|>analysis<|message|>",
+     "<|end|>",
+     true, /* harmony */
+     {"<|start|>assistant", "<|channel|>final", "<|channel|>commentary", "<|channel|>analysis", "<|message|>",
+      "<|end|>", "<|return|>", "<|call|>"}},
+    {"to=self<|message|>",
+     " to=self<|message|>",
+     "<|eom|>",
+     true,
+     {"<|start|>assistant", " to=*<|message|>", "<|eom|>"}},
+    {"<|begin|>assistant<|think|>",
+     "<|think|>",
+     "<|end|>",
+     true,
+     {"<|begin|>assistant", "<|content|>", "<|end|>", "<|calls|>"}},
+    {"<|open|>",
+     "<|open|>think<|sep|>",
+     "<|close|>think<|sep|>",
+     false,
+     {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>", "<|end_of_msg|>"}},
+    {"<|channel>thought", "<|channel>thought\n", "<channel|>", false, {NULL}},
+    {"<|START_THINKING|>",
+     "<|START_THINKING|>",
+     "<|END_THINKING|>",
+     false,
+     {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
+    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", true, {NULL}},
+    {"<seed:think>", "<seed:think>", "</seed:think>", false, {NULL}},
+    {"<mm:think>", "<mm:think>", "</mm:think>", false, {NULL}},
+    {":opensource", "<think:opensource>", "</think:opensource>", false, {NULL}},
+    {"[BEGIN FINAL RESPONSE]",
+     "Here are my reasoning steps:",
+     "[BEGIN FINAL RESPONSE]",
+     false,
+     {"[END FINAL RESPONSE]"}},
+    {"[THINK]", "[THINK]", "[/THINK]", false, {NULL}},
+    {"<SPECIAL_11>", "<think>", "</think>", false, {"<SPECIAL_12>", "<SPECIAL_11>Assistant"}},
+    {">>>all", "<think>", "</think>", false, {">>>all\n"}},
+    {"<response>", "<think>", "</think>", false, {"<response>", "</response>"}},
+    {"<think>", "<think>", "</think>", false, {NULL}},
+};
+
+const spry_thought_style *spry_thought_style_default(void)
+{
+    return &thoughts[SPRY_COUNT(thoughts) - 1];
+}
+
+const spry_thought_style *spry_thought_style_find(spry_view source)
+{
+    for (size_t i = 0; i < SPRY_COUNT(thoughts); i++)
+        if (contains(source, thoughts[i].in_template))
+            return &thoughts[i];
+    return spry_thought_style_default();
+}
+
+size_t spry_turn_ends_find(const char *ends[SPRY_TURN_ENDS], spry_view source, const char *eos)
+{
+    static const char *const known[] = {"<|im_end|>",
+                                        "<|eot_id|>",
+                                        "<|eom_id|>",
+                                        "<|eot|>",
+                                        "<|end_of_text|>",
+                                        "<|endoftext|>",
+                                        "<end_of_turn>",
+                                        "<turn|>",
+                                        "<|END_OF_TURN_TOKEN|>",
+                                        "<｜end▁of▁sentence｜>",
+                                        "<seed:eos>",
+                                        "<|message_sep|>",
+                                        "[e~[",
+                                        "<end_of_sentence>",
+                                        "<|assistant_end|>",
+                                        "</assistant>",
+                                        "<sep>",
+                                        "<|tool_response>",
+                                        "<|end_of_msg|>",
+                                        "<|end|>"};
+    size_t count = 0;
+    if (eos && *eos && contains(source, "eos_token"))
+        ends[count++] = contains(source, ":opensource") ? "<｜hy_eos:opensource｜>" : eos;
+    for (size_t i = 0; i < SPRY_COUNT(known) && count < SPRY_TURN_ENDS; i++)
+        if (contains(source, known[i]))
+            ends[count++] = known[i];
+    return count;
+}
+
+/* ---- which tools may be called ----------------------------------------------------------------------------------- */
+
+static const char *name_of(const json_t *tool)
+{
+    return json_string_value(json_object_get(spry_tool_function(tool), "name"));
+}
+
+/* The names, each with its place among the tools. The caller releases them with json_decref. */
+static spry_status index_names(json_t **out, const json_t *tools, spry_error *error)
+{
+    json_t *names = *out = json_object();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const char *name = name_of(json_array_get(tools, i));
+        if (!name || !*name)
+            return spry_fail(error, SPRY_ERR_INPUT, "tools[%zu] has no name", i);
+        const json_t *before = json_object_get(names, name);
+        if (before)
+            return spry_fail(error, SPRY_ERR_INPUT, "tools[%zu] and tools[%d] have the same name, %.200s",
+                             (size_t)json_integer_value(before), (int)i, name);
+        if (json_object_set_new(names, name, json_integer((json_int_t)i)))
+            return spry_fail_memory(error, "the names of tools", json_array_size(tools));
+    }
+    return SPRY_OK;
+}
+
+static spry_status add(spry_tool_choice *out, const json_t *tools, const json_t *names, const char *name,
+                       spry_error *error)
+{
+    const json_t *place = name ? json_object_get(names, name) : NULL;
+    if (!place)
+        return spry_fail(error, SPRY_ERR_INPUT, "tool_choice names %.200s, which is not among the tools",
+                         name ? name : "a tool without a name");
+    const json_t *tool = json_array_get(tools, (size_t)json_integer_value(place));
+    if (json_array_append(out->functions, (json_t *)(uintptr_t)spry_tool_function(tool)))
+        return spry_fail_memory(error, "tools", json_array_size(tools));
+    return SPRY_OK;
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}, also without the inner object. */
+static spry_status add_allowed(spry_tool_choice *out, const json_t *tools, const json_t *names, const json_t *choice,
+                               spry_error *error)
+{
+    const json_t *inner = json_object_get(choice, "allowed_tools");
+    const json_t *from = json_is_object(inner) ? inner : choice, *list = json_object_get(from, "tools");
+    const char *mode = json_string_value(json_object_get(from, "mode"));
+    out->required = mode && strcmp(mode, "required") == 0;
+    if (!json_array_size(list) || (mode && !out->required && strcmp(mode, "auto") != 0))
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "tool_choice.allowed_tools needs a list of tools, and the mode \"auto\" or \"required\"");
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < json_array_size(list) && !status; i++)
+        status = add(out, tools, names, name_of(json_array_get(list, i)), error);
+    return status;
+}
+
+static spry_status read_choice(spry_tool_choice *out, const json_t *tools, const json_t *names, const json_t *choice,
+                               spry_error *error)
+{
+    const char *word = json_string_value(choice), *type = json_string_value(json_object_get(choice, "type"));
+    const char *only = name_of(choice);
+    if (word && strcmp(word, "none") == 0)
+        return SPRY_OK;
+    if (type && strcmp(type, "allowed_tools") == 0)
+        return add_allowed(out, tools, names, choice, error);
+    out->required = only || (word && strcmp(word, "required") == 0);
+    if (out->required && !json_array_size(tools))
+        return spry_fail(error, SPRY_ERR_INPUT, "tool_choice asks for a call, but there are no tools");
+    if (only)
+        return add(out, tools, names, only, error);
+    if (choice && !json_is_null(choice) && !out->required && !(word && strcmp(word, "auto") == 0))
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "tool_choice must be \"auto\", \"none\", \"required\", an object that names a function, or "
+                         "allowed_tools");
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        json_array_append(out->functions, (json_t *)(uintptr_t)spry_tool_function(json_array_get(tools, i)));
+    return SPRY_OK;
+}
+
+spry_status spry_tool_choice_read(spry_tool_choice *out, const json_t *tools, const json_t *choice, spry_error *error)
+{
+    json_t *names;
+    *out = (spry_tool_choice){.functions = json_array()};
+    spry_status status = index_names(&names, tools, error);
+    if (!status)
+        status = read_choice(out, tools, names, choice, error);
+    json_decref(names);
+    if (status)
+        spry_tool_choice_deinit(out);
+    return status;
+}
+
+void spry_tool_choice_deinit(spry_tool_choice *choice)
+{
+    json_decref(choice->functions);
+    *choice = (spry_tool_choice){0};
 }

@@ -8,6 +8,9 @@
 #ifndef SPRY_TEMPLATE_TOOL_STYLES_H
 #define SPRY_TEMPLATE_TOOL_STYLES_H
 
+#include <jansson.h>
+
+#include "base/error.h"
 #include "base/view.h"
 
 typedef enum spry_call_syntax {
@@ -58,5 +61,39 @@ const spry_tool_style *spry_tool_style_find(spry_view source);
 const spry_tool_style *spry_tool_style_named(const char *name);
 /* Style number `index`; NULL behind the last one. */
 const spry_tool_style *spry_tool_style_at(size_t index);
+
+/* How models write thoughts, and which marks around their messages are no content. Recognised like tool styles. */
+
+enum { SPRY_THOUGHT_HIDDEN = 9 };
+
+typedef struct spry_thought_style {
+    const char *in_template;
+    const char *open, *close;
+    bool anywhere; /* thoughts may also follow content; otherwise they come first */
+    /* Marks that are dropped from content; '*' stands for a word. NULL behind the last one. */
+    const char *hidden[SPRY_THOUGHT_HIDDEN];
+} spry_thought_style;
+
+/* The style of a template's source; <think> if there is none. */
+const spry_thought_style *spry_thought_style_find(spry_view source);
+const spry_thought_style *spry_thought_style_default(void);
+
+/* Marks that end a model's turn. The engine stops at them when they are tokens; a model that spells them out, or a
+ * file that does not say which tokens end a turn, leaves them at the end of the answer. */
+enum { SPRY_TURN_ENDS = 8 };
+/* Writes those that a template's source contains, and returns how many. `eos`: the model's own, or NULL. */
+size_t spry_turn_ends_find(const char *ends[SPRY_TURN_ENDS], spry_view source, const char *eos);
+
+/* Which tools a model may or must call. */
+
+typedef struct spry_tool_choice {
+    json_t *functions; /* the functions that may be called, a list; NULL: none */
+    bool required;     /* the answer must be a call */
+} spry_tool_choice;
+
+/* Reads OpenAI's `tools` and `tool_choice`: NULL, "auto", "none", "required", an object that names a function, or one
+ * of type "allowed_tools". Fails for tools without a name, two tools of one name, and a choice that names another. */
+spry_status spry_tool_choice_read(spry_tool_choice *out, const json_t *tools, const json_t *choice, spry_error *error);
+void spry_tool_choice_deinit(spry_tool_choice *choice);
 
 #endif
