@@ -7,7 +7,7 @@
 #include "bench/bench_runner.h"
 #include "cli/energy_figures.h"
 #include "platform/clock.h"
-#include "platform/gpu_use.h"
+#include "platform/gpu.h"
 
 enum { WATCHED = 2 };
 

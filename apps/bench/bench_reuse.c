@@ -10,7 +10,7 @@
 #include "cli/terminal.h"
 #include "platform/clock.h"
 #include "platform/directory.h"
-#include "platform/temporary.h"
+#include "platform/file.h"
 
 enum {
     PREFIX = 1000,

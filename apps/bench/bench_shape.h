@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/model_source.h"
-#include "platform/temporary.h"
+#include "platform/file.h"
 
 typedef struct spry_bench_shape {
     const char *shape, *type; /* "qwen3-0.6b", "q4_0" */

@@ -6,8 +6,8 @@
 
 #include "bench/mix.h"
 #include "cli/interrupt.h"
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 
 typedef struct crowd {
     spry_mix_run *run;

@@ -8,7 +8,7 @@
 #include "base/tokens.h"
 #include "cli/common_options.h"
 #include "platform/energy.h"
-#include "platform/laps.h"
+#include "platform/trace.h"
 
 /* A generated token with its probability and the most probable alternatives. */
 typedef struct spry_answer_token {

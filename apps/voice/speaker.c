@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "voice/clauses.h"
 
 enum { CLAUSE_MAX = 1 << 20 };

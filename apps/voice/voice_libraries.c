@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "platform/module.h"
+#include "platform/environment.h"
 
 static const spry_voice_libraries none, *libraries = &none;
 

@@ -12,8 +12,8 @@
 
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "voice/player.h"
 #include "voice/sound_port.h"
 #include "voice/voice.h"

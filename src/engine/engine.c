@@ -5,8 +5,7 @@
 
 #include "base/sized.h"
 #include "engine/engine_state.h"
-#include "model/fingerprint.h"
-#include "model/placement.h"
+#include "model/model.h"
 #include "model/quantize.h"
 #include "platform/clock.h"
 #include "platform/memory.h"

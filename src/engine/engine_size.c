@@ -8,7 +8,7 @@
 #include "base/number.h"
 #include "base/sized.h"
 #include "engine/engine_state.h"
-#include "model/placement.h"
+#include "model/model.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
 #include "spry_tools.h"

@@ -24,7 +24,7 @@
 #include "engine/sequence.h"
 #include "grammar/grammar.h"
 #include "model/model.h"
-#include "platform/laps.h"
+#include "platform/trace.h"
 
 enum { SPRY_PENDING_MOST = 64 };
 

@@ -2,10 +2,9 @@
 #include "base/sized.h"
 #include "insight/model_file.h"
 #include "model/gguf_export.h"
-#include "model/llama2c.h"
-#include "model/random_model.h"
+#include "model/shapes.h"
 #include "model/widen.h"
-#include "platform/temporary.h"
+#include "platform/file.h"
 
 void spry_convert_options_default_sized(spry_convert_options *options, size_t size)
 {

@@ -17,7 +17,7 @@
 #include "engine/engine_state.h"
 #include "formats/safetensors.h"
 #include "insight/model_file.h"
-#include "model/placement.h"
+#include "model/model.h"
 #include "platform/file.h"
 
 enum { ARRAY_WHOLE_MAX = 16, ARRAY_SHOWN = 5, CONTEXT_DEFAULT = 8192, CONFIG_BYTES_MAX = 64 << 20 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "insight/model_work.h"
-#include "model/fingerprint.h"
+#include "model/model.h"
 #include "platform/file.h"
 
 const char *spry_model_file_name(const spry_model_file *file)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/ref/ref.h"
-#include "platform/cpu.h"
+#include "platform/hardware.h"
 #if defined(__x86_64__)
 #include "kernels/x86/x86.h"
 #elif defined(__aarch64__)

@@ -9,8 +9,8 @@
 
 #include "base/checked.h"
 #include "kv/kv_disk_state.h"
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 
 /* ---- talking ---------------------------------------------------------------------------------------------------- */
 

@@ -12,8 +12,8 @@
 
 #include "kv/kv_disk_index.h"
 #include "kv/kv_disk_state.h"
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 
 /* ---- raw or compressed ------------------------------------------------------------------------------------------- */
 

@@ -55,8 +55,4 @@ spry_kv_key spry_adapters_root(spry_kv_key root, const spry_adapters *adapters, 
 void spry_adapters_add_row(float *row, const spry_weight *weight, size_t index, const spry_adapters *adapters,
                            const spry_adapter_scales *scales);
 
-/* adapter_file.c: attaches one adapter as number `index` of `n`. */
-spry_status spry_adapter_attach(spry_adapter *adapter, spry_weights *weights, const spry_config *config, uint32_t index,
-                                size_t n, spry_arena *arena, spry_error *error);
-
 #endif

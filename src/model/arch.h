@@ -90,7 +90,6 @@ typedef struct spry_arch {
 
 /* Of architectures with latent attention. */
 extern const spry_tensor_name spry_latent_names[];
-void spry_latent_finish(spry_config *config);
 
 /* NULL: unknown. */
 const spry_arch *spry_arch_by_gguf(spry_view name);

@@ -148,4 +148,14 @@ spry_status spry_config_finish(spry_config *config, const char *name, spry_arena
 /* Decides again which layers have rope, and where they lie in pages, once the file has said what they are. */
 void spry_config_sort_layers(spry_config *config);
 
+/* From a rope description to angles. */
+
+/* Radians a position turns each pair by, [rope_dim / 2], in sessions of up to `session` tokens; returns what cos and
+ * sin are multiplied by. */
+float spry_rope_frequencies(float *frequencies, const spry_rope *rope, size_t rope_dim, uint32_t session);
+
+/* cos and sin of one position, [n_pairs] each. */
+void spry_rope_angles(float *cosine, float *sine, const float *frequencies, float magnitude, size_t n_pairs,
+                      uint32_t position);
+
 #endif

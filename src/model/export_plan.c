@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "model/rope.h"
+#include "model/config.h"
 #include "model/tensor_names.h"
 #include "model/weights_bind.h"
 

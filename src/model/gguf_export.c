@@ -1,11 +1,244 @@
-/* Encoding and writing, a bounded batch of rows at a time, on all workers. */
+/* Writes a model as GGUF: its metadata, then its tensors, encoded a bounded batch of rows at a time on all workers. */
 #include "model/gguf_export.h"
 
+#include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/export_plan.h"
-#include "model/matrix_walk.h"
+#include "model/tensor_names.h"
+
+/* ---- metadata ---------------------------------------------------------------------------------------------------- */
+
+/* The keys of a GGUF file, from a config. A GGUF source keeps its own. */
+
+typedef struct keys {
+    spry_gguf_writer *writer;
+    const char *arch;
+    char key[128];
+} keys;
+
+static const char *below(keys *k, const char *suffix)
+{
+    snprintf(k->key, sizeof k->key, "%s.%s", k->arch, suffix);
+    return k->key;
+}
+
+/* Numbers that are 0 when they do not apply are left out. */
+static void whole(keys *k, const char *suffix, uint32_t value)
+{
+    if (value)
+        spry_gguf_writer_u32(k->writer, below(k, suffix), value);
+}
+
+static void real(keys *k, const char *suffix, float value)
+{
+    if (value > 0)
+        spry_gguf_writer_f32(k->writer, below(k, suffix), value);
+}
+
+static void write_rope(keys *k, const spry_config *c)
+{
+    static const char *const kinds[] = {
+        [SPRY_ROPE_LINEAR] = "linear", [SPRY_ROPE_YARN] = "yarn", [SPRY_ROPE_LONG] = "longrope"};
+    const spry_rope *rope = &c->rope;
+    real(k, "rope.freq_base", rope->theta);
+    whole(k, "rope.dimension_count", c->rope_dim);
+    if (c->arch->two_ropes)
+        real(k, "rope.freq_base_swa", c->rope_sliding.theta);
+    if (rope->kind == SPRY_ROPE_DEFAULT || rope->kind == SPRY_ROPE_LLAMA3)
+        return;
+    spry_gguf_writer_string(k->writer, below(k, "rope.scaling.type"), spry_view_of(kinds[rope->kind]));
+    real(k, "rope.scaling.factor", rope->factor);
+    whole(k, "rope.scaling.original_context_length", rope->original_context);
+    if (rope->kind == SPRY_ROPE_YARN) {
+        real(k, "rope.scaling.yarn_log_multiplier", c->latent_log);
+        real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast);
+        real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow);
+        bool plain = c->arch->latent && rope->attention_factor == 1; /* what its readers assume */
+        if (rope->attention_factor > 0 && !plain)                    /* GGUF's is relative to what yarn would take */
+            real(k, "rope.scaling.attn_factor",
+                 rope->attention_factor / (rope->factor <= 1 ? 1 : 0.1f * logf(rope->factor) + 1));
+    } else if (rope->kind == SPRY_ROPE_LONG) {
+        real(k, "rope.scaling.attn_factor",
+             rope->attention_factor > 0
+                 ? rope->attention_factor
+                 : sqrtf(1 + logf(rope->factor > 1 ? rope->factor : 1) / logf((float)rope->original_context)));
+    }
+}
+
+static void write_window(keys *k, const spry_config *c)
+{
+    int32_t slides[SPRY_MAX_LAYERS];
+    if (!c->window)
+        return;
+    whole(k, "attention.sliding_window", c->bidirectional ? 2 * (c->window - 1) : c->window);
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        slides[i] = c->sliding[i];
+    spry_gguf_writer_i32s(k->writer, below(k, "attention.sliding_window_pattern"), slides, c->n_layers);
+}
+
+static void write_kv_heads(keys *k, const spry_config *c)
+{
+    int32_t heads[SPRY_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        heads[i] = c->convolves[i] ? 0 : (int32_t)c->n_kv_heads;
+    spry_gguf_writer_i32s(k->writer, below(k, "attention.head_count_kv"), heads, c->n_layers);
+    whole(k, "shortconv.l_cache", c->n_conv);
+}
+
+/* Which layers have delta nets: an interval, or a list where that is not enough. */
+static void write_delta(keys *k, const spry_config *c)
+{
+    int32_t recurs[SPRY_MAX_LAYERS];
+    bool regular = true;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        recurs[i] = c->convolves[i];
+        regular = regular && c->convolves[i] == ((i + 1) % c->attention_interval != 0);
+    }
+    whole(k, "ssm.conv_kernel", c->n_conv);
+    whole(k, "ssm.state_size", c->delta_key_dim);
+    whole(k, "ssm.group_count", c->n_delta_keys);
+    whole(k, "ssm.time_step_rank", c->n_delta_heads);
+    whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
+    whole(k, "full_attention_interval", c->attention_interval);
+    if (!regular)
+        spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
+}
+
+/* How many of the first layers are dense, and, of ERNIE, that the others are not. */
+static void write_dense(keys *k, const spry_model *m)
+{
+    uint32_t dense = 0;
+    while (dense < m->config.n_layers && !m->weights.layers[dense].router.data)
+        dense++;
+    if (m->config.n_shared)
+        spry_gguf_writer_u32(k->writer, below(k, "leading_dense_block_count"), dense);
+    if (m->config.arch == &spry_arch_ernie4_5_moe)
+        whole(k, "interleave_moe_layer_step", 1);
+}
+
+static void write_config(spry_gguf_writer *writer, const spry_model *m)
+{
+    const spry_config *c = &m->config;
+    keys k = {.writer = writer, .arch = c->arch->gguf};
+    whole(&k, "block_count", c->n_layers);
+    whole(&k, "context_length", c->n_context);
+    whole(&k, "embedding_length", c->n_embd);
+    whole(&k, "feed_forward_length", c->n_ff);
+    whole(&k, "attention.head_count", c->n_heads);
+    if (c->arch->convolutions)
+        write_kv_heads(&k, c);
+    else
+        whole(&k, "attention.head_count_kv", c->n_kv_heads);
+    if (c->arch->delta)
+        write_delta(&k, c);
+    whole(&k, "attention.key_length", c->head_dim);
+    whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->head_dim);
+    if (c->arch->latent) {
+        whole(&k, "attention.kv_lora_rank", c->n_kv_rank);
+        whole(&k, "attention.q_lora_rank", c->n_q_rank);
+        whole(&k, "attention.key_length_mla", c->nope_dim + c->rope_dim);
+        whole(&k, "attention.value_length_mla", c->value_dim);
+    }
+    real(&k, c->arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
+    if (c->query_scalar != (float)c->head_dim && !c->arch->latent && !c->arch->streams)
+        real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
+    real(&k, "attn_logit_softcapping", c->attn_softcap);
+    real(&k, "final_logit_softcapping", c->final_softcap);
+    if (c->embedding_scale != 1)
+        real(&k, "embedding_scale", c->embedding_scale);
+    if (c->residual_scale != 1)
+        real(&k, "residual_scale", c->residual_scale);
+    if (c->logit_scale != 1 || c->arch->layer_norm)
+        real(&k, "logit_scale", c->arch->divides_logits ? 1 / c->logit_scale : c->logit_scale);
+    if (c->arch->streams) {
+        whole(&k, "altup.num_inputs", c->n_streams);
+        spry_gguf_writer_u32(writer, below(&k, "altup.active_idx"), c->active_stream);
+        whole(&k, "embedding_length_per_layer_input", c->n_layer_embd);
+        whole(&k, "attention.shared_kv_layers", c->n_shared_kv);
+    }
+    if (c->sparsity)
+        spry_gguf_writer_f32s(writer, below(&k, "activation_sparsity_scale"), c->sparsity, c->n_layers);
+    whole(&k, "vocab_size", c->n_vocab);
+    if (c->n_experts) {
+        whole(&k, "expert_count", c->n_experts);
+        whole(&k, "expert_used_count", c->n_experts_used);
+        whole(&k, "expert_feed_forward_length", c->n_expert_ff);
+        whole(&k, "expert_shared_feed_forward_length", c->n_shared_ff);
+        whole(&k, "expert_shared_count", c->n_shared);
+        whole(&k, "expert_group_count", c->n_groups);
+        whole(&k, "expert_group_used_count", c->n_groups_used);
+        whole(&k, "expert_gating_func", c->routing);
+        if (c->routed_scale != 1)
+            real(&k, "expert_weights_scale", c->routed_scale);
+        spry_gguf_writer_bool(writer, below(&k, "expert_weights_norm"), c->normalise_experts);
+        write_dense(&k, m);
+    }
+    if (c->bidirectional)
+        spry_gguf_writer_bool(writer, below(&k, "attention.causal"), false);
+    write_rope(&k, c);
+    write_window(&k, c);
+}
+
+/* The last part of a path, without a trailing slash. */
+static spry_view base_name(const char *path)
+{
+    spry_view all = spry_view_of(path);
+    while (all.size && all.data[all.size - 1] == '/')
+        all.size--;
+    size_t start = all.size;
+    while (start && all.data[start - 1] != '/')
+        start--;
+    return (spry_view){all.data + start, all.size - start};
+}
+
+static void copy_metadata(const spry_export_plan *plan, spry_gguf_writer *writer)
+{
+    const spry_gguf *gguf = plan->model->gguf;
+    for (size_t i = 0; i < spry_gguf_entry_count(gguf); i++) {
+        const spry_gguf_entry *entry = spry_gguf_entry_at(gguf, i);
+        bool ours = spry_view_is(entry->key, "general.file_type") || spry_view_is(entry->key, "general.alignment") ||
+                    spry_view_is(entry->key, "general.quantization_version") ||
+                    (plan->options->title && spry_view_is(entry->key, "general.name")) ||
+                    spry_view_starts(entry->key, SPRY_VIEW("split."));
+        if (!ours)
+            spry_gguf_writer_entry(writer, entry);
+    }
+    if (plan->options->title)
+        spry_gguf_writer_string(writer, "general.name", spry_view_of(plan->options->title));
+}
+
+bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer)
+{
+    const spry_model *m = plan->model;
+    const char *title = plan->options->title;
+    if (m->gguf) {
+        copy_metadata(plan, writer);
+    } else {
+        spry_view template = spry_chat_template_source(m->chat);
+        spry_gguf_writer_string(writer, "general.architecture", spry_view_of(m->config.arch->gguf));
+        spry_gguf_writer_string(writer, "general.name", title ? spry_view_of(title) : base_name(m->name));
+        write_config(writer, m);
+        if (m->config.bidirectional || m->pooling.kind != SPRY_POOL_MEAN || m->pooling.n_dense || m->pooling.n_prompts)
+            spry_pooling_to_gguf(&m->pooling, writer, m->config.arch->gguf);
+        if (m->weights.token_types.data)
+            spry_gguf_writer_u32(writer, "tokenizer.ggml.token_type_count", (uint32_t)m->weights.token_types.n_out);
+        spry_sampling_hints_to_gguf(&m->sampling, writer);
+        if (m->tokenizer && !spry_tokenizer_to_gguf(m->tokenizer, writer, m->config.n_vocab))
+            return false;
+        if (template.size)
+            spry_gguf_writer_string(writer, "tokenizer.chat_template", template);
+    }
+    spry_gguf_writer_u32(writer, "general.file_type", plan->options->recipe->file_type);
+    spry_gguf_writer_u32(writer, "general.quantization_version", 2);
+    return true;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+
+/* Encoding and writing, a bounded batch of rows at a time, on all workers. */
 
 enum { BATCH_VALUES = 1 << 20 };
 

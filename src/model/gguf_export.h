@@ -3,8 +3,9 @@
 #ifndef SPRY_MODEL_GGUF_EXPORT_H
 #define SPRY_MODEL_GGUF_EXPORT_H
 
+#include "base/error.h"
 #include "model/model.h"
-#include "model/recipe.h"
+#include "model/quantize.h"
 #include "platform/threads.h"
 
 typedef struct spry_export {
@@ -18,5 +19,14 @@ typedef struct spry_export {
 
 /* Atomic: the file appears under its name only when it is complete. */
 spry_status spry_model_export(const spry_model *model, const char *path, const spry_export *options, spry_error *error);
+
+/* Checkpoints of llama2.c: a header of seven numbers, then all weights as floats. Its vocabulary follows in the same
+ * file, or lies beside it in tokenizer.bin. */
+
+/* Whether a file can be one: its size is what its header says, with or without a vocabulary. */
+bool spry_llama2c_is(const char *path);
+
+/* Writes it as GGUF, in floats; layouts agree, so no value changes. */
+spry_status spry_llama2c_to_gguf(const char *out, const char *path, spry_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* The format has no magic number: a file is believed when its size follows from its header. */
-#include "model/llama2c.h"
+#include "model/gguf_export.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "formats/gguf_writer.h"
 #include "platform/file.h"
-#include "tokenizer/gguf_keys.h"
+#include "tokenizer/tokenizer_gguf.h"
 
 enum { HEADER_BYTES = 28, LARGEST = 1 << 24, NAME_BYTES = 64, PATH_BYTES = 4096, FIRST_BYTE = 3 };
 

@@ -1,11 +1,334 @@
 /* Opening: GGUF has everything in one file; a Hugging Face folder has weights, config, tokenizer and template apart. */
 #include "model/model.h"
 
+#include <math.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
+#include "base/checked.h"
+#include "base/compiler.h"
 #include "base/json.h"
 #include "platform/file.h"
 #include "platform/memory.h"
+
+/* ---- recommended settings of sampling ---------------------------------------------------------------------------- */
+
+/* One table names every setting in both formats; ranges are those of the sampling options. */
+
+static const struct {
+    const char *json, *gguf;
+    size_t offset;
+    double min, max;
+    bool whole;
+} hints_known[] = {
+    {"temperature", "general.sampling.temp", offsetof(spry_sampling_hints, temperature), 0, 100, false},
+    {"top_k", "general.sampling.top_k", offsetof(spry_sampling_hints, top_k), 0, 1 << 24, true},
+    {"top_p", "general.sampling.top_p", offsetof(spry_sampling_hints, top_p), 0, 1, false},
+    {"min_p", "general.sampling.min_p", offsetof(spry_sampling_hints, min_p), 0, 1, false},
+    {"repetition_penalty", "general.sampling.penalty_repeat", offsetof(spry_sampling_hints, repeat_penalty), 0.01, 100,
+     false},
+};
+
+static float *field_of(spry_sampling_hints *hints, size_t index)
+{
+    return (float *)((char *)hints + hints_known[index].offset);
+}
+
+static float judged(size_t index, double value)
+{
+    bool fits = value >= hints_known[index].min && value <= hints_known[index].max;
+    return fits && (!hints_known[index].whole || value == floor(value)) ? (float)value : NAN;
+}
+
+/* `json` may be NULL; one that says "do_sample": false recommends nothing. */
+static void sampling_hints_from_json(spry_sampling_hints *hints, const json_t *json)
+{
+    bool greedy = json_is_false(json_object_get(json, "do_sample"));
+    for (size_t i = 0; i < SPRY_COUNT(hints_known); i++) {
+        const json_t *value = json_object_get(json, hints_known[i].json);
+        *field_of(hints, i) = judged(i, json_is_number(value) && !greedy ? json_number_value(value) : NAN);
+    }
+}
+
+static void sampling_hints_from_gguf(spry_sampling_hints *hints, const spry_gguf *gguf)
+{
+    for (size_t i = 0; i < SPRY_COUNT(hints_known); i++) {
+        double value = NAN;
+        uint64_t number;
+        if (!spry_gguf_get_f64(gguf, hints_known[i].gguf, &value) &&
+            spry_gguf_get_u64(gguf, hints_known[i].gguf, &number))
+            value = (double)number;
+        *field_of(hints, i) = judged(i, value);
+    }
+}
+
+void spry_sampling_hints_to_gguf(const spry_sampling_hints *hints, spry_gguf_writer *writer)
+{
+    spry_sampling_hints copy = *hints;
+    for (size_t i = 0; i < SPRY_COUNT(hints_known); i++) {
+        float value = *field_of(&copy, i);
+        if (isnan(value))
+            continue;
+        if (hints_known[i].whole)
+            spry_gguf_writer_u32(writer, hints_known[i].gguf, (uint32_t)value);
+        else
+            spry_gguf_writer_f32(writer, hints_known[i].gguf, value);
+    }
+}
+
+void spry_sampling_hints_apply(const spry_sampling_hints *hints, spry_sampling *settings)
+{
+    if (!isnan(hints->temperature))
+        settings->temperature = hints->temperature;
+    if (!isnan(hints->top_k))
+        settings->top_k = (uint32_t)hints->top_k;
+    if (!isnan(hints->top_p))
+        settings->top_p = hints->top_p;
+    if (!isnan(hints->min_p))
+        settings->min_p = hints->min_p;
+    if (!isnan(hints->repeat_penalty))
+        settings->repeat_penalty = hints->repeat_penalty;
+}
+
+/* ---- where tensors are ------------------------------------------------------------------------------------------- */
+
+/* Joins the facts of the directory with the use of each tensor. */
+
+static const char *const names[SPRY_PLACED_COUNT] = {
+    [SPRY_PLACED_UNUSED] = "unused", [SPRY_PLACED_FLOATS] = "floats",     [SPRY_PLACED_COPIED] = "copied",
+    [SPRY_PLACED_PACKED] = "packed", [SPRY_PLACED_IN_PLACE] = "in place",
+};
+
+const char *spry_placing_name(spry_placing placing)
+{
+    return names[placing];
+}
+
+size_t spry_tensor_alignment(const spry_tensor *tensor)
+{
+    size_t alignment = SPRY_ALIGNMENT_SHOWN;
+    while (tensor->offset % alignment)
+        alignment /= 2;
+    return alignment;
+}
+
+bool spry_tensor_contiguous(const spry_tensor *tensor)
+{
+    size_t last = tensor->n_dims ? tensor->n_dims - 1 : 0, bytes;
+    if (!spry_dtype_size(&bytes, tensor->type, tensor->dims[last]))
+        return false;
+    for (size_t i = 0; i < last; i++)
+        if (!spry_checked_mul(&bytes, bytes, tensor->dims[i]))
+            return false;
+    return bytes == tensor->bytes;
+}
+
+const spry_tensor *spry_model_tensor(const spry_model *model, size_t index)
+{
+    return model->gguf ? spry_gguf_tensor(model->gguf, index) : spry_safetensors_tensor(model->files, index);
+}
+
+static spry_placing place_matrix(const spry_weights *w, const spry_tensor *t, const spry_ops *ops, const char **why)
+{
+    bool embedding = t->data == w->embedding.data, tied = embedding && t->data == w->output.data;
+    if (embedding && !tied) {
+        *why = "its rows are read one by one";
+        return SPRY_PLACED_IN_PLACE;
+    }
+    if (ops->matmul[t->type].group) {
+        *why = tied ? "kernels take groups of rows; tokens are looked up in them, too" : "kernels take groups of rows";
+        return SPRY_PLACED_PACKED;
+    }
+    *why = "kernels take its rows as they lie";
+    return SPRY_PLACED_IN_PLACE;
+}
+
+spry_placing spry_model_placing(const spry_model *model, size_t index, const spry_ops *ops, const char **why)
+{
+    const spry_weights *w = &model->weights;
+    switch ((spry_tensor_use)w->uses[index]) {
+    case SPRY_USE_FLOATS: *why = "a vector, turned into floats once"; return SPRY_PLACED_FLOATS;
+    case SPRY_USE_COPIED: *why = "it does not begin where its type needs to"; return SPRY_PLACED_COPIED;
+    case SPRY_USE_MATRIX:
+        if (!w->quantized_bytes)
+            return place_matrix(w, spry_model_tensor(model, index), ops, why);
+        *why = "quantised while the model was opened";
+        return SPRY_PLACED_COPIED;
+    case SPRY_USE_NONE: break;
+    }
+    *why = "nothing in this architecture asks for it";
+    return SPRY_PLACED_UNUSED;
+}
+
+void spry_placement_add(spry_placement *placement, const spry_tensor *tensor)
+{
+    size_t alignment = spry_tensor_alignment(tensor);
+    placement->tensors++;
+    placement->contiguous += spry_tensor_contiguous(tensor);
+    if (placement->tensors == 1 || alignment < placement->smallest_alignment)
+        placement->smallest_alignment = alignment;
+}
+
+void spry_model_placement(spry_placement *placement, const spry_model *model, const spry_ops *ops)
+{
+    const spry_tensor *tensor;
+    const char *why;
+    *placement = (spry_placement){0};
+    for (size_t i = 0; (tensor = spry_model_tensor(model, i)); i++) {
+        spry_placement_add(placement, tensor);
+        placement->placed[spry_model_placing(model, i, ops, &why)]++;
+    }
+}
+
+void spry_placement_describe(char *out, size_t size, const spry_placement *p)
+{
+    char contiguous[48] = "all contiguous", placed[128] = "";
+    size_t known = 0;
+    for (size_t i = 0; i < SPRY_PLACED_COUNT; i++)
+        known += p->placed[i];
+    if (p->contiguous < p->tensors)
+        snprintf(contiguous, sizeof contiguous, "%zu not contiguous", p->tensors - p->contiguous);
+    if (known)
+        snprintf(placed, sizeof placed, "; %zu packed, %zu in place, %zu made floats, %zu unused, %zu copied",
+                 p->placed[SPRY_PLACED_PACKED], p->placed[SPRY_PLACED_IN_PLACE], p->placed[SPRY_PLACED_FLOATS],
+                 p->placed[SPRY_PLACED_UNUSED], p->placed[SPRY_PLACED_COPIED]);
+    snprintf(out, size, "%zu tensors, %s, smallest alignment %zu%s", p->tensors, contiguous, p->smallest_alignment,
+             placed);
+}
+
+/* ---- fingerprints ------------------------------------------------------------------------------------------------ */
+
+/* Tensors are hashed separately by all threads, then their hashes in file order. */
+
+typedef struct hash_job {
+    const spry_model *model;
+    XXH128_hash_t *hashes; /* [n] */
+    size_t n;
+    atomic_size_t next;
+} hash_job;
+
+static const spry_tensor *tensor_at(const spry_model *model, size_t index)
+{
+    return model->gguf ? spry_gguf_tensor(model->gguf, index) : spry_safetensors_tensor(model->files, index);
+}
+
+static XXH128_hash_t hash_tensor(const spry_tensor *t)
+{
+    XXH128_hash_t parts[3] = {XXH3_128bits(t->name.data, t->name.size), XXH3_128bits(t->dims, sizeof t->dims),
+                              XXH3_128bits_withSeed(t->data, t->bytes, (XXH64_hash_t)t->type)};
+    return XXH3_128bits(parts, sizeof parts);
+}
+
+static void hash_part(void *context, size_t worker, size_t n_workers)
+{
+    (void)worker;
+    (void)n_workers;
+    hash_job *job = context;
+    for (size_t i; (i = atomic_fetch_add(&job->next, 1)) < job->n;)
+        job->hashes[i] = hash_tensor(tensor_at(job->model, i));
+}
+
+enum { SETTINGS = 96 };
+
+static double *add_rope(double *at, const spry_rope *r)
+{
+    const double values[] = {(double)r->kind,
+                             (double)r->theta,
+                             (double)r->factor,
+                             (double)r->low_freq_factor,
+                             (double)r->high_freq_factor,
+                             (double)r->beta_fast,
+                             (double)r->beta_slow,
+                             (double)r->attention_factor,
+                             (double)r->original_context,
+                             (double)r->truncate};
+    memcpy(at, values, sizeof values);
+    return at + SPRY_COUNT(values);
+}
+
+static XXH128_hash_t hash_factors(const float *factors, size_t count)
+{
+    return XXH3_128bits(factors ? (const void *)factors : "", factors ? count * sizeof *factors : 0);
+}
+
+/* Settings that are not in any tensor, field by field, because padding between fields is undefined. */
+static XXH128_hash_t hash_config(const spry_config *c)
+{
+    double settings[SETTINGS], *at = settings;
+    const double sizes[] = {c->n_layers,
+                            c->n_heads,
+                            c->n_kv_heads,
+                            c->head_dim,
+                            c->rope_dim,
+                            c->window,
+                            c->interleaved,
+                            c->n_experts_used,
+                            c->normalise_experts,
+                            c->routing,
+                            c->n_streams,
+                            c->active_stream,
+                            c->unscaled_stream,
+                            c->n_shared_kv,
+                            c->n_kv_rank,
+                            c->n_q_rank,
+                            c->nope_dim,
+                            c->value_dim,
+                            c->n_groups,
+                            c->n_groups_used,
+                            (double)c->routed_scale,
+                            c->scale_block[0],
+                            c->scale_block[1],
+                            c->tied,
+                            c->bidirectional,
+                            c->position_offset,
+                            c->n_conv,
+                            c->n_delta_heads,
+                            c->n_delta_keys,
+                            c->delta_key_dim,
+                            c->delta_value_dim,
+                            c->int4,
+                            c->int4_group,
+                            (double)c->embedding_scale,
+                            (double)c->residual_scale,
+                            (double)c->logit_scale,
+                            (double)c->norm_eps,
+                            (double)c->query_scalar,
+                            (double)c->attn_softcap,
+                            (double)c->final_softcap};
+    memcpy(at, sizes, sizeof sizes);
+    at = add_rope(at + SPRY_COUNT(sizes), &c->rope);
+    at = add_rope(at, &c->rope_sliding);
+    XXH128_hash_t parts[] = {XXH3_128bits(settings, (size_t)((char *)at - (char *)settings)),
+                             XXH3_128bits(c->arch->name, strlen(c->arch->name)),
+                             XXH3_128bits(c->sliding, c->n_layers * sizeof *c->sliding),
+                             XXH3_128bits(c->convolves, c->n_layers * sizeof *c->convolves),
+                             XXH3_128bits(c->rotated, c->n_layers * sizeof *c->rotated),
+                             hash_factors(c->sparsity, c->n_layers),
+                             hash_factors(c->rope.factors, c->rope_dim / 2),
+                             hash_factors(c->rope.long_factors, c->rope_dim / 2),
+                             hash_factors(c->rope_sliding.factors, c->rope_dim / 2),
+                             hash_factors(c->rope_sliding.long_factors, c->rope_dim / 2)};
+    return XXH3_128bits(parts, sizeof parts);
+}
+
+spry_status spry_model_fingerprint(spry_kv_key *out, const spry_model *model, spry_threads *threads, spry_error *error)
+{
+    size_t n = model->gguf ? spry_gguf_tensor_count(model->gguf) : spry_safetensors_count(model->files);
+    hash_job job = {.model = model, .hashes = calloc(n + 1, sizeof *job.hashes), .n = n};
+    if (!job.hashes)
+        return spry_fail_memory(error, "the model's fingerprint", (n + 1) * sizeof *job.hashes);
+    spry_threads_run(threads, hash_part, &job);
+    job.hashes[n] = hash_config(&model->config);
+    XXH128_hash_t all = XXH3_128bits(job.hashes, (n + 1) * sizeof *job.hashes);
+    free(job.hashes);
+    *out = (spry_kv_key){all.low64, all.high64};
+    return SPRY_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 enum { SMALL_FILE_BYTES = 64 << 20 };
 
@@ -132,7 +455,7 @@ static spry_status open_folder(spry_model *model, const char *folder, bool whole
         status = open_folder_template(model, folder, error);
     add_ends(model, config);
     add_ends(model, generation);
-    spry_sampling_hints_from_json(&model->sampling, generation);
+    sampling_hints_from_json(&model->sampling, generation);
     json_decref(config);
     json_decref(generation);
     return status;
@@ -157,7 +480,7 @@ static spry_status bind_gguf(spry_model *model, bool whole, spry_error *error)
     for (size_t i = 0; i < SPRY_COUNT(end_keys); i++)
         if (spry_gguf_get_u64(model->gguf, end_keys[i], &id) && id <= INT32_MAX)
             model->end_ids[model->n_end_ids++] = (int32_t)id;
-    spry_sampling_hints_from_gguf(&model->sampling, model->gguf);
+    sampling_hints_from_gguf(&model->sampling, model->gguf);
     text = (spry_view){"", 0};
     spry_gguf_get_string(model->gguf, "tokenizer.chat_template", &text);
     spry_gguf_get_string(model->gguf, "tokenizer.chat_template.tool_use", &tool_use);

@@ -48,23 +48,20 @@ spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t la
 /* Rows [begin, begin + count) of a matrix. */
 spry_weight spry_weight_rows(const spry_weight *whole, size_t begin, size_t count);
 
-/* weights_experts.c: all of a layer's experts, and the shared ones. */
+/* All experts of a layer, and the shared ones. */
 spry_status spry_bind_moe(const spry_binder *b, spry_layer *l, uint32_t layer);
 
-/* weights_streams.c: Gemma 3n's own. */
+/* Gemma 3n's residual streams and inputs by layer. */
 spry_status spry_bind_streams(const spry_binder *b);
 spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t layer);
 
-/* weights_encoder.c: what is added to embeddings, and their norm. */
-spry_status spry_bind_encoder(const spry_binder *b);
-
-/* weights_delta.c: all of a gated delta net. */
+/* All tensors of a gated delta net. */
 spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t layer);
 
-/* weights_latent.c: all of latent attention but the output. */
+/* All tensors of latent attention except the output. */
 spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t layer);
 
-/* weights_repack.c: matrices that cannot stay as they lie. Copies, counted as such. */
+/* weights_repack.c: matrices that cannot be used as the file has them. They are copied, and counted as copies. */
 
 /* 8-bit floats `t` with the scales of its blocks. */
 spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in);

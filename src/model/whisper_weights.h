@@ -77,11 +77,6 @@ typedef struct spry_whisper_bin {
     size_t n_token_bytes;
 } spry_whisper_bin;
 
-/* Whether the bytes begin as a ggml file does. */
-bool spry_whisper_bin_is(const spry_mapping *mapping);
-spry_status spry_whisper_bin_read(spry_whisper_bin *bin, spry_arena *arena, const spry_mapping *mapping,
-                                  const char *path, spry_error *error);
-
 /* Sizes that any checkpoint may have: positive, bounded, heads that divide states. */
 spry_status spry_whisper_shape_check(const spry_whisper_shape *shape, const char *path, spry_error *error);
 

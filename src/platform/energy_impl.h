@@ -14,9 +14,6 @@
 
 enum { SPRY_SYSFS_TEXT = 128 };
 
-/* False when the path is too long. */
-bool spry_sysfs_path(char out[PATH_MAX], const char *format, ...) SPRY_PRINTF(2, 3);
-
 /* Reads the only line of a file, without its newline. Returns 0 or an error number: EINVAL when the file is not one
  * complete short line. */
 int spry_sysfs_text(char out[SPRY_SYSFS_TEXT], const char *path);
@@ -80,16 +77,7 @@ typedef struct spry_energy_readings {
 /* Adds a counter, which the caller fills in; its index is passed to kind->read. NULL: no room. */
 spry_energy_counter *spry_energy_source_add(spry_energy_source *source);
 
-/* A sample is a read, which may take milliseconds, and a take, which adds the energy used since the last sample and
- * divides it among `shares`. When a counter fails, the source is closed with a message. */
-void spry_energy_source_read(const spry_energy_source *source, spry_energy_readings *out, uint64_t now_ns);
-void spry_energy_source_take(spry_energy_source *source, const spry_energy_readings *readings, size_t shares);
-
-/* Whether every counter has changed. */
-bool spry_energy_source_moved(const spry_energy_source *source);
-
 void spry_energy_source_close(spry_energy_source *source);
-void spry_energy_source_describe(const spry_energy_source *source, char out[SPRY_ENERGY_TEXT]);
 
 /* ---- NVML, as far as it is used ---------------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buffer.h"
+#include "base/error.h"
 
 /* False when NO_COLOR is set to anything (no-color.org), or TERM is missing or "dumb". */
 bool spry_environment_wants_colour(void);
@@ -27,5 +28,11 @@ const char *spry_environment_hub(spry_hub_setting setting);
 /* Replaces `path` with the folder where a hub's own program keeps models; false: none can be told. */
 typedef enum spry_hub_place { SPRY_HF_FOLDER, SPRY_OLLAMA_FOLDER } spry_hub_place;
 bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place);
+
+/* Parts of the library that need a library of their own, in files that are opened only when asked for. */
+
+/* A symbol of the module `name`, which stays open. It lies beside the program, or in the library folder of the tree
+ * that the program was installed to. NULL: there is none, and the error says why. */
+void *spry_module_symbol(const char *name, const char *symbol, spry_error *error);
 
 #endif

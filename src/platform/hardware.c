@@ -2,17 +2,152 @@
  * understood stay unknown. */
 #include "platform/hardware.h"
 
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <xxhash.h>
 
 #include "base/checked.h"
 #include "base/compiler.h"
 #include "base/number.h"
 #include "base/view.h"
-#include "platform/cgroup.h"
 #include "platform/system_file.h"
+
+/* ---- features of the processor ----------------------------------------------------------------------------------- */
+
+/* Asks the processor on x86 and Linux's auxiliary vector on ARM; on other systems only the features the program was
+ * compiled for are known. */
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+/* Clang's builtin does not support this feature name. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+
+/* The instruction's short form; enabled with AVX2. */
+static bool has_avxvnni(void)
+{
+    enum { AVXVNNI = 1 << 4 };
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & AVXVNNI);
+}
+
+/* Tiles are 8 KB of state a thread: Linux saves them only for processes that have asked for it. */
+static bool has_amx(void)
+{
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25, REQUEST_STATE = 0x1023, TILE_DATA = 18 };
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & AMX_TILE) && (edx & AMX_INT8) &&
+           (edx & AMX_BF16) && syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+uint32_t spry_cpu_features(void)
+{
+    uint32_t features = 0;
+    if (SPRY_X86_HAS("avx2") && SPRY_X86_HAS("fma") && has_f16c())
+        features |= has_avxvnni() ? SPRY_CPU_AVX2 | SPRY_CPU_AVXVNNI : SPRY_CPU_AVX2;
+    if (SPRY_X86_HAS("avx512f") && SPRY_X86_HAS("avx512bw") && SPRY_X86_HAS("avx512dq") && SPRY_X86_HAS("avx512vl"))
+        features |= SPRY_CPU_AVX512;
+    if (SPRY_X86_HAS("avx512vnni"))
+        features |= SPRY_CPU_VNNI;
+    if (SPRY_X86_HAS("avx512vbmi") && SPRY_X86_HAS("gfni"))
+        features |= SPRY_CPU_VBMI;
+    if (SPRY_X86_HAS("avx512bf16"))
+        features |= SPRY_CPU_BF16;
+    if (has_amx())
+        features |= SPRY_CPU_AMX;
+    return features;
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+uint32_t spry_cpu_features(void)
+{
+    enum { I8MM = 1 << 13, BF16 = 1 << 14 }; /* of AT_HWCAP2, which older headers do not name */
+    unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+    uint32_t features = first & HWCAP_ASIMDDP ? SPRY_CPU_DOTPROD : 0;
+    features |= second & I8MM ? SPRY_CPU_I8MM : 0;
+    features |= second & BF16 ? SPRY_CPU_ARM_BF16 : 0;
+    return features;
+}
+
+#else
+
+uint32_t spry_cpu_features(void)
+{
+    uint32_t features = 0;
+#if defined(__ARM_FEATURE_DOTPROD)
+    features |= SPRY_CPU_DOTPROD;
+#endif
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    features |= SPRY_CPU_I8MM;
+#endif
+#if defined(__ARM_FEATURE_BF16)
+    features |= SPRY_CPU_ARM_BF16;
+#endif
+    return features;
+}
+
+#endif
+
+/* ---- the processor's name ---------------------------------------------------------------------------------------- */
+
+/* Copies printable characters, joins runs of spaces and trims the ends. */
+static void tidy(char out[SPRY_PROCESSOR_NAME_MAX], const char *text)
+{
+    size_t used = 0;
+    for (; *text && used + 1 < SPRY_PROCESSOR_NAME_MAX; text++) {
+        bool space = *text <= ' ' || *text > '~';
+        if (!space || (used && out[used - 1] != ' '))
+            out[used++] = space ? ' ' : *text;
+    }
+    while (used && out[used - 1] == ' ')
+        used--;
+    out[used] = '\0';
+}
+
+/* spry_processor_name with `root` prepended to /proc, for tests. */
+static void processor_name_below(char out[SPRY_PROCESSOR_NAME_MAX], const char *root)
+{
+    char line[512], path[PATH_MAX];
+    out[0] = '\0';
+    int length = snprintf(path, sizeof path, "%s/proc/cpuinfo", root);
+    FILE *file = length > 0 && length < PATH_MAX ? fopen(path, "re") : NULL;
+    while (file && !out[0] && fgets(line, sizeof line, file)) {
+        const char *value = strchr(line, ':');
+        if (value && strncmp(line, "model name", strlen("model name")) == 0)
+            tidy(out, value + 1);
+    }
+    if (file)
+        fclose(file);
+    struct utsname machine;
+    if (!out[0])
+        tidy(out, uname(&machine) == 0 ? machine.machine : "unknown");
+}
+
+void spry_processor_name(char out[SPRY_PROCESSOR_NAME_MAX])
+{
+    processor_name_below(out, "");
+}
+
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
 
 /* ---- lists of processors ----------------------------------------------------------------------------------------- */
 
@@ -221,7 +356,7 @@ void spry_hardware_read(spry_hardware *h, const char *root)
     char online[SPRY_SYSTEM_VALUE] = "", value[SPRY_SYSTEM_VALUE];
     spry_cgroup_limits limits;
     *h = (spry_hardware){0};
-    spry_processor_name_below(h->cpu, root);
+    processor_name_below(h->cpu, root);
     spry_cgroup_read(&limits, root);
     spry_system_value(online, root, "/sys/devices/system/cpu/online");
     uint32_t first = list_first(online);

@@ -10,9 +10,8 @@
 
 #include "base/number.h"
 #include "base/view.h"
-#include "platform/cgroup.h"
 #include "platform/file.h"
-#include "platform/gpu_use.h"
+#include "platform/gpu.h"
 #include "platform/system_file.h"
 
 enum { SENSORS = 32, INPUTS = 16, PROCESSORS = 64 /* whose frequency is read */, FOLDER = 4096 };

@@ -18,7 +18,7 @@ typedef struct spry_machine_state {
     double cpu_pressure, disk_pressure;  /* some for a processor, some for a disk */
     double load, processors;             /* load average of the last minute; processors that are online */
     double resident_bytes;               /* memory of this process */
-    double gpu_busy;                     /* percent of the time the busiest GPU ran kernels (gpu_use.h) */
+    double gpu_busy;                     /* percent of the time the busiest GPU ran kernels (gpu.h) */
 } spry_machine_state;
 
 /* The fields under their names, for traces, metrics and JSON. */

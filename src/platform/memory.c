@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "platform/cgroup.h"
+#include "platform/system_file.h"
 
 enum { ARENAS = 4 };
 

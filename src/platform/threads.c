@@ -9,7 +9,7 @@
  * are sequentially consistent, so at least one side sees the other, and the mutex orders the signal after the start of
  * the wait.
  *
- * A thread that would sleep first looks whether those it waits for are running; see thread_place.h. */
+ * Before a thread sleeps, it checks whether the threads it waits for are running. */
 #include "platform/threads.h"
 
 #include <pthread.h>
@@ -20,12 +20,180 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
-#include "platform/cgroup.h"
 #include "platform/clock.h"
-#include "platform/thread_place.h"
+#include "platform/system_file.h"
+
+/* ---- the processor of a thread ----------------------------------------------------------------------------------- */
+
+/* The processor that a thread of a pool runs on. When another program takes it in the middle of a block, the rest of
+ * the pool would wait for that program's time slice, milliseconds, although processors are free: kernels move such a
+ * thread only at their next balancing. A waiting thread therefore moves it to a processor that has no work.
+ *
+ * A thread that is to be moved must be working: `held` is set first, then `working` is checked; the thread itself
+ * clears `working` first, then checks `held`. Both are sequentially consistent, so one side sees the other, and a held
+ * thread waits for the mutex before it goes on: it is neither moved nor gone while its place is in use. */
+
+enum { SPRY_PLACE_ALIGNMENT = 64 };
+
+typedef struct spry_thread_place {
+    _Alignas(SPRY_PLACE_ALIGNMENT) atomic_bool working; /* in blocks of a run */
+    atomic_bool held;
+    atomic_int cpu; /* where its last run began */
+    pthread_t thread;
+    /* under the mutex */
+    bool moved;
+    bool returns;   /* to `cpu`, when its blocks are done */
+    cpu_set_t mask; /* that it had before */
+    uint64_t ran_ns;
+} spry_thread_place;
+
+/* It has no block left. */
+static inline void spry_place_end(spry_thread_place *place)
+{
+    atomic_store(&place->working, false);
+}
+
+/* Under the mutex, for a thread that was held and not moved. */
+static void place_release(spry_thread_place *place);
+
+/* This thread begins to take blocks. */
+static void place_begin(spry_thread_place *place)
+{
+    atomic_store_explicit(&place->cpu, sched_getcpu(), memory_order_relaxed);
+    atomic_store(&place->working, true);
+}
+
+/* Processor time of the thread; 0 where it cannot be read. */
+static uint64_t processor_ns(pthread_t thread)
+{
+    clockid_t clock;
+    struct timespec time;
+    if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &time))
+        return 0;
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void stay_on(pthread_t thread, int cpu)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)cpu, &one);
+    pthread_setaffinity_np(thread, sizeof one, &one);
+}
+
+static bool is_valid(int cpu)
+{
+    return cpu >= 0 && cpu < CPU_SETSIZE;
+}
+
+/* After spry_place_end, when no other thread waits for this one: undoes a move. */
+static void place_undo(spry_thread_place *place, pthread_mutex_t *mutex)
+{
+    if (!atomic_load(&place->held))
+        return;
+    pthread_mutex_lock(mutex);
+    bool moved = place->moved, returns = place->returns;
+    cpu_set_t mask = place->mask;
+    place_release(place);
+    pthread_mutex_unlock(mutex);
+    if (moved && returns)
+        stay_on(pthread_self(), atomic_load(&place->cpu));
+    if (moved)
+        pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
+}
+
+/* Under the mutex: keeps a thread that is working where it is and reads its processor time; false: it is not working.
+ */
+static bool place_hold(spry_thread_place *place)
+{
+    if (atomic_load(&place->held)) /* it was moved, and has not undone it yet */
+        return false;
+    atomic_store(&place->held, true);
+    if (!atomic_load(&place->working)) {
+        atomic_store(&place->held, false);
+        return false;
+    }
+    place->ran_ns = processor_ns(place->thread);
+    return true;
+}
+
+/* Under the mutex, for a thread that is held: whether it has been working for the last elapsed_ns without a processor.
+ */
+static bool place_is_stuck(const spry_thread_place *place, uint64_t elapsed_ns)
+{
+    return atomic_load(&place->working) && place->ran_ns &&
+           processor_ns(place->thread) - place->ran_ns < elapsed_ns / 4;
+}
+
+/* Under the mutex: moves a thread that is held. */
+static void place_move(spry_thread_place *place, int cpu, bool returns)
+{
+    if (!is_valid(cpu) || !is_valid(atomic_load(&place->cpu)) ||
+        pthread_getaffinity_np(place->thread, sizeof place->mask, &place->mask))
+        return;
+    place->moved = true;
+    place->returns = returns;
+    stay_on(place->thread, cpu);
+}
+
+static void place_release(spry_thread_place *place)
+{
+    place->moved = false;
+    atomic_store(&place->held, false);
+}
+
+/* Moves this thread, which may go elsewhere afterwards. Returns when it runs there. */
+static void place_go(int cpu)
+{
+    cpu_set_t mask;
+    if (!is_valid(cpu) || pthread_getaffinity_np(pthread_self(), sizeof mask, &mask))
+        return;
+    stay_on(pthread_self(), cpu);
+    pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
+}
+
+/* ---- background threads ------------------------------------------------------------------------------------------ */
+
+spry_status spry_background_start(pthread_t *thread, void *(*run)(void *), void *context, const char *who,
+                                  spry_error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(thread, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failure ? spry_fail(error, SPRY_ERR_MEMORY, "%s's thread could not be started: %s", who, strerror(failure))
+                   : SPRY_OK;
+}
+
+void spry_background_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+bool spry_background_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns)
+{
+    const long second = 1000000000;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(ns / (uint64_t)second);
+    until.tv_nsec += (long)(ns % (uint64_t)second);
+    if (until.tv_nsec >= second) {
+        until.tv_sec++;
+        until.tv_nsec -= second;
+    }
+    return pthread_cond_timedwait(condition, lock, &until) == 0;
+}
+
+/* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
 enum {
     CACHE_LINE = 64,
@@ -109,20 +277,20 @@ static void help_caller(spry_threads *threads)
     if (!threads->spins || !atomic_load(&caller->working) || pthread_mutex_trylock(&threads->moving))
         return;
     int here = sched_getcpu(), there = here;
-    if (spry_place_hold(caller)) {
+    if (place_hold(caller)) {
         uint64_t start = spry_clock_ns();
         spin_until(threads, caller_waits, 0, STUCK_NS);
         there = atomic_load(&caller->cpu);
-        if (spry_place_is_stuck(caller, spry_clock_ns() - start))
-            spry_place_move(caller, here, false);
+        if (place_is_stuck(caller, spry_clock_ns() - start))
+            place_move(caller, here, false);
         if (!caller->moved) {
             there = here;
-            spry_place_release(caller);
+            place_release(caller);
         }
     }
     pthread_mutex_unlock(&threads->moving);
     if (there != here)
-        spry_place_go(there);
+        place_go(there);
 }
 
 /* The processor of the next thread from *i on that has no block left: the caller, then workers, then the caller again.
@@ -143,7 +311,7 @@ static void help_workers(spry_threads *threads)
         return;
     pthread_mutex_lock(&threads->moving);
     for (size_t i = 1; i < threads->count; i++)
-        n_held += spry_place_hold(&threads->workers[i].place);
+        n_held += place_hold(&threads->workers[i].place);
     uint64_t start = spry_clock_ns();
     if (n_held)
         spin_until(threads, all_left, 0, STUCK_NS);
@@ -152,10 +320,10 @@ static void help_workers(spry_threads *threads)
         spry_thread_place *place = &threads->workers[i].place;
         if (!atomic_load(&place->held) || place->moved)
             continue;
-        if (spry_place_is_stuck(place, elapsed))
-            spry_place_move(place, next_free_cpu(threads, &from), true);
+        if (place_is_stuck(place, elapsed))
+            place_move(place, next_free_cpu(threads, &from), true);
         if (!place->moved)
-            spry_place_release(place);
+            place_release(place);
     }
     pthread_mutex_unlock(&threads->moving);
 }
@@ -211,7 +379,7 @@ static bool take(size_t *begin, size_t *end, spry_threads *threads)
 static void work(spry_threads *threads, spry_thread_place *place)
 {
     size_t begin, end;
-    spry_place_begin(place);
+    place_begin(place);
     while (take(&begin, &end, threads))
         threads->fn(threads->context, begin, end);
     spry_place_end(place);
@@ -232,7 +400,7 @@ static void *worker_main(void *argument)
         leave(threads);
         if (ends)
             return NULL;
-        spry_place_undo(&self->place, &threads->moving);
+        place_undo(&self->place, &threads->moving);
     }
 }
 
@@ -281,7 +449,7 @@ void spry_threads_share(spry_threads *threads, spry_threads_block_fn fn, void *c
     announce(threads, fn, context, total, grain);
     work(threads, place);
     wait_until_done(threads);
-    spry_place_undo(place, &threads->moving);
+    place_undo(place, &threads->moving);
 }
 
 typedef struct parts_job {

@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/sized.h"
-#include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/model_names.h"
+#include "platform/threads.h"
 #include "pool/model_load.h"
 #include "spry_serve.h"
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "platform/threads.h"
 
 /* ---- a job's way through the driver ------------------------------------------------------------------------------ */
 

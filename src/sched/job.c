@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "engine/engine_state.h"
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "sched/driver.h"
 #include "spry_serve.h"
 

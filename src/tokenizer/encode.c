@@ -1,11 +1,225 @@
+/* Text to ids and back. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/view.h"
+#include "tokenizer/tokenizer_impl.h"
+
+/* ---- words of the current text ----------------------------------------------------------------------------------- */
+
+/* Words of the current text with their ids. Most words are short and repeated; a lookup here is cheaper than in the
+ * vocabulary. Direct-mapped: a new word replaces an older one. Bytes are compared as little-endian numbers. */
+
+enum { SPRY_CACHED_BYTES = 16, SPRY_CACHED_IDS = 3 };
+
+typedef struct spry_cached_word {
+    uint64_t low, high; /* the bytes, padded with zeros */
+    uint8_t size, count;
+    int32_t ids[SPRY_CACHED_IDS];
+} spry_cached_word;
+
+typedef struct spry_word_cache {
+    spry_cached_word *slots; /* NULL: no caching */
+    unsigned shift;          /* 64 - log2 of the number of slots */
+} spry_word_cache;
+
+/* A cache for a text of this size; none for short texts or when memory is short. */
+static inline void spry_word_cache_init(spry_word_cache *cache, size_t text_size)
+{
+    *cache = (spry_word_cache){0};
+    if (text_size < 256)
+        return;
+    unsigned bits = 7;
+    while (bits < 13 && (size_t)1 << (bits + 3) < text_size)
+        bits++;
+    cache->slots = calloc((size_t)1 << bits, sizeof *cache->slots);
+    cache->shift = 64 - bits;
+}
+
+static inline void spry_word_cache_deinit(spry_word_cache *cache)
+{
+    free(cache->slots);
+}
+
+/* The slot for a word of 1 to SPRY_CACHED_BYTES bytes; *key is the slot's contents if it holds the word. `limit` is the
+ * end of readable memory. */
+static inline spry_cached_word *spry_word_cache_slot(const spry_word_cache *cache, spry_view word, const char *limit,
+                                                     spry_cached_word *key)
+{
+    unsigned char bytes[SPRY_CACHED_BYTES] = {0};
+    const char *from = word.data;
+    if ((size_t)(limit - word.data) < SPRY_CACHED_BYTES) {
+        memcpy(bytes, word.data, word.size);
+        from = (const char *)bytes;
+    }
+    memcpy(&key->low, from, 8);
+    memcpy(&key->high, from + 8, 8);
+    if (word.size < 8) {
+        key->low &= ((uint64_t)1 << (8 * word.size)) - 1;
+        key->high = 0;
+    } else if (word.size < 16) {
+        key->high &= ((uint64_t)1 << (8 * (word.size - 8))) - 1;
+    }
+    key->size = (uint8_t)word.size;
+    uint64_t hash = (key->low ^ (key->high << 7 | key->high >> 57)) * 0x9E3779B97F4A7C15u;
+    hash = (hash ^ hash >> 29) * 0xD6E8FEB86659FD93u;
+    return &cache->slots[hash >> cache->shift];
+}
+
+static inline bool spry_cached_word_is(const spry_cached_word *slot, const spry_cached_word *key)
+{
+    return slot->low == key->low && slot->high == key->high && slot->size == key->size;
+}
+
+/* ---- tokens matched literally ------------------------------------------------------------------------------------ */
+
+/* From every byte that may start a token, the trie is followed along the text. */
+
+struct spry_added_node {
+    uint32_t child, sibling; /* 0: none; node 0 is unused */
+    uint32_t token;          /* 1 + index, 0: no token ends here */
+    unsigned char byte;
+};
+
+static uint32_t find_sibling(const spry_added_tokens *added, uint32_t node, unsigned char byte)
+{
+    while (node && added->nodes[node].byte != byte)
+        node = added->nodes[node].sibling;
+    return node;
+}
+
+/* The node for `byte` in the list at *list; created if missing. */
+static uint32_t grow(spry_added_tokens *added, uint32_t *list, unsigned char byte)
+{
+    uint32_t node = find_sibling(added, *list, byte);
+    if (!node) {
+        node = (uint32_t)++added->n_nodes;
+        added->nodes[node] = (struct spry_added_node){.byte = byte, .sibling = *list};
+        *list = node;
+    }
+    return node;
+}
+
+static void insert(spry_added_tokens *added, size_t index)
+{
+    spry_view text = added->tokens[index].text;
+    unsigned char first = (unsigned char)text.data[0];
+    uint32_t node = grow(added, &added->roots[first], first);
+    for (size_t i = 1; i < text.size; i++)
+        node = grow(added, &added->nodes[node].child, (unsigned char)text.data[i]);
+    added->nodes[node].token = (uint32_t)index + 1; /* the last of equal spellings wins */
+    added->starts[1][first] = true;
+    if (!added->tokens[index].special)
+        added->starts[0][first] = true;
+}
+
+spry_status spry_added_tokens_init(spry_added_tokens *added, spry_arena *arena, const spry_added_token *tokens,
+                                   size_t count, bool normalized, spry_error *error)
+{
+    *added = (spry_added_tokens){0};
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (tokens[i].text.size > SPRY_ADDED_BYTES_MAX)
+            return spry_fail(error, SPRY_ERR_FORMAT, "added token %d has %zu bytes; at most %d are sensible",
+                             (int)tokens[i].id, tokens[i].text.size, SPRY_ADDED_BYTES_MAX);
+        bytes += tokens[i].text.size;
+    }
+    added->tokens = spry_arena_alloc(arena, count, sizeof *added->tokens);
+    added->nodes = spry_arena_alloc(arena, bytes + 1, sizeof *added->nodes);
+    if (!added->tokens || !added->nodes)
+        return spry_fail_memory(error, "added tokens", bytes * sizeof *added->nodes);
+    for (size_t i = 0; i < count; i++) {
+        if (tokens[i].text.size == 0 || tokens[i].normalized != normalized)
+            continue;
+        added->tokens[added->count++] = tokens[i];
+        insert(added, added->count - 1);
+    }
+    return SPRY_OK;
+}
+
+static bool touches_literal(const spry_added_filter *filter, size_t begin, size_t end)
+{
+    size_t low = 0, high = filter->n_literal; /* the first range that ends after `begin` */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (filter->literal[middle].end > begin)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < filter->n_literal && filter->literal[low].begin < end;
+}
+
+static bool is_word_at(const spry_unicode *unicode, spry_view text, size_t begin, size_t end)
+{
+    size_t length;
+    if (begin > 0 && spry_unicode_previous(unicode, text.data, begin, &length) & SPRY_CHAR_WORD)
+        return false;
+    return end == text.size ||
+           !(spry_unicode_next(unicode, text.data + end, text.size - end, &length) & SPRY_CHAR_WORD);
+}
+
+/* The longest allowed token at `begin`; NULL: none. */
+static const spry_added_token *match_at(const spry_added_tokens *added, const spry_unicode *unicode, spry_view text,
+                                        size_t begin, const spry_added_filter *filter)
+{
+    const spry_added_token *best = NULL;
+    uint32_t node = added->roots[(unsigned char)text.data[begin]];
+    size_t end = begin + 1;
+    while (node) {
+        if (added->nodes[node].token) {
+            const spry_added_token *token = &added->tokens[added->nodes[node].token - 1];
+            bool allowed = !token->special || (filter->special && !touches_literal(filter, begin, end));
+            if (allowed && (!token->single_word || is_word_at(unicode, text, begin, end)))
+                best = token;
+        }
+        if (end == text.size)
+            break;
+        node = find_sibling(added, added->nodes[node].child, (unsigned char)text.data[end++]);
+    }
+    return best;
+}
+
+static void take_spaces(const spry_added_token *token, const spry_unicode *unicode, spry_view text, size_t from,
+                        spry_added_match *match)
+{
+    size_t length;
+    while (token->lstrip && match->begin > from &&
+           spry_unicode_previous(unicode, text.data + from, match->begin - from, &length) & SPRY_CHAR_SPACE)
+        match->begin -= length;
+    while (token->rstrip && match->end < text.size &&
+           spry_unicode_next(unicode, text.data + match->end, text.size - match->end, &length) & SPRY_CHAR_SPACE)
+        match->end += length;
+}
+
+/* The first match at or after `from`; whitespace before `from` is never included. */
+static bool added_tokens_next(const spry_added_tokens *added, const spry_unicode *unicode, spry_view text, size_t from,
+                              const spry_added_filter *filter, spry_added_match *match)
+{
+    if (!added->count)
+        return false;
+    const bool *starts = added->starts[filter->special];
+    for (size_t begin = from; begin < text.size; begin++) {
+        if (!starts[(unsigned char)text.data[begin]])
+            continue;
+        const spry_added_token *token = match_at(added, unicode, text, begin, filter);
+        if (!token)
+            continue;
+        *match = (spry_added_match){begin, begin + token->text.size, token->id};
+        take_spaces(token, unicode, text, from, match);
+        return true;
+    }
+    return false;
+}
+
+/* ---- encoding ---------------------------------------------------------------------------------------------------- */
+
 /* Text to ids: the stages described in tokenizer_impl.h, outermost last.
  *
  * Two caches avoid merging for most words: the words of the current text, and `whole`, which stores for each token
  * whether merging its text gives that token. Every thread computes the same value, so relaxed atomics suffice. */
-#include <stdlib.h>
-
-#include "tokenizer/tokenizer_impl.h"
-#include "tokenizer/word_cache.h"
 
 enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 
@@ -155,7 +369,7 @@ static spry_status encode_between(encoder *state, const spry_added_tokens *added
     size_t done = 0;
     spry_added_match match;
     spry_status status = SPRY_OK;
-    while (!status && spry_added_tokens_next(added, &state->tokenizer->unicode, text, done, &state->filter, &match)) {
+    while (!status && added_tokens_next(added, &state->tokenizer->unicode, text, done, &state->filter, &match)) {
         if (match.begin > done)
             status = encode_part(state, (spry_view){text.data + done, match.begin - done}, first && done == 0);
         if (!status && !spry_tokens_push(state->out, match.id))
@@ -223,4 +437,123 @@ spry_status spry_tokenizer_encode(const spry_tokenizer *tokenizer, spry_tokens *
         status = push_frame(&state, &tokenizer->behind);
     encoder_deinit(&state);
     return status;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------------------------------- */
+
+/* Ids to text. The text of an id does not depend on its neighbours, except that the first token may lose the space that
+ * the encoder had added. */
+
+/* The text of an id; *skipped when it is omitted. */
+static spry_status token_bytes(const spry_tokenizer *tokenizer, int32_t id, bool special, spry_view *bytes,
+                               bool *skipped, spry_error *error)
+{
+    *bytes = SPRY_VIEW("");
+    *skipped = true;
+    if (id < 0 || (size_t)id >= tokenizer->vocab.size)
+        return spry_fail(error, SPRY_ERR_INPUT, "token id %d is not in the vocabulary of %zu", (int)id,
+                         tokenizer->vocab.size);
+    spry_token_kind kind = (spry_token_kind)tokenizer->vocab.kinds[id];
+    *skipped = kind == SPRY_TOKEN_UNUSED || (!special && (kind == SPRY_TOKEN_CONTROL || kind == SPRY_TOKEN_UNKNOWN));
+    *bytes = tokenizer->bytes[id];
+    return SPRY_OK;
+}
+
+/* The next run of bytes to emit from the first token; empty at its end. */
+static spry_view take_first(const spry_tokenizer *tokenizer, spry_view *rest)
+{
+    bool every = tokenizer->lead == SPRY_LEAD_STRIP_ALL, strip = tokenizer->lead != SPRY_LEAD_KEEP;
+    while (strip && rest->size && rest->data[0] == ' ') {
+        rest->data++;
+        rest->size--;
+        strip = every;
+    }
+    spry_view run = {rest->data, 0};
+    while (run.size < rest->size && !(every && run.data[run.size] == ' '))
+        run.size++;
+    rest->data += run.size;
+    rest->size -= run.size;
+    return run;
+}
+
+spry_status spry_tokenizer_decode(const spry_tokenizer *tokenizer, spry_buffer *out, const int32_t *ids, size_t count,
+                                  bool special, spry_error *error)
+{
+    bool started = false;
+    for (size_t i = 0; i < count; i++) {
+        spry_view bytes;
+        bool skipped;
+        spry_status status = token_bytes(tokenizer, ids[i], special, &bytes, &skipped, error);
+        if (status)
+            return status;
+        if (skipped)
+            continue;
+        for (spry_view run; !started && (run = take_first(tokenizer, &bytes)).size;)
+            spry_buffer_append(out, run.data, run.size);
+        spry_buffer_append(out, bytes.data, bytes.size);
+        started = true;
+    }
+    return out->failed ? spry_fail_memory(error, "decoded text", out->size) : SPRY_OK;
+}
+
+void spry_decoder_init(spry_decoder *decoder, const spry_tokenizer *tokenizer, bool special)
+{
+    *decoder = (spry_decoder){.tokenizer = tokenizer, .special = special};
+}
+
+void spry_decoder_continue(spry_decoder *decoder)
+{
+    decoder->started = true;
+}
+
+/* Completes the pending character with the first bytes of `text`, or replaces it when it is invalid. */
+static void complete_pending(spry_decoder *decoder, spry_buffer *out, spry_view *text)
+{
+    while (decoder->n_pending && text->size) {
+        size_t size = decoder->n_pending + 1;
+        decoder->pending[decoder->n_pending] = text->data[0];
+        uint32_t character;
+        if (spry_utf8_incomplete_tail(decoder->pending, size) == size) {
+            decoder->n_pending = size;
+        } else if (spry_utf8_decode(&character, decoder->pending, size) == size) {
+            spry_buffer_append(out, decoder->pending, size);
+            decoder->n_pending = 0;
+        } else {
+            spry_decoder_finish(decoder, out);
+            return; /* the byte may start another character */
+        }
+        text->data++;
+        text->size--;
+    }
+}
+
+static void emit(spry_decoder *decoder, spry_buffer *out, spry_view text)
+{
+    complete_pending(decoder, out, &text);
+    size_t tail = text.size ? spry_utf8_incomplete_tail(text.data, text.size) : 0;
+    spry_utf8_append_valid(out, (spry_view){text.data, text.size - tail});
+    if (tail) {
+        memcpy(decoder->pending, text.data + text.size - tail, tail);
+        decoder->n_pending = tail;
+    }
+}
+
+spry_status spry_decoder_push(spry_decoder *decoder, spry_buffer *out, int32_t id, spry_error *error)
+{
+    spry_view bytes;
+    bool skipped;
+    spry_status status = token_bytes(decoder->tokenizer, id, decoder->special, &bytes, &skipped, error);
+    if (status || skipped)
+        return status;
+    for (spry_view run; !decoder->started && (run = take_first(decoder->tokenizer, &bytes)).size;)
+        emit(decoder, out, run);
+    emit(decoder, out, bytes);
+    decoder->started = true;
+    return out->failed ? spry_fail_memory(error, "decoded text", bytes.size) : SPRY_OK;
+}
+
+void spry_decoder_finish(spry_decoder *decoder, spry_buffer *out)
+{
+    spry_utf8_append_valid(out, (spry_view){decoder->pending, decoder->n_pending});
+    decoder->n_pending = 0;
 }

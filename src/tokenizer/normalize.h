@@ -3,8 +3,36 @@
 #ifndef SPRY_TOKENIZER_NORMALIZE_H
 #define SPRY_TOKENIZER_NORMALIZE_H
 
-#include "tokenizer/charsmap.h"
+#include "base/buffer.h"
+#include "base/error.h"
 #include "tokenizer/unicode.h"
+
+/* SentencePiece's precompiled normalisation: a double-array trie of spellings, and what each of them becomes. */
+
+typedef struct spry_charsmap {
+    const unsigned char *units; /* [n_units] little-endian 32-bit numbers, at any address */
+    size_t n_units;
+    spry_view texts; /* each up to a zero */
+} spry_charsmap;
+
+/* Checks the map's sizes; it points into `bytes`. */
+spry_status spry_charsmap_init(spry_charsmap *map, spry_view bytes, spry_error *error);
+
+/* Appends `text`, grapheme by grapheme, as tokenizers' Precompiled does. False when memory is short. */
+bool spry_charsmap_apply(spry_buffer *out, const spry_charsmap *map, spry_view text);
+
+/* Decodes base64; false for anything else. */
+bool spry_base64_decode(spry_buffer *out, spry_view text);
+
+/* What BERT's normalizer does to a text: spaces for white space, nothing for control characters, spaces around Chinese
+ * characters, no accents, small letters. */
+
+enum {
+    SPRY_FOLD_CLEAN = 1,
+    SPRY_FOLD_CHINESE = 2, /* spaces around them */
+    SPRY_FOLD_ACCENTS = 4, /* NFD without nonspacing marks */
+    SPRY_FOLD_CASE = 8,
+};
 
 typedef enum spry_change {
     SPRY_CHANGE_FORM,    /* to a normal form */
@@ -16,8 +44,8 @@ typedef enum spry_change {
                           * remove_extra_whitespaces) */
     SPRY_CHANGE_RUNS,    /* runs of two or more spaces become `to` */
     SPRY_CHANGE_WORDS,   /* runs of white space become one space, none at the ends */
-    SPRY_CHANGE_FOLD,    /* text_fold.h */
-    SPRY_CHANGE_CHARS,   /* charsmap.h */
+    SPRY_CHANGE_FOLD,    /* as BERT's normalizer */
+    SPRY_CHANGE_CHARS,   /* by SentencePiece's precompiled trie */
 } spry_change;
 
 typedef struct spry_change_step {

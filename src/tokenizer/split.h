@@ -3,8 +3,76 @@
 #ifndef SPRY_TOKENIZER_SPLIT_H
 #define SPRY_TOKENIZER_SPLIT_H
 
-#include "tokenizer/pattern_pcre.h"
-#include "tokenizer/pattern_scan.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode.h"
+
+/* All other pre-tokenizer patterns, matched by PCRE2 with JIT. Patterns come from untrusted files written for
+ * Oniguruma: syntax that the two engines interpret differently is translated or refused, and a match that takes too
+ * many steps is an error instead of a hang. */
+
+typedef struct spry_pattern spry_pattern;
+
+/* Compiles a regular expression, or with `literal` the plain text `regex`. */
+spry_status spry_pattern_create(spry_pattern **out, spry_view regex, bool literal, spry_error *error);
+void spry_pattern_destroy(spry_pattern *pattern);
+
+/* Scratch memory for matching; one per thread, usable with any pattern. Starts zeroed. */
+typedef struct spry_pattern_scratch {
+    void *match, *context, *stack;
+} spry_pattern_scratch;
+
+void spry_pattern_scratch_deinit(spry_pattern_scratch *scratch);
+
+/* The first match in `text` at or after `from`; it may be empty. Invalid UTF-8 matches nothing. */
+spry_status spry_pattern_find(const spry_pattern *pattern, spry_pattern_scratch *scratch, spry_view text, size_t from,
+                              bool *found, spry_text_range *match, spry_error *error);
+
+/* Hand-written scanners for the patterns of most byte-level BPE tokenizers: GPT-2's, Llama 3's and Qwen2's. Each reads
+ * every character once; tests compare them with the regular expressions. */
+
+typedef enum spry_scan_family {
+    /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+    SPRY_SCAN_GPT2,
+    /* (?i:'s|'t|...)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,k}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
+    SPRY_SCAN_LLAMA3,
+} spry_scan_family;
+
+typedef struct spry_scan {
+    spry_scan_family family;
+    unsigned max_digits; /* LLAMA3: k above; Llama 3 has 3, Qwen2 has 1 */
+    bool long_s;         /* LLAMA3: the contraction 's may be spelled with U+017F, as (?i:...) allows */
+} spry_scan;
+
+/* Recognises a pattern by its exact source. */
+bool spry_scan_find(spry_scan *scan, spry_view regex);
+
+/* The end of the piece that starts at `begin` (< text.size). Pieces cover every text; an invalid UTF-8 byte counts as a
+ * character that is neither letter, number nor space. */
+size_t spry_scan_next(const spry_scan *scan, const spry_unicode *unicode, spry_view text, size_t begin);
+
+/* The patterns that GGUF names (tokenizer.ggml.pre), each with its other settings. */
+
+enum { SPRY_NAMED_REGEXES_MAX = 8, SPRY_PATTERN_NAMES_MAX = 12 };
+
+/* GPT-2's pattern, which a ByteLevel pre-tokenizer also uses. */
+extern const char spry_gpt2_regex[];
+
+typedef struct spry_named_pattern {
+    const char *names[SPRY_PATTERN_NAMES_MAX];   /* the first one is written; NULL after the last */
+    const char *regexes[SPRY_NAMED_REGEXES_MAX]; /* each splits the pieces of the previous one; matches are isolated */
+    bool nfc, ignore_merges, add_bos;
+} spry_named_pattern;
+
+/* NULL: no such name. */
+const spry_named_pattern *spry_named_pattern_find(spry_view name);
+
+/* The entry with the same expressions, preferably with the same normalisation and merging; NULL: none. */
+const spry_named_pattern *spry_named_pattern_of(const spry_view *regexes, size_t count, bool nfc, bool ignore_merges);
+
+/* The first name of each entry, separated by ", ". */
+void spry_named_pattern_list(spry_buffer *out);
 
 /* What happens to the matches of a step's pattern. */
 typedef enum spry_split_behavior {

@@ -1,13 +1,47 @@
+/* From words to ids: the vocabulary, the symbols that merging starts with, and the tokenizers without a list of
+ * merges. */
+#ifndef SPRY_TOKENIZER_SYMBOLS_H
+#define SPRY_TOKENIZER_SYMBOLS_H
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/tokenizer.h"
+
+/* The vocabulary: spelling, kind and score (if any) of each id. Ids run from 0 to size - 1; ids that the file omits
+ * have kind UNUSED and an empty spelling. */
+
+enum { SPRY_VOCAB_MAX = 1 << 22 }; /* ids; the largest published vocabularies have about 2^18 */
+
+typedef struct spry_vocab {
+    spry_view *names;     /* [size] */
+    unsigned char *kinds; /* [size], spry_token_kind */
+    float *scores;        /* [size], zero where the file has none */
+    size_t size;
+    spry_map by_name;
+    char *text; /* memory of the spellings */
+    size_t text_used, text_size;
+} spry_vocab;
+
+/* Allocates room for ids below `size` with `text_size` bytes of spellings. `named` is the number of ids that will be
+ * set: a much larger size is refused. */
+spry_status spry_vocab_init(spry_vocab *vocab, spry_arena *arena, size_t size, size_t named, size_t text_size,
+                            spry_error *error);
+void spry_vocab_deinit(spry_vocab *vocab);
+
+/* Sets an id below size. If several ids have one spelling, lookups return the first. False when memory is short. */
+bool spry_vocab_set(spry_vocab *vocab, size_t id, spry_view name, spry_token_kind kind);
+
+int32_t spry_vocab_find(const spry_vocab *vocab, spry_view name); /* -1: none */
+
+/* The byte in `<0xNN>`; false when `name` has another form. */
+bool spry_vocab_byte(spry_view name, unsigned char *byte);
+
 /* Converts a word to the symbols that merging starts with, and merged symbols to ids.
  *
  * Byte-level BPE starts with one symbol per byte. SentencePiece BPE starts with one per character; a character that is
  * not a token becomes the tokens <0xNN> of its bytes, or else the unknown token. A character that is not a token but
  * occurs inside longer tokens gets a symbol beyond the vocabulary, because merging may produce those tokens. */
-#ifndef SPRY_TOKENIZER_SYMBOLS_H
-#define SPRY_TOKENIZER_SYMBOLS_H
-
-#include "tokenizer/bpe.h"
-#include "tokenizer/vocab.h"
 
 #define SPRY_SPACE_MARK "\xE2\x96\x81" /* U+2581, SentencePiece's space */
 
@@ -47,5 +81,44 @@ bool spry_symbols_emit(const spry_symbols *symbols, spry_tokens *out, const int3
 /* The end of the part at `begin` that cannot merge with following text. If not by_byte, the text is split before a
  * space mark when no token contains the preceding character followed by one. */
 size_t spry_symbols_word_end(const spry_symbols *symbols, spry_view text, size_t begin);
+
+/* SentencePiece BPE has no list of merges: two adjacent symbols merge when together they spell a token, the token with
+ * the highest score first. This file builds an equivalent table of merges. */
+
+/* Every split of a NORMAL token into two symbols is a merge; its rank is the rank of the token's score, so tokens of
+ * equal score have equal rank. */
+spry_status spry_spm_merges(spry_merges *merges, spry_arena *arena, const spry_vocab *vocab,
+                            const spry_symbols *symbols, spry_error *error);
+
+/* Tokenizers without merges. WordPiece takes the longest token that a word begins with, again and again; Unigram the
+ * tokens of the highest total score. */
+
+typedef enum spry_word_model {
+    SPRY_WORDS_MERGED, /* BPE */
+    SPRY_WORDS_WORDPIECE,
+    SPRY_WORDS_UNIGRAM,
+} spry_word_model;
+
+typedef struct spry_wordpiece {
+    spry_view prefix; /* of tokens that are no beginnings: "##" */
+    size_t most;      /* characters of a word; longer ones are unknown */
+    int32_t unknown;
+} spry_wordpiece;
+
+/* Appends a word's tokens, or the unknown one. `scratch` is the caller's. */
+bool spry_wordpiece_encode(spry_tokens *out, const spry_vocab *vocab, const spry_wordpiece *rules, spry_buffer *scratch,
+                           spry_view word);
+
+typedef struct spry_unigram {
+    float unknown_score; /* of a character that is no token */
+    size_t longest;      /* bytes of a token */
+} spry_unigram;
+
+spry_unigram spry_unigram_of(const spry_vocab *vocab);
+
+/* Appends a text's tokens. Unknown characters become bytes or the unknown token, as `symbols` says. `scratch` is the
+ * caller's. */
+bool spry_unigram_encode(spry_tokens *out, const spry_vocab *vocab, const spry_unigram *rules,
+                         const spry_symbols *symbols, spry_buffer *scratch, spry_view text);
 
 #endif

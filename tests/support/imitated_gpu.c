@@ -21,7 +21,7 @@
 #include "device/cuda/cuda_images.h"
 #include "platform/clock.h"
 #include "platform/energy_impl.h"
-#include "platform/gpu_use.h"
+#include "platform/gpu.h"
 #include "support/cuda_imitation.h"
 
 enum { LOST = 719, DEFAULT_MIB = 256, WATTS = 100, BUSY = 40 };

@@ -14,7 +14,7 @@
 
 #include "base/compiler.h"
 #include "model/arch.h"
-#include "model/rope.h"
+#include "model/config.h"
 #include "support/gguf_bytes.h"
 #include "support/hostile.h"
 

@@ -18,7 +18,7 @@
 #include "device/far/far_device.h"
 #include "engine/engine_state.h"
 #include "model/arch.h"
-#include "model/fingerprint.h"
+#include "model/model.h"
 #include "sampling/sampler.h"
 #include "support/device_rows.h"
 #include "support/engine_fixture.h"

@@ -15,7 +15,7 @@
 #include "base/compiler.h"
 #include "doctor/running_servers.h"
 #include "doctor/slowdowns.h"
-#include "platform/gpu_use.h"
+#include "platform/gpu.h"
 
 #define assert_near(value, expected) assert_true(fabs((value) - (expected)) < 1e-6)
 

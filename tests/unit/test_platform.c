@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "platform/cgroup.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "platform/system_file.h"
 
 /* ---- an imitated system ----------------------------------------------------------------------------------------- */
 

@@ -19,7 +19,6 @@
 #include "insight/prediction.h"
 #include "insight/speed_probe.h"
 #include "model/quantize.h"
-#include "model/random_model.h"
 #include "model/shapes.h"
 #include "platform/clock.h"
 #include "support/scratch.h"

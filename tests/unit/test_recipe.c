@@ -11,7 +11,7 @@
 
 #include "base/compiler.h"
 #include "kernels/ops.h"
-#include "model/recipe.h"
+#include "model/quantize.h"
 #include "support/hostile.h"
 
 static const spry_recipe *find(const char *name)

@@ -19,7 +19,7 @@
 
 #include "base/compiler.h"
 #include "model/arch.h"
-#include "model/rope.h"
+#include "model/config.h"
 
 static const double PI = 3.14159265358979323846;
 

@@ -15,11 +15,11 @@
 #include "base/compiler.h"
 #include "golden/model_runner.h"
 #include "model/export_plan.h"
-#include "model/random_model.h"
+#include "model/shapes.h"
 #include "support/hostile.h"
 #include "support/made_tokenizer.h"
 #include "support/scratch.h"
-#include "tokenizer/made_vocab.h"
+#include "tokenizer/tokenizer_gguf.h"
 
 static scratch place;
 

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "platform/file.h"
+#include "platform/hardware.h"
 #include "platform/memory.h"
-#include "platform/processor.h"
-#include "platform/temporary.h"
 #include "support/hostile.h"
 #include "support/scratch.h"
 

@@ -4,7 +4,6 @@
 #include <time.h>
 #include <utf8proc.h>
 
-#include "tokenizer/pattern_names.h"
 #include "tokenizer/split.h"
 
 static spry_unicode unicode;

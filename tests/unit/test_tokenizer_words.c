@@ -2,9 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "tokenizer/charsmap.h"
-#include "tokenizer/text_fold.h"
-#include "tokenizer/word_models.h"
+#include "tokenizer/normalize.h"
+#include "tokenizer/symbols.h"
 #include "unit/tokenizer_testing.h"
 
 /* Ids as text: "3 1 4". */

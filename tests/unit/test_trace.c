@@ -12,7 +12,7 @@
 
 #include "base/compiler.h"
 #include "platform/clock.h"
-#include "platform/laps.h"
+#include "platform/trace.h"
 #include "support/job_clients.h"
 #include "support/scratch.h"
 

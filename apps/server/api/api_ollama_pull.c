@@ -4,8 +4,8 @@
  * client to disconnect, which stops the pull. The thread is joined before anything is freed. */
 #include <stdlib.h>
 
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "pull/model_pull.h"
 #include "server/api/apis.h"
 #include "server/api/ollama_json.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "platform/background.h"
+#include "platform/threads.h"
 
 spry_status spry_batch_lines_open(spry_batch_lines *lines, const char *path, spry_error *error)
 {

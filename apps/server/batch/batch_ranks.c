@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "spry_serve.h"
 
 /* Guests say NEXT, ANSWER, ALIVE (from time to time) and BYE; the host replies to NEXT with LINE, LATER or END. */

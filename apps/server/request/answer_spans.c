@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "platform/background.h"
+#include "platform/threads.h"
 
 enum { WAITING_MAX = 64, CHECK_MS = 100 };
 

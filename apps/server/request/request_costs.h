@@ -5,7 +5,7 @@
 #ifndef SPRY_SERVER_REQUEST_COSTS_H
 #define SPRY_SERVER_REQUEST_COSTS_H
 
-#include "platform/laps.h"
+#include "platform/trace.h"
 #include "server/http/exchange.h"
 
 typedef struct spry_costs {

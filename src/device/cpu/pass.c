@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "device/cpu/pass_state.h"
 #include "kernels/packed.h"
-#include "model/rope.h"
+#include "model/config.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 

@@ -8,7 +8,7 @@
 
 #include "device/cuda/adapt_args.h"
 #include "model/arch.h"
-#include "model/rope.h"
+#include "model/config.h"
 
 enum { ALIGNMENT = 256 };
 

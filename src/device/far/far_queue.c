@@ -1,6 +1,6 @@
 #include "device/far/far_queue.h"
 
-#include "platform/background.h"
+#include "platform/threads.h"
 
 static void *thread_main(void *argument)
 {

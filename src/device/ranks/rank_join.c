@@ -2,7 +2,6 @@
 #include "device/ranks/rank_worker.h"
 #include "device/ranks/ranks.h"
 #include "platform/environment.h"
-#include "platform/module.h"
 #include "spry_serve.h"
 
 spry_status spry_ranks_join(void (*on_quit)(const char *why), spry_error *error)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "model/arch.h"
-#include "model/matrix_walk.h"
+#include "model/tensor_names.h"
 
 spry_status spry_split_check(const spry_config *c, spry_error *error)
 {

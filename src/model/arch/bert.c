@@ -1,8 +1,12 @@
-/* BERT and its relatives: encoders. Every row sees the whole text; positions are learned, norms stand behind each sum,
- * and there is no output matrix: hidden states are the result. */
+/* BERT and its relatives: encoders. */
 #include "model/arch.h"
 
-static void defaults(spry_config *config, spry_config_dialect dialect)
+/* ---- BERT -------------------------------------------------------------------------------------------------------- */
+
+/* BERT and its relatives: encoders. Every row sees the whole text; positions are learned, norms stand behind each sum,
+ * and there is no output matrix: hidden states are the result. */
+
+static void bert_defaults(spry_config *config, spry_config_dialect dialect)
 {
     (void)dialect;
     config->layer_norm_eps = 1e-12f;
@@ -23,7 +27,7 @@ static bool rotates(const spry_config *config, uint32_t layer)
     return false;
 }
 
-static const spry_tensor_name names[] = {
+static const spry_tensor_name bert_names[] = {
     {"attn_q", "attention.self.query", NULL},
     {"attn_k", "attention.self.key", NULL},
     {"attn_v", "attention.self.value", NULL},
@@ -39,10 +43,50 @@ static const spry_tensor_name names[] = {
     .gguf = "bert", .hf_embedding = "embeddings.word_embeddings", .hf_embedding_norm = "embeddings.LayerNorm",         \
     .hf_layers = "encoder.layer", .gate = SPRY_GATE_GELU, .norms = SPRY_NORMS_SUM, .layer_norm = true,                 \
     .norm_bias = true, .ungated = true, .qkv_bias = true, .every_bias = true, .encoder = true, .positions = true,      \
-    .names = names, .defaults = defaults, .rotates = rotates
+    .names = bert_names, .defaults = bert_defaults, .rotates = rotates
 
 const spry_arch spry_arch_bert = {.name = "BERT", .hf_type = "bert", ENCODER};
 const spry_arch spry_arch_roberta = {
     .name = "RoBERTa", .hf_type = "roberta", .offset_positions = true, .finish = finish_offset, ENCODER};
 const spry_arch spry_arch_xlm_roberta = {
     .name = "XLM-RoBERTa", .hf_type = "xlm-roberta", .offset_positions = true, .finish = finish_offset, ENCODER};
+
+/* ---- Nomic's BERT ------------------------------------------------------------------------------------------------ */
+
+/* Nomic's BERT: an encoder with rope instead of learned positions, and a gated feed-forward part. */
+
+static void nomic_bert_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->layer_norm_eps = 1e-12f;
+    config->tied = true;
+    config->rope.theta = config->rope_sliding.theta = 1000;
+}
+
+static const spry_tensor_name nomic_bert_names[] = {
+    {"attn_qkv", "attn.Wqkv", NULL},
+    {"attn_output", "attn.out_proj", NULL},
+    {"post_attention_norm", "norm1", "attn_output_norm"},
+    {"ffn_gate", "mlp.fc12", NULL},
+    {"ffn_up", "mlp.fc11", NULL},
+    {"ffn_down", "mlp.fc2", NULL},
+    {"post_ffw_norm", "norm2", "layer_output_norm"},
+    {0},
+};
+
+const spry_arch spry_arch_nomic_bert = {
+    .name = "Nomic BERT",
+    .gguf = "nomic-bert",
+    .hf_type = "nomic_bert",
+    .hf_embedding = "embeddings.word_embeddings",
+    .hf_embedding_norm = "emb_ln",
+    .hf_layers = "encoder.layers",
+    .gate = SPRY_GATE_SILU,
+    .norms = SPRY_NORMS_SUM,
+    .layer_norm = true,
+    .norm_bias = true,
+    .fused_qkv = true,
+    .encoder = true,
+    .names = nomic_bert_names,
+    .defaults = nomic_bert_defaults,
+};

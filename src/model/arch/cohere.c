@@ -1,7 +1,11 @@
-/* Command R: layer norms without biases, attention and feed-forward side by side, scaled logits, tied output. */
+/* Cohere's models. */
 #include "model/arch.h"
 
-static void defaults(spry_config *config, spry_config_dialect dialect)
+/* ---- Command R --------------------------------------------------------------------------------------------------- */
+
+/* Command R: layer norms without biases, attention and feed-forward side by side, scaled logits, tied output. */
+
+static void cohere_defaults(spry_config *config, spry_config_dialect dialect)
 {
     config->layer_norm_eps = 1e-5f;
     config->n_context = 8192;
@@ -21,5 +25,43 @@ const spry_arch spry_arch_cohere = {
     .layer_norm = true,
     .interleaved = true,
     .never_slides = true,
-    .defaults = defaults,
+    .defaults = cohere_defaults,
+};
+
+/* ---- Command R7B and A ------------------------------------------------------------------------------------------- */
+
+/* Command R7B and A: Command R whose layers slide, but for every fourth; only those that slide have rope. */
+
+static void cohere2_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->layer_norm_eps = 1e-5f;
+    config->n_context = 8192;
+    config->window = 4096;
+    config->window_layers = 4;
+    config->tied = true;
+    if (dialect == SPRY_DIALECT_JSON)
+        config->logit_scale = 0.0625f;
+}
+
+static bool slides(const spry_config *config, uint32_t layer)
+{
+    return !config->window_layers || (layer + 1) % config->window_layers != 0;
+}
+
+static bool rotates(const spry_config *config, uint32_t layer)
+{
+    return config->sliding[layer];
+}
+
+const spry_arch spry_arch_cohere2 = {
+    .name = "Command R7B",
+    .gguf = "cohere2",
+    .hf_type = "cohere2",
+    .gate = SPRY_GATE_SILU,
+    .norms = SPRY_NORMS_PARALLEL,
+    .layer_norm = true,
+    .interleaved = true,
+    .defaults = cohere2_defaults,
+    .slides = slides,
+    .rotates = rotates,
 };

@@ -1,7 +1,11 @@
-/* Gemma 1: norms by 1 + w, scaled embeddings, tanh-form GELU, tied output. */
+/* The Gemma models. */
 #include "model/arch.h"
 
-static void defaults(spry_config *config, spry_config_dialect dialect)
+/* ---- Gemma 1 ----------------------------------------------------------------------------------------------------- */
+
+/* Gemma 1: norms by 1 + w, scaled embeddings, tanh-form GELU, tied output. */
+
+static void gemma_defaults(spry_config *config, spry_config_dialect dialect)
 {
     config->head_dim = 256;
     config->n_context = 8192;
@@ -18,5 +22,162 @@ const spry_arch spry_arch_gemma = {
     .never_slides = true,
     .norm_plus_one = true,
     .scaled_embedding = true,
-    .defaults = defaults,
+    .defaults = gemma_defaults,
+};
+
+/* ---- Gemma 2 ----------------------------------------------------------------------------------------------------- */
+
+/* Gemma 2: norms after attention and feed-forward too, soft-capped scores and logits, every other layer slides. */
+
+enum { GEMMA2_LAYERS_OF_27B = 46 };
+
+static void gemma2_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->head_dim = 256;
+    config->n_context = 8192;
+    config->window = 4096;
+    config->attn_softcap = 50;
+    config->final_softcap = 30;
+    config->tied = true;
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->query_scalar = 256;
+        config->n_kv_heads = 4;
+    }
+}
+
+/* GGUF does not store the scalar: it is the head's size, but for the largest. */
+static void gemma2_finish(spry_config *config)
+{
+    if (!(config->query_scalar > 0) && config->n_layers == GEMMA2_LAYERS_OF_27B)
+        config->query_scalar = (float)(config->n_embd / config->n_heads);
+}
+
+static bool gemma2_slides(const spry_config *config, uint32_t layer)
+{
+    (void)config;
+    return layer % 2 == 0;
+}
+
+const spry_arch spry_arch_gemma2 = {
+    .name = "Gemma 2",
+    .gguf = "gemma2",
+    .hf_type = "gemma2",
+    .gate = SPRY_GATE_GELU_TANH,
+    .norm_plus_one = true,
+    .scaled_embedding = true,
+    .norms = SPRY_NORMS_AROUND,
+    .defaults = gemma2_defaults,
+    .finish = gemma2_finish,
+    .slides = gemma2_slides,
+};
+
+/* ---- Gemma 3 ----------------------------------------------------------------------------------------------------- */
+
+/* Gemma 3 (text): q/k norms instead of soft-caps, five sliding layers to one full, each kind with its own rope. */
+
+enum { GEMMA3_LAYERS_OF_27B = 62 };
+
+static void gemma3_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->head_dim = 256;
+    config->n_context = 131072;
+    config->window_layers = 6;
+    config->tied = true;
+    config->rope.theta = 1e6f;
+    config->rope_sliding.theta = 1e4f;
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->n_heads = 8;
+        config->n_kv_heads = 4;
+        config->window = 4096;
+        config->query_scalar = 256;
+    }
+}
+
+/* GGUF does not store the scalar: it is the head's size, but for the largest. */
+static void gemma3_finish(spry_config *config)
+{
+    if (!(config->query_scalar > 0) && config->n_layers == GEMMA3_LAYERS_OF_27B)
+        config->query_scalar = (float)(config->n_embd / config->n_heads);
+}
+
+static bool gemma3_slides(const spry_config *config, uint32_t layer)
+{
+    return !config->window_layers || (layer + 1) % config->window_layers != 0;
+}
+
+#define GEMMA3                                                                                                         \
+    .gate = SPRY_GATE_GELU_TANH, .qk_norm = SPRY_QK_NORM_HEAD, .two_ropes = true, .norm_plus_one = true,               \
+    .scaled_embedding = true, .norms = SPRY_NORMS_AROUND, .defaults = gemma3_defaults, .finish = gemma3_finish,        \
+    .slides = gemma3_slides
+
+const spry_arch spry_arch_gemma3 = {.name = "Gemma 3", .gguf = "gemma3", .hf_type = "gemma3_text", GEMMA3};
+
+/* The same, where rows see all of their text. In Hugging Face files only a flag says so. */
+const spry_arch spry_arch_gemma_embedding = {.name = "EmbeddingGemma", .gguf = "gemma-embedding", GEMMA3};
+
+/* ---- Gemma 3n ---------------------------------------------------------------------------------------------------- */
+
+/* Gemma 3n: several residual streams of which layers compute one and correct all, inputs by layer, a low-rank path
+ * beside attention, sparse gates in the first layers, keys and values shared by the last. */
+
+static void gemma3n_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->head_dim = 256;
+    config->n_context = 32768;
+    config->window_layers = 5;
+    config->tied = true;
+    config->rope.theta = 1e6f;
+    config->rope_sliding.theta = 1e4f;
+    config->final_softcap = 30;
+    config->n_streams = 4;
+    config->n_layer_embd = 256;
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->n_heads = 8;
+        config->n_kv_heads = 2;
+        config->window = 512;
+        config->n_shared_kv = 15;
+    }
+}
+
+/* Scores are not scaled. */
+static void gemma3n_finish(spry_config *config)
+{
+    config->query_scalar = 1;
+}
+
+static bool gemma3n_slides(const spry_config *config, uint32_t layer)
+{
+    return !config->window_layers || (layer + 1) % config->window_layers != 0;
+}
+
+static const spry_tensor_name names[] = {
+    {"inp_gate", "per_layer_input_gate", NULL},
+    {"proj", "per_layer_projection", NULL},
+    {"post_norm", "post_per_layer_input_norm", NULL},
+    {"altup_correct_coef", "altup.correction_coefs", NULL},
+    {"altup_correct_scale", "=altup.correct_output_scale", NULL},
+    {"altup_predict_coef", "altup.prediction_coefs", NULL},
+    {"altup_router", "altup.modality_router", NULL},
+    {"altup_router_norm", "altup.router_norm", NULL},
+    {"laurel_l", "laurel.linear_left", NULL},
+    {"laurel_r", "laurel.linear_right", NULL},
+    {"laurel_post_norm", "laurel.post_laurel_norm", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_gemma3n = {
+    .name = "Gemma 3n",
+    .gguf = "gemma3n",
+    .hf_type = "gemma3n_text",
+    .gate = SPRY_GATE_GELU_TANH,
+    .norms = SPRY_NORMS_AROUND,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .v_norm = true,
+    .two_ropes = true,
+    .scaled_embedding = true,
+    .streams = true,
+    .names = names,
+    .defaults = gemma3n_defaults,
+    .finish = gemma3n_finish,
+    .slides = gemma3n_slides,
 };

@@ -1,7 +1,11 @@
-/* GLM-4 (0414): norms around both parts, half of each head rotated in pairs (2i, 2i + 1), gate and up in one matrix. */
+/* GLM-4 and GLM-4.5. */
 #include "model/arch.h"
 
-static void defaults(spry_config *config, spry_config_dialect dialect)
+/* ---- dense ------------------------------------------------------------------------------------------------------- */
+
+/* GLM-4 (0414): norms around both parts, half of each head rotated in pairs (2i, 2i + 1), gate and up in one matrix. */
+
+static void glm4_defaults(spry_config *config, spry_config_dialect dialect)
 {
     config->norm_eps = dialect == SPRY_DIALECT_JSON ? 1.5625e-7f : 1e-5f;
     config->n_context = 131072;
@@ -12,7 +16,7 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
     }
 }
 
-static const spry_tensor_name names[] = {
+static const spry_tensor_name glm4_names[] = {
     {"post_attention_norm", "post_self_attn_layernorm", NULL},
     {"ffn_norm", "post_attention_layernorm", NULL},
     {"post_ffw_norm", "post_mlp_layernorm", NULL},
@@ -29,6 +33,50 @@ const spry_arch spry_arch_glm4 = {
     .interleaved = true,
     .fused_gate_up = true,
     .never_slides = true,
-    .names = names,
-    .defaults = defaults,
+    .names = glm4_names,
+    .defaults = glm4_defaults,
+};
+
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
+
+/* GLM-4.5: experts chosen by a sigmoid and a bias, beside shared ones; the first layers are dense. In GGUF its second
+ * norm goes by the name of one behind attention. */
+
+static void glm4_moe_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->norm_eps = 1e-5f;
+    config->n_context = 131072;
+    config->normalise_experts = true;
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->n_kv_heads = 8;
+        config->rope_part = 0.5f;
+        config->n_experts = 128;
+        config->n_experts_used = 8;
+        config->n_expert_ff = 1408;
+        config->n_shared = 1;
+    }
+}
+
+static const spry_tensor_name glm4_moe_names[] = {
+    {"ffn_norm", NULL, "post_attention_norm"},
+    {"exp_probs_b", "=mlp.gate.e_score_correction_bias", NULL},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", NULL},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", NULL},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_glm4_moe = {
+    .name = "GLM-4.5",
+    .gguf = "glm4moe",
+    .hf_type = "glm4_moe",
+    .gate = SPRY_GATE_SILU,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .qk_norm_flag = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .gguf_normalises = true,
+    .never_slides = true,
+    .names = glm4_moe_names,
+    .defaults = glm4_moe_defaults,
 };

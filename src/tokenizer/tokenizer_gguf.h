@@ -1,6 +1,11 @@
-/* The metadata keys of a tokenizer in a GGUF file. */
-#ifndef SPRY_TOKENIZER_GGUF_KEYS_H
-#define SPRY_TOKENIZER_GGUF_KEYS_H
+/* Tokenizers as GGUF metadata: the keys, and synthetic vocabularies for models with random weights. */
+#ifndef SPRY_TOKENIZER_TOKENIZER_GGUF_H
+#define SPRY_TOKENIZER_TOKENIZER_GGUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "formats/gguf_writer.h"
 
 #define SPRY_KEY_MODEL                                                                                                 \
     "tokenizer.ggml.model" /* "gpt2": byte-level BPE, "llama": SentencePiece                                           \
@@ -27,5 +32,16 @@
 
 /* Values of SPRY_KEY_TYPES, from 1. */
 enum { SPRY_GGUF_NORMAL = 1, SPRY_GGUF_UNKNOWN, SPRY_GGUF_CONTROL, SPRY_GGUF_USER, SPRY_GGUF_UNUSED, SPRY_GGUF_BYTE };
+
+/* A synthetic byte-level vocabulary of any size, for models with random weights: the 256 bytes, then words of letters,
+ * shortest first, each merged from a shorter one and a letter, then three control tokens at the end. It can encode any
+ * text. */
+
+enum { SPRY_MADE_VOCAB_MIN = 256 + 3 };
+
+/* Writes tokens, types, merges and ids of `size` tokens (at least the minimum); `pattern` is GGUF's name of the
+ * pre-tokenizer ("qwen2"). The last three are <|endoftext|>, <|im_start|> and <|im_end|>, which ends an answer. False
+ * when memory is short; other failures are recorded by the writer and reported by _begin. */
+bool spry_made_vocab_write(spry_gguf_writer *writer, size_t size, const char *pattern);
 
 #endif

@@ -1,0 +1,101 @@
+/* DeepSeek's models. */
+#include <math.h>
+
+#include "model/arch.h"
+
+/* ---- V2 ---------------------------------------------------------------------------------------------------------- */
+
+/* DeepSeek V2: latent attention, experts beside shared ones, the first layers dense. In GGUF the name also covers V3,
+ * whose files say how experts are chosen. */
+
+static void deepseek_v2_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->n_kv_rank = 512;
+        config->n_q_rank = 1536;
+        config->nope_dim = 128;
+        config->rope_dim = 64;
+        config->value_dim = 128;
+        config->n_experts = 64;
+        config->n_shared = 2;
+        config->n_expert_ff = 1407;
+    }
+}
+
+static void latent_finish(spry_config *config)
+{
+    float m = config->rope.factor > 1 ? 1 + config->latent_log * logf(config->rope.factor) : 1;
+    config->query_scalar = (float)(config->nope_dim + config->rope_dim) / (m * m * m * m);
+}
+
+/* Transformers' V2 never renormalises. */
+static void finish(spry_config *config)
+{
+    config->normalise_experts = config->normalise_experts && config->routing == SPRY_ROUTING_SIGMOID;
+    latent_finish(config);
+}
+
+const spry_arch spry_arch_deepseek_v2 = {
+    .name = "DeepSeek V2",
+    .gguf = "deepseek2",
+    .hf_type = "deepseek_v2",
+    .gate = SPRY_GATE_SILU,
+    .latent = true,
+    .interleaved = true,
+    .never_slides = true,
+    .names = spry_latent_names,
+    .defaults = deepseek_v2_defaults,
+    .finish = finish,
+};
+
+/* ---- V3 and R1 --------------------------------------------------------------------------------------------------- */
+
+/* DeepSeek V3 and R1: V2 whose experts are chosen by a sigmoid, a bias and groups. */
+
+const spry_tensor_name spry_latent_names[] = {
+    {"attn_q_a", "self_attn.q_a_proj", NULL},
+    {"attn_q_a_norm", "self_attn.q_a_layernorm", NULL},
+    {"attn_q_b", "self_attn.q_b_proj", NULL},
+    {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa", NULL},
+    {"attn_kv_a_norm", "self_attn.kv_a_layernorm", NULL},
+    {"attn_kv_b", "self_attn.kv_b_proj", NULL},
+    {"exp_probs_b", "=mlp.gate.e_score_correction_bias", NULL},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", NULL},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", NULL},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", NULL},
+    {0},
+};
+
+static void deepseek_v3_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect; /* GGUF calls it deepseek2, as V2 */
+    config->n_context = 4096;
+    config->n_kv_rank = 512;
+    config->n_q_rank = 1536;
+    config->nope_dim = 128;
+    config->rope_dim = 64;
+    config->value_dim = 128;
+    config->n_experts = 256;
+    config->n_experts_used = 8;
+    config->n_expert_ff = 2048;
+    config->n_shared = 1;
+    config->n_groups = 8;
+    config->n_groups_used = 4;
+    config->routed_scale = 2.5f;
+    config->normalise_experts = true;
+}
+
+const spry_arch spry_arch_deepseek_v3 = {
+    .name = "DeepSeek V3",
+    .gguf = "deepseek2",
+    .hf_type = "deepseek_v3",
+    .gate = SPRY_GATE_SILU,
+    .latent = true,
+    .interleaved = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .never_slides = true,
+    .names = spry_latent_names,
+    .defaults = deepseek_v3_defaults,
+    .finish = latent_finish,
+};
