@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/tokens.h"
+#include "base/buffer.h"
 #include "bench/bench_runner.h"
 
 enum { PROMPT = 1000, ROOM = 8, SENTENCES_MAX = 512 };

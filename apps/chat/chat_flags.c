@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "base/options_json.h"
+#include "base/options.h"
 #include "cli/terminal.h"
 #include "platform/file.h"
 

@@ -4,7 +4,6 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/tokens.h"
 
 /* Appends all of standard input, byte for byte, up to the buffer's maximum. */
 spry_status spry_input_read(spry_buffer *out, spry_error *error);

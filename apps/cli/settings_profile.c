@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/options_json.h"
+#include "base/options.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/threads.h"

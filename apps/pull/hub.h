@@ -5,7 +5,6 @@
 #ifndef SPRY_APPS_HUB_H
 #define SPRY_APPS_HUB_H
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "platform/model_names.h"

@@ -5,7 +5,6 @@
 #include <jansson.h>
 
 #include "base/buffer.h"
-#include "base/tokens.h"
 #include "cli/common_options.h"
 #include "platform/energy.h"
 #include "platform/trace.h"

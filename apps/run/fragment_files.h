@@ -2,8 +2,8 @@
 #ifndef SPRY_APPS_FRAGMENT_FILES_H
 #define SPRY_APPS_FRAGMENT_FILES_H
 
+#include "base/buffer.h"
 #include "base/options.h"
-#include "base/tokens.h"
 
 enum { SPRY_FRAGMENTS_MAX = 64 };
 

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 #include "base/view.h"
@@ -33,5 +34,34 @@ static inline spry_view spry_buffer_view(const spry_buffer *buffer)
 {
     return (spry_view){buffer->data ? buffer->data : "", buffer->size};
 }
+
+/* A growable array of token ids, bounded like a buffer. */
+
+typedef struct spry_tokens {
+    int32_t *ids;
+    size_t count, capacity;
+} spry_tokens;
+
+void spry_tokens_deinit(spry_tokens *tokens);
+bool spry_tokens_push(spry_tokens *tokens, int32_t id);
+
+/* An arena: many small objects with one lifetime. Memory is zeroed, aligned to 64 bytes, and freed all at once.
+ * Pointers stay valid until spry_arena_deinit. */
+
+typedef struct spry_arena {
+    struct spry_arena_block *head;
+    size_t used, size; /* of the head block */
+    size_t total;      /* bytes requested from the system */
+} spry_arena;
+
+void spry_arena_init(spry_arena *arena);
+void spry_arena_deinit(spry_arena *arena);
+
+/* Allocates `count` objects of `size` bytes, zeroed and aligned to 64 bytes. NULL when the size overflows or memory is
+ * short. */
+void *spry_arena_alloc(spry_arena *arena, size_t count, size_t size);
+
+/* A zero-terminated copy; NULL when memory is short. */
+char *spry_arena_copy(spry_arena *arena, spry_view text);
 
 #endif

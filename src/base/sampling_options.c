@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/number.h"
-#include "base/options_json.h"
-#include "base/sized.h"
+#include "base/options.h"
 
 #define FIELD(name) offsetof(spry_sampling, name)
 

@@ -4,9 +4,89 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "device/device_impl.h"
 #include "device/ranks/ranks.h"
 #include "model/arch.h"
+#include "platform/clock.h"
+
+/* ---- the watch of ops -------------------------------------------------------------------------------------------- */
+
+const char *spry_op_name(spry_op op)
+{
+    static const char *const names[] = {
+        [SPRY_OP_LAYOUT] = "layout", [SPRY_OP_EMBED] = "embed",       [SPRY_OP_NORM] = "norm",
+        [SPRY_OP_QKV] = "qkv",       [SPRY_OP_ROPE] = "rope",         [SPRY_OP_ATTEND] = "attend",
+        [SPRY_OP_OUT] = "out",       [SPRY_OP_ADD] = "add",           [SPRY_OP_GATE_UP] = "gate_up",
+        [SPRY_OP_GATE] = "gate",     [SPRY_OP_DOWN] = "down",         [SPRY_OP_ROUTE] = "route",
+        [SPRY_OP_LOGITS] = "logits", [SPRY_OP_EXCHANGE] = "exchange",
+    };
+    return (size_t)op < SPRY_COUNT(names) ? names[op] : "unknown";
+}
+
+void spry_op_watch_flush(spry_op_watch *watch)
+{
+    spry_trace_add_all(watch->trace, watch->spans, watch->n_spans);
+    watch->n_spans = 0;
+}
+
+void spry_op_watch_add(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
+                       double products)
+{
+    spry_op_watch_until(watch, spry_clock_ns(), op, type, kernels, bytes, products);
+}
+
+void spry_op_watch_until(spry_op_watch *watch, uint64_t now, spry_op op, spry_dtype type, const char *kernels,
+                         double bytes, double products)
+{
+    spry_op_figures *figures = &watch->ops[op][type];
+    figures->ns += now - watch->last_ns;
+    figures->calls++;
+    figures->bytes += bytes;
+    figures->products += products;
+    if (watch->trace) {
+        watch->spans[watch->n_spans++] = (spry_trace_span){.name = spry_op_name(op),
+                                                           .category = "op",
+                                                           .lane = watch->lane,
+                                                           .begin_ns = watch->last_ns,
+                                                           .end_ns = now,
+                                                           .kernel = kernels,
+                                                           .type = spry_dtype_name(type)};
+        if (watch->n_spans == SPRY_OP_SPANS)
+            spry_op_watch_flush(watch);
+    }
+    watch->last_ns = now;
+}
+
+/* How much work attention is, for the op watch of any device. */
+
+/* Keys that the rows of a segment see, one row after the other. */
+static double seen_keys(const spry_segment *g, uint32_t window)
+{
+    double keys = 0;
+    for (uint32_t i = 0; i < g->n_rows; i++) {
+        uint32_t all = g->first_position + i + 1;
+        keys += window && all > window ? window : all;
+    }
+    return keys;
+}
+
+void spry_device_attention_work(double *bytes, double *products, const spry_segment *segments, size_t n_segments,
+                                const spry_config *config, const spry_kv_pool *pool, uint32_t layer)
+{
+    uint32_t window = config->sliding[layer] ? config->window : 0;
+    double tokens = 0;
+    *products = 0;
+    for (size_t s = 0; s < n_segments; s++) {
+        const spry_segment *g = &segments[s];
+        uint32_t end = g->first_position + g->n_rows, most = window ? window + g->n_rows - 1 : end;
+        *products += seen_keys(g, window) * config->n_heads * config->head_dim * 2;
+        tokens += end < most ? end : most;
+    }
+    *bytes = tokens * (double)pool->page_bytes / SPRY_PAGE_TOKENS / config->n_layers;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_device_kind_cuda, &spry_device_kind_far};
 

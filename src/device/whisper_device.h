@@ -7,7 +7,7 @@
 #ifndef SPRY_DEVICE_WHISPER_DEVICE_H
 #define SPRY_DEVICE_WHISPER_DEVICE_H
 
-#include "base/log.h"
+#include "base/error.h"
 #include "model/whisper_weights.h"
 #include "platform/threads.h"
 

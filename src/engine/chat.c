@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/error.h"
 #include "base/json.h"
-#include "base/sized.h"
 #include "engine/engine_state.h"
 #include "platform/clock.h"
 #include "platform/file.h"

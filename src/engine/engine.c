@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sized.h"
+#include "base/error.h"
 #include "engine/engine_state.h"
 #include "model/model.h"
 #include "model/quantize.h"

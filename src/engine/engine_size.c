@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/number.h"
-#include "base/sized.h"
 #include "engine/engine_state.h"
 #include "model/model.h"
 #include "model/quantize.h"

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/log.h"
+#include "base/error.h"
 #include "device/device.h"
 #include "draft/prompt_lookup.h"
 #include "draft/step_cost.h"

@@ -2,7 +2,7 @@
  * answer), and the drafter of a session. */
 #include <string.h>
 
-#include "base/sized.h"
+#include "base/error.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"
 #include "platform/clock.h"

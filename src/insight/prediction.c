@@ -1,13 +1,309 @@
-/* A step's time is the sum of the times of its parts. Products of one row take as long as reading the weights, from
- * memory or from the cache that holds the whole model, but at least as long as the kernel with cached weights; products
- * of many rows take as long as multiplying, but at least as long as reading the weights. */
+/* Predicts the speed of a model from the work of its steps. */
 #include "insight/prediction.h"
 
 #include <math.h>
 
+#include "device/cpu/pass.h"
 #include "insight/model_file.h"
+#include "kernels/packed.h"
 #include "model/quantize.h"
 #include "model/shapes.h"
+
+/* ---- the work of a model ----------------------------------------------------------------------------------------- */
+
+/* One iteration over a model's matrices computes all counts. */
+
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
+
+static double file_bytes(const spry_weight *w)
+{
+    return (double)w->n_out * (double)w->row_bytes;
+}
+
+/* In the kernels' layout. */
+static double read_bytes(const spry_weight *w, const spry_ops *ops)
+{
+    size_t group = ops->matmul[w->type].group;
+    if (!group)
+        return file_bytes(w);
+    size_t blocks = w->n_in / spry_dtype_block(w->type), groups = (w->n_out + group - 1) / group;
+    return (double)(spry_packed_row_bytes(w->type) * group * blocks) * (double)groups;
+}
+
+static double weight_products(const spry_weight *w)
+{
+    return (double)w->n_out * (double)w->n_in;
+}
+
+/* Calls `visit` for every matrix of a layer; equal experts as one, with their number. */
+typedef void (*visit_fn)(void *context, const spry_weight *w, bool expert);
+
+static void visit_layer(const spry_layer *l, visit_fn visit, void *context)
+{
+    const spry_weight *const matrices[] = {&l->q,           &l->k,         &l->v,           &l->o,
+                                           &l->gate,        &l->up,        &l->down,        &l->router,
+                                           &l->shared_gate, &l->shared_up, &l->shared_down, &l->shared_router};
+    for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
+        if (matrices[i]->data)
+            visit(context, matrices[i], false);
+    const spry_weight *const experts[] = {l->expert_gate, l->expert_up, l->expert_down};
+    for (size_t i = 0; l->expert_gate && i < SPRY_COUNT(experts); i++)
+        visit(context, experts[i], true);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+typedef struct tally {
+    spry_step_work *work;
+    const spry_ops *ops;
+    double rows;
+    double experts, expert_rows; /* experts chosen by any row; rows per expert */
+} tally;
+
+/* Counts `alike` equal matrices with `rows` rows each. */
+static void count_matrix(tally *t, const spry_weight *w, double alike, double rows)
+{
+    spry_type_work *sum = rows < 2 ? &t->work->one[w->type] : &t->work->many[w->type];
+    sum->bytes += alike * read_bytes(w, t->ops);
+    sum->products += alike * rows * weight_products(w);
+}
+
+static void count_any(void *context, const spry_weight *w, bool expert)
+{
+    tally *t = context;
+    count_matrix(t, w, expert ? t->experts : 1, expert ? t->expert_rows : t->rows);
+}
+
+/* Counts values processed. They are split among threads when there are enough of them (see the device's block). */
+static bool count_numbers(tally *t, spry_small_op op, double rows, double width, double times)
+{
+    const double worth_waking = 8192;
+    bool shared = rows >= 2 && rows * width >= worth_waking;
+    (shared ? t->work->many_small : t->work->one_small)[op] += times * rows * width;
+    return shared;
+}
+
+static void count_small(tally *t, spry_small_op op, double rows, double width, double times)
+{
+    if (count_numbers(t, op, rows, width, times))
+        t->work->syncs += times;
+}
+
+/* Counts the encoding of rows for integer kernels. */
+static void count_input(tally *t, const spry_weight *w, double rows, double times)
+{
+    t->work->syncs += times;
+    if (t->ops->matmul[w->type].integer)
+        count_small(t, SPRY_SMALL_ENCODE, rows, (double)w->n_in, times);
+}
+
+/* out = down(activation(gate(in)) * up(in)) */
+static void count_gated(tally *t, const spry_weight *gate, const spry_weight *down, double rows, double times)
+{
+    count_input(t, gate, rows, times);
+    count_small(t, SPRY_SMALL_GATE, rows, (double)gate->n_out, times);
+    count_input(t, down, rows, times);
+}
+
+/* Counts the operations of a layer besides products. A norm without a residual is half of a norm with one. */
+static void count_between(tally *t, const spry_layer *l, const spry_config *c)
+{
+    double n_q = (double)c->n_heads * c->head_dim, n_kv = (double)c->n_kv_heads * c->head_dim;
+    count_small(t, SPRY_SMALL_NORM, t->rows, c->n_embd, 2);
+    t->work->syncs += t->rows < 2 ? 0 : 2; /* norm and residual are separate */
+    if (l->attn_post_norm)
+        count_small(t, SPRY_SMALL_NORM, t->rows, c->n_embd / 2.0, 2);
+    if (l->q_norm)
+        count_numbers(t, SPRY_SMALL_NORM, t->rows, n_q + n_kv, 1); /* short rows: no faster without a residual */
+    count_input(t, &l->q, t->rows, 1);
+    count_small(t, SPRY_SMALL_ROPE, t->rows, n_q + 2 * n_kv, 1);
+    t->work->syncs++; /* attention */
+    count_input(t, &l->o, t->rows, 1);
+    if (l->gate.data)
+        count_gated(t, &l->gate, &l->down, t->rows, 1);
+    if (l->shared_gate.data)
+        count_gated(t, &l->shared_gate, &l->shared_down, t->rows, 1);
+    if (l->expert_gate)
+        count_gated(t, l->expert_gate, l->expert_down, t->expert_rows, t->experts);
+}
+
+/* Counts a step of `rows` rows, `logits` of which are multiplied by the output matrix; without attention. */
+static void count_step(spry_step_work *work, const spry_work_setting *s, double rows, double logits)
+{
+    const spry_config *c = &s->model->config;
+    const spry_weights *w = &s->model->weights;
+    tally t = {.work = work, .ops = s->ops, .rows = rows};
+    if (c->n_experts) {
+        t.experts = c->n_experts * (1 - pow(1 - (double)c->n_experts_used / c->n_experts, rows));
+        t.expert_rows = rows * c->n_experts_used / t.experts;
+    }
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        visit_layer(&w->layers[i], count_any, &t);
+        count_between(&t, &w->layers[i], c);
+    }
+    if (logits > 0) {
+        count_matrix(&t, &w->output, 1, logits);
+        count_input(&t, &w->output, logits, 1);
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+/* Keys that a row with `keys` keys attends to, over all layers. */
+static double seen(const spry_config *c, size_t keys)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        sum += c->sliding[i] && keys > c->window ? c->window : (double)keys;
+    return sum;
+}
+
+/* Attention of the row at a position: scores and weighted sum, one product per key and value each. */
+static double attention_products(const spry_config *c, size_t position)
+{
+    return seen(c, position + 1) * c->n_heads * c->head_dim * 2;
+}
+
+static double token_bytes(const spry_work_setting *s)
+{
+    spry_kv_shape shape = spry_model_kv_shape(s->model, s->kv_type);
+    size_t bytes;
+    return spry_kv_token_bytes(&bytes, &shape) ? (double)bytes : 0;
+}
+
+/* Bytes of a sequence's keys and values that its next rows read. */
+static double attention_bytes(const spry_work_setting *s, size_t keys)
+{
+    return seen(&s->model->config, keys) * token_bytes(s) / s->model->config.n_layers;
+}
+
+/* ---- the counts -------------------------------------------------------------------------------------------------- */
+
+spry_step_work spry_work_of_prefill(const spry_work_setting *s, size_t tokens)
+{
+    spry_step_work work = {0};
+    for (size_t done = 0; done < tokens;) {
+        size_t part = tokens - done < s->chunk ? tokens - done : s->chunk;
+        count_step(&work, s, (double)part, done + part == tokens);
+        for (size_t i = 0; i < part; i++)
+            work.attend_products += attention_products(&s->model->config, done + i);
+        work.kv_bytes += attention_bytes(s, done + part);
+        done += part;
+    }
+    return work;
+}
+
+spry_step_work spry_work_of_decode(const spry_work_setting *s, size_t depth, size_t batch)
+{
+    spry_step_work work = {0};
+    count_step(&work, s, (double)batch, (double)batch);
+    work.attend_products = (double)batch * attention_products(&s->model->config, depth);
+    work.kv_bytes = (double)batch * attention_bytes(s, depth + 1);
+    return work;
+}
+
+double spry_work_bytes(const spry_step_work *work)
+{
+    double sum = work->kv_bytes;
+    for (size_t type = 0; type < SPRY_DTYPE_COUNT; type++)
+        sum += work->one[type].bytes + work->many[type].bytes;
+    return sum;
+}
+
+double spry_work_products(const spry_step_work *work)
+{
+    double sum = work->attend_products;
+    for (size_t type = 0; type < SPRY_DTYPE_COUNT; type++)
+        sum += work->one[type].products + work->many[type].products;
+    return sum;
+}
+
+/* ---- what a model is --------------------------------------------------------------------------------------------- */
+
+typedef struct type_products {
+    double by_type[SPRY_DTYPE_COUNT];
+    double experts; /* per row */
+} type_products;
+
+static void add_products(void *context, const spry_weight *w, bool expert)
+{
+    type_products *sum = context;
+    sum->by_type[w->type] += (expert ? sum->experts : 1) * weight_products(w);
+}
+
+spry_dtype spry_work_main_type(const spry_model *model)
+{
+    type_products sum = {.experts = model->config.n_experts_used};
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        visit_layer(&model->weights.layers[i], add_products, &sum);
+    for (uint32_t type = 1; type < SPRY_DTYPE_COUNT; type++)
+        if (sum.by_type[type] > sum.by_type[best])
+            best = type;
+    return (spry_dtype)best;
+}
+
+typedef struct size_tally {
+    spry_model_size *size;
+    const spry_work_setting *setting;
+} size_tally;
+
+static void add_size(void *context, const spry_weight *w, bool expert)
+{
+    const size_tally *t = context;
+    double alike = expert ? t->setting->model->config.n_experts : 1;
+    t->size->parameters += alike * weight_products(w);
+    t->size->file_bytes += alike * file_bytes(w);
+    t->size->weight_bytes += alike * read_bytes(w, t->setting->ops);
+    t->size->expert_bytes += expert ? alike * read_bytes(w, t->setting->ops) : 0;
+    t->size->expert_token_bytes +=
+        expert ? t->setting->model->config.n_experts_used * read_bytes(w, t->setting->ops) : 0;
+}
+
+/* Norms and biases; mostly F32 in files. */
+static double vector_values(const spry_model *model)
+{
+    const spry_config *c = &model->config;
+    double sum = c->n_embd;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        const spry_layer *l = &model->weights.layers[i];
+        const spry_weight *const biased[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t b = 0; b < SPRY_COUNT(biased); b++)
+            sum += biased[b]->bias ? (double)biased[b]->n_out : 0;
+        sum += (double)c->n_embd * (2 + !!l->attn_post_norm + !!l->ffn_post_norm);
+        sum += (double)c->head_dim * (!!l->q_norm + !!l->k_norm);
+    }
+    return sum;
+}
+
+/* What a model is and takes with these kernels, opened from a file. */
+static spry_model_size model_size_of(const spry_work_setting *s, uint32_t context)
+{
+    enum { LOGIT_ROWS = 16 }; /* of an engine with one session */
+    const spry_model *model = s->model;
+    const spry_weights *w = &model->weights;
+    double vectors = vector_values(model);
+    spry_model_size size = {.parameters = vectors, .file_bytes = vectors * sizeof(float)};
+    size.weight_bytes = size.file_bytes;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        visit_layer(&w->layers[i], add_size, &(size_tally){&size, s});
+    if (!model->config.tied)
+        add_size(&(size_tally){&size, s}, &w->output, false);
+    size.parameters += weight_products(&w->embedding);
+    size.file_bytes += file_bytes(&w->embedding);
+    size.weight_bytes += model->config.tied ? read_bytes(&w->output, s->ops) : file_bytes(&w->embedding);
+    size_t pages = ((size_t)context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, scratch;
+    const spry_step_limits limits = {s->chunk < context ? s->chunk : context, LOGIT_ROWS, context, 0, 0};
+    size.kv_bytes = (double)(pages * SPRY_PAGE_TOKENS) * token_bytes(s);
+    size.scratch_bytes = spry_pass_bytes(&scratch, &model->config, &limits) ? (double)scratch : INFINITY;
+    return size;
+}
+
+/* ---- prediction -------------------------------------------------------------------------------------------------- */
+
+/* A step's time is the sum of the times of its parts. Products of one row take as long as reading the weights, from
+ * memory or from the cache that holds the whole model, but at least as long as the kernel with cached weights; products
+ * of many rows take as long as multiplying, but at least as long as reading the weights. */
 
 double spry_predict_read(const spry_machine_speed *speed, double bytes)
 {
@@ -86,7 +382,7 @@ spry_status spry_predict_model(spry_prediction *p, const spry_machine_speed *spe
         return status;
     if (model->config.n_context < p->context)
         p->context = model->config.n_context;
-    p->size = spry_model_size_of(&setting, p->context);
+    p->size = model_size_of(&setting, p->context);
     p->memory_bytes = p->size.weight_bytes + p->size.kv_bytes + p->size.scratch_bytes;
     p->prefill_tps = SPRY_PREDICTED_PREFILL / spry_predict_prefill(speed, &setting, SPRY_PREDICTED_PREFILL);
     p->decode_tps = 1 / spry_predict_decode(speed, &setting, 0, 1);

@@ -36,7 +36,7 @@ void spry_probe_bed_deinit(spry_probe_bed *bed);
  * requested size in *bytes. */
 unsigned char *spry_probe_memory(size_t *bytes, spry_threads *threads);
 
-/* One try each. product_probe.c: many rows by a matrix, one row by matrices from memory, and by one from the caches. */
+/* One try each: many rows by a matrix, one row by matrices from memory, and by one from the caches. */
 double spry_probe_multiply(spry_probe_bed *bed, spry_dtype type);
 double spry_probe_decode(spry_probe_bed *bed, spry_dtype type);
 double spry_probe_cached(spry_probe_bed *bed, spry_dtype type);
@@ -53,8 +53,5 @@ double spry_probe_sync(spry_probe_bed *bed);
 
 /* All threads read the first `bytes` of memory, `times` times. */
 double spry_probe_read(const unsigned char *memory, size_t bytes, size_t times, spry_threads *threads);
-
-/* Calls `fn` on all threads for some milliseconds; billions per second, where one call processes `amount`. */
-double spry_probe_time(spry_threads *threads, spry_threads_fn fn, void *job, double amount);
 
 #endif

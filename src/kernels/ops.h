@@ -164,7 +164,7 @@ typedef struct spry_ops {
     /* out = what attend would have given for all pages at once, bit for bit. */
     void (*attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head);
 
-    /* out = activation(gate) * up; out may be gate. SPRY_GATE_CLAMPED is gpt-oss's, see ref/gate_ref.c. */
+    /* out = activation(gate) * up; out may be gate. SPRY_GATE_CLAMPED is gpt-oss's, see ref/vector_ref.c. */
     void (*gate[SPRY_GATE_COUNT])(float *out, const float *gate, const float *up, size_t n);
 
     void (*add)(float *x, const float *y, size_t n);                     /* x += y */

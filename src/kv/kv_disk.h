@@ -12,7 +12,6 @@
 #define SPRY_KV_KV_DISK_H
 
 #include "base/error.h"
-#include "base/log.h"
 #include "kernels/ops.h"
 #include "kv/kv_key.h"
 #include "kv/kv_pool.h"

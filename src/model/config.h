@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "formats/gguf.h"
 #include "kernels/ops.h"

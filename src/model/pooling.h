@@ -4,7 +4,7 @@
 #ifndef SPRY_MODEL_POOLING_H
 #define SPRY_MODEL_POOLING_H
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"

@@ -3,7 +3,7 @@
 #ifndef SPRY_MODEL_WEIGHTS_H
 #define SPRY_MODEL_WEIGHTS_H
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "formats/safetensors.h"
 #include "model/config.h"
 
@@ -27,7 +27,7 @@ typedef struct spry_weight {
     size_t group_bytes;
     spry_dtype group_type;       /* of these groups, where group_bytes is not 0: `type`, or one with the same values */
     size_t n_before, n_behind;   /* rows of the same matrix around these, which other ranks have */
-    struct spry_late_pack *late; /* NULL; or its groups come when steps multiply by it (device/cpu/late_packing.h) */
+    struct spry_late_pack *late; /* NULL; or its groups come when steps multiply by it (device/cpu/packing.h) */
     spry_adapter_pair *adapters; /* [adapters of the model], or NULL: none changes it */
 } spry_weight;
 

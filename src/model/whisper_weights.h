@@ -3,7 +3,7 @@
 #ifndef SPRY_MODEL_WHISPER_WEIGHTS_H
 #define SPRY_MODEL_WHISPER_WEIGHTS_H
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "formats/tensor.h"
 #include "kernels/ops.h"
 #include "platform/file.h"

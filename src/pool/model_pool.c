@@ -8,8 +8,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "base/sized.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/model_names.h"

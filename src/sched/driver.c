@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sized.h"
+#include "base/error.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/threads.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/sized.h"
 #include "engine/engine_state.h"
 #include "platform/clock.h"
 #include "platform/threads.h"

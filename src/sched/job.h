@@ -9,7 +9,7 @@
 #ifndef SPRY_SCHED_JOB_H
 #define SPRY_SCHED_JOB_H
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "engine/engine_state.h"
 

@@ -4,7 +4,6 @@
 
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "template/jinja_value.h"

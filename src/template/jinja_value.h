@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/view.h"
 

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/buffer.h"
 
 typedef struct spry_merge {
     int32_t left, right; /* left -1: the slot is empty */

@@ -3,7 +3,7 @@
 #ifndef SPRY_TOKENIZER_SYMBOLS_H
 #define SPRY_TOKENIZER_SYMBOLS_H
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/map.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/tokenizer.h"

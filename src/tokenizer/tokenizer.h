@@ -8,7 +8,6 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/tokens.h"
 #include "base/view.h"
 #include "formats/gguf.h"
 

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdatomic.h>
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
 #include "tokenizer/symbols.h"

@@ -1,13 +1,56 @@
 /* Implements the recogniser of spry_voice.h: windows over sound of any length. */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-#include "base/sized.h"
+#include "base/error.h"
 #include "base/utf8.h"
 #include "platform/clock.h"
 #include "voice/speech_state.h"
-#include "voice/whisper_languages.h"
+
+/* The languages of Whisper models, in the order of their tokens. */
+
+typedef struct spry_whisper_language {
+    const char *code, *name;
+} spry_whisper_language;
+
+enum { SPRY_WHISPER_LANGUAGES = 100 };
+extern const spry_whisper_language spry_whisper_languages[SPRY_WHISPER_LANGUAGES];
+
+const spry_whisper_language spry_whisper_languages[SPRY_WHISPER_LANGUAGES] = {
+    {"en", "english"},        {"zh", "chinese"},       {"de", "german"},    {"es", "spanish"},    {"ru", "russian"},
+    {"ko", "korean"},         {"fr", "french"},        {"ja", "japanese"},  {"pt", "portuguese"}, {"tr", "turkish"},
+    {"pl", "polish"},         {"ca", "catalan"},       {"nl", "dutch"},     {"ar", "arabic"},     {"sv", "swedish"},
+    {"it", "italian"},        {"id", "indonesian"},    {"hi", "hindi"},     {"fi", "finnish"},    {"vi", "vietnamese"},
+    {"he", "hebrew"},         {"uk", "ukrainian"},     {"el", "greek"},     {"ms", "malay"},      {"cs", "czech"},
+    {"ro", "romanian"},       {"da", "danish"},        {"hu", "hungarian"}, {"ta", "tamil"},      {"no", "norwegian"},
+    {"th", "thai"},           {"ur", "urdu"},          {"hr", "croatian"},  {"bg", "bulgarian"},  {"lt", "lithuanian"},
+    {"la", "latin"},          {"mi", "maori"},         {"ml", "malayalam"}, {"cy", "welsh"},      {"sk", "slovak"},
+    {"te", "telugu"},         {"fa", "persian"},       {"lv", "latvian"},   {"bn", "bengali"},    {"sr", "serbian"},
+    {"az", "azerbaijani"},    {"sl", "slovenian"},     {"kn", "kannada"},   {"et", "estonian"},   {"mk", "macedonian"},
+    {"br", "breton"},         {"eu", "basque"},        {"is", "icelandic"}, {"hy", "armenian"},   {"ne", "nepali"},
+    {"mn", "mongolian"},      {"bs", "bosnian"},       {"kk", "kazakh"},    {"sq", "albanian"},   {"sw", "swahili"},
+    {"gl", "galician"},       {"mr", "marathi"},       {"pa", "punjabi"},   {"si", "sinhala"},    {"km", "khmer"},
+    {"sn", "shona"},          {"yo", "yoruba"},        {"so", "somali"},    {"af", "afrikaans"},  {"oc", "occitan"},
+    {"ka", "georgian"},       {"be", "belarusian"},    {"tg", "tajik"},     {"sd", "sindhi"},     {"gu", "gujarati"},
+    {"am", "amharic"},        {"yi", "yiddish"},       {"lo", "lao"},       {"uz", "uzbek"},      {"fo", "faroese"},
+    {"ht", "haitian creole"}, {"ps", "pashto"},        {"tk", "turkmen"},   {"nn", "nynorsk"},    {"mt", "maltese"},
+    {"sa", "sanskrit"},       {"lb", "luxembourgish"}, {"my", "myanmar"},   {"bo", "tibetan"},    {"tl", "tagalog"},
+    {"mg", "malagasy"},       {"as", "assamese"},      {"tt", "tatar"},     {"haw", "hawaiian"},  {"ln", "lingala"},
+    {"ha", "hausa"},          {"ba", "bashkir"},       {"jw", "javanese"},  {"su", "sundanese"},  {"yue", "cantonese"},
+};
+
+/* The index of a code or English name, in any case; SPRY_WHISPER_LANGUAGES: none. */
+static size_t whisper_language_find(const char *text)
+{
+    size_t i = 0;
+    while (i < SPRY_WHISPER_LANGUAGES && strcasecmp(text, spry_whisper_languages[i].code) != 0 &&
+           strcasecmp(text, spry_whisper_languages[i].name) != 0)
+        i++;
+    return i;
+}
 
 enum {
     TIMES = SPRY_WHISPER_SECONDS * SPRY_SPEECH_TICKS + 1, /* tokens of times */
@@ -160,13 +203,13 @@ void spry_speech_close(spry_speech *s)
 
 bool spry_speech_knows(const spry_speech *s, const char *language)
 {
-    size_t i = spry_whisper_language_find(language);
+    size_t i = whisper_language_find(language);
     return s->ids.n_languages ? i < s->ids.n_languages : i == 0;
 }
 
 const char *spry_speech_language_name(const char *code)
 {
-    size_t i = spry_whisper_language_find(code);
+    size_t i = whisper_language_find(code);
     return i < SPRY_WHISPER_LANGUAGES ? spry_whisper_languages[i].name : NULL;
 }
 
@@ -291,7 +334,7 @@ static spry_status choose_language(spry_speech *s, spry_error *error)
     if (wanted && !spry_speech_knows(s, wanted))
         return spry_fail(error, SPRY_ERR_INPUT, "the recogniser does not know the language '%.40s'", wanted);
     if (s->ids.n_languages)
-        s->language = wanted ? s->ids.first_language + (int32_t)spry_whisper_language_find(wanted) : 0;
+        s->language = wanted ? s->ids.first_language + (int32_t)whisper_language_find(wanted) : 0;
     if (!s->ids.n_languages && s->options.translate)
         return spry_fail(error, SPRY_ERR_INPUT, "this recogniser knows English only and cannot translate");
     return SPRY_OK;

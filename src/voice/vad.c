@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sized.h"
+#include "base/error.h"
 #include "spry_voice.h"
 #include "voice/mel.h"
 

@@ -3,7 +3,7 @@
 #ifndef SPRY_VOICE_WHISPER_H
 #define SPRY_VOICE_WHISPER_H
 
-#include "base/log.h"
+#include "base/error.h"
 #include "model/whisper_weights.h"
 #include "voice/mel.h"
 

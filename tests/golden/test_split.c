@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "device/split/split_device.h"
-#include "device/split/split_part.h"
 #include "engine/engine_state.h"
 #include "golden/golden_models.h"
 #include "golden/model_runner.h"

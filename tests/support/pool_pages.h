@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "device/cpu/host_pages.h"
+#include "device/cpu/pass.h"
 
 static inline void pool_open(spry_kv_pool *pool, const spry_kv_shape *shape, size_t n_pages)
 {

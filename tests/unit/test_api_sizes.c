@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/sized.h"
+#include "base/error.h"
 #include "spry_serve.h"
 #include "spry_tools.h"
 #include "spry_voice.h"

@@ -12,13 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/checked.h"
 #include "base/compiler.h"
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/map.h"
 
 /* ---- checked ---------------------------------------------------------------------------------------------------- */

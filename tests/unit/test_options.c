@@ -15,7 +15,6 @@
 
 #include "base/number.h"
 #include "base/options.h"
-#include "base/options_json.h"
 
 typedef struct settings {
     bool color, verbose;

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "device/ranks/rank_step.h"
 #include "device/ranks/ranks.h"
 
 static void check_heads(const spry_team *team)

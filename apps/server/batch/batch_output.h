@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "platform/file.h"

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_EMBEDDING_H
 #define SPRY_SERVER_EMBEDDING_H
 
-#include "base/tokens.h"
+#include "base/buffer.h"
 #include "server/request/request_costs.h"
 
 enum { SPRY_EMBEDDINGS_MAX = 64 }; /* jobs of a request at once */

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/tokens.h"
+#include "base/buffer.h"
 #include "base/view.h"
 #include "spry_serve.h"
 

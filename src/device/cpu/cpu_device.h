@@ -3,7 +3,6 @@
 #ifndef SPRY_DEVICE_CPU_CPU_DEVICE_H
 #define SPRY_DEVICE_CPU_CPU_DEVICE_H
 
-#include "device/cpu/expert_store.h"
 #include "device/cpu/packing.h"
 #include "device/cpu/pass.h"
 #include "device/device_impl.h"

@@ -1,6 +1,7 @@
-/* One iteration over all weights counts, a second one packs. */
+/* Weights in the layout of the kernels. */
 #include "device/cpu/packing.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -8,6 +9,120 @@
 #include "kernels/packed.h"
 #include "model/arch.h"
 #include "platform/memory.h"
+
+/* ---- packing by the first step ----------------------------------------------------------------------------------- */
+
+/* Groups are packed a few at a time, as many as stay in the cache until they are multiplied. */
+
+enum {
+    CHUNK_BYTES = 256 << 10,   /* of groups at a time */
+    LATE_DROP_BYTES = 1 << 20, /* of rows in the file beside their packed form, for each worker */
+};
+
+/* Rooms for `n_rooms` workers, each for one group of at most `group_bytes`. A store of zeros needs no deinit. */
+static spry_status late_store_init(spry_late_store *s, size_t n_rooms, size_t group_bytes, spry_error *error)
+{
+    s->room_bytes = group_bytes > CHUNK_BYTES ? group_bytes : CHUNK_BYTES;
+    s->n_rooms = n_rooms;
+    s->rooms = spry_memory_map(n_rooms * s->room_bytes);
+    s->taken = calloc(n_rooms, sizeof *s->taken);
+    if (s->rooms && s->taken)
+        return SPRY_OK;
+    spry_late_store_deinit(s);
+    return spry_fail_memory(error, "rooms for packing", n_rooms * group_bytes);
+}
+
+void spry_late_store_deinit(spry_late_store *s)
+{
+    spry_memory_unmap(s->rooms, s->n_rooms * s->room_bytes);
+    free(s->taken);
+    *s = (spry_late_store){0};
+}
+
+/* The number of a room; n_rooms: all are taken. */
+static size_t take_room(spry_late_store *s)
+{
+    size_t i = 0;
+    while (i < s->n_rooms && atomic_exchange(&s->taken[i], true))
+        i++;
+    return i;
+}
+
+/* Packs one group of a placed matrix, from row `first` on. */
+static void weight_pack_group(void *out, const spry_weight *w, size_t first, size_t group)
+{
+    size_t left = w->n_out - first;
+    spry_pack_group(w->group_type, out, w->data + first * w->row_bytes, w->row_bytes, w->n_in,
+                    left < group ? left : group, group);
+    if (w->group_type != w->type)
+        spry_narrow(out, group * w->n_in);
+}
+
+/* Packs groups [first, end). Packing requests the group after the one at hand, which has no effect on pages that are
+ * not mapped yet: those of groups before `touch` are mapped by reading a byte. */
+static void pack_groups(unsigned char *out, const spry_weight *w, size_t group, size_t first, size_t end, size_t touch)
+{
+    for (size_t g = first; g < end; g++, out += w->group_bytes) {
+        const unsigned char *rows = w->data + g * group * w->row_bytes;
+        size_t left = w->n_out - g * group;
+        if (g + 1 < touch)
+            (void)*(const volatile unsigned char *)(rows + (left < 2 * group ? left : 2 * group) * w->row_bytes - 1);
+        weight_pack_group(out, w, g * group, group);
+    }
+}
+
+void spry_late_multiply(const spry_weight *w, const spry_matmul_kernel *kernel, const spry_matmul *m, size_t begin,
+                        size_t end)
+{
+    const spry_late_pack *late = w->late;
+    spry_late_store *store = late->store;
+    size_t group = kernel->group, last = (end + group - 1) / group, most = CHUNK_BYTES / w->group_bytes;
+    size_t room = late->keep ? store->n_rooms : take_room(store), kept = begin;
+    most = most ? most : 1;
+    for (size_t g = begin / group, n; g < last; g += n) {
+        n = last - g < most ? last - g : most;
+        unsigned char *groups =
+            room < store->n_rooms ? store->rooms + room * store->room_bytes : late->memory + g * w->group_bytes;
+        spry_matmul part = *m;
+        size_t first = g * group, stop = (g + n) * group < end ? (g + n) * group : end;
+        pack_groups(groups, w, group, g, g + n, late->keep ? 0 : last);
+        part.weight = groups;
+        part.weight_stride = w->group_bytes;
+        part.out += first;
+        kernel->run(&part, 0, stop - first);
+        if (late->keep && late->drop && ((stop - kept) * w->row_bytes >= LATE_DROP_BYTES || stop == end)) {
+            spry_memory_drop(w->data + kept * w->row_bytes, (stop - kept) * w->row_bytes);
+            kept = stop;
+        }
+    }
+    if (room < store->n_rooms)
+        atomic_store(&store->taken[room], false);
+}
+
+bool spry_late_multiplied(const spry_weight *w)
+{
+    spry_late_pack *late = w->late;
+    if (!late || late->packed)
+        return false;
+    if (!late->keep) {
+        late->keep = true;
+        return true;
+    }
+    late->packed = late->memory;
+    if (late->drop) /* pages that two workers shared */
+        spry_memory_drop(w->data, w->n_out * w->row_bytes);
+    spry_late_store *store = late->store;
+    if (--store->n_left)
+        return true;
+    if (store->first) /* pages where matrices meet, or that the system read ahead */
+        spry_memory_drop(store->first, (size_t)(store->last - store->first));
+    spry_memory_drop(store->rooms, store->n_rooms * store->room_bytes);
+    return true;
+}
+
+/* ---- packing when a device is opened ----------------------------------------------------------------------------- */
+
+/* One iteration over all weights counts, a second one packs. */
 
 typedef struct packer {
     spry_weights *weights;
@@ -50,7 +165,7 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     kept = begin;
     for (size_t g = begin; g < end; g++) {
         size_t first = g * job->group, left = w->n_out - first, n_rows = left < job->group ? left : job->group;
-        spry_weight_pack_group(job->out + g * w->group_bytes, w, first, job->group);
+        weight_pack_group(job->out + g * w->group_bytes, w, first, job->group);
         size_t done = (first + n_rows - kept * job->group) * w->row_bytes;
         if (job->drop && (done >= DROP_BYTES || g + 1 == end)) {
             spry_memory_drop(w->data + kept * job->group * w->row_bytes, done);
@@ -423,8 +538,7 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
     if (late.short_of_memory)
         return spry_fail_memory(error, "the lists of weights", placed->late.n_left * sizeof(spry_late_pack));
     give_back(&p, setup->weights, &placed->late);
-    return placed->late.n_left ? spry_late_store_init(&placed->late, n_rooms(setup->threads), late.largest, error)
-                               : SPRY_OK;
+    return placed->late.n_left ? late_store_init(&placed->late, n_rooms(setup->threads), late.largest, error) : SPRY_OK;
 }
 
 void spry_weights_unplace(spry_placed_weights *placed)
@@ -434,4 +548,128 @@ void spry_weights_unplace(spry_placed_weights *placed)
     spry_late_store_deinit(&placed->late);
     spry_arena_deinit(&placed->arena);
     *placed = (spry_placed_weights){0};
+}
+
+/* ---- experts of a model larger than memory ----------------------------------------------------------------------- */
+
+/* Uses are counted for every expert, also for those without a place, so that one that is chosen often gets and keeps
+ * one even if experts in between are many. */
+
+enum { MATRICES = 3 };
+
+static void matrices_of(spry_weight *out[MATRICES], const spry_layer *l, uint32_t expert)
+{
+    out[0] = &l->expert_gate[expert];
+    out[1] = &l->expert_up[expert];
+    out[2] = &l->expert_down[expert];
+}
+
+/* Each matrix begins at a multiple of 64. */
+static bool packed_bytes(size_t *bytes, const spry_weight *w, const spry_ops *ops)
+{
+    return spry_weight_packed_bytes(bytes, w, ops) && spry_checked_align(bytes, *bytes, 64);
+}
+
+bool spry_expert_bytes(size_t *largest, size_t *all, const spry_weights *weights, const spry_config *config,
+                       const spry_ops *ops)
+{
+    *largest = *all = 0;
+    for (size_t i = 0; i < (size_t)config->n_layers * config->n_experts; i++) {
+        const spry_layer *l = &weights->layers[i / config->n_experts];
+        spry_weight *matrices[MATRICES];
+        size_t sum = 0;
+        if (!l->expert_gate)
+            continue;
+        matrices_of(matrices, l, (uint32_t)(i % config->n_experts));
+        for (size_t m = 0; m < MATRICES; m++) {
+            size_t bytes, file = matrices[m]->n_out * matrices[m]->row_bytes;
+            if (!packed_bytes(&bytes, matrices[m], ops) || !spry_checked_add(&sum, sum, bytes) ||
+                !spry_checked_add(all, *all, bytes ? bytes : file))
+                return false;
+        }
+        *largest = sum > *largest ? sum : *largest;
+    }
+    return true;
+}
+
+spry_status spry_expert_store_init(spry_expert_store *s, spry_layer *layers, const spry_device_setup *setup,
+                                   size_t budget, spry_error *error)
+{
+    size_t n = (size_t)setup->config->n_layers * setup->config->n_experts, all, each, places;
+    *s = (spry_expert_store){.layers = layers, .config = setup->config, .ops = setup->ops};
+    if (!spry_expert_bytes(&each, &all, setup->weights, setup->config, setup->ops))
+        return spry_fail(error, SPRY_ERR_MEMORY, "packed experts would be larger than any memory");
+    if (!each)
+        return SPRY_OK;
+    places = budget / each ? budget / each : 1;
+    places = places < n ? places : n;
+    s->n_places = (uint32_t)places;
+    s->place_bytes = each;
+    s->bytes = places * each; /* at most the budget, or one expert */
+    s->drop = setup->mapped && !setup->weights->copied_bytes;
+    s->holds = calloc(places, sizeof *s->holds);
+    s->place = malloc(n * sizeof *s->place);
+    s->uses = calloc(n, sizeof *s->uses);
+    s->memory = s->holds && s->place && s->uses ? spry_memory_map(s->bytes) : NULL;
+    if (!s->memory) {
+        spry_expert_store_deinit(s);
+        return spry_fail_memory(error, "packed experts", places * each);
+    }
+    for (size_t i = 0; i < n; i++)
+        s->place[i] = s->n_places;
+    return SPRY_OK;
+}
+
+void spry_expert_store_deinit(spry_expert_store *s)
+{
+    if (s->memory)
+        spry_memory_unmap(s->memory, s->bytes);
+    free(s->holds);
+    free(s->place);
+    free(s->uses);
+    *s = (spry_expert_store){0};
+}
+
+static void set_packed(const spry_expert_store *s, uint32_t id, unsigned char *at, spry_threads *threads)
+{
+    spry_weight *matrices[MATRICES];
+    matrices_of(matrices, &s->layers[id / s->config->n_experts], id % s->config->n_experts);
+    for (size_t m = 0; m < MATRICES; m++) {
+        size_t bytes = 0;
+        packed_bytes(&bytes, matrices[m], s->ops); /* counted before */
+        if (at && bytes)
+            spry_weight_pack(matrices[m], at, s->ops, threads, s->drop);
+        else
+            matrices[m]->packed = NULL;
+        at = at ? at + bytes : NULL;
+    }
+}
+
+/* The place of the expert that was used least. */
+static uint32_t free_place(spry_expert_store *s)
+{
+    if (s->n_full < s->n_places)
+        return s->n_full++;
+    uint32_t least = 0;
+    for (uint32_t i = 1; i < s->n_places; i++)
+        if (s->uses[s->holds[i]] < s->uses[s->holds[least]])
+            least = i;
+    set_packed(s, s->holds[least], NULL, NULL);
+    s->place[s->holds[least]] = s->n_places;
+    return least;
+}
+
+void spry_expert_store_take(spry_expert_store *s, spry_threads *threads, uint32_t layer, uint32_t expert)
+{
+    uint32_t id = layer * s->config->n_experts + expert;
+    s->uses[id]++;
+    if (s->place[id] < s->n_places)
+        return;
+    if (++s->n_packed % (4 * (uint64_t)s->n_places) == 0)
+        for (size_t i = 0; i < (size_t)s->config->n_layers * s->config->n_experts; i++)
+            s->uses[i] /= 2;
+    uint32_t at = free_place(s);
+    s->holds[at] = id;
+    s->place[id] = at;
+    set_packed(s, id, s->memory + at * s->place_bytes, threads);
 }

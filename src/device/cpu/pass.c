@@ -7,10 +7,237 @@
 
 #include "base/checked.h"
 #include "device/cpu/pass_state.h"
+#include "device/cpu/team.h"
+#include "device/device_impl.h"
 #include "kernels/packed.h"
+#include "kernels/ref/ref.h"
 #include "model/config.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+
+/* ---- work of ops ------------------------------------------------------------------------------------------------- */
+
+void spry_pass_charge(spry_pass *p, spry_op op)
+{
+    if (p->watch)
+        spry_op_watch_add(p->watch, op, SPRY_F32, p->ops->name, 0, 0);
+}
+
+void spry_pass_took_products(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, size_t n_rows)
+{
+    double bytes = 0, multiplied = 0;
+    if (!p->watch)
+        return;
+    for (size_t i = 0; i < n_products; i++) {
+        const spry_weight *w = products[i].w;
+        bytes += spry_weight_read_bytes(w, p->ops->matmul[spry_weight_kernel_type(w)].group);
+        multiplied += (double)w->n_out * (double)w->n_in * (double)n_rows;
+    }
+    spry_op_watch_add(p->watch, op, spry_weight_kernel_type(products[0].w), p->ops->name, bytes, multiplied);
+}
+
+void spry_pass_took_attention(spry_pass *p, uint32_t layer)
+{
+    double bytes, products;
+    if (!p->watch)
+        return;
+    spry_device_attention_work(&bytes, &products, p->segments, p->n_segments, p->config, p->pool, layer);
+    spry_op_watch_add(p->watch, SPRY_OP_ATTEND, p->pool->shape.type, p->ops->name, bytes, products);
+}
+
+/* ---- rows shared by a team --------------------------------------------------------------------------------------- */
+
+/* The shares of all ranks, each [n_rows, its width], become rows. */
+static void interleave(float *whole, const float *shares, const spry_team *team, const size_t *starts, size_t n_rows)
+{
+    size_t total = starts[team->size];
+    for (size_t rank = 0; rank < team->size; rank++) {
+        size_t width = starts[rank + 1] - starts[rank];
+        for (size_t row = 0; row < n_rows; row++, shares += width)
+            memcpy(whole + row * total + starts[rank], shares, width * sizeof *whole);
+    }
+}
+
+/* Only rank 0 draws, so only rank 0 needs logits. */
+static const float *join(spry_pass *p, float *whole, const float *part, const size_t *starts, size_t n_rows)
+{
+    spry_team *team = p->team;
+    size_t bytes[SPRY_TEAM_MAX];
+    bool to_first = whole == p->logits;
+    for (size_t rank = 0; rank < team->size; rank++)
+        bytes[rank] = (starts[rank + 1] - starts[rank]) * n_rows * sizeof *part;
+    team->gather(team, n_rows == 1 ? whole : p->exchanged, part, bytes, to_first);
+    if (n_rows > 1 && !(to_first && team->rank))
+        interleave(whole, p->exchanged, team, starts, n_rows);
+    spry_pass_charge(p, SPRY_OP_EXCHANGE);
+    return whole;
+}
+
+const float *spry_pass_join_heads(spry_pass *p, const float *part, size_t each)
+{
+    size_t starts[SPRY_TEAM_MAX + 1];
+    if (!p->team)
+        return part;
+    spry_team_head_outputs(starts, p->team, each);
+    return join(p, p->joined, part, starts, p->n_rows);
+}
+
+const float *spry_pass_join_outputs(spry_pass *p, float *whole, const float *part, size_t total, size_t n_rows)
+{
+    size_t starts[SPRY_TEAM_MAX + 1];
+    if (!p->team)
+        return part;
+    spry_team_outputs(starts, p->team, total);
+    return join(p, whole, part, starts, n_rows);
+}
+
+static void norm_columns(spry_pass *p, float *own, const size_t *starts, const float *weight, size_t begin, size_t end)
+{
+    size_t total = starts[p->team->size];
+    join(p, p->joined, own, starts, p->n_rows);
+    spry_pass_norm(p, p->joined, p->joined, weight, NULL, p->n_rows, total);
+    for (size_t row = 0; row < p->n_rows; row++)
+        memcpy(own + row * (end - begin), p->joined + row * total + begin, (end - begin) * sizeof *own);
+}
+
+void spry_pass_join_norms(spry_pass *p, const spry_layer *l)
+{
+    size_t starts[SPRY_TEAM_MAX + 1], n = p->config->head_dim;
+    spry_team_heads h = spry_team_heads_of(p->team, p->team->rank);
+    spry_team_head_outputs(starts, p->team, n);
+    norm_columns(p, p->q, starts, l->q_norm, h.q_begin * n, h.q_end * n);
+    spry_team_key_outputs(starts, p->team, n);
+    norm_columns(p, p->k, starts, l->k_norm, h.kv_begin * n, h.kv_end * n);
+}
+
+/* ---- adapters ---------------------------------------------------------------------------------------------------- */
+
+/* LoRA adapters: out += scale * b * (a * in), for each row with the adapters of its own segment. Rows in a step may
+ * have different ones. The weights stay as they are, so rows without adapters cost nothing and keep their bits.
+ *
+ * The narrow products come first, split over their outputs, then what is added, split over the outputs of the matrix.
+ * A row's sums have one order: adapter after adapter, rank after rank. */
+
+typedef struct adapt_job {
+    const spry_pass *pass;
+    const spry_product *products;
+    size_t n_products, n_rows;
+    const float *in;
+} adapt_job;
+
+static const spry_adapter_scales *scales_of(const spry_pass *p, size_t row)
+{
+    return p->scales[p->row_numbers ? p->row_numbers[row] : row];
+}
+
+/* Whether rows with these scales go through an adapter of the matrix. */
+static bool uses(const spry_weight *w, const spry_adapter_scales *scales, size_t adapter)
+{
+    return w->adapters[adapter].rank && (scales->of[adapter] < 0 || scales->of[adapter] > 0);
+}
+
+static float *narrow_row(const adapt_job *job, size_t product, size_t row)
+{
+    const spry_pass *p = job->pass;
+    return p->narrow + (product * p->limits.max_rows + row) * p->limits.adapter_ranks;
+}
+
+/* Rows from `first` on with the same scales. */
+static size_t run_length(const adapt_job *job, size_t first)
+{
+    const spry_adapter_scales *scales = scales_of(job->pass, first);
+    size_t row = first + 1;
+    while (row < job->n_rows && scales_of(job->pass, row) == scales)
+        row++;
+    return row - first;
+}
+
+/* The part of rows [first, first + n) times a of every adapter they go through. */
+static void narrow_rows(const adapt_job *job, size_t product, size_t first, size_t n, size_t worker, size_t n_workers)
+{
+    const spry_weight *w = job->products[product].w;
+    const spry_adapter_scales *scales = scales_of(job->pass, first);
+    float *out = narrow_row(job, product, first);
+    for (size_t i = 0; i < job->pass->limits.n_adapters; i++) {
+        const spry_adapter_pair *pair = &w->adapters[i];
+        size_t begin, end;
+        if (!uses(w, scales, i))
+            continue;
+        const spry_matmul m = {.out = out,
+                               .out_stride = job->pass->limits.adapter_ranks,
+                               .weight = pair->a,
+                               .weight_stride = w->n_in * sizeof *pair->a,
+                               .act = job->in + first * w->n_in,
+                               .act_stride = w->n_in * sizeof(float),
+                               .n_rows = n,
+                               .n_in = w->n_in};
+        spry_threads_part(&begin, &end, pair->rank, 1, worker, n_workers);
+        spry_ref_matmul_f32(&m, begin, end);
+        out += pair->rank;
+    }
+}
+
+static void narrow_part(void *context, size_t worker, size_t n_workers)
+{
+    const adapt_job *job = context;
+    for (size_t i = 0; i < job->n_products; i++)
+        for (size_t row = 0, n; job->products[i].w->adapters && row < job->n_rows; row += n) {
+            n = run_length(job, row);
+            if (scales_of(job->pass, row))
+                narrow_rows(job, i, row, n, worker, n_workers);
+        }
+}
+
+static void adapter_add_row(const adapt_job *job, size_t product, size_t row, size_t begin, size_t end)
+{
+    const spry_product *to = &job->products[product];
+    const spry_adapter_scales *scales = scales_of(job->pass, row);
+    const float *narrow = narrow_row(job, product, row);
+    for (size_t i = 0; i < job->pass->limits.n_adapters; i++) {
+        const spry_adapter_pair *pair = &to->w->adapters[i];
+        if (!uses(to->w, scales, i))
+            continue;
+        for (size_t j = 0; j < pair->rank; j++)
+            job->pass->ops->add_scaled(to->out + row * to->stride + begin, pair->b + j * to->w->n_out + begin,
+                                       *narrow++ * (scales->of[i] * pair->scale), end - begin);
+    }
+}
+
+static void add_part(void *context, size_t worker, size_t n_workers)
+{
+    const adapt_job *job = context;
+    for (size_t i = 0; i < job->n_products; i++) {
+        size_t begin, end;
+        spry_threads_part(&begin, &end, job->products[i].w->n_out, SPRY_OUTPUT_GRAIN, worker, n_workers);
+        for (size_t row = 0; job->products[i].w->adapters && begin < end && row < job->n_rows; row++)
+            if (scales_of(job->pass, row))
+                adapter_add_row(job, i, row, begin, end);
+    }
+}
+
+enum { WORTH_WAKING = 1 << 16 }; /* products; below this, waking the other threads costs more */
+
+static void run_part(spry_pass *p, spry_threads_fn part, adapt_job *job, size_t width)
+{
+    if (job->n_rows * p->limits.adapter_ranks * width >= WORTH_WAKING)
+        spry_threads_run(p->threads, part, job);
+    else
+        part(job, 0, 1);
+}
+
+void spry_pass_adapt(spry_pass *p, const spry_product *products, size_t n_products, const float *in, size_t n_rows)
+{
+    adapt_job job = {p, products, n_products, n_rows, in};
+    bool any = false;
+    for (size_t i = 0; i < n_products; i++)
+        any = any || products[i].w->adapters;
+    if (!any)
+        return;
+    run_part(p, narrow_part, &job, n_products * products[0].w->n_in);
+    run_part(p, add_part, &job, n_products * products[0].w->n_out);
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 /* Carving: the same code first counts bytes (base NULL), then assigns pointers. */
 typedef struct carver {

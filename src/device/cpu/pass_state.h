@@ -2,7 +2,7 @@
 #ifndef SPRY_DEVICE_CPU_PASS_STATE_H
 #define SPRY_DEVICE_CPU_PASS_STATE_H
 
-#include "device/cpu/late_packing.h"
+#include "device/cpu/packing.h"
 #include "device/cpu/pass.h"
 #include "model/arch.h"
 
@@ -94,7 +94,7 @@ typedef struct spry_product {
     const spry_weight *w;
 } spry_product;
 
-/* pass_watch.c: charges the time since the last op to this one; no effect without a watch. Products of several
+/* Charges the time since the last op to this one; no effect without a watch. Products of several
  * matrices count as the first one's type. */
 void spry_pass_charge(spry_pass *pass, spry_op op);
 void spry_pass_took_products(spry_pass *pass, spry_op op, const spry_product *products, size_t n_products,
@@ -111,7 +111,7 @@ void spry_pass_linear(spry_pass *pass, spry_op op, float *out, size_t stride, co
 void spry_pass_linear_whole(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w,
                             const float *in, size_t n_rows);
 
-/* pass_join.c: whole rows of which this process has computed `part`: `each` values of its heads, or its share of
+/* Completes rows of which this process has computed `part`: `each` values of its heads, or its share of
  * `total` outputs. Without a team, `part` itself. */
 const float *spry_pass_join_heads(spry_pass *pass, const float *part, size_t each);
 const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *part, size_t total, size_t n_rows);
@@ -119,16 +119,13 @@ const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *
 /* The norms of q and k over all heads, of which this process has a share. */
 void spry_pass_join_norms(spry_pass *pass, const spry_layer *layer);
 
-/* pass_adapters.c: adds to products what the adapters of their rows give. */
+/* Adds the products of the adapters of each row. */
 enum { SPRY_PASS_ADAPTED = 3 }; /* products at once */
 void spry_pass_adapt(spry_pass *pass, const spry_product *products, size_t n_products, const float *in, size_t n_rows);
 
 /* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */
 void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,
                     size_t n);
-
-/* y = feed-forward(in) of a layer that has experts. */
-void spry_pass_experts(spry_pass *pass, const spry_layer *layer);
 
 /* out = down(activation(gate(in)) * up(in)), or down(activation(up(in))) without a gate. */
 void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const spry_weight *up,
@@ -149,13 +146,13 @@ void spry_pass_sparsify(float *gate, size_t n, const float *row, size_t n_row, f
 void spry_pass_streams_correct(spry_pass *pass, const spry_side *side, uint32_t index);
 void spry_pass_streams_end(spry_pass *pass);
 
-/* latent.c: y = attention of the input. */
+/* attention.c: y = attention of the input. */
 void spry_pass_latent(spry_pass *pass, const spry_layer *layer, uint32_t index);
 
-/* delta.c: y = gated delta net of the input. */
+/* recurrent.c: y = gated delta net of the input. */
 void spry_pass_delta(spry_pass *pass, const spry_layer *layer, uint32_t index);
 
-/* convolution.c: y = short convolution of the input. */
+/* recurrent.c: y = short convolution of the input. */
 void spry_pass_convolution(spry_pass *pass, const spry_layer *layer, uint32_t index);
 
 /* One layer: x += attention(norm(x)); x += feed-forward(norm(x)). */

@@ -3,7 +3,7 @@
 #ifndef SPRY_DEVICE_CUDA_CUDA_MODEL_H
 #define SPRY_DEVICE_CUDA_CUDA_MODEL_H
 
-#include "base/log.h"
+#include "base/error.h"
 #include "device/cuda/cuda_context.h"
 #include "device/device.h"
 #include "model/weights.h"

@@ -4,6 +4,7 @@
 #define SPRY_DEVICE_RANKS_RANK_PART_H
 
 #include "device/cpu/cpu_device.h"
+#include "model/model.h"
 
 typedef struct spry_rank_part {
     spry_team team;
@@ -25,5 +26,23 @@ size_t spry_rank_page_bytes(size_t *bytes, const spry_rank_part *part);
 /* A rank's keys and values out of a whole page, or into one. */
 void spry_rank_page_take(void *own, const spry_rank_part *part, const void *whole);
 void spry_rank_page_put(void *whole, const spry_rank_part *part, size_t rank, const void *own);
+
+/* What ranks need to open their parts of a model: where it lies, and the settings that must be equal. */
+
+/* Rank 0: tells the others to open their parts. Between lock and unlock; spry_ranks_agree follows. */
+spry_status spry_rank_send_open(uint32_t device, const spry_device_setup *setup, spry_error *error);
+
+/* A model that a rank other than 0 has opened. */
+typedef struct spry_rank_model {
+    void *data; /* NULL, or the file, received from rank 0 */
+    spry_model *model;
+    spry_threads *threads;
+    spry_kv_pool pool; /* layout of whole pages */
+    spry_rank_part part;
+    bool open;
+} spry_rank_model;
+
+spry_status spry_rank_model_open(spry_rank_model *own, const spry_buffer *message, spry_error *error);
+void spry_rank_model_close(spry_rank_model *own);
 
 #endif

@@ -3,12 +3,85 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/ops.h"
+#include "platform/environment.h"
 #include "platform/memory.h"
 #include "spry_serve.h"
+
+/* ---- steps as bytes ---------------------------------------------------------------------------------------------- */
+
+/* Before each segment's entries and tokens. All lists are of 32-bit numbers. */
+typedef struct segment_head {
+    uint32_t first_position, n_rows, want, n_entries, n_tokens;
+} segment_head;
+
+void spry_rank_step_write(spry_buffer *out, const spry_segment *segments, size_t n_segments, const spry_kv_turns *turns)
+{
+    const uint32_t counts[] = {(uint32_t)n_segments, turns->end};
+    spry_buffer_append(out, counts, sizeof counts);
+    spry_buffer_append(out, turns->deltas, turns->end * sizeof *turns->deltas);
+    for (size_t i = 0; i < n_segments; i++) {
+        const spry_segment *g = &segments[i];
+        const segment_head head = {g->first_position, g->n_rows, (uint32_t)g->want, (uint32_t)g->table->n_entries,
+                                   (uint32_t)g->table->n_tokens};
+        spry_buffer_append(out, &head, sizeof head);
+        spry_buffer_append(out, g->table->entries, g->table->n_entries * sizeof *g->table->entries);
+        spry_buffer_append(out, g->tokens, g->n_rows * sizeof *g->tokens);
+    }
+}
+
+static bool reserve(spry_rank_step *step, size_t n)
+{
+    if (n <= step->capacity)
+        return true;
+    spry_rank_step_deinit(step);
+    step->segments = calloc(n, sizeof *step->segments);
+    step->tables = calloc(n, sizeof *step->tables);
+    step->capacity = step->segments && step->tables ? n : 0;
+    return step->capacity;
+}
+
+bool spry_rank_step_read(spry_rank_step *step, spry_kv_turns *turns, const spry_buffer *message)
+{
+    const char *at = message->data;
+    uint32_t counts[2];
+    memcpy(counts, at, sizeof counts);
+    at += sizeof counts;
+    turns->end = counts[1];
+    memcpy(turns->deltas, at, turns->end * sizeof *turns->deltas);
+    at += turns->end * sizeof *turns->deltas;
+    if (!reserve(step, counts[0]))
+        return false;
+    step->n_segments = counts[0];
+    for (size_t i = 0; i < step->n_segments; i++) {
+        segment_head head;
+        memcpy(&head, at, sizeof head);
+        at += sizeof head;
+        step->tables[i] = (spry_kv_table){
+            .entries = (spry_kv_entry *)(void *)at, .n_entries = head.n_entries, .n_tokens = head.n_tokens};
+        at += head.n_entries * sizeof(spry_kv_entry);
+        step->segments[i] = (spry_segment){.table = &step->tables[i],
+                                           .tokens = (const int32_t *)(const void *)at,
+                                           .first_position = head.first_position,
+                                           .n_rows = head.n_rows,
+                                           .want = (spry_want)head.want};
+        at += head.n_rows * sizeof(int32_t);
+    }
+    return true;
+}
+
+void spry_rank_step_deinit(spry_rank_step *step)
+{
+    free(step->segments);
+    free(step->tables);
+    *step = (spry_rank_step){0};
+}
+
+/* ---- the link ---------------------------------------------------------------------------------------------------- */
 
 /* What ranks tell each other at the start. */
 typedef struct introduction {
@@ -139,4 +212,70 @@ spry_status spry_ranks_agree(spry_status own, const spry_error *own_error, spry_
             return i == 0 ? spry_fail(error, all[i].status, "%s", all[i].error.message)
                           : spry_fail(error, all[i].status, "rank %zu: %s", i, all[i].error.message);
     return SPRY_OK;
+}
+
+/* ---- joining and leaving ----------------------------------------------------------------------------------------- */
+
+spry_status spry_ranks_join(void (*on_quit)(const char *why), spry_error *error)
+{
+    double timeout_s;
+    long started = spry_environment_take_ranks(&timeout_s);
+    if (started < 2)
+        return SPRY_OK;
+    spry_error missing;
+    spry_rank_link_open *open_link;
+    void *symbol = spry_module_symbol("spry_mpi", "spry_mpi_link", &missing);
+    if (!symbol)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "mpirun started %ld processes, but spry's MPI module cannot be opened (%.200s): install "
+                         "libopenmpi-dev and build spry again",
+                         started, missing.message);
+    *(void **)(void *)&open_link = symbol;
+    const spry_rank_link *link = open_link(timeout_s, on_quit);
+    if (!link)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "MPI could not be started");
+    spry_status status = spry_ranks_use(link, error);
+    if (status)
+        link->leave();
+    return status;
+}
+
+uint32_t spry_ranks_number(uint32_t *size)
+{
+    const spry_rank_link *link = spry_ranks_link();
+    *size = link ? link->size : 1;
+    return link ? link->rank : 0;
+}
+
+spry_status spry_ranks_serve(spry_error *error)
+{
+    return spry_rank_worker_run(error);
+}
+
+bool spry_ranks_post(uint32_t to, const void *bytes, size_t size)
+{
+    spry_ranks_lock();
+    bool sent = spry_ranks_link()->post(to, bytes, size);
+    spry_ranks_unlock();
+    return sent;
+}
+
+bool spry_ranks_fetch(uint32_t *from, char **bytes, size_t *size)
+{
+    spry_ranks_lock();
+    bool found = spry_ranks_link()->fetch(from, bytes, size);
+    spry_ranks_unlock();
+    return found;
+}
+
+void spry_ranks_leave(void)
+{
+    const spry_rank_link *link = spry_ranks_link();
+    if (!link)
+        return;
+    spry_ranks_lock();
+    if (spry_ranks_shared() && !link->rank)
+        spry_ranks_send(&(spry_rank_command){.op = SPRY_RANK_STOP}, NULL);
+    spry_ranks_unlock();
+    link->leave();
 }

@@ -1,11 +1,13 @@
 /* Processes that were started together, on one machine or several, and compute each model together. Rank 0 has the
- * engine; its CPU device sends every command to the others, which follow (rank_worker.c). A *link* carries the bytes;
+ * engine; its CPU device sends every command to the others, which follow (rank_device.c). A *link* carries the bytes;
  * the one there is uses MPI (mpi/mpi_link.c). */
 #ifndef SPRY_DEVICE_RANKS_RANKS_H
 #define SPRY_DEVICE_RANKS_RANKS_H
 
 #include "base/buffer.h"
+#include "base/error.h"
 #include "device/cpu/team.h"
+#include "device/device.h"
 
 /* Calls come from one thread at a time; broadcast and gather from all ranks in the same order. They end all processes
  * (quit) when a rank does not answer or is gone. */
@@ -66,5 +68,25 @@ bool spry_ranks_receive(spry_rank_command *command, spry_buffer *bytes);
 
 /* Each rank's result of a command that may fail; returns the first failure, the same one on all ranks. */
 spry_status spry_ranks_agree(spry_status own, const spry_error *own_error, spry_error *error);
+
+/* A step as bytes: what ranks other than 0 need of it. */
+
+/* Appends segments, tables, tokens and turns; a failure shows in the buffer. */
+void spry_rank_step_write(spry_buffer *out, const spry_segment *segments, size_t n_segments,
+                          const spry_kv_turns *turns);
+
+/* Segments that point into the message, and room for them. */
+typedef struct spry_rank_step {
+    spry_segment *segments;
+    spry_kv_table *tables;
+    size_t n_segments, capacity;
+} spry_rank_step;
+
+/* Sets the turns, too. False: memory is short. */
+bool spry_rank_step_read(spry_rank_step *step, spry_kv_turns *turns, const spry_buffer *message);
+void spry_rank_step_deinit(spry_rank_step *step);
+
+/* Returns when rank 0 has ended. */
+spry_status spry_rank_worker_run(spry_error *error);
 
 #endif

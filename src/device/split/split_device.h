@@ -17,4 +17,22 @@ typedef struct spry_split_side {
 spry_status spry_split_open(spry_device **out, const spry_split_side sides[2], const spry_device_setup *setup,
                             spry_error *error);
 
+/* A range of a model's layers as a model of its own: what a composed device gives to the devices inside it. The part in
+ * front has the embedding and gives its rows as they are, without the last norm; the part behind takes rows instead of
+ * tokens and has the output matrix. */
+
+typedef struct spry_split_part {
+    spry_config config;
+    spry_weights weights;
+    spry_kv_pool pool; /* the layout of its share of a page, and turns */
+    uint32_t *lists;   /* of the config */
+    spry_device_setup setup;
+} spry_split_part;
+
+/* Refuses models whose layers depend on each other beside the residual stream. */
+spry_status spry_split_check(const spry_config *config, spry_error *error);
+
+/* Layers [first, end) of the setup's model, which is borrowed. The part must not move. */
+void spry_split_part_deinit(spry_split_part *part);
+
 #endif

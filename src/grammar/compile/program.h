@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/grammar.h"
 

@@ -5,7 +5,6 @@
 #ifndef SPRY_GRAMMAR_IR_IR_NODES_H
 #define SPRY_GRAMMAR_IR_IR_NODES_H
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/map.h"
 #include "grammar/ir/grammar_ir.h"
 

@@ -10,7 +10,7 @@ typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
 /* The types that can also be written. */
 #define SPRY_REF_ENCODED_TYPES(X) SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_WRITTEN(X)
 
-/* spry_ref_decode_f32 and so on; decode_ref.c, decode_large_ref.c and decode_grid_ref.c */
+/* spry_ref_decode_f32 and so on; decode_ref.c */
 #define SPRY_REF_DECLARE(NAME, name, ...) void spry_ref_decode_##name(float *out, const void *in, size_t n);
 SPRY_DTYPES_KNOWN(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE

@@ -1,9 +1,14 @@
-/* Ops over one vector: norm, sums, scaling, softcap, softmax. */
+/* Ops over vectors: norm, sums, scaling, softcap, softmax; the gates of feed-forward layers, activation(gate) * up;
+ * rope. */
 #include <math.h>
 
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 #include "kernels/weigh.h"
+
+/* ---- norms, sums, softmax ---------------------------------------------------------------------------------------- */
+
+/* Ops over one vector: norm, sums, scaling, softcap, softmax. */
 
 void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps)
 {
@@ -66,4 +71,56 @@ void spry_ref_softmax(float *x, size_t n)
 void spry_ref_weigh(double *weights, const float *scores, size_t n, float max)
 {
     spry_weigh(weights, scores, n, max);
+}
+
+/* ---- gates ------------------------------------------------------------------------------------------------------- */
+
+void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+/* The tanh approximation, as in gelu_pytorch_tanh. */
+void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n)
+{
+    const float sqrt_2_over_pi = 0.79788456080286535588f;
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i];
+        float inner = sqrt_2_over_pi * (x + 0.044715f * (x * x * x));
+        out[i] = 0.5f * x * (1.0f + tanhf(inner)) * up[i];
+    }
+}
+
+void spry_ref_gate_gelu(float *out, const float *gate, const float *up, size_t n)
+{
+    const float sqrt_half = 0.70710678118654752440f;
+    for (size_t i = 0; i < n; i++)
+        out[i] = 0.5f * gate[i] * (1.0f + erff(gate[i] * sqrt_half)) * up[i];
+}
+
+/* gpt-oss: gates of at most 7, the rest within 7; (up + 1) * gate * sigmoid(1.702 gate). */
+void spry_ref_gate_clamped(float *out, const float *gate, const float *up, size_t n)
+{
+    const float limit = 7, alpha = 1.702f;
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i] > limit ? limit : gate[i];
+        float y = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        out[i] = (y + 1) * (x / (1.0f + expf(-alpha * x)));
+    }
+}
+
+/* ---- rotary position embedding ----------------------------------------------------------------------------------- */
+
+void spry_ref_rope(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,
+                   bool interleaved)
+{
+    size_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : n_pairs;
+    for (size_t head = 0; head < n_heads; head++, x += head_dim)
+        for (size_t i = 0; i < n_pairs; i++) {
+            float *first = x + i * step, *second = first + apart;
+            float a = *first, b = *second;
+            *first = a * cosine[i] - b * sine[i];
+            *second = a * sine[i] + b * cosine[i];
+        }
 }

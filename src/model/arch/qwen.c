@@ -127,7 +127,7 @@ const spry_arch spry_arch_qwen3_moe = {
 
 /* ---- Qwen3-Next -------------------------------------------------------------------------------------------------- */
 
-/* Qwen3-Next: most layers have a gated delta net instead of attention (device/cpu/delta.c); attention has a gate;
+/* Qwen3-Next: most layers have a gated delta net instead of attention (device/cpu/recurrent.c); attention has a gate;
  * Qwen2-MoE's experts, renormalised. */
 
 static void qwen3_next_defaults(spry_config *config, spry_config_dialect dialect)
