@@ -91,7 +91,7 @@ typedef struct spry_engine_options {
     size_t cache_disk_bytes; /* limit for that folder; 0: no limit */
     uint32_t cache_ttl;      /* seconds after which unused cached pages expire; 0: never */
     bool data_is_mapped;     /* spry_engine_open_memory's bytes are a mapped file or constants: pages can be dropped */
-    const char *device;      /* where it computes: "cpu", "cuda:0", or "far" (for tests) */
+    const char *device;      /* where it computes: "cpu" or "cuda:0" */
     const char *cpu;         /* "auto", or the name of a kernel set: "ref" */
     const char *quantize;    /* NULL, or a type: float matrices become it, as by `spry convert`; "auto": q8_0 */
     const char *chat_template; /* NULL: the model's own; a file name, or the text of a template */

@@ -47,8 +47,7 @@ static const spry_option engine_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(device),
      .metavar = "DEVICE",
-     .help = "Where to compute: cpu, or cuda:0 for the first NVIDIA GPU; far, for tests, is the CPU behind memory "
-             "that nothing else can reach"},
+     .help = "Where to compute: cpu, or cuda:0 for the first NVIDIA GPU"},
     {.name = "gpu-layers",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(gpu_layers),

@@ -88,7 +88,12 @@ void spry_device_attention_work(double *bytes, double *products, const spry_segm
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_device_kind_cuda, &spry_device_kind_far};
+static const spry_device_kind *kinds[3] = {&spry_device_kind_cpu, &spry_device_kind_cuda};
+
+void spry_device_add_kind(const spry_device_kind *kind)
+{
+    kinds[SPRY_COUNT(kinds) - 1] = kind;
+}
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
@@ -113,7 +118,7 @@ spry_status spry_device_find(const spry_device_kind **kind, const char *name, sp
     size_t length = strcspn(name, ":"), used = 0;
     if (strchr(name, '+'))
         return find_parts(kind, name, error);
-    for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
+    for (size_t i = 0; i < SPRY_COUNT(kinds) && kinds[i]; i++) {
         if (strlen(kinds[i]->name) == length && !memcmp(kinds[i]->name, name, length)) {
             bool ranks = kinds[i] == &spry_device_kind_cpu && spry_ranks_shared(); /* the CPUs of all */
             *kind = ranks ? &spry_device_kind_ranks : kinds[i];

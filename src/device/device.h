@@ -96,7 +96,7 @@ typedef struct spry_device_setup {
     spry_log log;
 } spry_device_setup;
 
-/* The kind a name such as "cpu" or "far" begins with, up to a colon; the error lists the known ones. "cpu+cuda:0" is
+/* The kind a name such as "cpu" or "cuda:0" begins with, up to a colon; the error lists the known ones. "cpu+cuda:0" is
  * composed: the first layers of a model are on the one, the last on the other (split/split_device.h). */
 spry_status spry_device_find(const spry_device_kind **kind, const char *name, spry_error *error);
 

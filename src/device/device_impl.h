@@ -72,7 +72,10 @@ void spry_device_attention_work(double *bytes, double *products, const spry_segm
                                 const spry_config *config, const spry_kv_pool *pool, uint32_t layer);
 
 /* The kinds there are. */
-extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far, spry_device_kind_ranks,
+extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_ranks,
     spry_device_kind_split;
+
+/* Adds a kind that the program brings itself, such as the device of tests; before any device is looked for. */
+void spry_device_add_kind(const spry_device_kind *kind);
 
 #endif

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "device/far/far_whisper.h"
 #include "formats/safetensors.h"
 #include "spry_voice.h"
+#include "support/far/far_device.h"
 #include "support/faults.h"
 #include "support/scratch.h"
 #include "voice/whisper.h"

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
-#include "device/far/far_device.h"
 #include "engine/sequence.h"
 #include "support/device_rows.h"
+#include "support/far/far_device.h"
 #include "support/sequence_scene.h"
 #ifdef TEST_CUDA
 #include "support/cuda_imitation.h"

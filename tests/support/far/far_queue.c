@@ -1,4 +1,4 @@
-#include "device/far/far_queue.h"
+#include "support/far/far_device.h"
 
 #include "platform/threads.h"
 

@@ -1,9 +1,8 @@
-#include "device/far/far_whisper.h"
+#include "support/far/far_device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/far/far_queue.h"
 #include "platform/memory.h"
 
 typedef struct far_whisper {

@@ -1,14 +1,12 @@
 /* Every function is a call in a queue that one thread works off. A step's inputs are copied by submit and wait in the
- * queue, and so do copies of pages to and from host memory; every other call waits for its own end, so it can lie on
+ * queue, and so do copies of pages to and from host memory; every other call waits for its own end, so it can be on
  * its caller's stack. */
-#include "device/far/far_device.h"
+#include "support/far/far_device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "device/far/far_queue.h"
-#include "device/far/far_whisper.h"
 #include "platform/memory.h"
 
 enum {
@@ -582,3 +580,8 @@ const spry_device_kind spry_device_kind_far = {.name = "far",
                                                .open = open_device,
                                                .estimate = estimate,
                                                .open_whisper = spry_far_whisper_open};
+
+__attribute__((constructor)) static void add_kind(void)
+{
+    spry_device_add_kind(&spry_device_kind_far);
+}
