@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/number.h"
 #include "bench/mix.h"
 
 enum { REQUESTS_DEFAULT = 16, BEGIN_MAX = 160 };

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "cli/terminal.h"
 
 enum { TURN_ROWS = 16, ESTIMATE_MAX = 64 };

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "eval/eval_span.h"
 #include "platform/file.h"

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
-#include "base/random.h"
+#include "base/number.h"
 #include "cli/terminal.h"
 #include "eval/eval_span.h"
 #include "platform/clock.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "cli/energy_figures.h"
 #include "cli/interrupt.h"
 #include "cli/shown_text.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/compiler.h"
+#include "base/number.h"
 
 /* ---- arenas ------------------------------------------------------------------------------------------------------ */
 

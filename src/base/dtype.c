@@ -3,8 +3,8 @@
 
 #include <strings.h>
 
-#include "base/checked.h"
 #include "base/compiler.h"
+#include "base/number.h"
 
 typedef enum dtype_use { UNUSED, IN_GGUF, OWN, PART } dtype_use;
 

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 
 #include "base/buffer.h"
-#include "base/random.h"
+#include "base/number.h"
 #include "device/device.h"
 #include "draft/draft_cost.h"
 #include "engine/sequence.h"

@@ -5,7 +5,7 @@
  * sequences, and reports when they are done. Computed pages are added to the cache at once.
  *
  * Spans are computed without the text before them, in separate tables, and then linked in at their position; some of
- * their pages are recomputed in place (spans.h). The same prompt with the same spans therefore gives the same
+ * their pages are recomputed in place. The same prompt with the same spans therefore gives the same
  * bits for any contents of the cache.
  *
  * Sliding: when the table is full, pages after the kept head are removed and the rest moves up. The points where that
@@ -103,5 +103,35 @@ void spry_sequence_release(spry_sequence *sequence);
 
 /* Removes tokens from the end, computed or not; at most those since it last slid. */
 void spry_sequence_truncate(spry_sequence *sequence, size_t n_tokens);
+
+/* Fragments of a prompt whose cached pages are reused after other text than they were computed after. */
+
+/* Which pages of a fragment are recomputed in place. The choice depends on the places of the prompt's spans and on the
+ * repair alone, never on what is cached; and for the spans of one place not on spans that follow later text, so that a
+ * conversation that goes on finds what it has computed. */
+
+typedef struct spry_span_choice {
+    size_t head; /* pages before this page, */
+    size_t tail; /* this page and all later pages, */
+    size_t step; /* and every step-th page are recomputed; 0: only head and tail */
+} spry_span_choice;
+
+static inline bool spry_span_chosen(const spry_span_choice *choice, size_t page)
+{
+    return page < choice->head || page >= choice->tail || (choice->step && page % choice->step == 0);
+}
+
+/* What reusing `spans` tokens of a prompt, with `repaired` more of them recomputed in place, is expected to cost: the
+ * mean KL divergence from full prefill, in nats per token, as measured with the bundled model. */
+double spry_span_divergence(size_t spans, size_t repaired, size_t prompt);
+
+/* Fragments that nothing declares: text of a prompt that is in cached pages, wherever it stood when it was computed. */
+
+/* Runs of whole pages in a prompt, each page referenced. */
+typedef struct spry_span_runs {
+    spry_span *spans; /* ascending */
+    uint32_t *pages;  /* of all runs, in order */
+    size_t n_spans, n_pages;
+} spry_span_runs;
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/compiler.h"
 #include "base/map.h"
+#include "base/number.h"
 #include "platform/file.h"
 
 /* ---- the directory ----------------------------------------------------------------------------------------------- */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/checked.h"
 #include "base/map.h"
+#include "base/number.h"
 #include "platform/file.h"
 
 enum { VERSION = 3, ALIGNMENT = 32, HEAD_BYTES_MAX = 1 << 30 };

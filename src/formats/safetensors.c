@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/checked.h"
 #include "base/map.h"
+#include "base/number.h"
 #include "platform/file.h"
 
 enum {

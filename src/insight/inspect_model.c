@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "device/cpu/pass.h"
 #include "engine/engine_state.h"

@@ -9,7 +9,6 @@
 #include "model/gguf_export.h"
 #include "model/model.h"
 #include "model/shapes.h"
-#include "model/widen.h"
 #include "platform/file.h"
 
 const char *spry_model_file_name(const spry_model_file *file)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "kv/kv_disk_state.h"
 #include "platform/clock.h"
 #include "platform/threads.h"

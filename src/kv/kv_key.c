@@ -5,8 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/checked.h"
 #include "base/map.h"
+#include "base/number.h"
 #include "kernels/ops.h"
 #include "platform/clock.h"
 

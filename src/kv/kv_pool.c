@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 
 /* ---- position offsets -------------------------------------------------------------------------------------------- */
 

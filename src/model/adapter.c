@@ -8,7 +8,7 @@
 
 #include "base/number.h"
 #include "model/arch.h"
-#include "model/export_plan.h"
+#include "model/gguf_export.h"
 #include "model/model.h"
 #include "model/tensor_names.h"
 #include "platform/file.h"

@@ -1,6 +1,6 @@
 /* The list of tensors: from a GGUF file as they are, from a Hugging Face checkpoint under GGUF's names and in its
  * layout. */
-#include "model/export_plan.h"
+#include "model/gguf_export.h"
 
 #include <stdlib.h>
 

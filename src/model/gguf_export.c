@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/export_plan.h"
 #include "model/tensor_names.h"
 
 /* ---- metadata ---------------------------------------------------------------------------------------------------- */

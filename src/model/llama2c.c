@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "formats/gguf_writer.h"
 #include "platform/file.h"
 #include "tokenizer/tokenizer_gguf.h"

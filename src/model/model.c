@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-#include "base/checked.h"
 #include "base/compiler.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "formats/safetensors.h"
 #include "kernels/ops.h"
 #include "platform/file.h"

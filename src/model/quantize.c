@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "base/checked.h"
 #include "base/compiler.h"
 #include "base/number.h"
-#include "model/export_plan.h"
+#include "model/gguf_export.h"
 #include "model/tensor_names.h"
 #include "platform/memory.h"
 

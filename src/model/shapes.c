@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/export_plan.h"
+#include "model/gguf_export.h"
 #include "tokenizer/tokenizer_gguf.h"
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "kernels/ops.h"
 #include "model/arch.h"
 #include "model/weights_bind.h"

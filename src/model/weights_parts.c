@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "model/arch.h"
 #include "model/weights_bind.h"
 

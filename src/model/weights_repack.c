@@ -1,7 +1,7 @@
 /* Stored forms that no kernel reads: laid out anew once, in as few bits. */
 #include <stdio.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "kernels/blocks.h"
 #include "kernels/half.h"
 #include "model/weights_bind.h"

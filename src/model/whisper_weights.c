@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "formats/safetensors.h"
 #include "kernels/packed.h"
 #include "tokenizer/tokenizer.h"

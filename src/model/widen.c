@@ -1,5 +1,5 @@
 /* Tensors are read from the small file and written row by row; bytes are copied, never decoded. */
-#include "model/widen.h"
+#include "model/gguf_export.h"
 
 #include <math.h>
 #include <stdio.h>

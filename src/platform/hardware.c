@@ -10,7 +10,6 @@
 #include <sys/utsname.h>
 #include <xxhash.h>
 
-#include "base/checked.h"
 #include "base/compiler.h"
 #include "base/number.h"
 #include "base/view.h"

@@ -1,7 +1,7 @@
 #include "pool/model_load.h"
 
-#include "base/checked.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "engine/engine_state.h"
 #include "spry_tools.h"
 

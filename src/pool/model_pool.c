@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
+#include "base/number.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/model_names.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "kernels/weigh.h"
 #include "sampling/sampler.h"
 

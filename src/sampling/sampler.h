@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "base/random.h"
+#include "base/number.h"
 #include "base/sampling_options.h"
 #include "sampling/candidates.h"
 

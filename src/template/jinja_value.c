@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 
 /* ---- memory, limits and failure of a rendering ------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 
 enum { SHORT_WORD = 32 };
 

@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "platform/file.h"
 #include "tokenizer/tokenizer_impl.h"
-#include "tokenizer/tokenizer_json.h"
 
 spry_tokenizer *spry_tokenizer_create(void)
 {

@@ -11,7 +11,6 @@
 #include "tokenizer/split.h"
 #include "tokenizer/symbols.h"
 #include "tokenizer/tokenizer_impl.h"
-#include "tokenizer/tokenizer_json.h"
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 

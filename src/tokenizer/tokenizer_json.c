@@ -1,6 +1,6 @@
 /* tokenizer.json: vocabulary, merges, added tokens, and the pipelines of normalizers, pre-tokenizers, post-
  * processors and decoders. */
-#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 
 enum {
     MAX_EXPANSION = 18, /* maximum decomposition length of a character (U+FDFA, compatibility) */

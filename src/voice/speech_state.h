@@ -3,7 +3,7 @@
 #define SPRY_VOICE_SPEECH_STATE_H
 
 #include "base/buffer.h"
-#include "base/random.h"
+#include "base/number.h"
 #include "spry_voice.h"
 #include "voice/whisper.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "spry_voice.h"
-#include "voice/mel.h"
+#include "voice/whisper.h"
 
 enum {
     BANDS = 24,

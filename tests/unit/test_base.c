@@ -13,11 +13,11 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/checked.h"
 #include "base/compiler.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "base/number.h"
 
 /* ---- checked ---------------------------------------------------------------------------------------------------- */
 

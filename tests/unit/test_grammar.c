@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "grammar/grammar.h"
-#include "grammar/match/matcher.h"
+#include "grammar/match/stacks.h"
 
 /* ---- objects, counters ------------------------------------------------------------------------------------------- */
 

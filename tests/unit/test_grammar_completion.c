@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grammar/match/matcher.h"
+#include "grammar/match/stacks.h"
 #include "platform/file.h"
 #include "support/random_grammar.h"
 

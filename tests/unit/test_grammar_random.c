@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grammar/match/matcher.h"
+#include "grammar/match/stacks.h"
 #include "support/made_tokenizer.h"
 #include "support/random_grammar.h"
 

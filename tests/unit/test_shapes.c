@@ -14,7 +14,7 @@
 
 #include "base/compiler.h"
 #include "golden/model_runner.h"
-#include "model/export_plan.h"
+#include "model/gguf_export.h"
 #include "model/shapes.h"
 #include "support/hostile.h"
 #include "support/made_tokenizer.h"

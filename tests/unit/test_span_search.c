@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
-#include "engine/spans.h"
+#include "engine/sequence.h"
 #include "kv/kv_key.h"
 #include "support/kv_scene.h"
 #include "support/sequence_scene.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/number.h"
 #include "spry_voice.h"
 
 enum { RATE = SPRY_SOUND_RATE, SECONDS = 6, SAMPLES = RATE * SECONDS };

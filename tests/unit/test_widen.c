@@ -12,7 +12,6 @@
 
 #include "base/compiler.h"
 #include "model/gguf_export.h"
-#include "model/widen.h"
 #include "support/engine_fixture.h"
 #include "support/scratch.h"
 

@@ -1,7 +1,7 @@
 /* What the jobs have posted becomes content, reasoning, tool calls and tokens of the choices, or goes to the stream. */
 #include <stdlib.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "platform/clock.h"
 #include "server/http/http_server.h"
 #include "server/request/completion_internal.h"

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "device/cpu/cpu_whisper.h"
+#include "base/number.h"
 #include "device/cpu/pass.h"
 #include "device/cpu/pass_state.h"
 #include "platform/clock.h"

@@ -6,6 +6,7 @@
 #include "device/cpu/packing.h"
 #include "device/cpu/pass.h"
 #include "device/device_impl.h"
+#include "device/whisper_device.h"
 #include "sampling/candidates.h"
 
 typedef struct spry_cpu_device {
@@ -32,5 +33,15 @@ enum { SPRY_CPU_REGIONS = 3 };
 
 /* Its weights, pages and working memory. */
 void spry_cpu_device_regions(const spry_cpu_device *cpu, spry_cpu_region regions[SPRY_CPU_REGIONS]);
+
+/* Whisper models on the host's processors. A step runs in submit, in the caller's thread and the workers. The far
+ * device is built on it. */
+
+/* `all`: steps read no weight outside the device's own memory, *region. */
+spry_status spry_cpu_whisper_create(spry_whisper_device **out, spry_cpu_region *region, const spry_whisper_setup *setup,
+                                    bool all, spry_error *error);
+
+spry_status spry_cpu_whisper_open(spry_whisper_device **out, const char *piece, const spry_whisper_setup *setup,
+                                  spry_error *error);
 
 #endif

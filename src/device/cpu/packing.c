@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "kernels/narrow.h"
 #include "kernels/packed.h"
 #include "model/arch.h"

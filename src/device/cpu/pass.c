@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "device/cpu/pass_state.h"
 #include "device/cpu/team.h"
 #include "device/device_impl.h"

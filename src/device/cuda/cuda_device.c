@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/number.h"
 #include "device/cuda/cuda_images.h"
 #include "device/cuda/cuda_state.h"

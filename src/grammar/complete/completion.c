@@ -8,7 +8,7 @@
 
 #include "grammar/complete/shortest.h"
 #include "grammar/ir/grow.h"
-#include "grammar/match/matcher.h"
+#include "grammar/match/stacks.h"
 #include "grammar/match/vocabulary.h"
 
 #define UNKNOWN (UINT32_MAX - 1)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grammar/match/matcher.h"
 #include "grammar/match/stacks.h"
 #include "grammar/match/state_mask.h"
 #include "grammar/match/vocabulary.h"

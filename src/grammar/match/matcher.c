@@ -1,5 +1,5 @@
 /* Matches the text of one sequence against a grammar. */
-#include "grammar/match/matcher.h"
+#include "grammar/match/stacks.h"
 
 #include "grammar/ir/grow.h"
 #include "grammar/match/vocabulary.h"

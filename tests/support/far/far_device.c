@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/number.h"
 #include "platform/memory.h"
 
 enum {

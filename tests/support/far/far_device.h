@@ -10,7 +10,6 @@
 #include <pthread.h>
 
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/cpu_whisper.h"
 
 extern const spry_device_kind spry_device_kind_far;
 
