@@ -1,4 +1,4 @@
-/* The table behind dtype.h. */
+/* The table of element types. */
 #include "base/dtype.h"
 
 #include <strings.h>

@@ -107,7 +107,7 @@ void spry_log_write(const spry_log *log, int level, const char *format, ...)
 
 /* ---- sized structs ----------------------------------------------------------------------------------------------- */
 
-/* A size beyond this is garbage: nothing that far behind the struct is read. */
+/* A size beyond this is garbage: nothing that far after the struct is read. */
 enum { SIZE_MOST = 1 << 16 };
 
 bool spry_sized_zero(const void *bytes, size_t count)

@@ -3,7 +3,7 @@
  * decode and verification are only different lists.
  *
  * Steps are asynchronous: submit checks a step and starts it, wait returns when its results are there. At most one step
- * is under way, and behind it one that takes its tokens from the draws of the first. Calls on one device come from one
+ * is under way, and after it one that takes its tokens from the draws of the first. Calls on one device come from one
  * thread at a time, the engine's owner; only `read` of a page may come from any thread at any time. Everything a step
  * needs is allocated when the device is opened.
  *
@@ -25,8 +25,8 @@
 #include "spry_tools.h"
 
 /* What a step's time goes to, op by op: the thread that runs a step charges the time since the last op to the op that
- * just ended, so that ops add up to steps. Counts the work, too, so that speeds can be compared with those of the
- * machine. A pass without a watch reads no clock. */
+ * just ended, so that ops add up to steps. Counts the work, too, so that speeds can be compared with the machine's. A
+ * pass without a watch reads no clock. */
 
 typedef struct spry_op_figures {
     uint64_t ns, calls;
@@ -87,9 +87,9 @@ typedef struct spry_device_setup {
     spry_threads *threads;       /* its workers: what the CPU computes with, and others may use to place weights */
     spry_step_limits limits;
     spry_device_source source;
-    bool mapped;         /* the weights lie in mapped files, whose pages can be read again */
+    bool mapped;         /* the weights are in mapped files, whose pages can be read again */
     bool restores;       /* there is a disk tier: many KV pages are written at once */
-    size_t late_bytes;   /* packed weights of at least so many bytes are packed by the first steps; CPUs only */
+    size_t late_bytes;   /* from this number of bytes on, weights are packed by the first steps; CPUs only */
     size_t expert_bytes; /* 0, or the limit for experts, which are packed when they are used; CPUs only */
     const char *name;    /* of a composed device, "cpu+cuda:0", and */
     uint32_t layers;     /* how many of the last layers are on its second part */
@@ -115,7 +115,7 @@ void spry_device_explain(const char *name, spry_error *why);
 
 const char *spry_device_kind_name(const spry_device_kind *kind);
 
-/* Places the weights and allocates pages and working memory. `name`: the kind, and behind a colon which piece of
+/* Places the weights and allocates pages and working memory. `name`: the kind, and after a colon which piece of
  * hardware of that kind ("cuda:0"). */
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error);
 void spry_device_close(spry_device *device);
@@ -199,7 +199,7 @@ typedef struct spry_device_step {
 /* Starts a step. Refuses ids outside the vocabulary and more rows than the limits; then nothing has changed. */
 spry_status spry_device_submit(spry_device *device, const spry_device_step *step, spry_error *error);
 
-/* Starts a step behind the one under way, before anything of that was read: every segment is one row, and its token is
+/* Starts a step after the one under way, before anything of that was read: every segment is one row, and its token is
  * what the draw of this number of the step under way gives, or 0 where that draw fails; `tokens` are not read. Refused,
  * with nothing changed, by devices that cannot do so, and while not exactly one step is under way. */
 spry_status spry_device_submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
@@ -208,8 +208,8 @@ spry_status spry_device_submit_behind(spry_device *device, const spry_device_ste
 /* Whether the device can. */
 bool spry_device_goes_ahead(const spry_device *device);
 
-/* Returns when the step is done, the older one of two; its results stay until the next submit, but only those of draws
- * while a step is behind it. Fails when the hardware did. Without a step under way it returns at once. */
+/* Returns when the step is done, the older one of two; its results stay until the next submit; while a step follows it,
+ * only the results of draws stay. Fails when the hardware did. Without a step under way it returns at once. */
 spry_status spry_device_wait(spry_device *device, spry_error *error);
 
 /* Draws from rows of the step that was waited for last: what could not be known when it was submitted. Each draw has
@@ -251,12 +251,12 @@ void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane
 /* Ops are counted from now on; NULL: no longer. Borrowed. */
 void spry_device_set_watch(spry_device *device, spry_op_watch *watch);
 
-/* The host's workers are these from now on: a drafter shares those of its target. */
+/* The host's workers are these from now on: a drafter shares its target's. */
 void spry_device_set_threads(spry_device *device, spry_threads *threads);
 
 /* Bytes of the device's memory, by part. */
 typedef struct spry_device_memory {
-    size_t weights; /* as placed, with those that stay as they lie in their file */
+    size_t weights; /* as placed, with those that stay as their file has them */
     size_t kv;      /* pages */
     size_t scratch; /* working memory of steps */
     size_t experts; /* estimates: of the weights those of experts, which may be limited; 0: no limit is possible */

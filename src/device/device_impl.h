@@ -12,7 +12,7 @@ typedef struct spry_device_ops {
     /* See spry_device_tune; NULL: there is nothing to choose. */
     spry_status (*tune)(spry_device *device, const char *profile, const spry_log *log, spry_error *error);
     spry_status (*submit)(spry_device *device, const spry_device_step *step, spry_error *error);
-    /* Starts a step behind the one under way; `wait` then means that one. NULL: the device cannot. */
+    /* Starts a step after the one under way; `wait` then means that one. NULL: the device cannot. */
     spry_status (*submit_behind)(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
                                  spry_error *error);
     spry_status (*wait)(spry_device *device, spry_error *error);
@@ -32,8 +32,8 @@ struct spry_device {
     const spry_device_ops *ops;
     const spry_config *config;
     spry_step_limits limits;
-    unsigned under_way;        /* steps: 2 where one is behind another */
-    size_t n_draws, behind;    /* draws of the last step; its rows with logits, while it is behind another */
+    unsigned under_way;        /* steps: 2 where one is after another */
+    size_t n_draws, behind;    /* draws of the last step; its rows with logits, while it is after another */
     size_t n_logits, n_hidden; /* rows of the last step that can be asked for */
     uint64_t sampling_ns;      /* set by the implementation */
     bool placed_weights;       /* the last step also placed weights; set by the implementation */
@@ -49,10 +49,10 @@ struct spry_device_kind {
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
     size_t (*available)(const char *piece); /* those that are free now; the same */
     void (*explain)(const char *piece, spry_error *why); /* why `total` is 0; NULL: there is no more to say */
-    /* Names what decides the bits of a page besides model and layout: kernels and their
+    /* Names everything besides model and layout that decides the bits of a page: kernels and their
      * revision. NULL: the kind's name and SPRY_KERNEL_REVISION. */
     void (*identify)(char *out, size_t size, const spry_device_setup *setup);
-    /* `piece`: what stands behind the colon of the device's name, or "". Leaves *out NULL on failure. */
+    /* `piece`: what is after the colon of the device's name, or "". Leaves *out NULL on failure. */
     spry_status (*open)(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error);
     bool (*estimate)(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use);
     /* Opens a Whisper model, as `open` does; NULL: the CPU computes it. */

@@ -45,7 +45,7 @@ struct spry_whisper_device {
     const spry_whisper_device_ops *ops;
 };
 
-/* Whether such a device is there and takes matrices as they lie in files: then it is best given `ops` that pack none.
+/* Whether such a device is there and takes matrices as their file has them: then it is best given `ops` that pack none.
  */
 bool spry_whisper_device_takes_rows(const char *name);
 

@@ -105,8 +105,8 @@ spry_device_setup spry_engine_setup(const spry_engine *engine);
  * the engine. */
 void spry_engine_return_memory(spry_engine *engine);
 
-/* Names what decides the bits of a page besides its tokens: the model, kernels (spry_device_identify), types, long
- * rope's list, the layout. Pages on disk carry it. */
+/* Names everything besides the tokens that decides the bits of a page: the model, kernels (spry_device_identify),
+ * types, long rope's list, the layout. Pages on disk carry it. */
 spry_status spry_engine_fingerprint(spry_kv_key *out, const spry_engine *engine, const char *kernels,
                                     const char *quantize, spry_error *error);
 
@@ -160,7 +160,7 @@ spry_status spry_engine_use_template(spry_engine *engine, const char *file_or_te
 spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_error *error);
 void spry_session_unmake(spry_session *session);
 
-/* What pages of a request depend on besides its tokens. */
+/* The source of a request's pages, besides its tokens. */
 typedef struct spry_page_source {
     spry_kv_key salted; /* the root of pages without adapters */
     spry_kv_key root;   /* of its own pages */

@@ -111,7 +111,7 @@ static void span_runs_deinit(spry_span_runs *runs, spry_kv_cache *cache)
     free(runs->pages);
 }
 
-/* Pages of the longest run at the beginning of this text; too short ones are let go. */
+/* Pages of the longest run at the beginning of this text; runs that are too short are released. */
 static size_t take_run(spry_span_runs *runs, const spry_sequence *s, uint64_t content, const int32_t *tokens,
                        size_t count)
 {

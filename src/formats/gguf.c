@@ -443,7 +443,7 @@ static spry_status open_file(spry_gguf **out, const char *path, spry_error *erro
 
 /* ---- split files: NAME-00001-of-0000N.gguf has the metadata, the others have tensors only ------------------------ */
 
-/* Lists the tensors of a part with those of the first file. */
+/* Adds the tensors of a part to the list of the first file. */
 static spry_status add_part(spry_gguf *gguf, spry_gguf *part, uint64_t number, spry_error *error)
 {
     uint64_t no = 0;

@@ -1,5 +1,5 @@
 /* Reads GGUF v2 and v3 (little-endian). The file is mapped and untrusted: every count, length, offset, type and
- * dimension is checked before use; tensors must lie inside the file and not overlap. Views and tensors point into the
+ * dimension is checked before use; tensors must be inside the file and not overlap. Views and tensors point into the
  * mapping. */
 #ifndef SPRY_FORMATS_GGUF_H
 #define SPRY_FORMATS_GGUF_H

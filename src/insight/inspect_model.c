@@ -5,7 +5,7 @@
  *
  * What is not known is left out: a file of an unknown architecture has no shape and no memory, but a problem.
  *
- * Describes first what lies in the files, which needs no architecture, then the model if it can be opened. */
+ * Describes first what is in the files, which needs no architecture, then the model if it can be opened. */
 #include <math.h>
 #include <string.h>
 

@@ -38,7 +38,7 @@ static void add(probes *p, double *figure, double (*run)(spry_probe_bed *, size_
     p->list[p->count++] = (probe){.figure = figure, .run = run, .which = which};
 }
 
-/* ---- the probes behind one kind of function ---------------------------------------------------------------------- */
+/* ---- the probes as functions of one kind ------------------------------------------------------------------------- */
 
 enum { READ_LEAST_SHIFT = 9 }; /* the smallest range that is read: a 512th of the memory beyond all caches */
 
@@ -268,7 +268,7 @@ uint32_t spry_policy_choose(char *why, size_t capacity, uint32_t most, const spr
 
 /* ---- lookups --------------------------------------------------------------------------------------------------- */
 
-/* Caches at least `pages` pages, the last of them those of the text in `ids`, without computing them. */
+/* Caches at least `pages` pages, the last of them with the text in `ids`, without computing them. */
 static spry_status fill_cache(spry_sequence *s, int32_t *ids, size_t tokens, size_t pages, spry_error *error)
 {
     spry_found found;

@@ -79,7 +79,7 @@ void spry_matching_destroy(spry_matching *m)
     free(m);
 }
 
-/* The matcher takes all of a piece or nothing: what fits of the last piece is taken by itself. */
+/* The matcher takes all of a piece or nothing: as much of the last piece as fits is taken. */
 spry_status spry_matching_take(spry_matching *m, size_t *taken, const char *bytes, size_t size, spry_error *error)
 {
     size_t chunk = CHUNK_BYTES, fit;

@@ -1,4 +1,4 @@
-/* The timed operations behind a machine's speed. Each probe repeats one operation of a forward pass for some
+/* The timed operations that a machine's speed consists of. Each probe repeats one operation of a forward pass for some
  * milliseconds, in the same way: the same kernels, split over the same threads, on successive matrices that are not
  * cached. Results are billions per second of products, bytes or values. */
 #ifndef SPRY_INSIGHT_SPEED_PROBE_H
@@ -41,7 +41,7 @@ double spry_probe_multiply(spry_probe_bed *bed, spry_dtype type);
 double spry_probe_decode(spry_probe_bed *bed, spry_dtype type);
 double spry_probe_cached(spry_probe_bed *bed, spry_dtype type);
 
-/* All threads multiplying what lies in their own caches by the kernel of a type: the best of several tries. */
+/* All threads multiplying what is in their own caches by the kernel of a type: the best of several tries. */
 spry_status spry_probe_multiply_peak(double *g_s, const spry_ops *ops, spry_dtype type, spry_threads *threads,
                                      spry_error *error);
 

@@ -112,7 +112,7 @@ typedef struct spry_block_q6_k {
     spry_half scale;
 } spry_block_q6_k;
 
-/* Parts of 32: scale * (s - 32) * level[q], s of 6 bits. Nibbles of part k lie in 16 bytes, as in the small blocks. */
+/* Parts of 32: scale * (s - 32) * level[q], s of 6 bits. Nibbles of part k are in 16 bytes, as in the small blocks. */
 typedef struct spry_block_iq4_xs {
     spry_half scale;
     uint8_t scales_high[2]; /* two bits a part */
@@ -137,7 +137,7 @@ typedef struct spry_block_iq2_xs {
     uint8_t scales[8];
 } spry_block_iq2_xs;
 
-/* As iq2_xs, with codes of 10 bits, whose upper pairs lie in `high`, and all 8 signs. */
+/* As iq2_xs, with codes of 10 bits, whose upper pairs are in `high`, and all 8 signs. */
 typedef struct spry_block_iq2_s {
     spry_half scale;
     uint8_t low[32];
@@ -153,7 +153,7 @@ typedef struct spry_block_iq3_xxs {
     uint8_t words[8][4];
 } spry_block_iq3_xxs;
 
-/* Parts of 32: scale * (2 s + 1), s a nibble. Codes of 9 bits for 4 values each, whose upper bits lie in `high`, and
+/* Parts of 32: scale * (2 s + 1), s a nibble. Codes of 9 bits for 4 values each, whose upper bits are in `high`, and
  * all signs. */
 typedef struct spry_block_iq3_s {
     spry_half scale;

@@ -5,7 +5,7 @@
 
 enum { AT_A_TIME = 1024 };
 
-/* The bits behind the eighth significant one. A subnormal number has fewer, the smaller it is. */
+/* The bits after the eighth significant one. A subnormal number has fewer, the smaller it is. */
 static inline uint16_t spare_bits(uint16_t half)
 {
     uint16_t top = half >> 8 & 3; /* of the mantissa */

@@ -38,7 +38,7 @@ typedef struct spry_matmul_kernel {
     bool integer;   /* activations are spry_act_blocks */
     bool bf16;      /* activations are floats, which the kernel rounds to BF16; subnormal numbers count as zeros */
     uint32_t group; /* rows packed together (packed.h); 0: weights in file layout */
-    /* NULL; or rounds n activations to BF16, with zeros behind them up to a multiple of SPRY_HALVES_BLOCK, as `run`
+    /* NULL; or rounds n activations to BF16, with zeros after them up to a multiple of SPRY_HALVES_BLOCK, as `run`
      * does where it gets no halves. */
     void (*halve)(uint16_t *out, const float *in, size_t n);
     /* A type with a faster kernel, whose groups have as many rows and bytes: matrices all of whose values it has
@@ -75,7 +75,7 @@ typedef struct spry_attend {
     size_t n_rows;
     uint32_t first_position;
     uint32_t window; /* 0: none */
-    uint32_t ahead;  /* positions behind its own that a row sees, as far as the table goes; 0: none */
+    uint32_t ahead;  /* positions after its own that a row sees, as far as the table goes; 0: none */
     size_t head_dim;
     size_t group;               /* query heads per key/value head */
     float scale;                /* factor of the scores */
@@ -157,7 +157,7 @@ typedef struct spry_ops {
     void (*rope)(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,
                  bool interleaved);
 
-    /* Of key/value heads [kv_begin, kv_end): heads of a page that lie side by side are best read together. */
+    /* Of key/value heads [kv_begin, kv_end): heads of a page that are side by side are best read together. */
     void (*attend)(const spry_attend *a, size_t kv_begin, size_t kv_end);
     bool attend_bytes;  /* with Q8_0 pages, attend encodes queries as activations are, and weights in 14 bits a page */
     bool attend_halves; /* with F16 keys and values, attend rounds these, queries and weights to bfloat16 */

@@ -274,7 +274,7 @@ SPRY_INLINE void move_bytes(moved *m, size_t at, size_t n, size_t step)
     m->packed += n;
 }
 
-/* All bytes of a block behind its scale. */
+/* All bytes of a block after its scale. */
 SPRY_INLINE void move_codes(moved m, spry_dtype type)
 {
     if (type == SPRY_IQ2_XS || type == SPRY_IQ2_S)

@@ -152,7 +152,7 @@ static void node_insert(spry_kv_cache *c, uint32_t page, spry_kv_key key, spry_k
     c->figures.inserted++;
 }
 
-/* Makes a full page known by its tokens, where the cache wants that. */
+/* Adds a full page to the index by content, if the cache has one. */
 static void node_index_content(spry_kv_cache *c, uint32_t page, spry_kv_key root, uint32_t position)
 {
     spry_kv_node *n = &c->nodes[page];

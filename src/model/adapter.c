@@ -377,7 +377,7 @@ static spry_status adapter_attach(spry_adapter *adapter, spry_weights *weights, 
 
 /* The list of adapters, and what requests choose of it. */
 
-/* "PATH=SCALE" where a number stands behind the last "=". */
+/* "PATH=SCALE" where a number is after the last "=". */
 static spry_view split_scale(spry_view text, float *scale)
 {
     double value;

@@ -6,7 +6,7 @@
 #include "kernels/ops.h"
 #include "model/config.h"
 
-/* Where the norms of a layer stand. */
+/* The places of a layer's norms. */
 typedef enum spry_norm_places {
     SPRY_NORMS_BEFORE,   /* before attention and before the feed-forward part */
     SPRY_NORMS_AROUND,   /* also after each part, before it is added */
@@ -19,7 +19,7 @@ typedef enum spry_norm_places {
 typedef enum spry_qk_norm {
     SPRY_QK_NORM_NONE,       /* none, or per head where a file has them */
     SPRY_QK_NORM_HEAD,       /* per head, the same weights for all of them */
-    SPRY_QK_NORM_HEAD_LATER, /* the same, behind rope */
+    SPRY_QK_NORM_HEAD_LATER, /* the same, after rope */
     SPRY_QK_NORM_EACH,       /* per head, each with its own weights; only where the config says so */
     SPRY_QK_NORM_ROW,        /* all heads together */
 } spry_qk_norm;
@@ -27,8 +27,8 @@ typedef enum spry_qk_norm {
 /* A tensor's spelling in one architecture's files. Our own names are GGUF's usual ones. */
 typedef struct spry_tensor_name {
     const char *ours;
-    const char *hf;   /* "=..." stands without ".weight"; "%u" for the expert; NULL: the usual one */
-    const char *gguf; /* "=..." stands without a suffix; NULL: as ours */
+    const char *hf;   /* "=...": without ".weight"; "%u" for the expert; NULL: the usual one */
+    const char *gguf; /* "=...": without a suffix; NULL: as ours */
 } spry_tensor_name;
 
 typedef struct spry_arch {
@@ -66,7 +66,7 @@ typedef struct spry_arch {
     bool out_bias;          /* attention's output has a bias where q, k and v do */
     bool router_bias;       /* routers have biases */
     bool qk_norm_flag;      /* use_qk_norm says whether there are norms of q and k */
-    bool shared_expert;     /* every row also goes through a shared expert, behind a gate of its own */
+    bool shared_expert;     /* every row also goes through a shared expert, after a gate of its own */
     bool convolutions;      /* some layers have a short convolution instead of attention */
     bool delta;             /* some layers have a gated delta net instead of attention */
     bool gated_attention;   /* q has a gate beside each head, for what attention gives */

@@ -348,7 +348,7 @@ size_t spry_config_delta_floats(const spry_config *c)
 
 /* ---- GGUF metadata ----------------------------------------------------------------------------------------------- */
 
-/* GGUF metadata: keys stand below the architecture's name. */
+/* GGUF metadata: keys are below the architecture's name. */
 
 typedef struct source {
     const spry_gguf *gguf;
@@ -495,7 +495,7 @@ static void find_routing(spry_config *config, const source *from)
     }
 }
 
-/* The last value stands for layers behind the list. */
+/* The last value stands for layers after the list. */
 static spry_status read_sparsity(spry_config *config, const source *from, spry_arena *arena, spry_error *error)
 {
     char key[128];

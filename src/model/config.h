@@ -86,7 +86,7 @@ typedef struct spry_config {
      * keys; kv_slot is the layer's place among those that have one. */
     uint32_t n_delta_layers, n_delta_heads, n_delta_keys, delta_key_dim, delta_value_dim;
     uint32_t delta_inner;        /* the size of all values, where the file says that */
-    uint32_t attention_interval; /* one layer of so many has attention, where the file does not list them */
+    uint32_t attention_interval; /* one layer in this number has attention, where the file does not list them */
     const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
     float rope_part;          /* of a head that is rotated, where the file says it so; 0: the whole head */
     uint32_t rope_interval;   /* what arch->rotates needs */
@@ -107,7 +107,7 @@ typedef struct spry_config {
     uint32_t routing;                 /* spry_routing */
     uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
     float routed_scale;               /* what experts' weights are multiplied by */
-    uint32_t n_extra_layers;          /* behind the model's own, for predicting further tokens; not used */
+    uint32_t n_extra_layers;          /* after the model's own, for predicting further tokens; not used */
     uint32_t int4;                    /* spry_int4: how matrices of 4-bit numbers are stored */
     uint32_t int4_group;              /* inputs that share a scale; 0: all */
     uint32_t scale_block[2];          /* rows and columns of an 8-bit float's scale */
@@ -145,7 +145,7 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
 /* Derives omitted values, checks everything, allocates the lists of layers and fills them by the architecture's rules.
  */
 spry_status spry_config_finish(spry_config *config, const char *name, spry_arena *arena, spry_error *error);
-/* Decides again which layers have rope, and where they lie in pages, once the file has said what they are. */
+/* Decides again which layers have rope, and where they are in pages, once the file has said what they are. */
 void spry_config_sort_layers(spry_config *config);
 
 /* From a rope description to angles. */

@@ -351,7 +351,7 @@ static void add_encoder(spry_export_plan *plan)
     add_vector(plan, "token_embd_norm.bias", w->embedding_norm_bias, c->n_embd);
 }
 
-/* Matrices behind the model, which embeddings go through. */
+/* Matrices after the model, which embeddings go through. */
 static void add_dense(spry_export_plan *plan)
 {
     const spry_pooling *p = &plan->model->pooling;

@@ -260,11 +260,11 @@ typedef struct batch {
     unsigned char *out; /* [n_rows, row_bytes] */
 } batch;
 
-/* Adds adapters to a row that lies at `at`. */
+/* Adds adapters to a row at `at`. */
 static void merge_row(merge *m, float *row, const unsigned char *at)
 {
     size_t first = 0;
-    for (size_t end = m->count; first < end;) { /* the first matrix behind it */
+    for (size_t end = m->count; first < end;) { /* the first matrix after it */
         size_t middle = first + (end - first) / 2;
         if (m->list[middle]->data <= at)
             first = middle + 1;

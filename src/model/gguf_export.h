@@ -1,5 +1,5 @@
-/* Writes a model as GGUF: from a Hugging Face folder or another GGUF file, with its matrices in a given type. Names and
- * layout are those of llama.cpp's converter. */
+/* Writes a model as GGUF: from a Hugging Face folder or another GGUF file, with its matrices in a given type. It has
+ * the names and layout of llama.cpp's converter. */
 #ifndef SPRY_MODEL_GGUF_EXPORT_H
 #define SPRY_MODEL_GGUF_EXPORT_H
 
@@ -23,7 +23,7 @@ typedef struct spry_export {
 spry_status spry_model_export(const spry_model *model, const char *path, const spry_export *options, spry_error *error);
 
 /* Checkpoints of llama2.c: a header of seven numbers, then all weights as floats. Its vocabulary follows in the same
- * file, or lies beside it in tokenizer.bin. */
+ * file, or is beside it in tokenizer.bin. */
 
 /* Whether a file can be one: its size is what its header says, with or without a vocabulary. */
 bool spry_llama2c_is(const char *path);
@@ -55,7 +55,7 @@ spry_status spry_export_plan_init(spry_export_plan *plan, const spry_model *mode
                                   spry_error *error);
 void spry_export_plan_deinit(spry_export_plan *plan);
 
-/* The row of the source that becomes `row`: with heads of size `head` (not 0), GGUF's rope pairs stand side by side. */
+/* The row of the source that becomes `row`: with heads of size `head` (not 0), GGUF's rope pairs are side by side. */
 static inline size_t spry_export_source_row(size_t head, size_t row)
 {
     size_t in_head = head ? row % head : 0;
@@ -76,7 +76,7 @@ bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
  *   heads    whose queries, keys and values are 0, and whose output no column reads. Heads keep their size, and each
  *            key/value head gets as many query heads as in the shape; where these are fewer than before, copies of it
  *            serve the others
- *   layers   behind the others, which add nothing
+ *   layers   after the others, which add nothing
  *
  * The vocabulary and the context stay. Outputs are equal up to rounding: the epsilon of norms of heads is that of the
  * others, too. */

@@ -16,7 +16,7 @@
 
 /* ---- recommended settings of sampling ---------------------------------------------------------------------------- */
 
-/* One table names every setting in both formats; ranges are those of the sampling options. */
+/* One table names every setting in both formats; ranges come from the sampling options. */
 
 static const struct {
     const char *json, *gguf;

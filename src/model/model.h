@@ -1,5 +1,5 @@
-/* A model as it lies on disk: files kept mapped, config, weights, tokenizer, chat template. Immutable once open, so any
- * number of passes may share it. */
+/* A model as its files have it: files kept mapped, config, weights, tokenizer, chat template. Immutable once open, so
+ * any number of passes may share it. */
 #ifndef SPRY_MODEL_MODEL_H
 #define SPRY_MODEL_MODEL_H
 
@@ -30,7 +30,7 @@ typedef struct spry_sampling_hints {
 /* `json` may be NULL; one that says "do_sample": false recommends nothing. */
 void spry_sampling_hints_to_gguf(const spry_sampling_hints *hints, spry_gguf_writer *writer);
 
-/* Writes the recommended values over those of `settings` and leaves the others. */
+/* Replaces values of `settings` by the recommended ones and leaves the others. */
 void spry_sampling_hints_apply(const spry_sampling_hints *hints, spry_sampling *settings);
 
 enum { SPRY_MAX_END_IDS = 16 };
@@ -80,7 +80,7 @@ enum { SPRY_ALIGNMENT_SHOWN = 4096 };
 /* The largest power of two, at most SPRY_ALIGNMENT_SHOWN, that divides its offset in the file. */
 size_t spry_tensor_alignment(const spry_tensor *tensor);
 
-/* Whether its bytes are those of its rows, one after another, and no more. */
+/* Whether its bytes are its rows, one after another, and nothing else. */
 bool spry_tensor_contiguous(const spry_tensor *tensor);
 
 /* By index, in the files' order; NULL past the end. */

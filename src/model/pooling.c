@@ -1,4 +1,4 @@
-/* Settings, and the arithmetic behind the last layer. */
+/* Settings, and the arithmetic after the last layer. */
 #include "model/pooling.h"
 
 #include <math.h>
@@ -97,7 +97,7 @@ static spry_status read_floats(const float **out, const reader *r, const spry_te
     return SPRY_OK;
 }
 
-/* Adds a matrix behind those there are. */
+/* Adds a matrix after those there are. */
 static spry_status add_dense(const reader *r, const spry_tensor *weight, const spry_tensor *bias, bool is_tanh)
 {
     spry_pooling *p = r->out;

@@ -1,4 +1,4 @@
-/* How hidden states become the embedding of a text: which of them count, matrices behind that, whether the result has
+/* How hidden states become the embedding of a text: which of them count, matrices after that, whether the result has
  * length 1; and texts to be put before what is embedded. Read from sentence-transformers' files (modules.json, its
  * folders, config_sentence_transformers.json) or from GGUF. */
 #ifndef SPRY_MODEL_POOLING_H

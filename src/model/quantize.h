@@ -27,7 +27,7 @@ spry_status spry_recipe_find(const spry_recipe **out, const char *name, spry_err
  * Rows that are not whole blocks of the type take the nearest finer one they are whole blocks of, or F16. */
 spry_dtype spry_recipe_type(const spry_recipe *recipe, spry_view name, uint32_t n_layers, uint32_t n_dims, size_t n_in);
 
-/* Encodes every matrix into one mapping that the model owns; vectors stay. `mapped`: the floats lie in mapped files,
+/* Encodes every matrix into one mapping that the model owns; vectors stay. `mapped`: the floats are in mapped files,
  * and their pages are given back as soon as each matrix is done. A model with a matrix that is not of floats is refused
  * before anything changes. Once per model, before weights are packed. */
 spry_status spry_model_quantize(spry_model *model, const spry_recipe *recipe, const spry_ops *ops,

@@ -1,5 +1,5 @@
 /* Shapes of published models (and of a few small ones made for tests), so that speed can be measured, and files be
- * written, without published weights. Sizes and switches are those of the models' own config.json. */
+ * written, without published weights. Sizes and switches come from the models' own config.json. */
 #ifndef SPRY_MODEL_SHAPES_H
 #define SPRY_MODEL_SHAPES_H
 

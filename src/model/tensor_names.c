@@ -34,7 +34,7 @@ static const spry_tensor_name usual[] = {
     {0},
 };
 
-/* The same Hugging Face name means another norm where parts have norms behind them. */
+/* The same Hugging Face name means another norm where parts have norms after them. */
 static const spry_tensor_name norms_before[] = {{"ffn_norm", "post_attention_layernorm", NULL}, {0}};
 static const spry_tensor_name norms_after[] = {
     {"post_attention_norm", "post_attention_layernorm", NULL},
@@ -94,7 +94,7 @@ bool spry_tensor_hf_name(char name[SPRY_TENSOR_NAME_MAX], const spry_arch *arch,
 
 /* ---- a walk over all matrices ------------------------------------------------------------------------------------ */
 
-/* The names are those of export_plan.c. */
+/* The names are the same as in export_plan.c. */
 
 typedef struct walk {
     void (*visit)(void *context, const spry_matrix *matrix);

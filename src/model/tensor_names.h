@@ -20,7 +20,7 @@ void spry_tensor_gguf_name(char name[SPRY_TENSOR_NAME_MAX], const spry_arch *arc
 bool spry_tensor_hf_name(char name[SPRY_TENSOR_NAME_MAX], const spry_arch *arch, const char *prefix, uint32_t layer,
                          const char *ours, uint32_t expert, const char *suffix);
 
-/* A walk over every matrix that rows of a model are multiplied by, with the tensor it lies in. What a layer has beside
+/* A walk over every matrix that rows of a model are multiplied by, with the tensor it is in. What a layer has beside
  * attention and feed-forward (spry_side) and what latents are made of (k_b, v_b) is left out. */
 
 typedef struct spry_matrix {

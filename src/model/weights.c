@@ -11,7 +11,7 @@
 
 /* ---- embeddings of encoders -------------------------------------------------------------------------------------- */
 
-/* What encoders add to the embeddings of tokens, and the norm behind that. */
+/* What encoders add to the embeddings of tokens, and the norm after that. */
 
 /* NULL: not there; the name stays in `name`. */
 static const spry_tensor *find(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], const char *gguf, const char *hf,
@@ -207,7 +207,7 @@ static spry_status layer_norm_with_bias(const spry_binder *b, const float **out,
     return t ? spry_bind_vector(b, bias, t, b->config->n_embd, 0) : status;
 }
 
-/* Biases that Hugging Face files must have. Those of q, k and v are looked for apart. */
+/* Biases that Hugging Face files must have. The biases of q, k and v are looked for separately. */
 static bool needs_bias(const spry_binder *b, const char *ours)
 {
     const spry_config *c = b->config;

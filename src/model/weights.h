@@ -106,9 +106,9 @@ typedef struct spry_weights {
     size_t parameters;
     size_t bytes;             /* of all tensors in use */
     size_t copied_bytes;      /* of those that could not stay in the mapping */
-    bool several_files;       /* mapped in several places: what lies between tensors may not belong to them */
+    bool several_files;       /* mapped in several places: bytes between tensors may not belong to them */
     unsigned char *uses;      /* [tensors of the files], spry_tensor_use; NULL: not from files */
-    unsigned char *quantized; /* NULL, or where all matrices lie since they were quantised (quantize.h) */
+    unsigned char *quantized; /* NULL, or the memory of all matrices since they were quantised (quantize.h) */
     size_t quantized_bytes;
 } spry_weights;
 

@@ -75,7 +75,7 @@ spry_status spry_bind_int8(const spry_binder *b, spry_weight *out, const spry_te
 spry_status spry_bind_int4(const spry_binder *b, bool *found, spry_weight *out, uint32_t layer, const char *ours,
                            size_t n_out, size_t n_in);
 
-/* Outputs of one expert among those of all in a tensor: first, first + step, ... n_out of them. */
+/* The outputs of one expert in a tensor of all experts: first, first + step, ... n_out of them. */
 typedef struct spry_expert_part {
     size_t expert, first, step, n_out, n_in;
 } spry_expert_part;

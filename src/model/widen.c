@@ -13,7 +13,7 @@ enum { NAME_MAX_BYTES = 96, KEYS = 9 };
 typedef enum axis { SAME, EMBD, FF, HEADS, KV_HEADS } axis;
 
 typedef struct part {
-    const char *name; /* behind "blk.N." for those of a layer */
+    const char *name; /* after "blk.N." for tensors of a layer */
     bool of_layer, norm;
     axis rows, columns; /* a vector has one row, and counts its columns */
 } part;

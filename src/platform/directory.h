@@ -37,7 +37,7 @@ int spry_directory_remove(const spry_directory *directory, const char *name);
 
 /* Writes the pieces one after the other to a temporary file whose name ends in SPRY_DIRECTORY_UNFINISHED, then renames
  * it over `name`: readers see the whole file or none. Not synced: after a power failure the file may be empty or torn,
- * which only a checksum inside it can detect. A failure leaves nothing behind. `pieces` are modified. */
+ * which only a checksum inside it can detect. A failure leaves no file. `pieces` are modified. */
 #define SPRY_DIRECTORY_UNFINISHED ".tmp"
 int spry_directory_write(const spry_directory *directory, const char *name, struct iovec *pieces, size_t n_pieces);
 

@@ -78,7 +78,7 @@ static double hottest_hwmon(const char *root)
     return hottest;
 }
 
-/* Zones of the processor; those of the board only where there is no other. */
+/* Zones of the processor; temperatures of the board only where there is no other. */
 static double hottest_zone(const char *root)
 {
     char type[SPRY_SYSTEM_VALUE], text[SPRY_SYSTEM_VALUE];

@@ -1,5 +1,5 @@
 /* Models of a folder by name: NAME means NAME.gguf or, where it has a config.json or a split GGUF file, the folder NAME
- * in it. A name has no slash and does not begin with a dot, and what it means lies in the folder, links followed: so no
+ * in it. A name has no slash and does not begin with a dot, and what it means is in the folder, links followed: so no
  * name leaves it. */
 #ifndef SPRY_PLATFORM_MODEL_NAMES_H
 #define SPRY_PLATFORM_MODEL_NAMES_H

@@ -303,7 +303,7 @@ static int next_free_cpu(const spry_threads *threads, size_t *i)
     return found && found < threads->count ? atomic_load(&threads->workers[found].place.cpu) : sched_getcpu();
 }
 
-/* Workers that hold blocks and get no processor take those of threads that have no block left. */
+/* Workers that hold blocks and get no processor take the processors of threads that have no block left. */
 static void help_workers(spry_threads *threads)
 {
     size_t n_held = 0, from = 0;

@@ -7,8 +7,8 @@
  * One thread at a time *owns* the engine: its pages, its sessions, its running jobs. Owners take turns in the order in
  * which they came. An owner that drives runs rounds and lets others in between two of them. Jobs that were submitted
  * are driven by the engine's thread; a call on a session is driven by its caller unless another thread drives already.
- * What all threads touch (the queue, figures, flags) is used under the lock, which is never held while a callback or a
- * step runs. */
+ * Members that all threads use (the queue, figures, flags) are protected by the lock, which is never held while a
+ * callback or a step runs. */
 #ifndef SPRY_SCHED_DRIVER_H
 #define SPRY_SCHED_DRIVER_H
 

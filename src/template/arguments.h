@@ -60,7 +60,7 @@ typedef struct spry_literal_scan {
     bool escaped;
 } spry_literal_scan;
 
-/* Finds the end of the literal that began at the scan's first `at`: the comma or bracket behind it. False: it is not
+/* Finds the end of the literal that began at the scan's first `at`: the comma or bracket after it. False: it is not
  * there yet. A quote ends a string only where a delimiter follows it, since models leave quotes inside unescaped. */
 bool spry_argument_literal_end(spry_literal_scan *scan, spry_view text, const char *quote, bool final);
 

@@ -19,8 +19,8 @@ typedef enum spry_json_place {
     SPRY_JSON_FIRST_VALUE, /* a value, or the end of an empty array */
     SPRY_JSON_FIRST_KEY,   /* a key, or the end of an empty object */
     SPRY_JSON_KEY,         /* a key must come */
-    SPRY_JSON_COLON,       /* behind a key */
-    SPRY_JSON_AFTER,       /* behind a value: a comma or the end of its container */
+    SPRY_JSON_COLON,       /* after a key */
+    SPRY_JSON_AFTER,       /* after a value: a comma or the end of its container */
     SPRY_JSON_IN_KEY,      /* inside the string of a key */
     SPRY_JSON_IN_STRING,   /* inside a string */
     SPRY_JSON_IN_NUMBER,
@@ -32,7 +32,7 @@ typedef struct spry_json_walk {
     spry_json_place place;
     uint32_t depth;
     uint8_t part;     /* of a number, a word or an escape */
-    uint8_t escape;   /* 0: none; 1: behind a backslash; 2 to 5: hexadecimal digits left, plus 1 */
+    uint8_t escape;   /* 0: none; 1: after a backslash; 2 to 5: hexadecimal digits left, plus 1 */
     const char *word; /* rest of a word */
     uint8_t is_array[SPRY_JSON_WALK_DEPTH / 8];
 } spry_json_walk;
@@ -54,8 +54,8 @@ typedef enum spry_call_state {
 } spry_call_state;
 
 typedef enum spry_call_stage {
-    SPRY_CALL_ENTER,  /* behind the mark of a section */
-    SPRY_CALL_HEADER, /* behind `open` */
+    SPRY_CALL_ENTER,  /* after the mark of a section */
+    SPRY_CALL_HEADER, /* after `open` */
     SPRY_CALL_ARGUMENTS,
     SPRY_CALL_CLOSE,
 } spry_call_stage;
@@ -129,8 +129,8 @@ bool spry_call_end(spry_call_reader *reader);
 
 typedef enum spry_mark_match { SPRY_MARK_NO, SPRY_MARK_PERHAPS, SPRY_MARK_YES } spry_mark_match;
 
-/* Whether a mark stands at `at`; PERHAPS: the text ends inside it. A mark that is NULL does not. '*' in a mark stands
- * for a word. *end is behind the mark. */
+/* Whether a mark is at `at`; PERHAPS: the text ends inside it. A mark that is NULL does not. '*' in a mark stands
+ * for a word. *end is after the mark. */
 spry_mark_match spry_mark_at(size_t *end, spry_view text, size_t at, const char *mark, bool final);
 /* The first place from `at` on; text.size: there is none. */
 size_t spry_mark_find(spry_view text, size_t at, const char *mark);

@@ -61,7 +61,7 @@ static bool send_held(spry_call_reader *r, spry_view json)
     return true;
 }
 
-/* ---- an object behind a header ----------------------------------------------------------------------------------- */
+/* ---- an object after a header ------------------------------------------------------------------------------------ */
 
 spry_call_state spry_call_read_object(spry_call_reader *r, spry_view text, bool final)
 {
@@ -363,7 +363,7 @@ static spry_call_state read_name(spry_call_reader *r, spry_view text)
     return spry_buffer_append(&r->name, name.data, name.size) ? SPRY_CALL_ON : SPRY_CALL_WRONG;
 }
 
-/* Before a name: "[" before the first, "," between two, "]" behind the last. WHOLE: there is no other call. */
+/* Before a name: "[" before the first, "," between two, "]" after the last. WHOLE: there is no other call. */
 static spry_call_state read_separator(spry_call_reader *r, spry_view text, bool final)
 {
     size_t at = spry_space_skip(text, r->at);
@@ -399,7 +399,7 @@ spry_call_state spry_call_read_python(spry_call_reader *r, spry_view text, bool 
 
 /* ---- parameters between marks ------------------------------------------------------------------------------------ */
 
-/* Calls whose parameters stand between marks. Values are plain text: a closing mark inside a value ends it only where
+/* Calls whose parameters are between marks. Values are plain text: a closing mark inside a value ends it only where
  * another parameter or the end of the call follows. */
 
 enum { MAX_KEY_BYTES = 1024, MAX_DEPTH = 64 };
@@ -446,7 +446,7 @@ static spry_call_state find_close(spry_call_reader *r, size_t *close, spry_view 
     }
 }
 
-/* A value as JSON. `attributes` stand behind the key in its mark, and may tell the type. */
+/* A value as JSON. `attributes` are after the key in its mark, and may tell the type. */
 static bool append_value(spry_buffer *out, const spry_call_reader *r, spry_view value, spry_view attributes,
                          spry_argument_schema of)
 {
@@ -529,7 +529,7 @@ spry_call_state spry_call_read_tagged(spry_call_reader *r, spry_view text, bool 
 
 /* ---- trees ------------------------------------------------------------------------------------------------------- */
 
-/* The element whose tag's name begins at `name`: *inner begins behind the tag, *close at its closing tag. */
+/* The element whose tag's name begins at `name`: *inner begins after the tag, *close at its closing tag. */
 static spry_call_state find_element(spry_call_reader *r, spry_view text, size_t name, size_t *inner, size_t *close)
 {
     char open_tag[MAX_KEY_BYTES + 64], close_tag[MAX_KEY_BYTES + 64];

@@ -54,7 +54,7 @@ typedef struct spry_chat_input {
     const json_t *extra;    /* an object of further variables ("enable_thinking"), or NULL */
     spry_view source;       /* data NULL, or a template that is used instead */
     bool add_generation_prompt;
-    spry_view continuation;         /* the beginning of the answer, behind the rendered text; not the template's */
+    spry_view continuation;         /* the beginning of the answer, after the rendered text; not the template's */
     spry_view bos_token, eos_token; /* data NULL: the model has none; templates get an empty text */
     int64_t now;                    /* for dates: seconds since 1970, local time */
     bool dates; /* `date_string` and `datetime` are that time, `functions` the tools as text, unless `extra` has them */

@@ -84,7 +84,7 @@ typedef struct spry_jinja_node {
     struct spry_jinja_node *list, *other, *params, *next;
 } spry_jinja_node;
 
-/* Splits a template into tokens and applies whitespace control. The rules are those of Jinja2 with trim_blocks and
+/* Splits a template into tokens and applies whitespace control. The rules are Jinja2's with trim_blocks and
  * lstrip_blocks, which chat templates expect: a newline directly after a block or comment is removed, and so is
  * whitespace between the start of a line and a block or comment; `-` removes all whitespace on its side, `+` none. */
 

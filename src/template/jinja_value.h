@@ -271,7 +271,7 @@ spry_jinja_value spry_jinja_from_json(spry_jinja_run *run, const json_t *json);
 typedef struct spry_jinja_json_style {
     bool ascii, sort;
     int64_t indent;      /* negative: on one line */
-    spry_view item, key; /* separators; NULL: those of json.dumps */
+    spry_view item, key; /* separators; NULL: as json.dumps */
 } spry_jinja_json_style;
 
 /* Writes JSON like json.dumps; fails for values without a JSON form. */

@@ -17,7 +17,7 @@ typedef enum mark_kind {
     THOUGHT_CLOSE, /* without a beginning: only before all content */
     SECTION_OPEN,
     CALL_OPEN,
-    SECTION_CLOSE, /* dropped behind calls */
+    SECTION_CLOSE, /* dropped after calls */
     HIDDEN,        /* dropped */
     TURN_END,      /* dropped at the end of the answer */
 } mark_kind;

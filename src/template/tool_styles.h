@@ -1,6 +1,6 @@
 /* How models write tool calls. A style is data; templates are recognised by texts that they contain.
  *
- * Calls stand in a section, or for themselves:
+ * Calls are in a section, or by themselves:
  *
  *   section_open { open HEADER arguments_open ARGUMENTS close } section_close
  *
@@ -14,7 +14,7 @@
 #include "base/view.h"
 
 typedef enum spry_call_syntax {
-    SPRY_CALL_JSON,   /* {"name": NAME, "arguments": {...}}: one, a list, or one behind the other */
+    SPRY_CALL_JSON,   /* {"name": NAME, "arguments": {...}}: one, a list, or one after the other */
     SPRY_CALL_NAMED,  /* NAME in the header, then a JSON object */
     SPRY_CALL_TAGGED, /* NAME in the header, then parameters between marks */
     SPRY_CALL_TREE,   /* NAME in the header, then elements that have the parameters' names, nested */
@@ -34,14 +34,14 @@ typedef struct spry_tool_style {
     const char *section_open, *section_close;
     const char *open, *close;
     const char *arguments_open;  /* ends the header; NULL: the header ends where arguments or `close` begin */
-    const char *arguments_close; /* may stand between the arguments and `close` */
-    const char *name_mark;       /* the name begins behind it; what precedes it is no part of the name */
-    const char *id_mark;         /* the id begins behind it, and the name ends there; NULL: none */
+    const char *arguments_close; /* may be between the arguments and `close` */
+    const char *name_mark;       /* the name begins after it; what precedes it is no part of the name */
+    const char *id_mark;         /* the id begins after it, and the name ends there; NULL: none */
     const char *name_prefix;     /* dropped from the name; NULL: none */
-    const char *name_tails[2];   /* one of them stands behind the name, where there are any */
+    const char *name_tails[2];   /* one of them is after the name, where there are any */
     spry_parameter_marks parameter;
-    const char *string_attribute; /* TAGGED: behind the key of a string */
-    const char *other_attribute;  /* behind the key of another value; NULL with the former set: its type */
+    const char *string_attribute; /* TAGGED: after the key of a string */
+    const char *other_attribute;  /* after the key of another value; NULL with the former set: its type */
     const char *quote;            /* BRACED: around strings; TREE: before every tag */
     const char *name_key;         /* JSON: keys that the model was taught; NULL: "name", "arguments" */
     const char *arguments_key;
@@ -59,7 +59,7 @@ typedef struct spry_tool_style {
 const spry_tool_style *spry_tool_style_find(spry_view source);
 /* The style of a name; NULL: there is none. */
 const spry_tool_style *spry_tool_style_named(const char *name);
-/* Style number `index`; NULL behind the last one. */
+/* Style number `index`; NULL after the last one. */
 const spry_tool_style *spry_tool_style_at(size_t index);
 
 /* How models write thoughts, and which marks around their messages are no content. Recognised like tool styles. */
@@ -70,7 +70,7 @@ typedef struct spry_thought_style {
     const char *in_template;
     const char *open, *close;
     bool anywhere; /* thoughts may also follow content; otherwise they come first */
-    /* Marks that are dropped from content; '*' stands for a word. NULL behind the last one. */
+    /* Marks that are dropped from content; '*' stands for a word. NULL after the last one. */
     const char *hidden[SPRY_THOUGHT_HIDDEN];
 } spry_thought_style;
 

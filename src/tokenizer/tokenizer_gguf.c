@@ -491,7 +491,7 @@ static void write_charsmap(const spry_tokenizer *tokenizer, spry_gguf_writer *wr
 {
     for (size_t i = 0; i < tokenizer->normalizer.count; i++) {
         const spry_change_step *step = &tokenizer->normalizer.steps[i];
-        if (step->change == SPRY_CHANGE_CHARS) /* its size stands before the units */
+        if (step->change == SPRY_CHANGE_CHARS) /* its size is before the units */
             spry_gguf_writer_u8s(writer, SPRY_KEY_CHARSMAP, step->chars.units - 4,
                                  4 + 4 * step->chars.n_units + step->chars.texts.size);
     }
@@ -557,7 +557,7 @@ bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_wr
 /* ---- synthetic vocabularies -------------------------------------------------------------------------------------- */
 
 /* Word k of a length is the number k written with its first symbol changing fastest, so that every first letter occurs
- * at any count. All words of one length precede those of the next: the parts of a word always exist. */
+ * at any count. All words of one length precede the words of the next: the parts of a word always exist. */
 
 enum {
     LETTERS = 26,

@@ -70,7 +70,7 @@ void spry_speech_options_default_sized(spry_speech_options *options, size_t size
     spry_sized_default(options, size, &own, sizeof own);
 }
 
-/* The control tokens of every published model lie at the end of the vocabulary in the same order. */
+/* The control tokens of every published model are at the end of the vocabulary in the same order. */
 static spry_status find_ids(spry_speech *s, const char *path, spry_error *error)
 {
     const spry_whisper_weights *w = spry_whisper_model(s->whisper);

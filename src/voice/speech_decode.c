@@ -1,6 +1,6 @@
 /* One window of sound to tokens: the prompt, which tokens may come, and warmer attempts where one fails. The rules are
- * those of OpenAI's decoder: times come in pairs and never go back, and a time comes where times together are more
- * probable than any word. */
+ * the same as in OpenAI's decoder: times come in pairs and never go back, and a time comes where times together are
+ * more probable than any word. */
 #include <math.h>
 #include <string.h>
 

@@ -13,8 +13,8 @@ enum {
     BANDS = 24,
     FIRST_BAND = 2,     /* hum is below */
     LAST_BAND = 20,     /* a voice has little above */
-    MINIMA = 8,         /* the noise is the least of so many ... */
-    MINIMUM_STEPS = 25, /* ... times so many steps: two seconds */
+    MINIMA = 8,         /* the noise is the least of this number of minima ... */
+    MINIMUM_STEPS = 25, /* ... each over this number of steps: two seconds */
     LOUD_STEPS = 3,     /* of speech that interrupt the silence at the end of an utterance */
     STEP_MS = 10,
     LEAD_MS = 250, /* kept before the first step of speech: words often begin softly */

@@ -212,7 +212,7 @@ static void mel_compute(const spry_mel *mel, float *out, const float *samples, s
 
 struct spry_whisper {
     spry_whisper_weights weights;
-    spry_ops ops; /* for a device that takes rows as they lie in files */
+    spry_ops ops; /* for a device that takes rows as their file has them */
     spry_whisper_device *device;
     spry_threads *threads;
     spry_mel *mel;

@@ -10,7 +10,7 @@
 /* Attention over the pages, of q into attn. Work is divided into items: a few rows of a segment and one key/value head.
  * Where one sequence is decoded, the items are of chunks of its pages, which are joined afterwards: the kernels join
  * them in the same order when they see all of them, so the choice changes no bit. A worker takes adjacent heads of the
- * same rows and chunk together: they lie side by side in a page, and memory is read faster in long pieces. */
+ * same rows and chunk together: they are side by side in a page, and memory is read faster in long pieces. */
 
 typedef struct attend_job {
     const spry_pass *pass;
@@ -74,7 +74,7 @@ static size_t count_items(const attend_job *job)
     return n;
 }
 
-/* How many of the items from i on, which are of `head` and those behind it, are of the same rows and chunk. */
+/* How many of the items from i on, which are of `head` and those after it, are of the same rows and chunk. */
 static size_t heads_until(size_t i, size_t end, size_t head, size_t n_heads)
 {
     return end - i < n_heads - head ? end - i : n_heads - head;
@@ -112,7 +112,7 @@ static uint32_t chunk_of(const spry_attend *a, size_t entry)
     return a->entries[entry].start / SPRY_ATTEND_CHUNK_TOKENS;
 }
 
-/* Leaves the entries of a chunk; behind them those that this worker is likely to take next, when each takes one. */
+/* Leaves the entries of a chunk; after them those that this worker is likely to take next, when each takes one. */
 static void take_chunk(spry_attend *a, size_t chunk, size_t workers)
 {
     size_t first = 0, all = a->n_entries;
@@ -171,7 +171,7 @@ static bool divide(attend_job *job)
     return true;
 }
 
-/* Heads that a worker takes together, of n_items items: as many as leave enough blocks for the workers. Those of many
+/* Heads that a worker takes together, of n_items items: as many as leave enough blocks for the workers. Items of many
  * rows are computed one by one. */
 static size_t heads_together(const spry_pass *p, size_t n_items)
 {
@@ -207,7 +207,7 @@ void spry_pass_attend(spry_pass *p, uint32_t layer)
 
 /* Multi-head latent attention. What a token leaves in its page is one vector for all heads, [what rope turns |
  * latents]: the latents are both what keys and what values are made of. Queries are taken into the latents' space
- * before attention and results out of it behind, in prefill as in decode, so that both have the same bits. */
+ * before attention and results out of it after, in prefill as in decode, so that both have the same bits. */
 
 /* A product of each head with its own matrix: rows of n_heads inputs, `in_step` apart, become rows of outputs. */
 typedef struct heads_job {

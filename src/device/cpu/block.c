@@ -412,7 +412,7 @@ static void normalise_heads(const spry_pass *p, float *x, const float *weight, s
         normalise(p, x + at, x + at, weight, NULL, n);
 }
 
-/* Norms behind rope. The weights of keys go into the queries: what is stored is then rotated last, and can be turned.
+/* Norms after rope. The weights of keys go into the queries: what is stored is then rotated last, and can be turned.
  */
 static void normalise_later(const spry_pass *p, float *q, float *k, const spry_layer *l)
 {
@@ -451,7 +451,8 @@ static void prepare_rows(void *context, size_t begin, size_t end)
     const spry_angles *angles = c->sliding[job->index] ? &p->sliding : &p->full;
     bool own = c->kv_layer[job->index] == job->index; /* keys and values */
     bool later = c->arch->qk_norm == SPRY_QK_NORM_HEAD_LATER;
-    bool joined = p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, with those of other ranks */
+    bool joined =
+        p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, with the heads of other ranks */
     size_t n_pairs = c->rope_dim / 2;
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;

@@ -1,5 +1,5 @@
-/* Rows are frames of sound in the encoder and tokens in the decoder; both run the same block. Keys and values lie in
- * pages, so that attention is the op that language models use: a row that stands behind all keys sees every one of
+/* Rows are frames of sound in the encoder and tokens in the decoder; both run the same block. Keys and values are in
+ * pages, so that attention is the op that language models use: a row that is after all keys sees every one of
  * them, which is attention without a mask. A convolution is a product whose input rows overlap in memory. */
 #include "device/cpu/cpu_device.h"
 

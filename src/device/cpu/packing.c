@@ -59,7 +59,7 @@ static void weight_pack_group(void *out, const spry_weight *w, size_t first, siz
 }
 
 /* Packs groups [first, end). Packing requests the group after the one at hand, which has no effect on pages that are
- * not mapped yet: those of groups before `touch` are mapped by reading a byte. */
+ * not mapped yet: pages of groups before `touch` are mapped by reading a byte. */
 static void pack_groups(unsigned char *out, const spry_weight *w, size_t group, size_t first, size_t end, size_t touch)
 {
     for (size_t g = first; g < end; g++, out += w->group_bytes) {
@@ -502,7 +502,7 @@ bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_conf
     return whole;
 }
 
-/* A drafter is opened with one thread and then uses those of its engine. */
+/* A drafter is opened with one thread and then uses the threads of its engine. */
 static size_t n_rooms(const spry_threads *threads)
 {
     size_t count = spry_threads_count(threads), usable = spry_threads_usable();

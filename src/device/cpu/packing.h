@@ -18,7 +18,7 @@
 /* Matrices that are packed when steps multiply by them, so that opening a model packs nothing. The first product with a
  * matrix packs each of its groups into a small room of a worker, multiplies, and forgets it: the first token waits
  * neither for memory to be cleared nor for panels to be written. The second product keeps the groups. A packed group is
- * the same wherever it lies, so results are those of a matrix that was packed before.
+ * the same wherever it is, so results are the same as with a matrix that was packed before.
  *
  * Only the thread that runs steps decides what is kept; workers pack and multiply. */
 
@@ -39,7 +39,7 @@ typedef struct spry_late_pack {
     bool drop;                   /* rows in the file are given back once they are kept */
 } spry_late_pack;
 
-/* The groups of a placed matrix; NULL: it is used as it lies, or is packed late. */
+/* The groups of a placed matrix; NULL: it is used as the file has it, or is packed late. */
 static inline const unsigned char *spry_weight_groups(const spry_weight *w)
 {
     return w->late ? w->late->packed : w->packed;
@@ -78,8 +78,8 @@ bool spry_weights_copy_lists(spry_weights *weights, spry_arena *arena, const spr
 bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                  const spry_ops *ops, bool mapped, size_t expert_bytes);
 
-/* One matrix: the bytes of its packed form, 0 where its kernel reads it as it lies; false when that overflows. Packing
- * it into `out`; `drop` gives pages of the file back. */
+/* One matrix: the bytes of its packed form, 0 where its kernel reads it as the file has it; false when that overflows.
+ * Packing it into `out`; `drop` gives pages of the file back. */
 bool spry_weight_packed_bytes(size_t *bytes, const spry_weight *weight, const spry_ops *ops);
 void spry_weight_pack(spry_weight *weight, unsigned char *out, const spry_ops *ops, spry_threads *threads, bool drop);
 
@@ -109,7 +109,7 @@ typedef struct spry_expert_store {
     bool drop;         /* give pages of the file back once they are packed */
 } spry_expert_store;
 
-/* Bytes of the largest packed expert, 0: none is packed; and of all, packed or as they lie. False when that
+/* Bytes of the largest packed expert, 0: none is packed; and of all, packed or as the file has them. False when that
  * overflows. */
 bool spry_expert_bytes(size_t *largest, size_t *all, const spry_weights *weights, const spry_config *config,
                        const spry_ops *ops);

@@ -527,7 +527,7 @@ static void make_turn(spry_angles *angles, uint32_t number, int32_t delta, size_
     angles->turns[number] = (spry_turn){cosine, sine};
 }
 
-/* Computes the rotations that table entries refer to, unless they are those of the last step. */
+/* Computes the rotations that table entries refer to, unless the last step had the same. */
 static void make_turns(spry_pass *p)
 {
     const spry_kv_turns *turns = &p->pool->turns;

@@ -31,7 +31,7 @@ struct spry_pass {
     spry_trace *trace; /* NULL: none */
     uint32_t lane;
     spry_op_watch *watch;              /* NULL: none */
-    struct spry_expert_store *experts; /* NULL: all experts are packed, or used as they lie */
+    struct spry_expert_store *experts; /* NULL: all experts are packed, or used as the file has them */
     bool packed;                       /* the last step packed weights */
     unsigned char *memory;             /* everything below */
     size_t memory_bytes;

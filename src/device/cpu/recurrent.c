@@ -117,9 +117,9 @@ void spry_pass_convolution(spry_pass *p, const spry_layer *l, uint32_t index)
  *
  *   S = exp(g) * S;  S += k (beta * (v - S k));  out = S q
  *
- * q, k and v come through a short convolution. A page keeps, in floats and behind its keys and values, what its tokens
+ * q, k and v come through a short convolution. A page keeps, in floats and after its keys and values, what its tokens
  * give: the input of the convolution, exp(g) and beta; and the state before its first token. So pages hold all that is
- * needed to go on behind any token: states are made again from the beginning of a page, at most a page of tokens, in
+ * needed to go on after any token: states are made again from the beginning of a page, at most a page of tokens, in
  * the same order and with the same bits, whatever was computed together, cached, taken back or restored. */
 
 static const float inner_eps = 1e-6f; /* of the lengths of q and k */
@@ -266,7 +266,7 @@ static void answer(head_work *w, float *out, size_t position)
             out[j] += w->state[i * n_v + j] * w->q[i];
 }
 
-/* The state behind the first `count` tokens of an entry. */
+/* The state after the first `count` tokens of an entry. */
 static void restore(head_work *w, const spry_kv_entry *entry, size_t count)
 {
     const spry_config *c = w->job->pass->config;

@@ -1,5 +1,5 @@
 /* Gemma 3n's several residual streams (altup), what tokens give to each layer, and the low-rank path beside attention
- * (laurel). A layer predicts all streams from all, computes the active one, and corrects all by what came of it. */
+ * (laurel). A layer predicts all streams from all, computes the active one, and corrects all by its result. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Several processes that compute one model together. Each has a share of the outputs of every large matrix and of the
- * heads, with their keys and values; `gather` exchanges what they computed. Sums are never split, so the bits are those
- * of one process. */
+ * heads, with their keys and values; `gather` exchanges what they computed. Sums are never split, so results have the
+ * bits of one process. */
 #ifndef SPRY_DEVICE_CPU_TEAM_H
 #define SPRY_DEVICE_CPU_TEAM_H
 

@@ -7,7 +7,7 @@
 /* ---- rank 0 ------------------------------------------------------------------------------------------------------ */
 
 /* Rank 0's device: the CPU device with its own part of the model; every call that changes pages or computes is sent to
- * the other ranks first. It stands for `cpu` when several ranks were started, and its pages have the same bits. */
+ * the other ranks first. It replaces `cpu` when several ranks were started, and its pages have the same bits. */
 
 typedef struct rank_device {
     spry_device device;

@@ -27,7 +27,7 @@ size_t spry_rank_page_bytes(size_t *bytes, const spry_rank_part *part);
 void spry_rank_page_take(void *own, const spry_rank_part *part, const void *whole);
 void spry_rank_page_put(void *whole, const spry_rank_part *part, size_t rank, const void *own);
 
-/* What ranks need to open their parts of a model: where it lies, and the settings that must be equal. */
+/* What ranks need to open their parts of a model: where it is, and the settings that must be equal. */
 
 /* Rank 0: tells the others to open their parts. Between lock and unlock; spry_ranks_agree follows. */
 spry_status spry_rank_send_open(uint32_t device, const spry_device_setup *setup, spry_error *error);

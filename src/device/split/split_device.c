@@ -10,7 +10,7 @@
 
 /* ---- a range of layers ------------------------------------------------------------------------------------------- */
 
-/* Configs and weights of a part are those of the whole with their lists begun later. */
+/* Configs and weights of a part are the whole model's, with lists that begin later. */
 
 spry_status spry_split_check(const spry_config *c, spry_error *error)
 {

@@ -18,7 +18,7 @@ spry_status spry_split_open(spry_device **out, const spry_split_side sides[2], c
                             spry_error *error);
 
 /* A range of a model's layers as a model of its own: what a composed device gives to the devices inside it. The part in
- * front has the embedding and gives its rows as they are, without the last norm; the part behind takes rows instead of
+ * front has the embedding and gives its rows as they are, without the last norm; the later part takes rows instead of
  * tokens and has the output matrix. */
 
 typedef struct spry_split_part {

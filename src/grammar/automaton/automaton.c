@@ -293,7 +293,7 @@ spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_aut
 
 enum { ENTRIES_MAX = 1 << 20 };
 
-/* Improves the way of a state by its edges; `less` has the ways behind a unit. */
+/* Improves the way of a state by its edges; `less` has the ways after a unit. */
 static bool improve(uint32_t *units, uint32_t *bytes, const spry_unit_ways *less, const spry_automaton *automaton,
                     uint32_t state)
 {

@@ -124,8 +124,8 @@ void spry_automaton_add_call(spry_automaton_writer *writer, spry_call call);
 /* Moves the result to `out`; frees it on failure. */
 spry_automaton_result spry_automaton_finish(spry_automaton_writer *writer, spry_automaton *out, bool deterministic);
 
-/* Shortest ways to the end of an automaton whose texts are sequences of units, such as characters. Its tags are those
- * of SPRY_PRODUCT_MARKED: 1 behind a unit, 2 behind a unit where the text is complete. */
+/* Shortest ways to the end of an automaton whose texts are sequences of units, such as characters. It has the tags of
+ * SPRY_PRODUCT_MARKED: 1 after a unit, 2 after a unit where the text is complete. */
 
 #define SPRY_NO_WAY UINT32_MAX
 

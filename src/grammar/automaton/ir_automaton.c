@@ -402,7 +402,7 @@ static bool is_small(const spry_automaton *automaton, uint32_t min, uint32_t max
     return counts * automaton->n_states <= MULTIPLIED_MAX && (counts <= WIDE_COUNTS || !is_wide(automaton));
 }
 
-/* Adds the automaton of a text that consists of units, with marks behind units. */
+/* Adds the automaton of a text that consists of units, with marks after units. */
 static spry_automaton_result add_marked(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t *index)
 {
     spry_ir_node units = spry_ir_repeat(ir, unit, 0, SPRY_IR_UNBOUNDED), inside = spry_ir_intersect(ir, text, units);

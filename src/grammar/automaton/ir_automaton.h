@@ -24,7 +24,7 @@ void spry_ir_nfa_write(const spry_ir_nfa *build, spry_ir_node node, uint32_t fro
 /* What is made of one or two nodes, once for a grammar. */
 typedef enum spry_ir_making {
     SPRY_IR_MADE_WHOLE,   /* the number of the automaton of node `a` */
-    SPRY_IR_MADE_MARKED,  /* the number of the automaton of a text `a` with marks behind units `b` */
+    SPRY_IR_MADE_MARKED,  /* the number of the automaton of a text `a` with marks after units `b` */
     SPRY_IR_MADE_BOTH,    /* the node of their intersection */
     SPRY_IR_MADE_WITHOUT, /* the node of their difference */
 } spry_ir_making;

@@ -1,8 +1,8 @@
 /* Minimises a deterministic automaton: removes states that reach no accepting state and merges equivalent states.
  *
  * States are in blocks, at first all in one. A state is described by its tag and by the blocks that its bytes and calls
- * lead to; those of a block whose descriptions differ are parted. The largest part keeps the block's number, so that a
- * state changes its block O(log n) times, and only states with an edge to one that did are described again. */
+ * lead to; states of a block whose descriptions differ are separated. The largest part keeps the block's number, so
+ * that a state changes its block O(log n) times, and only states with an edge to one that did are described again. */
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/ir/grow.h"

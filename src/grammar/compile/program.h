@@ -29,7 +29,7 @@ typedef enum spry_state_kind {
 } spry_state_kind;
 
 typedef struct spry_state {
-    uint32_t first_edge, first_call; /* up to those of the next state */
+    uint32_t first_edge, first_call; /* up to the first edge and call of the next state */
     uint32_t tag;                    /* 0: not accepting */
     uint32_t owner;                  /* the machine; of KEY and return states object, many-member or counter */
     unsigned char kind;

@@ -94,7 +94,7 @@ static bool make_room(completion *c)
     return true;
 }
 
-/* The length of a stack; those of all stacks below it are known. */
+/* The length of a stack; the lengths of all stacks below it are known. */
 static uint32_t find_stack_length(completion *c, uint32_t stack)
 {
     const spry_places *places = c->places;
@@ -348,7 +348,7 @@ static void write_state(completion *c, uint32_t number)
     }
 }
 
-/* Writes a limited text from a state behind `count` units. */
+/* Writes a limited text from a state after `count` units. */
 static void write_limited(completion *c, const spry_limit *limit, uint32_t number, uint32_t count)
 {
     const spry_grammar *grammar = c->grammar;

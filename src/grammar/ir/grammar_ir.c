@@ -348,7 +348,7 @@ spry_ir_node spry_ir_class(spry_ir *ir, const spry_code_range *ranges, size_t co
     return spry_ir_add(ir, (spry_ir_entry){SPRY_IR_CLASS, first, (uint32_t)n, 0});
 }
 
-/* Copies children except those of kind `without`; false when the builder has failed. */
+/* Copies children that are not of kind `without`; false when the builder has failed. */
 static bool add_children(spry_ir *ir, const spry_ir_node *nodes, size_t count, spry_ir_kind without)
 {
     if (ir->error.status)

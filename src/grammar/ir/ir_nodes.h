@@ -21,7 +21,7 @@ typedef enum spry_ir_kind {
     SPRY_IR_RULE,      /* rule a */
     SPRY_IR_MEMBERS,   /* object a */
     SPRY_IR_AUTOMATON, /* automaton a */
-    SPRY_IR_LIMITED,   /* automaton a (tags: 1 behind a unit, 2 and complete), b to c units */
+    SPRY_IR_LIMITED,   /* automaton a (tags: 1 after a unit, 2 and complete), b to c units */
 } spry_ir_kind;
 
 typedef struct spry_ir_entry {

@@ -1,4 +1,4 @@
-/* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and behind trie
+/* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and after trie
  * nodes where the state's machine may be complete, those that the stack allows. Object keys depend on the members seen;
  * they are walked. Masks with walked parts are stored whole, by the content of the place. */
 #include <pthread.h>
@@ -349,7 +349,7 @@ static spry_status add_plain(spry_matcher *matcher, const spry_state_mask *mask,
 }
 
 /* A state that is counted: `least` to `left` rounds may still come. *done stays false where masks with rounds are not
- * sufficient: near the maximum, if the text behind may begin like another round. */
+ * sufficient: near the maximum, if the following text may begin like another round. */
 static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, spry_position position, uint32_t least,
                                uint32_t left, spry_return back, bool *done, spry_error *error)
 {

@@ -189,7 +189,7 @@ static uint64_t bits_below(uint32_t end, uint32_t word)
     return end <= first ? 0 : end - first >= 64 ? UINT64_MAX : ((uint64_t)1 << (end - first)) - 1;
 }
 
-/* In an ordered object: one past the last key that leaves enough keys for the minimum behind it. */
+/* In an ordered object: one past the last key that leaves enough keys for the minimum after it. */
 static uint32_t last_start(const spry_record *record)
 {
     const spry_object *object = record->object;

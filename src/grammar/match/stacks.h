@@ -155,7 +155,7 @@ const spry_limit *spry_places_limit(const spry_places *places, const spry_return
 bool spry_limit_allows(const spry_limit *limit, uint32_t state, uint32_t count);
 /* The number of units after one more. */
 uint32_t spry_limit_next(const spry_limit *limit, uint32_t count);
-/* The ways from a state behind `count` units: an index into limit->ways. */
+/* The ways from a state after `count` units: an index into limit->ways. */
 size_t spry_limit_way(const spry_limit *limit, uint32_t state, uint32_t count);
 
 /* Scratch memory of a step. */

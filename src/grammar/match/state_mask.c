@@ -41,7 +41,7 @@ void spry_walk_tries(spry_places *places, const spry_vocabulary *vocabulary, uin
 
 /* ---- what a walk finds ------------------------------------------------------------------------------------------- */
 
-/* A node that is walked and behind which the machine was complete; no exit if all tokens at and below it are accepted
+/* A node that is walked and after which the machine was complete; no exit if all tokens at and below it are accepted
  * anyway. */
 typedef struct open_exit {
     spry_exit exit;
@@ -358,7 +358,7 @@ static void walk_rounds(finder *find, const round_walk *walk, uint32_t state)
     close_exits(find, vocabulary->n_nodes);
 }
 
-/* The bytes that a round may begin with; in a limited text those behind any unit. */
+/* The bytes that a round may begin with; in a limited text those after any unit. */
 static void find_starts(uint64_t starts[4], const round_walk *walk)
 {
     for (uint32_t i = 0; i < walk->machine->n_states; i++) {

@@ -3,13 +3,13 @@
  * From a state, without knowledge of the stack, a token is accepted, is refused, or matches up to a point where the
  * machine of the state may be complete and the stack decides about the rest. Accepted tokens are stored: whole slices
  * of the vocabulary as numbers, others as a list or as bits. For the last kind the *exits* are stored, the trie nodes
- * behind a place where the machine may be complete: they are walked with the actual stack, those alone whose byte can
+ * after a place where the machine may be complete: they are walked with the actual stack, those alone whose byte can
  * follow there. Most tokens are of the first two kinds.
  *
  * A counted part (at most 40 characters) would be complete at every character. If its rounds are unambiguous
  * (spry_counter.simple), a second form is stored: the walk continues from round to round, and every token and exit has
  * the number of rounds it takes part in. In a text with a limit every unit is a round, and the units that a complete
- * text needs behind a token count, too. */
+ * text needs after a token count, too. */
 #ifndef SPRY_GRAMMAR_STATE_MASK_H
 #define SPRY_GRAMMAR_STATE_MASK_H
 

@@ -25,9 +25,9 @@ enum {
     AFTER_F0,
     AFTER_F4,
     IN_WORD,
-    WORD,                /* and the 7 states behind it, one for each character */
+    WORD,                /* and the 7 states after it, one for each character */
     LOWER = WORD + 8,    /* as WORD */
-    STATES = LOWER + 8,  /* behind the eighth character nothing is examined */
+    STATES = LOWER + 8,  /* after the eighth character nothing is examined */
     PAIRS_MAX = 1 << 15, /* examined for one question */
 };
 
@@ -174,7 +174,7 @@ static bool push(examination *e, uint32_t state, unsigned slice_state)
     return true;
 }
 
-/* Whether the state takes every byte that the slice takes; adds the pairs behind them. */
+/* Whether the state takes every byte that the slice takes; adds the pairs after them. */
 static bool examine(examination *e, uint32_t pair)
 {
     const spry_grammar *grammar = e->grammar;

@@ -68,7 +68,7 @@ typedef struct spry_trie {
     uint32_t n_tokens;
     uint32_t longest;    /* bytes of its longest token */
     uint32_t roots[256]; /* the first node of each byte, or SPRY_NO_NODE */
-    uint32_t *bits;      /* [n_words] its tokens and those of the slices before it; NULL for SPRY_SLICE_REST */
+    uint32_t *bits;      /* [n_words] its tokens and the tokens of the slices before it; NULL for SPRY_SLICE_REST */
 } spry_trie;
 
 struct spry_vocabulary {

@@ -19,7 +19,7 @@ spry_ir_node spry_json_any_character(spry_ir *ir, bool escapes);
 /* Exactly this text in its one usual spelling: only what must be escaped is. */
 spry_ir_node spry_json_spell_usual(spry_ir *ir, spry_view text);
 /* The insides of a string as programs like them: characters in any spelling but needless escapes, and blanks one at a
- * time, except behind a line end, where up to SPRY_JSON_INDENT_MAX of them indent a line. */
+ * time, except after a line end, where up to SPRY_JSON_INDENT_MAX of them indent a line. */
 spry_ir_node spry_json_prose(spry_ir *ir);
 
 enum { SPRY_JSON_INDENT_MAX = 24 };

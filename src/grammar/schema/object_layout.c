@@ -356,7 +356,7 @@ static void collect_names(spry_schema *schema, name_list *list, const spry_objec
         list->items[i].absent = true;
 }
 
-/* The names that a demand is about; with OTHER also those of the schema's `properties`. */
+/* The names that a demand is about; with OTHER also the names of the schema's `properties`. */
 static spry_ir_node demand_language(spry_schema *schema, const spry_object_demand *demand)
 {
     if (demand->kind == SPRY_DEMAND_MATCHING)

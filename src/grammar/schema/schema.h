@@ -133,7 +133,7 @@ typedef struct spry_array_shape {
     const spry_array_demand *demands;
     size_t n_demands;
     const json_t *unique_at; /* the schema with uniqueItems, or NULL */
-    uint32_t evaluated;      /* so many first items have been, for unevaluatedItems; */
+    uint32_t evaluated;      /* the number of first items that are evaluated, for unevaluatedItems; */
     spry_claims evaluating;  /* and those that satisfy one of these */
 } spry_array_shape;
 
@@ -384,7 +384,7 @@ spry_shape *spry_shape_new(spry_schema *schema, spry_shape_kind kind);
 /* A list of the shapes, without NULL ones. */
 const spry_shapes *spry_shapes_of(spry_schema *schema, spry_shape *const *shapes, size_t count);
 const spry_shapes *spry_shapes_none(spry_schema *schema);
-/* Every value except those of one kind. */
+/* Every value that is not of one kind. */
 const spry_shapes *spry_shapes_without(spry_schema *schema, spry_shape_kind kind);
 const spry_shapes *spry_shapes_both(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
 const spry_shapes *spry_shapes_either(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
@@ -420,7 +420,7 @@ const spry_shapes *spry_object_with(spry_schema *schema, const char *name, const
 /* Whether `b` says everything that `a` says, so that it adds nothing to `a`, in answers not even names to write
  * (schema_object.c). */
 bool spry_object_covers(const spry_schema *schema, const spry_object_shape *a, const spry_object_shape *b);
-/* A bit for each thing that is said; never 0. `a` covers `b` only if its bits are among those of `b`. */
+/* A bit for each thing that is said; never 0. `a` covers `b` only if `b` has all its bits. */
 uint64_t spry_object_traits(const spry_object_shape *object);
 /* The conjunction of two shapes; NULL when they contradict each other. One function per kind with constraints. */
 spry_shape *spry_number_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);

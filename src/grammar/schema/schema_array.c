@@ -171,8 +171,8 @@ static spry_view rule_name(char room[NAME_SIZE], const spry_schema *schema, uint
     return (spry_view){room, (size_t)size};
 }
 
-/* What may follow when so many items are complete; the first item has no comma before it. Items that change nothing
- * repeat. */
+/* The texts that may follow when `count` items are complete; the first item has no comma before it. Items that change
+ * nothing repeat. */
 static spry_ir_node write_tally(spry_schema *schema, const spry_shape *shape, const tallies *t, const bool *alive,
                                 uint32_t tally)
 {
@@ -414,7 +414,7 @@ static spry_claims claims_about(spry_schema *schema, uint32_t place, const json_
     return spry_claims_add(schema, (spry_claims){NULL, 0}, spry_schema_claim(schema, place, json, negated));
 }
 
-/* Arrays of which so many items satisfy a claim, which may evaluate them. */
+/* Arrays with a number of items that satisfy a claim, which may evaluate them. */
 static const spry_shapes *containing(spry_schema *schema, spry_array_demand demand, bool evaluates)
 {
     spry_array_demand *kept = spry_schema_alloc(schema, 1, sizeof *kept);
@@ -427,7 +427,7 @@ static const spry_shapes *containing(spry_schema *schema, spry_array_demand dema
     return one_array(schema, array);
 }
 
-/* Arrays with an invalid item: a certain one of the first, or some item behind them. */
+/* Arrays with an invalid item: a certain one of the first, or some item after them. */
 static const spry_shapes *not_items(spry_schema *schema, uint32_t place, item_schemas items)
 {
     size_t count = json_array_size(items.prefix);

@@ -407,7 +407,7 @@ static void read_dialect(spry_schema *schema)
     spry_schema_excuse(schema);
 }
 
-/* The text with ".0" behind integers that do not fit 64 bits; NULL when there are none or memory is short. */
+/* The text with ".0" after integers that do not fit 64 bits; NULL when there are none or memory is short. */
 static char *widen_integers(spry_view text, size_t *size)
 {
     enum { DIGITS = 18 };

@@ -357,7 +357,7 @@ static spry_keyword_shapes type_shapes;
 enum { SPRY_SHAPE_REPLACED = SPRY_SHAPE_KINDS + 1 };
 
 /* A row applies when one of its keywords is present and known to the schema's draft. Kind SPRY_SHAPE_KINDS: the shapes
- * are of every kind; SPRY_SHAPE_REPLACED: they are those of the preceding keywords, changed. */
+ * are of every kind; SPRY_SHAPE_REPLACED: they are the shapes of the preceding keywords, changed. */
 static const struct {
     const char *keywords[4];
     unsigned kind;

@@ -326,7 +326,7 @@ static spry_ir_node any_scientific(spry_ir *ir)
     return either(ir, all, largest(ir));
 }
 
-/* Digits before an exponent, on one side of those of a bound. */
+/* Digits before an exponent, on one side of a bound's digits. */
 static spry_ir_node mantissa_side(spry_ir *ir, const spry_decimal *bound, bool exclusive, bool above)
 {
     char first = bound->digits[0];

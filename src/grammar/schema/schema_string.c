@@ -360,7 +360,7 @@ static void add_repetition(spry_buffer *out)
     spry_buffer_text(out, "|[0-9],[1-9][0-9]{1,2})\\})(?:\\?)?)?");
 }
 
-/* What stands between parentheses: characters, classes, escapes, each perhaps repeated; "|"; assertions. */
+/* The text between parentheses: characters, classes, escapes, each perhaps repeated; "|"; assertions. */
 static void add_flat(spry_buffer *out)
 {
     static const char escapes[] =

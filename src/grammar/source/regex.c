@@ -25,7 +25,7 @@ typedef struct spry_code_set {
 
 /* ---- look-around ------------------------------------------------------------------------------------------------- */
 
-/* Look-around and word boundaries of regular expressions. Where one stands, the pattern has a *mark*: a byte that does
+/* Look-around and word boundaries of regular expressions. At its place the pattern has a *mark*: a byte that does
  * not occur in texts. Texts with a mark where its condition does not hold are removed; spry_ir_anchored then removes
  * the marks. So conditions are exact anywhere in a pattern, also in repetitions. */
 
@@ -37,7 +37,7 @@ enum {
 
 typedef struct spry_regex_look {
     bool behind, negated;
-    spry_ir_node language; /* whole texts behind the mark, or before it */
+    spry_ir_node language; /* whole texts after the mark, or before it */
 } spry_regex_look;
 
 typedef struct spry_regex_looks {
@@ -270,7 +270,7 @@ static spry_ir_node wrong_boundary(spry_ir *ir, unsigned mark, bool inside)
     return spry_ir_choice(ir, wrong, 2);
 }
 
-/* The texts of `node` in which the marks from look `first` on stand only where their conditions hold. */
+/* The texts of `node` in which the marks from look `first` on are only where their conditions hold. */
 static spry_ir_node looks_apply(spry_ir *ir, const spry_regex_looks *looks, size_t first, spry_ir_node node)
 {
     for (size_t i = first; i < looks->count; i++)
@@ -309,7 +309,7 @@ static spry_ir_node fail(parser *state, const char *sentence)
     return spry_source_fail(&state->source, state->ir, "%s", sentence);
 }
 
-/* For what is valid but no regular language. */
+/* For patterns that are valid but describe no regular language. */
 static spry_ir_node refuse(parser *state, const char *sentence)
 {
     bool first = !state->ir->error.status;

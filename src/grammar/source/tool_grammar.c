@@ -12,7 +12,7 @@
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 /* Parameters that are not written as one JSON object: in the order of their declaration, the required ones always. A
- * string without quotes is any text that does not contain the mark behind it and has its pattern, format and length. */
+ * string without quotes is any text that does not contain the mark after it and has its pattern, format and length. */
 
 enum { NESTING_MAX = 6, MARK_BYTES = 512 };
 
@@ -386,7 +386,7 @@ static spry_ir_node json_call(const spry_tool_builder *b, const called *c)
                               json_key(b, s->arguments_key ? s->arguments_key : "arguments"), c->arguments, close);
 }
 
-/* What stands between `open` and the arguments. */
+/* The text between `open` and the arguments. */
 static spry_ir_node header(const spry_tool_builder *b, spry_ir_node name)
 {
     const spry_tool_style *s = b->style;
@@ -481,7 +481,7 @@ static spry_ir_node some(const spry_tool_builder *b, spry_ir_node item, spry_ir_
     return SPRY_TOOL_SEQUENCE(b, item, any_number_of(b, SPRY_TOOL_SEQUENCE(b, between, item)));
 }
 
-/* Calls with all their marks; `opened`: behind the first mark. */
+/* Calls with all their marks; `opened`: after the first mark. */
 static spry_ir_node all_calls(const spry_tool_builder *b, bool opened)
 {
     const spry_tool_style *s = b->style;
@@ -542,7 +542,7 @@ static spry_ir_node free_answer(const spry_tool_builder *b)
     return s->bare ? SPRY_TOOL_CHOICE(b, SPRY_TOOL_SEQUENCE(b, b->gap, bare_calls(b)), answer) : answer;
 }
 
-/* Recipients: ">>>" stands at the end of the prompt, and content has a recipient too. */
+/* Recipients: ">>>" is at the end of the prompt, and content has a recipient too. */
 static spry_ir_node prompted_answer(const spry_tool_builder *b, bool required)
 {
     spry_ir_node calls = all_calls(b, true);

@@ -13,7 +13,7 @@ typedef struct spry_tool_builder {
     const spry_tool_style *style;
     const json_t *functions;
     bool parallel;      /* more than one call is allowed */
-    bool brief;         /* so many tools that arguments are any of the right form, and not by their schemas */
+    bool brief;         /* there are too many tools for schemas: arguments have the right form only */
     spry_ir_node gap;   /* a little whitespace */
     spry_ir_node space; /* a space, or none */
     spry_ir_node any_object;

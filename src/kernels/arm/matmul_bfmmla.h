@@ -4,7 +4,7 @@
  * tile; a row without another is paired with itself. Subnormal numbers are zeros. Include after matmul_i8mm.h.
  *
  * Activations are encoded by each call, a chunk at a time: one block of many rows, or many blocks of one pair, whose
- * weights are then read as they lie. */
+ * weights are then read in place. */
 
 enum { DOT_BLOCK = 64, DOT_FOURS = DOT_BLOCK / 4, DOT_PAIRS = 32, DOT_FEW_BLOCKS = 32, FOUR_BYTES = 8 * GROUP };
 
@@ -25,7 +25,7 @@ static void encode_pair(bfloat16x8_t *out, const float *one, const float *two, s
         out[i / 4] = vcombine_bf16(encode_four(one + i, n - i), encode_four(two + i, n - i));
 }
 
-/* Fours of values of a group as they lie, in pairs of values; the last has its missing values as zeros. */
+/* Fours of values of a group, in place, in pairs of values; the last has its missing values as zeros. */
 typedef struct dot_weights {
     const unsigned char *whole;
     unsigned char last[FOUR_BYTES];

@@ -1,5 +1,5 @@
 /* Attention over pages, written once over simd_*.h. Queries are the heads of a group, row after row; a tile of queries
- * shares each load of a key or value. While a page is read the next one is prefetched: pages lie too far apart for the
+ * shares each load of a key or value. While a page is read the next one is prefetched: pages are too far apart for the
  * hardware to do it. Keys are transposed (kv_layout.h), so a score is one chain of fused additions
  * over the head without horizontal sums.
  *

@@ -42,7 +42,7 @@ SPRY_INLINE void order_sums(vec out[2], const __m256i sum[4])
 }
 
 /* Products of a block of coordinates of all tokens of a page with n queries, without scales. Requests for the next page
- * (`ahead`) are spread: many at once hold up the loads behind them. */
+ * (`ahead`) are spread: many at once hold up the loads after them. */
 SPRY_INLINE void dot_block(vec out[][2], const attend_tile *t, const unsigned char *keys,
                            const spry_act_block *const query[], int n, bool ahead)
 {

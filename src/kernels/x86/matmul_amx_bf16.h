@@ -87,7 +87,7 @@ static void copy_sums_out(const sums_place *p, const sums_copy *copy)
         }                                                                                                              \
     } while (0)
 
-/* 32 values of a group: as they lie, or a copy of the last ones with zeros behind them. */
+/* 32 values of a group: in place, or a copy of the last ones with zeros after them. */
 static const unsigned char *whole_weights(__m512i copy[TILE_PAIRS], const unsigned char *p, size_t n)
 {
     if (n >= TILE_VALUES)

@@ -17,7 +17,7 @@ enum { DOT_STRIDE = DOT_SPAN / 2 + 16, DOT_FEW_STRIDE = DOT_FEW_SPAN / 2 + 16 };
 /* Sums of the rows and groups of a tile. */
 typedef __m512 dot_sums[DOT_TILE_ROWS][DOT_TILE_GROUPS];
 
-/* Rounds n floats to BF16, and zeros behind them up to whole pairs of vectors. */
+/* Rounds n floats to BF16, and zeros after them up to whole pairs of vectors. */
 static inline void encode_pairs(uint32_t *out, const float *in, size_t n)
 {
     size_t i = 0;

@@ -93,7 +93,7 @@ SPRY_INLINE void add_value(float_sums sum, const __m512 w[], const float *const 
     }
 }
 
-/* One block of values; weights as they lie. */
+/* One block of values; weights in place. */
 SPRY_INLINE void stream_block(float_sums sum, float_kind kind, const unsigned char *const weight[],
                               const float *const act[], size_t begin, size_t end, int n_groups, int n_rows)
 {

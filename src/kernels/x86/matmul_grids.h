@@ -1,5 +1,5 @@
 /* Products with the IQ2 and IQ3 types for AVX2 and above: packed groups (packed.h), eight outputs at a time. Entries of
- * codes are read from memory, a word each, and lie in vectors of four outputs: bytes of nibbles, levels with their
+ * codes are read from memory, a word each, into vectors of four outputs: bytes of nibbles, levels with their
  * signs, which become bytes 64 + weight. A part is 32 weights. Dots are exact in integers, and conversions and fused
  * additions are those of matmul_codes.c, in the same order: the same bits.
  *

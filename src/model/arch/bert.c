@@ -3,7 +3,7 @@
 
 /* ---- BERT -------------------------------------------------------------------------------------------------------- */
 
-/* BERT and its relatives: encoders. Every row sees the whole text; positions are learned, norms stand behind each sum,
+/* BERT and its relatives: encoders. Every row sees the whole text; positions are learned, norms are after each sum,
  * and there is no output matrix: hidden states are the result. */
 
 static void bert_defaults(spry_config *config, spry_config_dialect dialect)
@@ -14,7 +14,7 @@ static void bert_defaults(spry_config *config, spry_config_dialect dialect)
     config->tied = true;
 }
 
-/* Positions are counted behind that of the padding token, and take as many rows of the table. */
+/* Positions are counted after that of the padding token, and take as many rows of the table. */
 static void finish_offset(spry_config *config)
 {
     config->n_context -= config->position_offset < config->n_context ? config->position_offset : 0;

@@ -1,4 +1,4 @@
-/* EXAONE 4: norms only behind attention and feed-forward, q and k normalised per head; where layers slide, those that
+/* EXAONE 4: norms only after attention and feed-forward, q and k normalised per head; where layers slide, those that
  * do not have no rope. */
 #include "model/arch.h"
 

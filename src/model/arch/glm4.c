@@ -40,7 +40,7 @@ const spry_arch spry_arch_glm4 = {
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
 /* GLM-4.5: experts chosen by a sigmoid and a bias, beside shared ones; the first layers are dense. In GGUF its second
- * norm goes by the name of one behind attention. */
+ * norm goes by the name of one after attention. */
 
 static void glm4_moe_defaults(spry_config *config, spry_config_dialect dialect)
 {

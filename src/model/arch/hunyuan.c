@@ -1,4 +1,4 @@
-/* HunYuan (dense): Llama whose q and k are normalised per head behind rope. */
+/* HunYuan (dense): Llama whose q and k are normalised per head after rope. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)

@@ -1,4 +1,4 @@
-/* OLMo 2: norms only behind attention and feed-forward, q and k normalised as whole rows. */
+/* OLMo 2: norms only after attention and feed-forward, q and k normalised as whole rows. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)

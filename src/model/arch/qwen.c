@@ -33,7 +33,7 @@ const spry_arch spry_arch_qwen2 = {
 
 /* ---- Qwen2-MoE --------------------------------------------------------------------------------------------------- */
 
-/* Qwen2-MoE: a softmax over all experts, renormalised only if norm_topk_prob, and a shared expert behind its own gate.
+/* Qwen2-MoE: a softmax over all experts, renormalised only if norm_topk_prob, and a shared expert after its own gate.
  */
 
 static void qwen2_moe_defaults(spry_config *config, spry_config_dialect dialect)

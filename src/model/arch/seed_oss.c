@@ -1,4 +1,4 @@
-/* Seed-OSS: Llama with biases on q, k and v. In GGUF its second norm goes by the name of one behind attention. */
+/* Seed-OSS: Llama with biases on q, k and v. In GGUF its second norm goes by the name of one after attention. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)
