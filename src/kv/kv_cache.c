@@ -595,7 +595,7 @@ static void restore(spry_kv_cache *c, batch *b, uint64_t now_ns)
     bool fine = true;
     for (size_t at = 0, n; at < b->n; at += n) {
         n = b->n - at < SPRY_KV_DISK_LOADS ? b->n - at : SPRY_KV_DISK_LOADS;
-        spry_kv_disk_load_some(c->options.disk, b->right + at, b->wanted + at, b->bytes + at, n);
+        spry_kv_disk_load(c->options.disk, b->right + at, b->wanted + at, b->bytes + at, n);
         for (size_t i = at; i < at + n; i++)
             fine = mover->write_end(mover->self, b->pages[i], b->right[i]) && fine;
     }

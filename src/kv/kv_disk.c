@@ -286,8 +286,7 @@ static void read_files(void *context, size_t begin, size_t end)
     }
 }
 
-void spry_kv_disk_load_some(spry_kv_disk *disk, bool *loaded, const spry_kv_disk_page *pages, void *const *bytes,
-                            size_t n)
+void spry_kv_disk_load(spry_kv_disk *disk, bool *loaded, const spry_kv_disk_page *pages, void *const *bytes, size_t n)
 {
     loads l = {.disk = disk, .pages = pages, .bytes = bytes};
     for (size_t i = 0; i < n; i++)
@@ -304,13 +303,6 @@ void spry_kv_disk_load_some(spry_kv_disk *disk, bool *loaded, const spry_kv_disk
             drop(disk, pages[i].key, l.results[i]);
     }
     log_troubles(disk);
-}
-
-bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes)
-{
-    bool loaded;
-    spry_kv_disk_load_some(disk, &loaded, page, &bytes, 1);
-    return loaded;
 }
 
 void spry_kv_disk_describe(spry_kv_disk *disk, spry_kv_disk_figures *figures)

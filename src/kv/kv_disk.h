@@ -57,14 +57,12 @@ bool spry_kv_disk_store(spry_kv_disk *disk, const spry_kv_disk_page *page, const
  * is empty. Returns their number. */
 size_t spry_kv_disk_collect(spry_kv_disk *disk, uint32_t *tickets, size_t capacity, bool wait);
 
-/* Restores a page into `bytes` and verifies it: fingerprint, key, parent, tokens, checksum. False: it does not exist or
- * failed verification (then it is removed); `bytes` may have changed. */
-bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes);
-
-/* The same for up to SPRY_KV_DISK_LOADS pages at once, by as many threads as there are. */
 enum { SPRY_KV_DISK_LOADS = 16 };
-void spry_kv_disk_load_some(spry_kv_disk *disk, bool *loaded, const spry_kv_disk_page *pages, void *const *bytes,
-                            size_t n);
+
+/* Restores n pages, at most SPRY_KV_DISK_LOADS, each into its `bytes`, by as many threads as there are, and verifies
+ * them: fingerprint, key, parent, tokens, checksum. loaded[i] is false where page i does not exist or failed
+ * verification (then it is removed); its bytes may have changed. */
+void spry_kv_disk_load(spry_kv_disk *disk, bool *loaded, const spry_kv_disk_page *pages, void *const *bytes, size_t n);
 
 typedef struct spry_kv_disk_figures {
     uint64_t files, bytes;          /* in the folder, all fingerprints, according to the index */

@@ -96,11 +96,6 @@ void spry_memory_unmap(void *memory, size_t bytes)
         munmap(memory, bytes);
 }
 
-bool spry_memory_protect(void *memory, size_t bytes, bool open)
-{
-    return mprotect(memory, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
-}
-
 void spry_memory_drop(const void *memory, size_t bytes)
 {
     uintptr_t page = spry_memory_page(), begin = (uintptr_t)memory;

@@ -10,10 +10,6 @@
 void *spry_memory_map(size_t bytes);
 void spry_memory_unmap(void *memory, size_t bytes);
 
-/* Closes memory of spry_memory_map to every access, which then ends the process, or opens it again. False: the system
- * refused. */
-bool spry_memory_protect(void *memory, size_t bytes, bool open);
-
 /* Releases the whole pages in a range. Pages of a mapped file are read again on access; pages of spry_memory_map become
  * zero. */
 void spry_memory_drop(const void *memory, size_t bytes);

@@ -425,9 +425,9 @@ static void schemas_together(void **state)
     spry_grammar *grammar;
     assert_int_equal(spry_ir_create(&ir, &error), SPRY_OK);
     spry_ir_node nodes[] = {
-        spry_ir_json_schema(ir, SPRY_VIEW("{\"type\":\"array\",\"items\":{\"type\":\"null\"}}")),
+        spry_ir_json_schema(ir, SPRY_VIEW("{\"type\":\"array\",\"items\":{\"type\":\"null\"}}"), SPRY_JSON_ANY),
         spry_ir_literal(ir, SPRY_VIEW(";")),
-        spry_ir_json_schema(ir, SPRY_VIEW("{\"type\":\"array\",\"items\":{\"type\":\"boolean\"}}"))};
+        spry_ir_json_schema(ir, SPRY_VIEW("{\"type\":\"array\",\"items\":{\"type\":\"boolean\"}}"), SPRY_JSON_ANY)};
     assert_int_equal(spry_grammar_from_ir(&grammar, ir, spry_ir_sequence(ir, nodes, 3), &error), SPRY_OK);
     spry_ir_destroy(ir);
     assert_true(matches(grammar, "[null];[true,false]"));

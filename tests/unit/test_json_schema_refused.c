@@ -205,7 +205,7 @@ static uint64_t work_of(spry_status *status, const char *schema)
     spry_ir *ir;
     spry_grammar *grammar = NULL;
     assert_int_equal(spry_ir_create(&ir, NULL), SPRY_OK);
-    spry_ir_node root = spry_ir_json_written(ir, spry_view_of(schema), SPRY_JSON_COMPACT);
+    spry_ir_node root = spry_ir_json_schema(ir, spry_view_of(schema), SPRY_JSON_COMPACT);
     *status = spry_grammar_from_ir(&grammar, ir, root, NULL);
     uint64_t work = *ir->spent;
     spry_grammar_unref(grammar);

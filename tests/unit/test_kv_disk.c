@@ -126,7 +126,7 @@ static void several_pages_are_restored_at_once(void **state)
         bytes[i] = room[i];
     }
     assert_int_equal(truncate(disk_file(&place, options.fingerprint, DAMAGED), DISK_PAGE_BYTES / 2), 0);
-    spry_kv_disk_load_some(disk, loaded, list, bytes, SPRY_KV_DISK_LOADS);
+    spry_kv_disk_load(disk, loaded, list, bytes, SPRY_KV_DISK_LOADS);
     for (size_t i = 0; i < SPRY_KV_DISK_LOADS; i++) {
         assert_int_equal(loaded[i], i != DAMAGED && i != ABSENT);
         if (loaded[i])
@@ -152,7 +152,7 @@ static void another_text_under_the_same_key_is_a_miss(void **state)
             made.tokens[SPRY_PAGE_TOKENS - 1]++;
         else
             made.page.parent.high ^= 1;
-        assert_false(spry_kv_disk_load(disk, &made.page, bytes));
+        assert_false(disk_load_page(disk, &made.page, bytes));
         assert_false(spry_kv_disk_has(disk, disk_key(1)));
         assert_int_equal(access(disk_file(&place, disk_key(42424242), 1), F_OK), -1);
         assert_int_equal(disk_figures(disk).load_failures, 1);
@@ -360,7 +360,7 @@ static void compressed_pages_are_restored(void **state)
     for (uint64_t i = 0; i < 5; i++) {
         disk_page(&made, i);
         memset(made.bytes, (int)i, DISK_PAGE_BYTES / 2);
-        assert_true(spry_kv_disk_load(disk, &made.page, bytes));
+        assert_true(disk_load_page(disk, &made.page, bytes));
         assert_memory_equal(bytes, made.bytes, DISK_PAGE_BYTES);
     }
     assert_true(disk_figures(disk).bytes < 5 * DISK_FILE_BYTES);

@@ -107,7 +107,7 @@ static void pages_of_another_size_are_noticed(void **state)
         options.page_bytes = sizes[i];
         spry_kv_disk *disk = disk_open(&options);
         assert_true(spry_kv_disk_has(disk, disk_key(0)));
-        assert_false(spry_kv_disk_load(disk, &made.page, bytes));
+        assert_false(disk_load_page(disk, &made.page, bytes));
         spry_kv_disk_close(disk);
         store_some(1);
     }

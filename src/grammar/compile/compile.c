@@ -723,7 +723,7 @@ static spry_ir_node read_source(spry_ir *ir, spry_grammar_kind kind, spry_json_s
 {
     switch (kind) {
     case SPRY_GRAMMAR_GBNF: return spry_ir_gbnf(ir, source);
-    case SPRY_GRAMMAR_JSON_SCHEMA: return spry_ir_json_written(ir, source, style);
+    case SPRY_GRAMMAR_JSON_SCHEMA: return spry_ir_json_schema(ir, source, style);
     case SPRY_GRAMMAR_REGEX: return spry_ir_regex(ir, source, false);
     case SPRY_GRAMMAR_CHOICE: return read_choice(ir, source);
     case SPRY_GRAMMAR_JSON_OBJECT: return spry_ir_json_object(ir, style);

@@ -91,11 +91,9 @@ spry_ir_node spry_ir_regex(spry_ir *ir, spry_view pattern, bool search);
 /* GBNF as documented by llama.cpp; defines its rules and returns a reference to "root". */
 spry_ir_node spry_ir_gbnf(spry_ir *ir, spry_view text);
 
-/* A JSON schema: the texts that are valid against it. Keywords that cannot be enforced fail with their path in the
- * schema. */
-spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view schema);
-/* Those of them that are written in a style. */
-spry_ir_node spry_ir_json_written(spry_ir *ir, spry_view schema, spry_json_style style);
+/* A JSON schema: the texts that are valid against it and written in a style. Keywords that cannot be enforced fail with
+ * their path in the schema. */
+spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view schema, spry_json_style style);
 
 /* Any JSON object. */
 spry_ir_node spry_ir_json_object(spry_ir *ir, spry_json_style style);

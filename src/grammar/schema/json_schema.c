@@ -371,7 +371,7 @@ static void init_gaps(spry_schema *schema)
     schema->colon = spry_ir_sequence(ir, colon, 3);
 }
 
-spry_ir_node spry_ir_json_written(spry_ir *ir, spry_view text, spry_json_style style)
+spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view text, spry_json_style style)
 {
     spry_schema schema;
     spry_ir_node node = SPRY_IR_NONE;
@@ -385,12 +385,7 @@ spry_ir_node spry_ir_json_written(spry_ir *ir, spry_view text, spry_json_style s
     return node;
 }
 
-spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view text)
-{
-    return spry_ir_json_written(ir, text, SPRY_JSON_ANY);
-}
-
 spry_ir_node spry_ir_json_object(spry_ir *ir, spry_json_style style)
 {
-    return spry_ir_json_written(ir, SPRY_VIEW("{\"type\":\"object\"}"), style);
+    return spry_ir_json_schema(ir, SPRY_VIEW("{\"type\":\"object\"}"), style);
 }

@@ -330,7 +330,7 @@ spry_ir_node spry_tool_json(const spry_tool_builder *b, spry_argument_schema of)
         if (of.schema != of.root && json_object_get(of.root, shared[i]))
             json_object_set(schema, shared[i], json_object_get(of.root, shared[i]));
     char *text = json_dumps(schema, JSON_COMPACT);
-    spry_ir_node node = text ? spry_ir_json_written(b->ir, spry_view_of(text), JSON_STYLE)
+    spry_ir_node node = text ? spry_ir_json_schema(b->ir, spry_view_of(text), JSON_STYLE)
                              : spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for the schema of a tool");
     free(text);
     json_decref(schema);

@@ -56,7 +56,7 @@ static void open_memory(void *device, bool open)
     spry_cpu_device_regions(&far->cpu, regions);
     for (size_t i = 0; i < SPRY_CPU_REGIONS; i++)
         if (regions[i].memory)
-            spry_memory_protect(regions[i].memory, regions[i].bytes, open);
+            far_protect(regions[i].memory, regions[i].bytes, open);
 }
 
 static void make_call(far_device *far, spry_far_call *call)

@@ -8,10 +8,17 @@
 #define SPRY_TESTS_FAR_DEVICE_H
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "device/cpu/cpu_device.h"
 
 extern const spry_device_kind spry_device_kind_far;
+
+/* Closes memory of spry_memory_map to every access, which then ends the process, or opens it again. */
+static inline void far_protect(void *memory, size_t bytes, bool open)
+{
+    mprotect(memory, bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
 
 /* The CPU device inside, which owns the memory. */
 const spry_cpu_device *spry_far_device_inside(const spry_device *device);

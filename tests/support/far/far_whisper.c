@@ -19,7 +19,7 @@ typedef struct far_whisper {
 static void open_memory(void *device, bool open)
 {
     const spry_cpu_region *region = &((const far_whisper *)device)->region;
-    spry_memory_protect(region->memory, region->bytes, open);
+    far_protect(region->memory, region->bytes, open);
 }
 
 static void run_step(void *device, spry_far_call *call)
