@@ -38,7 +38,7 @@ spry_status spry_adapters_load(spry_adapters *adapters, spry_weights *weights, c
                                const char *paths, spry_error *error);
 void spry_adapters_deinit(spry_adapters *adapters);
 
-/* What requests get that choose none. */
+/* The scales of requests that choose no adapter. */
 spry_adapter_scales spry_adapters_default(const spry_adapters *adapters);
 
 /* Reads a choice: "NAME" or "NAME=SCALE", separated by commas; a number stands for the adapter at that place, counted
@@ -51,7 +51,7 @@ bool spry_adapter_scales_any(const spry_adapter_scales *scales);
 /* The root of pages that are computed with these adapters, from that of pages without any. */
 spry_kv_key spry_adapters_root(spry_kv_key root, const spry_adapters *adapters, const spry_adapter_scales *scales);
 
-/* Adds what the adapters change in a row of a matrix, [n_in]. */
+/* Adds the adapters' changes to a row of a matrix, [n_in]. */
 void spry_adapters_add_row(float *row, const spry_weight *weight, size_t index, const spry_adapters *adapters,
                            const spry_adapter_scales *scales);
 

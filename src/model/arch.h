@@ -88,7 +88,7 @@ typedef struct spry_arch {
     bool (*rotates)(const spry_config *config, uint32_t layer);
 } spry_arch;
 
-/* Of architectures with latent attention. */
+/* Names of tensors of latent attention. */
 extern const spry_tensor_name spry_latent_names[];
 
 /* NULL: unknown. */

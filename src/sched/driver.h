@@ -22,10 +22,10 @@ typedef struct spry_step {
     spry_segment *segments; /* [capacity] */
     size_t n_segments, capacity;
     spry_draw **draws;                 /* at most one for each row with logits */
-    size_t n_rows, n_logits, n_hidden; /* rows; of them, with logits and with hidden states */
+    size_t n_rows, n_logits, n_hidden; /* all rows; rows with logits; rows with hidden states */
     size_t decode_rows, n_decoding;    /* rows of answers; how many answers have some */
-    bool ahead;                        /* it was started before the one before it was read */
-    size_t n_others, n_batch;          /* jobs that share the budget besides; of them, batch jobs */
+    bool ahead;                        /* it was started before the results of the previous step were read */
+    size_t n_others, n_batch;          /* other jobs that share the budget; the batch jobs among them */
 } spry_step;
 
 /* A row of a step that was started before the tokens of the step before it were read. */

@@ -71,7 +71,7 @@ static bool gather(const spry_driver *d, spry_ahead *a, spry_segment *segments, 
     return a->n == n_draws;
 }
 
-/* A table has room for the row while the step is submitted: the room is in its last page, and that no other table's. */
+/* A table has room for the row while the step is submitted: the room is in its last page, which no other table has. */
 static void lend_room(spry_driver *d, bool lend)
 {
     for (size_t i = 0; i < d->n_running; i++) {

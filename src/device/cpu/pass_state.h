@@ -60,8 +60,8 @@ struct spry_pass {
     float *q, *attn;      /* [max_rows, n_heads * head_dim] */
     float *k, *v;         /* [max_rows, n_kv_heads * head_dim] */
     float *raw, *low;     /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
-    float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: what rows give, */
-    float *delta_result;                        /* and what states give: [max_rows, n_delta_heads * delta_value_dim] */
+    float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: inputs, gates, betas and decays */
+    float *delta_result;                        /* and outputs of states: [max_rows, n_delta_heads * delta_value_dim] */
     float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */
     float *streams, *predicted;                 /* Gemma 3n: [n_streams, max_rows, n_embd] */
     float *laurel;                              /* [max_rows, n_embd] */

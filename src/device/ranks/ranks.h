@@ -69,7 +69,7 @@ bool spry_ranks_receive(spry_rank_command *command, spry_buffer *bytes);
 /* Each rank's result of a command that may fail; returns the first failure, the same one on all ranks. */
 spry_status spry_ranks_agree(spry_status own, const spry_error *own_error, spry_error *error);
 
-/* A step as bytes: what ranks other than 0 need of it. */
+/* A step as bytes: the part of it that the other ranks need. */
 
 /* Appends segments, tables, tokens and turns; a failure shows in the buffer. */
 void spry_rank_step_write(spry_buffer *out, const spry_segment *segments, size_t n_segments,

@@ -383,7 +383,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .measure = measure,
                                     .measure_pages = measure_pages};
 
-/* What each side needs; false where a size overflows or memory is short. */
+/* The memory that each side needs; false where a size overflows or memory is short. */
 static bool estimate_sides(spry_device_memory needs[2], const spry_split_side sides[2], const spry_device_setup *setup,
                            uint32_t layers, const spry_device_use *use)
 {
