@@ -464,7 +464,7 @@ static spry_status render_forms(const spry_chat_template *chat, spry_chat_text *
     bool missed = true;
     for (spry_chat_form form = SPRY_CHAT_AS_GIVEN; form < SPRY_CHAT_FORMS && (status || missed); form++) {
         json_t *messages;
-        bool differs;
+        bool differs = false;
         spry_status made = messages_form(&messages, &differs, input->messages, form, error);
         if (made)
             return made;
