@@ -1,5 +1,4 @@
-/* The chat. One session is used throughout: every message passes the whole conversation, and the session computes only
- * the part it does not hold yet. Ctrl-C ends an answer; the partial answer stays in the conversation. */
+/* The interactive chat, and everything it opens: model, session, drafter and the store of chats. */
 #include "chat/chat.h"
 
 #include <inttypes.h>
@@ -7,17 +6,163 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "chat/chat_text.h"
+#include "chat/chats.h"
 #include "cli/interrupt.h"
 #include "cli/line_editor.h"
 #include "cli/terminal.h"
+#include "platform/directory.h"
 #include "platform/file.h"
 #include "run/answer.h"
-#include "run/answer_shape.h"
+#include "run/drafter.h"
 
-enum { MESSAGE_BYTES_MAX = 16 << 20, PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, TITLE_BYTES = 4 * SPRY_CHAT_TITLE_MAX };
 
-typedef struct chat {
+static void complain_once(spry_chat_saver *saver, const char *reason)
+{
+    if (!saver->complained)
+        spry_complain("this chat is not stored: %s", reason);
+    saver->complained = true;
+}
+
+static void stop_saving(spry_chat_saver *saver)
+{
+    spry_chat_store_close(saver->store);
+    saver->store = NULL;
+}
+
+/* The user's default folder is created if missing; a folder named by the user is not. */
+static spry_status open_store(spry_chat_saver *saver, const spry_chat_flags *flags, spry_error *error)
+{
+    spry_directory folder = {-1};
+    spry_buffer path;
+    spry_buffer_init(&path, PATH_BYTES);
+    spry_status status = SPRY_OK;
+    if (!flags->chats) {
+        spry_path_user_data(&path, "");
+        status = path.size ? spry_directory_open(&folder, path.data, error)
+                           : spry_fail(error, SPRY_ERR_FILE, "HOME is not set; give a file with --chats FILE");
+        spry_directory_close(&folder);
+    }
+    spry_chat_flags_path(&path, flags);
+    if (status == SPRY_OK)
+        status = spry_chat_store_open(&saver->store, spry_buffer_view(&path).data, true, error);
+    spry_buffer_deinit(&path);
+    return status;
+}
+
+void spry_chat_saver_init(spry_chat_saver *saver, const spry_chat_flags *flags, spry_chat *chat)
+{
+    spry_error error;
+    *saver = (spry_chat_saver){.file = flags->chats, .chat = *chat, .kept = chat->turns, .last_id = chat->id};
+    *chat = (spry_chat){0};
+    if (flags->save && open_store(saver, flags, &error) != SPRY_OK)
+        complain_once(saver, error.message);
+}
+
+void spry_chat_saver_deinit(spry_chat_saver *saver)
+{
+    stop_saving(saver);
+    spry_chat_deinit(&saver->chat);
+}
+
+static bool give_title(spry_chat_saver *saver, const spry_conversation *conversation)
+{
+    spry_buffer title;
+    spry_buffer_init(&title, TITLE_BYTES);
+    if (conversation->count)
+        spry_chat_make_title(&title, spry_view_of(conversation->slots[1].content));
+    bool given = spry_chat_set(&saver->chat.title, spry_buffer_view(&title));
+    spry_buffer_deinit(&title);
+    return given;
+}
+
+/* The chat was also continued elsewhere: this one becomes a new chat. */
+static void fork_chat(spry_chat_saver *saver)
+{
+    spry_complain("chat %" PRId64 " was changed by another process; this chat continues as a new one", saver->chat.id);
+    saver->chat.id = 0;
+    saver->kept = 0;
+}
+
+void spry_chat_saver_save(spry_chat_saver *saver, const spry_conversation *conversation)
+{
+    spry_error error;
+    spry_chat_saved saved = SPRY_CHAT_SAVED;
+    if (!saver->store)
+        return;
+    if (!saver->chat.title && !give_title(saver, conversation)) {
+        complain_once(saver, "not enough memory");
+        return;
+    }
+    do {
+        if (saved == SPRY_CHAT_CHANGED)
+            fork_chat(saver);
+        if (spry_chat_store_save(saver->store, &saved, &saver->chat, conversation, saver->kept, &error) != SPRY_OK) {
+            complain_once(saver, error.message);
+            return;
+        }
+    } while (saved == SPRY_CHAT_CHANGED);
+    if (saved == SPRY_CHAT_GONE) {
+        complain_once(saver, "it was deleted by another process");
+        stop_saving(saver);
+        saver->last_id = 0;
+        return;
+    }
+    saver->kept = conversation->count;
+    saver->last_id = saver->chat.id;
+}
+
+void spry_chat_saver_update(spry_chat_saver *saver, const spry_conversation *conversation)
+{
+    if (saver->chat.id)
+        spry_chat_saver_save(saver, conversation);
+}
+
+void spry_chat_saver_restart(spry_chat_saver *saver)
+{
+    saver->chat.id = 0;
+    free(saver->chat.title);
+    saver->chat.title = NULL;
+    saver->kept = 0;
+}
+
+bool spry_chat_saver_title(spry_chat_saver *saver, const spry_conversation *conversation, const char *title)
+{
+    spry_buffer line;
+    spry_buffer_init(&line, TITLE_BYTES);
+    spry_chat_make_title(&line, spry_view_of(title));
+    bool set = line.size && spry_chat_set(&saver->chat.title, spry_buffer_view(&line));
+    spry_buffer_deinit(&line);
+    if (set)
+        spry_chat_saver_update(saver, conversation);
+    return set;
+}
+
+bool spry_chat_saver_forget(spry_chat_saver *saver)
+{
+    spry_error error;
+    size_t deleted = 0;
+    if (saver->store && saver->chat.id) {
+        spry_status status = spry_chat_store_delete(saver->store, &deleted, &saver->chat.id, 1, &error);
+        if (status != SPRY_OK) {
+            spry_complain("%s", error.message);
+            if (status != SPRY_ERR_INPUT)
+                return false; /* not deleted: a later /forget may succeed */
+        }
+    }
+    stop_saving(saver);
+    saver->last_id = 0;
+    return deleted != 0;
+}
+
+/* ---- the chat ---------------------------------------------------------------------------------------------------- */
+
+/* The chat. One session is used throughout: every message passes the whole conversation, and the session computes only
+ * the part it does not hold yet. Ctrl-C ends an answer; the partial answer stays in the conversation. */
+
+enum { MESSAGE_BYTES_MAX = 16 << 20, CHAT_PATH_BYTES = 4096 };
+
+typedef struct chat_loop {
     const spry_chat_job *job;
     spry_conversation *conversation;
     spry_line_editor *editor;
@@ -30,7 +175,7 @@ typedef struct chat {
     size_t n_before;    /* answers in earlier sessions, so that the sequence of seeds continues */
     spry_energy *meter; /* NULL: not measured */
     bool leave;
-} chat;
+} chat_loop;
 
 /* ---- answering --------------------------------------------------------------------------------------------------- */
 
@@ -42,7 +187,7 @@ static void end_line(const spry_answer *answer)
     spry_out_flush();
 }
 
-static spry_status answer_conversation(chat *c, spry_error *error)
+static spry_status answer_conversation(chat_loop *c, spry_error *error)
 {
     size_t count;
     const spry_message *messages = spry_conversation_messages(c->conversation, &count);
@@ -73,7 +218,7 @@ static spry_status answer_conversation(chat *c, spry_error *error)
 }
 
 /* A message that cannot be answered is removed, so that the conversation is as before. */
-static void say(chat *c, spry_view text)
+static void say(chat_loop *c, spry_view text)
 {
     spry_error error;
     spry_status status = spry_conversation_add(c->conversation, "user", text, &error);
@@ -107,7 +252,7 @@ static void report(const spry_error *error)
     spry_complain("%s", error->message);
 }
 
-static void do_clear(chat *c, const char *argument)
+static void do_clear(chat_loop *c, const char *argument)
 {
     (void)argument;
     spry_conversation_clear(c->conversation);
@@ -115,7 +260,7 @@ static void do_clear(chat *c, const char *argument)
     note("The conversation is empty.");
 }
 
-static void do_system(chat *c, const char *argument)
+static void do_system(chat_loop *c, const char *argument)
 {
     spry_error error;
     if (spry_conversation_set_system(c->conversation, spry_view_of(argument), &error) != SPRY_OK)
@@ -125,7 +270,7 @@ static void do_system(chat *c, const char *argument)
     spry_chat_saver_update(c->job->saver, c->conversation);
 }
 
-static void do_save(chat *c, const char *argument)
+static void do_save(chat_loop *c, const char *argument)
 {
     spry_error error;
     if (!argument[0])
@@ -136,7 +281,7 @@ static void do_save(chat *c, const char *argument)
         note("Saved.");
 }
 
-static void do_load(chat *c, const char *argument)
+static void do_load(chat_loop *c, const char *argument)
 {
     spry_error error;
     if (!argument[0]) {
@@ -151,7 +296,7 @@ static void do_load(chat *c, const char *argument)
     }
 }
 
-static void do_title(chat *c, const char *argument)
+static void do_title(chat_loop *c, const char *argument)
 {
     if (!c->job->saver->store)
         note("This chat is not stored.");
@@ -161,7 +306,7 @@ static void do_title(chat *c, const char *argument)
         spry_complain("/title needs a title");
 }
 
-static void do_forget(chat *c, const char *argument)
+static void do_forget(chat_loop *c, const char *argument)
 {
     (void)argument;
     if (spry_chat_saver_forget(c->job->saver))
@@ -170,7 +315,7 @@ static void do_forget(chat *c, const char *argument)
         note("This chat is not stored.");
 }
 
-static void do_stats(chat *c, const char *argument)
+static void do_stats(chat_loop *c, const char *argument)
 {
     (void)argument;
     if (c->n_answers)
@@ -179,17 +324,17 @@ static void do_stats(chat *c, const char *argument)
         note("There is no answer yet.");
 }
 
-static void do_quit(chat *c, const char *argument)
+static void do_quit(chat_loop *c, const char *argument)
 {
     (void)argument;
     c->leave = true;
 }
 
-static void do_help(chat *c, const char *argument);
+static void do_help(chat_loop *c, const char *argument);
 
 static const struct chat_command {
     const char *name, *arguments, *help;
-    void (*run)(chat *c, const char *argument);
+    void (*run)(chat_loop *c, const char *argument);
 } chat_commands[] = {
     {"help", "", "Show this help", do_help},
     {"clear", "", "Clear the conversation, keep the system message", do_clear},
@@ -202,7 +347,7 @@ static const struct chat_command {
     {"quit", "", "Leave; Ctrl-D does too", do_quit},
 };
 
-static void do_help(chat *c, const char *argument)
+static void do_help(chat_loop *c, const char *argument)
 {
     (void)c;
     (void)argument;
@@ -232,7 +377,7 @@ static void complain_unknown(spry_view name)
 }
 
 /* `line` starts after the slash. The argument is the rest without surrounding spaces. */
-static void command(chat *c, char *line)
+static void command(chat_loop *c, char *line)
 {
     spry_view name = {line, strcspn(line, " \t\n")};
     char *argument = line + name.size;
@@ -255,7 +400,7 @@ static bool is_blank(const char *text)
     return text[strspn(text, " \t\r\n")] == 0;
 }
 
-static void converse(chat *c)
+static void converse(chat_loop *c)
 {
     spry_buffer line;
     spry_buffer_init(&line, MESSAGE_BYTES_MAX);
@@ -277,7 +422,7 @@ static void converse(chat *c)
     spry_buffer_deinit(&line);
 }
 
-static void greet(const chat *c)
+static void greet(const chat_loop *c)
 {
     const spry_chat_job *job = c->job;
     const spry_chat *record = &job->saver->chat;
@@ -295,7 +440,7 @@ static void greet(const chat *c)
     spry_out_flush();
 }
 
-static void say_goodbye(const chat *c)
+static void say_goodbye(const chat_loop *c)
 {
     const spry_chat_saver *saver = c->job->saver;
     if (!saver->store || !saver->last_id)
@@ -318,10 +463,10 @@ static size_t count_answers(const spry_conversation *conversation)
 
 int spry_chat_run(const spry_chat_job *job)
 {
-    chat c = {.job = job, .conversation = job->conversation, .n_before = count_answers(job->conversation)};
+    chat_loop c = {.job = job, .conversation = job->conversation, .n_before = count_answers(job->conversation)};
     spry_error error;
     spry_buffer history;
-    spry_buffer_init(&history, PATH_BYTES);
+    spry_buffer_init(&history, CHAT_PATH_BYTES);
     if (job->flags->history)
         spry_path_user_data(&history, "history");
     spry_answer_init(&c.answer);
@@ -343,4 +488,94 @@ int spry_chat_run(const spry_chat_job *job)
     spry_buffer_deinit(&c.shape);
     spry_buffer_deinit(&history);
     return status == SPRY_OK ? SPRY_EXIT_OK : spry_complain_error(&error);
+}
+
+/* ---- from flags to a chat ---------------------------------------------------------------------------------------- */
+
+/* The record gets the current model and settings, so that the chat continues with them next time. */
+
+enum { SYSTEM_BYTES_MAX = 64 << 20 };
+
+spry_status spry_chat_past_init(spry_chat_past *past, spry_error *error)
+{
+    *past = (spry_chat_past){0};
+    return spry_conversation_init(&past->conversation, error);
+}
+
+void spry_chat_past_deinit(spry_chat_past *past)
+{
+    spry_chat_deinit(&past->chat);
+    spry_conversation_deinit(&past->conversation);
+}
+
+static spry_status set_system(spry_conversation *conversation, const char *text, spry_error *error)
+{
+    spry_buffer system;
+    spry_buffer_init(&system, SYSTEM_BYTES_MAX);
+    spry_status status = spry_input_clean(&system, spry_view_of(text), "the system message", error);
+    if (status == SPRY_OK)
+        status = spry_conversation_set_system(conversation, spry_buffer_view(&system), error);
+    spry_buffer_deinit(&system);
+    return status;
+}
+
+static spry_status describe(spry_chat *chat, const spry_model_source *source, const spry_chat_flags *flags,
+                            spry_error *error)
+{
+    char *whole = source->data ? NULL : realpath(source->path, NULL);
+    char *settings = spry_chat_settings_save(flags);
+    const char *path = source->data ? SPRY_CHAT_BUNDLED : whole ? whole : source->path;
+    bool set = settings && spry_chat_set(&chat->settings, spry_view_of(settings)) &&
+               spry_chat_set(&chat->model, spry_view_of(source->name)) &&
+               spry_chat_set(&chat->model_path, spry_view_of(path));
+    free(whole);
+    free(settings);
+    return set ? SPRY_OK : spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the chat's record");
+}
+
+spry_status spry_chat_start_with(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
+                                 int (*run)(const spry_chat_job *job, void *user), void *user, spry_error *error)
+{
+    spry_engine *engine = NULL;
+    spry_session *session = NULL;
+    spry_model_source source = {0};
+    spry_drafter_model drafter = {0};
+    spry_status status = SPRY_OK;
+    if (flags->system)
+        status = set_system(&past->conversation, flags->system, error);
+    if (status == SPRY_OK)
+        status = spry_open_model(&engine, &source, model, &flags->model, &flags->engine, error);
+    if (status == SPRY_OK)
+        status =
+            spry_drafter_open(&drafter, engine, &source, flags->answer.draft, &flags->model, &flags->engine, error);
+    if (status == SPRY_OK)
+        status = spry_session_create(&session, engine, error);
+    if (status == SPRY_OK)
+        status = describe(&past->chat, &source, flags, error);
+    if (status == SPRY_OK) {
+        spry_chat_saver saver;
+        spry_chat_saver_init(&saver, flags, &past->chat);
+        spry_interrupt_install(session, false);
+        *code =
+            run(&(spry_chat_job){engine, session, source.name, flags, &saver, &past->conversation, drafter.how}, user);
+        spry_interrupt_remove();
+        spry_chat_saver_deinit(&saver);
+    }
+    spry_session_destroy(session);
+    spry_engine_close(engine);
+    spry_drafter_close(&drafter);
+    spry_model_source_deinit(&source);
+    return status;
+}
+
+static int run_chat(const spry_chat_job *job, void *user)
+{
+    (void)user;
+    return spry_chat_run(job);
+}
+
+spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
+                            spry_error *error)
+{
+    return spry_chat_start_with(code, past, model, flags, run_chat, NULL, error);
 }

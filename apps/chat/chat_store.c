@@ -1,20 +1,75 @@
-/* Uses SQLite. The application id identifies the file, and user_version is the number of migration steps applied.
- * Statements are prepared on first use and cached. A failed statement leaves its error in the connection, from which
- * fail_store builds the message. */
+/* Stored chats: records, and the SQLite file that holds them. */
 #include "chat/chat_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <sqlite3.h>
-
 #include "base/utf8.h"
+
+bool spry_chat_set(char **field, spry_view text)
+{
+    char *copy = strndup(text.data, text.size);
+    if (!copy)
+        return false;
+    free(*field);
+    *field = copy;
+    return true;
+}
+
+void spry_chat_deinit(spry_chat *chat)
+{
+    free(chat->title);
+    free(chat->model);
+    free(chat->model_path);
+    free(chat->settings);
+    *chat = (spry_chat){0};
+}
+
+static bool is_gap(uint32_t character)
+{
+    return character <= 0x20 || (character >= 0x7F && character <= 0xA0);
+}
+
+void spry_chat_make_title(spry_buffer *out, spry_view message)
+{
+    size_t characters = 0, word_end = 0; /* word_end: where a long title can be truncated */
+    bool gap = false;
+    spry_buffer_clear(out);
+    for (size_t i = 0, n; i < message.size; i += n) {
+        uint32_t character = 0;
+        n = spry_utf8_decode(&character, message.data + i, message.size - i);
+        if (n == 0 || is_gap(character)) {
+            n = n ? n : 1;
+            gap = out->size > 0;
+            continue;
+        }
+        if (gap)
+            word_end = out->size;
+        if (characters + gap + 1 > SPRY_CHAT_TITLE_MAX) {
+            if (word_end)
+                out->data[out->size = word_end] = 0;
+            return;
+        }
+        if (gap)
+            spry_buffer_append(out, " ", 1);
+        spry_buffer_append(out, message.data + i, n);
+        characters += gap + (size_t)1;
+        gap = false;
+    }
+}
+
+/* ---- the store --------------------------------------------------------------------------------------------------- */
+
+/* Uses SQLite. The application id identifies the file, and user_version is the number of migration steps applied.
+ * Statements are prepared on first use and cached. A failed statement leaves its error in the connection, from which
+ * fail_store builds the message. */
 
 enum { BUSY_MS = 5000, VALUE_BYTES_MAX = 256 << 20, APPLICATION_ID = 0x73707279 /* "spry" */ };
 

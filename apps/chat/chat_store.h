@@ -1,14 +1,44 @@
+/* Stored chats: records without their messages, and the SQLite file that holds records and messages. */
+#ifndef SPRY_CHAT_CHAT_STORE_H
+#define SPRY_CHAT_CHAT_STORE_H
+
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "chat/conversation.h"
+
+/* Replaces the path of a bundled model, which is found by name. */
+#define SPRY_CHAT_BUNDLED "bundled"
+
+enum { SPRY_CHAT_TITLE_MAX = 60 }; /* characters */
+
+/* Strings are owned. */
+typedef struct spry_chat {
+    int64_t id;       /* from 1; 0: not stored yet. Never reused */
+    int64_t revision; /* number of saves, to detect changes by other processes */
+    char *title, *model;
+    char *model_path;         /* absolute, or SPRY_CHAT_BUNDLED */
+    char *settings;           /* a JSON object; see chat_flags.h */
+    int64_t created, updated; /* milliseconds since 1970 */
+    size_t turns;
+} spry_chat;
+
+/* Replaces an owned string by a copy of `text`; on failure false, without changes. */
+bool spry_chat_set(char **field, spry_view text);
+void spry_chat_deinit(spry_chat *chat);
+
+/* Replaces `out` with a title made from a message: its first words, on one line, at most SPRY_CHAT_TITLE_MAX
+ * characters. */
+void spry_chat_make_title(spry_buffer *out, spry_view message);
+
+/* ---- the store --------------------------------------------------------------------------------------------------- */
+
 /* Stored chats: one SQLite file that several processes may use at once. A store handle belongs to one thread at a time;
  * concurrent threads open their own. Nothing here prints.
  *
  * Every change is one transaction, on disk when the call returns. Text read from the file is always valid UTF-8 without
  * zero bytes, except model paths, which are bytes. Deleted text is overwritten as soon as no other process reads the
  * file. */
-#ifndef SPRY_APPS_CHAT_STORE_H
-#define SPRY_APPS_CHAT_STORE_H
-
-#include "chat/chat_record.h"
-#include "chat/conversation.h"
 
 typedef struct spry_chat_store spry_chat_store;
 
@@ -23,7 +53,8 @@ typedef bool (*spry_chat_visit)(void *user, const spry_chat *chat);
 spry_status spry_chat_store_list(spry_chat_store *store, size_t limit, spry_chat_visit visit, void *user,
                                  spry_error *error);
 
-/* Those of them whose title or messages contain a text, in any case of ASCII letters; NULL or "": all. */
+/* Like spry_chat_store_list, but only chats whose title or messages contain `text`, ignoring the case of ASCII letters;
+ * NULL or "": all chats. */
 spry_status spry_chat_store_search(spry_chat_store *store, size_t limit, const char *text, spry_chat_visit visit,
                                    void *user, spry_error *error);
 

@@ -1,9 +1,12 @@
 /* The subcommands of `spry chats`. Each takes its own name first, like all commands. */
-#ifndef SPRY_APPS_CHATS_H
-#define SPRY_APPS_CHATS_H
+#ifndef SPRY_CHAT_CHATS_H
+#define SPRY_CHAT_CHATS_H
 
+#include <jansson.h>
+
+#include "chat/chat.h"
 #include "chat/chat_flags.h"
-#include "chat/chat_start.h"
+#include "chat/chat_store.h"
 
 int spry_chats_list(int argc, char **argv);
 int spry_chats_show(int argc, char **argv);
@@ -19,5 +22,24 @@ spry_status spry_chats_open(spry_chat_store **store, const spry_chat_flags *flag
 
 /* Opens, resolves, loads and closes. */
 spry_status spry_chats_load(spry_chat_past *past, const spry_chat_flags *flags, int64_t id, spry_error *error);
+
+/* ---- stored chats as text ---------------------------------------------------------------------------------------- */
+
+/* Stored chats as a transcript, as Markdown and as JSON. Text is appended to buffers; check out->failed once at the
+ * end. */
+
+enum { SPRY_CHAT_TIME_MAX = 32 };
+
+/* Prints the turns to standard output. */
+void spry_chat_text_print(const spry_conversation *conversation, size_t first);
+
+/* A heading, the system message and all turns. */
+void spry_chat_text_plain(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation,
+                          bool terminal);
+void spry_chat_text_markdown(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation);
+
+/* The fields of a chat's record; with the system message and the turns it is the format of /load. NULL: no memory. */
+json_t *spry_chat_text_facts(const spry_chat *chat);
+json_t *spry_chat_text_json(const spry_chat *chat, const spry_conversation *conversation);
 
 #endif

@@ -14,7 +14,7 @@
 static const char *const kv_types[] = {"auto", "f16", "q8_0", "f32", NULL};
 
 enum { QUANTIZE_TYPES = 64 };
-static const char *quantize_types[QUANTIZE_TYPES] = {"auto"}; /* then those of `spry convert` */
+static const char *quantize_types[QUANTIZE_TYPES] = {"auto"}; /* then the types of `spry convert` */
 
 #define ENGINE_FIELD(name) offsetof(spry_engine_flags, options.name)
 
@@ -52,8 +52,9 @@ static const spry_option engine_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(gpu_layers),
      .metavar = "N",
-     .help = "Of the model's layers only the last N are on the GPU, the others on the CPU; auto: as many as fit in the "
-             "GPU's free memory, all: every one"},
+     .help =
+         "Number of layers on the GPU, counted from the last; the others run on the CPU; auto: as many as fit in the "
+         "GPU's free memory; all: every layer"},
     {.name = "cpu",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(cpu),
@@ -150,7 +151,7 @@ static const spry_option reuse_options[] = {
      .min = 1,
      .max = 1 << 20,
      .metavar = "N",
-     .help = "With spans=auto: only text of at least so many pages of 32 tokens"},
+     .help = "With spans=auto: the shortest text that is reused, in pages of 32 tokens"},
 };
 
 static void print_log(void *user, int level, const char *sentence)
@@ -368,4 +369,54 @@ void spry_answer_flags_sampling(spry_sampling *out, const spry_answer_flags *fla
     out->repeat_penalty = given_or(given->repeat_penalty, usual.repeat_penalty);
     if (given->top_k == UINT32_MAX)
         out->top_k = usual.top_k;
+}
+
+/* ---- --trace ----------------------------------------------------------------------------------------------------- */
+
+static spry_trace *opened;
+
+static const spry_option trace_options[] = {
+    {.name = "trace",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_trace_flags, file),
+     .metavar = "FILE",
+     .help = "Write a trace of the time spent to FILE as Chrome trace events, for ui.perfetto.dev and `spry report`",
+     .group = "Trace"},
+    {.name = "trace-ops",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_trace_flags, ops),
+     .help = "With --trace: include every op of every step, with its kernel"},
+};
+
+spry_option_table spry_trace_flags_table(spry_trace_flags *flags)
+{
+    return (spry_option_table){trace_options, SPRY_COUNT(trace_options), flags};
+}
+
+spry_status spry_trace_flags_check(const spry_trace_flags *flags, spry_error *error)
+{
+    if (flags->ops && !flags->file)
+        return spry_fail(error, SPRY_ERR_INPUT, "--trace-ops needs --trace FILE");
+    return SPRY_OK;
+}
+
+spry_status spry_trace_file_open(spry_trace **trace, const spry_trace_flags *flags, spry_error *error)
+{
+    *trace = NULL;
+    if (!flags->file)
+        return SPRY_OK;
+    spry_status status = opened ? SPRY_OK : spry_trace_open(&opened, flags->file, flags->ops, error);
+    *trace = opened;
+    return status;
+}
+
+int spry_trace_file_close(int code)
+{
+    spry_error error;
+    spry_status status = spry_trace_close(opened, &error);
+    opened = NULL;
+    if (status == SPRY_OK)
+        return code;
+    int failure = spry_complain_error(&error);
+    return code == SPRY_EXIT_OK ? failure : code;
 }

@@ -1,11 +1,28 @@
 /* Options shared by several commands; each group is one struct and one table. */
-#ifndef SPRY_APPS_COMMON_OPTIONS_H
-#define SPRY_APPS_COMMON_OPTIONS_H
+#ifndef SPRY_CLI_COMMON_OPTIONS_H
+#define SPRY_CLI_COMMON_OPTIONS_H
 
 #include "base/options.h"
 #include "cli/model_source.h"
-#include "cli/trace_file.h"
 #include "spry.h"
+
+typedef struct spry_trace_flags {
+    const char *file; /* NULL: none */
+    bool ops;
+} spry_trace_flags;
+
+spry_option_table spry_trace_flags_table(spry_trace_flags *flags);
+
+/* Checks the combination of flags. */
+spry_status spry_trace_flags_check(const spry_trace_flags *flags, spry_error *error);
+
+/* The trace, opened by the first call; NULL when the flags name no file. */
+spry_status spry_trace_file_open(spry_trace **trace, const spry_trace_flags *flags, spry_error *error);
+
+/* Closes the trace. Returns `code`, or a failure's code when the file is incomplete, after a message. */
+int spry_trace_file_close(int code);
+
+/* ---- common options ---------------------------------------------------------------------------------------------- */
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
@@ -74,7 +91,7 @@ spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error
 /* spry_request.json_style as the flags give it. */
 unsigned char spry_answer_flags_style(const spry_answer_flags *flags);
 
-/* The settings to sample with: each is what its option gave, or else what the model recommends, or else the default of
+/* The settings to sample with: the value of the option, or else the model's recommendation, or else the default of
  * `spry run` and the chat: temperature 0.8, top-p 0.95, min-p 0.05. */
 void spry_answer_flags_sampling(spry_sampling *out, const spry_answer_flags *flags, const spry_engine *engine);
 

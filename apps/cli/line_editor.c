@@ -1,21 +1,146 @@
-/* Uses libedit's own interface (histedit.h). Keys and signals come from keyboard.h. libedit measures characters with
- * the C library's functions, so the character type must be UTF-8 in every locale. */
+/* The chat's prompt, with libedit's own interface (histedit.h). libedit measures characters with the C library's
+ * functions, so the character type must be UTF-8 in every locale. */
 #include "cli/line_editor.h"
 
+#include <errno.h>
+#include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <histedit.h>
-
+#include "base/compiler.h"
 #include "base/utf8.h"
 #include "cli/interrupt.h"
-#include "cli/keyboard.h"
 #include "cli/terminal.h"
 #include "platform/file.h"
+
+typedef enum spry_key {
+    SPRY_KEY_CHARACTER,
+    SPRY_KEY_INTERRUPT, /* Ctrl-C */
+    SPRY_KEY_RESIZE,    /* the window size changed */
+    SPRY_KEY_STOP,      /* Ctrl-Z */
+    SPRY_KEY_KILL,      /* a signal to end the program */
+    SPRY_KEY_END,       /* the terminal was closed */
+} spry_key;
+
+enum { SPRY_KEYBOARD_SIGNALS = 5 };
+
+typedef struct spry_keyboard {
+    struct sigaction actions[SPRY_KEYBOARD_SIGNALS]; /* restored by _end */
+    sigset_t mask;
+    int kill_signal; /* of the last SPRY_KEY_KILL */
+} spry_keyboard;
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+/* pselect unblocks signals only while it waits. */
+
+enum { REPLACEMENT = 0xFFFD };
+
+static const int watched[SPRY_KEYBOARD_SIGNALS] = {SIGWINCH, SIGTSTP, SIGTERM, SIGHUP, SIGQUIT};
+
+static volatile sig_atomic_t resized, stopped, killed;
+
+static void on_signal(int number)
+{
+    if (number == SIGWINCH)
+        resized = 1;
+    else if (number == SIGTSTP)
+        stopped = 1;
+    else
+        killed = number;
+}
+
+static void spry_keyboard_begin(spry_keyboard *keyboard)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    for (size_t i = 0; i < SPRY_COUNT(watched); i++)
+        sigaddset(&held, watched[i]);
+    sigprocmask(SIG_BLOCK, &held, &keyboard->mask);
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < SPRY_COUNT(watched); i++)
+        sigaction(watched[i], &action, &keyboard->actions[i]);
+}
+
+static void spry_keyboard_end(spry_keyboard *keyboard)
+{
+    for (size_t i = 0; i < SPRY_COUNT(watched); i++)
+        sigaction(watched[i], &keyboard->actions[i], NULL);
+    sigprocmask(SIG_SETMASK, &keyboard->mask, NULL);
+}
+
+/* Consumes a pending signal, if any. */
+static bool take_signal(spry_keyboard *keyboard, spry_key *key)
+{
+    if (killed) {
+        keyboard->kill_signal = killed;
+        killed = 0;
+        *key = SPRY_KEY_KILL;
+    } else if (spry_interrupt_seen()) {
+        *key = SPRY_KEY_INTERRUPT;
+    } else if (stopped) {
+        stopped = 0;
+        *key = SPRY_KEY_STOP;
+    } else if (resized) {
+        resized = 0;
+        *key = SPRY_KEY_RESIZE;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* One byte, or the reason why there is none. */
+static spry_key read_byte(spry_keyboard *keyboard, char *byte)
+{
+    spry_key key;
+    while (!take_signal(keyboard, &key)) {
+        fd_set keys;
+        FD_ZERO(&keys);
+        FD_SET(STDIN_FILENO, &keys);
+        if (pselect(STDIN_FILENO + 1, &keys, NULL, NULL, NULL, &keyboard->mask) < 0) {
+            if (errno != EINTR)
+                return SPRY_KEY_END;
+            continue;
+        }
+        ssize_t got = read(STDIN_FILENO, byte, 1);
+        if (got == 1)
+            return SPRY_KEY_CHARACTER;
+        if (got == 0 || (errno != EINTR && errno != EAGAIN))
+            return SPRY_KEY_END;
+    }
+    return key;
+}
+
+/* Waits for a key. Invalid UTF-8 is returned as U+FFFD. */
+static spry_key spry_keyboard_read(spry_keyboard *keyboard, uint32_t *character)
+{
+    char bytes[4];
+    for (size_t count = 0; count < sizeof bytes;) {
+        spry_key key = read_byte(keyboard, &bytes[count]);
+        if (key != SPRY_KEY_CHARACTER)
+            return key;
+        count++;
+        if (spry_utf8_decode(character, bytes, count) == count)
+            return SPRY_KEY_CHARACTER;
+        if (spry_utf8_incomplete_tail(bytes, count) != count)
+            break;
+    }
+    *character = REPLACEMENT;
+    return SPRY_KEY_CHARACTER;
+}
+
+/* ---- the editor -------------------------------------------------------------------------------------------------- */
 
 enum { HISTORY_LINES = 1000, HISTORY_BYTES_MAX = 4 << 20, PROMPT_BYTES = 40 };
 

@@ -5,8 +5,8 @@
 
 #include "base/options.h"
 #include "cli/commands.h"
+#include "cli/common_options.h"
 #include "cli/terminal.h"
-#include "cli/trace_file.h"
 #include "cli/usage.h"
 #include "platform/memory.h"
 #include "server/fields/field_table.h"

@@ -1,10 +1,40 @@
-/* Markdown on a terminal, as it is generated: headings, lists, quotes, code, tables, bold, italic. What a line is, is
- * known after its first characters, which are held back; so are tables, until they end, and the line of code that is
- * being written. Everything else appears at once, broken between words. Text that is no Markdown passes unchanged. */
-#ifndef SPRY_APPS_MARKDOWN_TEXT_H
-#define SPRY_APPS_MARKDOWN_TEXT_H
+/* Streamed text on a terminal, broken between words instead of anywhere. The word that is being written is held back
+ * until it is known whether it fits. Files and pipes get the text as it is. */
+#ifndef SPRY_CLI_MARKDOWN_TEXT_H
+#define SPRY_CLI_MARKDOWN_TEXT_H
 
-#include "cli/word_wrap.h"
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "base/view.h"
+
+typedef struct spry_word_wrap {
+    size_t width;          /* of the terminal; 0: there is none */
+    size_t hang;           /* columns by which lines after a break are indented */
+    size_t column, spaces; /* column of the cursor; spaces not written yet */
+    size_t word_columns;   /* of `word` */
+    spry_buffer word;      /* not written yet */
+} spry_word_wrap;
+
+/* The cursor must be at the beginning of a line. `width` 0: text is not changed. */
+void spry_word_wrap_init(spry_word_wrap *wrap, size_t width);
+void spry_word_wrap_deinit(spry_word_wrap *wrap);
+
+/* Appends valid UTF-8, broken, to `out`. */
+void spry_word_wrap_add(spry_word_wrap *wrap, spry_buffer *out, spry_view text);
+
+/* Adds an escape sequence, which takes no columns, at the current position of the text. */
+void spry_word_wrap_style(spry_word_wrap *wrap, const char *sequence);
+
+/* Appends the text that is held back. */
+void spry_word_wrap_flush(spry_word_wrap *wrap, spry_buffer *out);
+
+/* ---- Markdown ---------------------------------------------------------------------------------------------------- */
+
+/* Markdown on a terminal, as it is generated: headings, lists, quotes, code, tables, bold, italic. The kind
+ * of a line is known after its first characters, which are held back until then. Tables are held back until they end,
+ * lines of code until their newline. Other text appears at once, broken between words. Text without Markdown is not
+ * changed. */
 
 /* Escape sequences; `end` ends all. */
 typedef struct spry_markdown_styles {
@@ -36,7 +66,7 @@ void spry_markdown_deinit(spry_markdown *markdown);
 /* Appends what valid UTF-8 text without control characters, except newlines and tabs, looks like. */
 void spry_markdown_add(spry_markdown *markdown, spry_buffer *out, spry_view text);
 
-/* Appends what is held back; the answer is over. */
+/* Appends the text that is held back, at the end of the answer. */
 void spry_markdown_finish(spry_markdown *markdown, spry_buffer *out);
 
 #endif

@@ -8,12 +8,11 @@
 #include <strings.h>
 
 #include "base/utf8.h"
-#include "cli/bundled.h"
 #include "cli/settings_profile.h"
 #include "platform/file.h"
 #include "platform/model_names.h"
 #include "pull/hub.h"
-#include "pull/pull_command.h"
+#include "pull/model_pull.h"
 
 enum { PATH_BYTES = 4096, LISTED_BYTES = 160 };
 

@@ -5,12 +5,12 @@
  *   a path                       a .gguf file, a Hugging Face folder, or (for tokenize) one tokenizer file
  *   NAME                         NAME or NAME.gguf in the models folder
  *   hf:OWNER/REPO[:TYPE], ollama:NAME[:TAG]
- *                                what `spry pull` made of it, or what the hub's own program has; on a terminal it may
- * be downloaded now
+ *                                the model that `spry pull` stored for this name, or the hub's own program; on a
+ *                                terminal the user is asked whether to download it
  *
  * A name with a slash, or that begins with "..", is only ever a path, so no name leaves the models folder. */
-#ifndef SPRY_APPS_MODEL_SOURCE_H
-#define SPRY_APPS_MODEL_SOURCE_H
+#ifndef SPRY_CLI_MODEL_SOURCE_H
+#define SPRY_CLI_MODEL_SOURCE_H
 
 #include "base/error.h"
 #include "spry_tools.h"
@@ -34,5 +34,15 @@ spry_status spry_model_source_engine(spry_engine **out, const spry_model_source 
 
 /* The source as tools take it; borrowed from it. */
 spry_model_file spry_model_source_file(const spry_model_source *source);
+
+/* ---- bundled models ---------------------------------------------------------------------------------------------- */
+
+/* The bundled models: GGUF files linked in by bundled.S. */
+
+#define SPRY_BUNDLED_MODEL   "Spry-Tales-29M"
+#define SPRY_BUNDLED_DRAFTER "Spry-Tales-Draft-4M"
+
+extern const unsigned char spry_bundled_tales_begin[], spry_bundled_tales_end[];
+extern const unsigned char spry_bundled_tales_draft_begin[], spry_bundled_tales_draft_end[];
 
 #endif

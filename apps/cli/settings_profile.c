@@ -15,7 +15,7 @@ enum { FILE_BYTES_MAX = 1 << 20, PATH_BYTES = 1 << 12 };
 
 static spry_settings_profile loaded;
 
-/* ---- what it may say --------------------------------------------------------------------------------------------- */
+/* ---- keys of a profile ------------------------------------------------------------------------------------------- */
 
 static const spry_option known_settings[] = {
     {.name = "threads"},          {.name = "chunk"},      {.name = "kv-type"},
@@ -78,7 +78,8 @@ static spry_status check_settings(const json_t *settings, const char *machine, s
     return SPRY_OK;
 }
 
-/* Offline mode takes as long for a step as gives the most tokens a second, whatever a target says of steps. */
+/* Policy offline chooses the step time that gives the most tokens a second, so it cannot keep a target for step times.
+ */
 static spry_status check_harmony(const json_t *section, const char *machine, spry_error *error)
 {
     const json_t *settings = json_object_get(section, "settings"), *targets = json_object_get(section, "targets");

@@ -29,10 +29,10 @@ typedef struct spry_settings_profile {
  * machine unless it is `to_write`; "none"; or NULL for the user's own, which need not be there. */
 spry_status spry_settings_profile_load(const char *given, bool to_write, spry_error *error);
 
-/* What was loaded. */
+/* The profile that was loaded. */
 const spry_settings_profile *spry_settings_profile_get(void);
 
-/* The file in which GPUs keep what they measured, in the user's data folder; NULL: no profile is wanted. */
+/* The file of GPU measurements in the user's data folder; NULL: no profile is wanted. */
 const char *spry_device_profile(void);
 
 /* Whether any option of the tables can be set by a profile. */

@@ -4,8 +4,8 @@
  * that a full disk or a closed pipe is reported once. Everything else goes to standard error as `spry: message`, one
  * line, with control characters replaced, because messages may quote untrusted files. Escape sequences are written
  * only to terminals that support colour. */
-#ifndef SPRY_APPS_TERMINAL_H
-#define SPRY_APPS_TERMINAL_H
+#ifndef SPRY_CLI_TERMINAL_H
+#define SPRY_CLI_TERMINAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,5 +94,17 @@ const char *spry_amount_time(char out[SPRY_AMOUNT_MAX], double ms);
 
 /* "2026-11-15T12:00:00Z" for seconds since 1970; "" for years out of range. */
 const char *spry_time_text(char out[SPRY_TIME_TEXT], int64_t seconds);
+
+/* ---- standard input ---------------------------------------------------------------------------------------------- */
+
+/* Appends all of standard input, byte for byte, up to the buffer's maximum. */
+spry_status spry_input_read(spry_buffer *out, spry_error *error);
+
+/* Appends `bytes` as valid UTF-8 without zeros: invalid sequences become U+FFFD, and one message on standard error
+ * reports how many, calling the text `what` ("the prompt"). */
+spry_status spry_input_clean(spry_buffer *out, spry_view bytes, const char *what, spry_error *error);
+
+/* Appends the token ids of a text: integers separated by whitespace or commas, or one JSON array. */
+spry_status spry_input_ids(spry_tokens *out, spry_view text, spry_error *error);
 
 #endif

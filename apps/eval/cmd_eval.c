@@ -8,10 +8,8 @@
 #include "bench/bench_judge.h"
 #include "cli/commands.h"
 #include "cli/common_options.h"
-#include "cli/input.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
-#include "eval/eval_gate.h"
 #include "eval/eval_run.h"
 #include "eval/eval_span.h"
 #include "platform/clock.h"
@@ -233,7 +231,7 @@ static spry_status evaluate(eval_report *report, spry_engine *engine, spry_engin
     return status;
 }
 
-/* Prints a report, and what the gate says of it. */
+/* Prints a report and the gate's verdict. */
 static spry_status publish(bool *passed, const eval_report *report, const eval_settings *settings, spry_error *error)
 {
     json_t *json = report_to_json(report);

@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 #include "cli/common_options.h"
-#include "eval/eval_stats.h"
+#include "eval/eval_run.h"
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* Models on hubs, by name: hf:OWNER/REPO[:TYPE] and ollama:[SPACE/]NAME[:TAG].
  *
  * A hub lists a model's files with sizes and, for large ones, checksums. A model that the hub's own program has already
- * downloaded is used where it lies. */
+ * downloaded is used from that program's folder. */
 #ifndef SPRY_APPS_HUB_H
 #define SPRY_APPS_HUB_H
 
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "platform/model_names.h"
 
-/* Where hubs are, unless HF_ENDPOINT or SPRY_OLLAMA_REGISTRY says otherwise. */
+/* The hubs' default addresses; HF_ENDPOINT and SPRY_OLLAMA_REGISTRY replace them. */
 #define SPRY_HUB_HF     "https://huggingface.co"
 #define SPRY_HUB_OLLAMA "https://registry.ollama.ai"
 
@@ -43,7 +43,8 @@ void spry_hub_deinit(spry_hub_model *model);
 /* Replaces `path` with the model's file or folder in the folder of the hub's own program; false: it is not there. */
 bool spry_hub_local(spry_buffer *path, const char *source);
 
-/* Replaces `path` with what a pull of this source became in the models folder; false: it is not there. */
+/* Replaces `path` with the model that an earlier pull of this source stored in the models folder; false: there is none.
+ */
 bool spry_hub_pulled(spry_buffer *path, const char *folder, const char *source);
 
 /* ---- shared by the hubs' files ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-/* The common parts of every pull: names, the lock, disk space, the final rename. */
+/* Pulls of local files and folders and of models on hubs; names, locks, progress and publishing of every pull. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,274 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/map.h"
 #include "base/utf8.h"
 #include "platform/file.h"
 #include "pull/pull_state.h"
 
-enum { PATH_BYTES = 4096, ROOM_LEFT = 64 << 20 };
+enum { BLOCK_BYTES = 1 << 20, PATH_BYTES = 4096 };
+
+static spry_status open_source(int *file, uint64_t *size, const char *path, spry_error *error)
+{
+    struct stat facts;
+    *file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*file < 0)
+        return spry_fail(error, SPRY_ERR_FILE, "%s: cannot open: %s", path, strerror(errno));
+    if (fstat(*file, &facts) == 0 && S_ISREG(facts.st_mode)) {
+        *size = (uint64_t)facts.st_size;
+        return SPRY_OK;
+    }
+    close(*file);
+    return spry_fail(error, SPRY_ERR_FILE, "%s: is not a regular file", path);
+}
+
+static spry_status copy(spry_model_pull *pull, int to, int from, const char *path, spry_error *error)
+{
+    char *block = malloc(BLOCK_BYTES);
+    spry_status status = block ? SPRY_OK : spry_fail_memory(error, "copying", BLOCK_BYTES);
+    while (status == SPRY_OK && (status = spry_pull_report(pull, error)) == SPRY_OK) {
+        ssize_t got = read(from, block, BLOCK_BYTES);
+        if (got == 0)
+            break;
+        if (got > 0)
+            status = spry_pull_write(pull, to, block, (size_t)got, error);
+        else if (errno != EINTR)
+            status = spry_fail(error, SPRY_ERR_FILE, "%s: cannot read: %s", path, strerror(errno));
+    }
+    free(block);
+    return status;
+}
+
+/* ---- a file ------------------------------------------------------------------------------------------------------ */
+
+static spry_status copy_to_part(spry_model_pull *pull, int from, spry_error *error)
+{
+    int part;
+    spry_status status = spry_pull_lock(pull, &part, error);
+    if (status != SPRY_OK)
+        return status;
+    if (ftruncate(part, 0) != 0)
+        status = spry_fail(error, SPRY_ERR_FILE, "cannot write '%s': %s", pull->part, strerror(errno));
+    if (status == SPRY_OK)
+        status = spry_pull_check_room(pull, pull->total, error);
+    if (status == SPRY_OK)
+        status = copy(pull, part, from, pull->source, error);
+    if (status == SPRY_OK)
+        status = spry_pull_publish(pull, part, error);
+    if (status != SPRY_OK)
+        unlinkat(pull->folder.descriptor, pull->part, 0);
+    close(part);
+    return status;
+}
+
+spry_status spry_pull_copy_file(spry_model_pull *pull, spry_error *error)
+{
+    int from;
+    spry_status status = open_source(&from, &pull->total, pull->source, error);
+    if (status != SPRY_OK)
+        return status;
+    status = spry_pull_check_gguf(pull, from, error);
+    if (status == SPRY_OK)
+        status = copy_to_part(pull, from, error);
+    close(from);
+    return status;
+}
+
+/* ---- a folder ---------------------------------------------------------------------------------------------------- */
+
+typedef struct folder_copy {
+    spry_model_pull *pull;
+    int part; /* the destination folder; -1: files are only counted */
+    bool has_config, has_weights;
+    spry_status status;
+    spry_error *error;
+} folder_copy;
+
+static bool is_needed(spry_view name)
+{
+    static const char *const ends[] = {".json", ".safetensors", ".model", ".jinja", ".txt"};
+    for (size_t i = 0; i < SPRY_COUNT(ends); i++)
+        if (spry_view_ends(name, spry_view_of(ends[i])))
+            return true;
+    return false;
+}
+
+static spry_status copy_into(folder_copy *c, int from, const char *name, const char *path)
+{
+    int to = openat(c->part, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (to < 0)
+        return spry_fail(c->error, SPRY_ERR_FILE, "cannot make '%s' in '%s': %s", name, c->pull->part, strerror(errno));
+    spry_status status = copy(c->pull, to, from, path, c->error);
+    if (status == SPRY_OK && fsync(to) != 0)
+        status = spry_fail(c->error, SPRY_ERR_FILE, "cannot write '%s': %s", name, strerror(errno));
+    close(to);
+    return status;
+}
+
+static void visit_file(void *context, const char *name)
+{
+    folder_copy *c = context;
+    spry_buffer path;
+    uint64_t size;
+    int from;
+    if (c->status != SPRY_OK || !is_needed(spry_view_of(name)))
+        return;
+    spry_buffer_init(&path, PATH_BYTES);
+    c->status = spry_path_join(&path, c->pull->source, name, c->error);
+    if (c->status == SPRY_OK && !spry_path_is_folder(path.data) &&
+        (c->status = open_source(&from, &size, path.data, c->error)) == SPRY_OK) {
+        c->has_config |= strcmp(name, "config.json") == 0;
+        c->has_weights |= spry_view_ends(spry_view_of(name), SPRY_VIEW(".safetensors"));
+        if (c->part < 0)
+            c->pull->total += size;
+        else
+            c->status = copy_into(c, from, name, path.data);
+        close(from);
+    }
+    spry_buffer_deinit(&path);
+}
+
+static spry_status visit_files(folder_copy *c)
+{
+    spry_status status = spry_folder_each(c->pull->source, visit_file, c, c->error);
+    return c->status != SPRY_OK ? c->status : status;
+}
+
+static bool remove_name(void *context, const char *name)
+{
+    unlinkat(*(const int *)context, name, 0);
+    return true;
+}
+
+static void empty_part(int part)
+{
+    const spry_directory folder = {part};
+    spry_directory_each(&folder, remove_name, &part);
+}
+
+spry_status spry_pull_copy_folder(spry_model_pull *pull, spry_error *error)
+{
+    folder_copy c = {.pull = pull, .part = -1, .error = error};
+    spry_status status = visit_files(&c);
+    if (status == SPRY_OK && !(c.has_config && c.has_weights))
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: not a model folder: %s", pull->source,
+                           c.has_config ? "it has no .safetensors file" : "it has no config.json");
+    if (status == SPRY_OK)
+        status = spry_pull_check_room(pull, pull->total, error);
+    if (status == SPRY_OK)
+        status = spry_pull_lock(pull, &c.part, error);
+    if (status != SPRY_OK)
+        return status;
+    empty_part(c.part);
+    status = visit_files(&c);
+    if (status == SPRY_OK)
+        status = spry_pull_publish(pull, c.part, error);
+    if (status != SPRY_OK) {
+        empty_part(c.part);
+        unlinkat(pull->folder.descriptor, pull->part, AT_REMOVEDIR);
+    }
+    close(c.part);
+    return status;
+}
+
+/* ---- models of a hub --------------------------------------------------------------------------------------------- */
+
+/* Models of hubs: every file in turn, each in several ranges at once. Unfinished files are kept for the next pull.
+ *
+ * For every pulled source the models folder has a file, named after the source's hash, that holds the model's name. */
+
+enum { ORIGIN_BYTES = 40 };
+
+static void origin_name(char out[ORIGIN_BYTES], const char *source)
+{
+    snprintf(out, ORIGIN_BYTES, ".%016" PRIx64 ".hub", spry_hash_bytes(source, strlen(source), 0));
+}
+
+/* Without it the model is still found by its name, so a failure is ignored. */
+static void remember(const spry_model_pull *pull)
+{
+    char name[ORIGIN_BYTES];
+    origin_name(name, pull->source);
+    struct iovec piece = {(void *)(uintptr_t)pull->target, strlen(pull->target)};
+    spry_directory_write(&pull->folder, name, &piece, 1);
+}
+
+bool spry_hub_pulled(spry_buffer *path, const char *folder, const char *source)
+{
+    char name[ORIGIN_BYTES];
+    spry_buffer target;
+    spry_buffer_init(&target, SPRY_PULL_NAME_BYTES);
+    origin_name(name, source);
+    bool found = spry_path_join(path, folder, name, NULL) == SPRY_OK &&
+                 spry_file_read(&target, path->data, NULL) == SPRY_OK && !strchr(target.data, '/') &&
+                 target.data[0] != '.' && spry_path_join(path, folder, target.data, NULL) == SPRY_OK &&
+                 spry_path_exists(path->data);
+    spry_buffer_deinit(&target);
+    return found;
+}
+
+static spry_status pull_file(spry_model_pull *pull, spry_error *error)
+{
+    int part;
+    spry_status status = spry_pull_lock(pull, &part, error);
+    if (status != SPRY_OK)
+        return status;
+    status = spry_pull_ranges(pull, &pull->folder, pull->part, pull->hub.files, error);
+    if (status == SPRY_OK)
+        status = spry_pull_check_gguf(pull, part, error);
+    if (status == SPRY_ERR_FORMAT)
+        spry_directory_remove(&pull->folder, pull->part);
+    if (status == SPRY_OK)
+        status = spry_pull_publish(pull, part, error);
+    close(part);
+    return status;
+}
+
+/* A file of a folder: under its own name once it is complete. */
+static spry_status pull_into(spry_model_pull *pull, const spry_directory *folder, const spry_remote_file *file,
+                             spry_error *error)
+{
+    char part[SPRY_PULL_NAME_BYTES];
+    spry_file_facts facts;
+    if (spry_directory_facts(folder, file->name, &facts) == 0 && facts.regular && facts.size == file->size) {
+        pull->done += file->size; /* of an earlier pull */
+        return SPRY_OK;
+    }
+    snprintf(part, sizeof part, "%s.part", file->name);
+    spry_status status = spry_pull_ranges(pull, folder, part, file, error);
+    if (status == SPRY_OK && renameat(folder->descriptor, part, folder->descriptor, file->name) != 0)
+        status = spry_fail(error, SPRY_ERR_FILE, "cannot rename '%.150s' in '%s'", part, pull->part);
+    return status;
+}
+
+static spry_status pull_folder(spry_model_pull *pull, spry_error *error)
+{
+    spry_directory folder;
+    spry_status status = spry_pull_lock(pull, &folder.descriptor, error);
+    if (status != SPRY_OK)
+        return status;
+    for (size_t i = 0; status == SPRY_OK && i < pull->hub.count; i++)
+        status = pull_into(pull, &folder, &pull->hub.files[i], error);
+    if (status == SPRY_OK)
+        status = spry_pull_publish(pull, folder.descriptor, error);
+    close(folder.descriptor);
+    return status;
+}
+
+spry_status spry_pull_from_hub(spry_model_pull *pull, spry_error *error)
+{
+    pull->total = pull->hub.bytes;
+    spry_status status = spry_pull_check_room(pull, pull->total, error);
+    if (status == SPRY_OK)
+        status = pull->hub.folder ? pull_folder(pull, error) : pull_file(pull, error);
+    if (status == SPRY_OK)
+        remember(pull);
+    return status;
+}
+
+/* ---- any source -------------------------------------------------------------------------------------------------- */
+
+enum { PULL_PATH_BYTES = 4096, ROOM_LEFT = 64 << 20 };
 
 static const spry_view suffix = {".gguf", 5};
 
@@ -108,8 +372,8 @@ spry_status spry_model_pull_open(spry_model_pull **out, const spry_pull_request 
     if (!pull)
         return spry_fail_memory(error, "a pull", sizeof *pull);
     spry_buffer path, real;
-    spry_buffer_init(&path, PATH_BYTES);
-    spry_buffer_init(&real, PATH_BYTES);
+    spry_buffer_init(&path, PULL_PATH_BYTES);
+    spry_buffer_init(&real, PULL_PATH_BYTES);
     pull->folder.descriptor = -1;
     pull->progress = request->progress;
     pull->user = request->user;
@@ -155,7 +419,7 @@ spry_status spry_model_pull_run(spry_model_pull *pull, spry_error *error)
     return SPRY_OK;
 }
 
-/* ---- what the kinds share ---------------------------------------------------------------------------------------- */
+/* ---- shared by all kinds of sources ------------------------------------------------------------------------------ */
 
 spry_status spry_pull_report(const spry_model_pull *pull, spry_error *error)
 {

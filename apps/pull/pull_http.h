@@ -1,4 +1,4 @@
-/* What requests with libcurl share. */
+/* Requests with libcurl: settings, retries and errors. */
 #ifndef SPRY_APPS_PULL_HTTP_H
 #define SPRY_APPS_PULL_HTTP_H
 
@@ -22,10 +22,10 @@ const char *spry_http_header(CURL *curl, const char *name);
 bool spry_http_passes(CURLcode code);
 bool spry_http_status_passes(long status);
 
-/* Milliseconds before the next try: what Retry-After says, up to a minute, else more with every try. */
+/* Milliseconds before the next try: the value of Retry-After, up to a minute, else more with every try. */
 uint64_t spry_http_wait_ms(CURL *curl, int tries);
 
-/* The error of a status that is not a success; says what helps with 401, 403 and 404. */
+/* The error for an HTTP status that is not a success; it names the remedy for 401, 403 and 404. */
 spry_status spry_http_refused(const char *what, long status, bool has_token, spry_error *error);
 
 #endif

@@ -1,6 +1,6 @@
 /* Slots: transfers of one chunk each, driven by one thread with curl_multi. Servers that ignore ranges are asked for
  * the whole file, with one transfer. */
-#include "pull/pull_ranges.h"
+#include "pull/pull_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Shared state of pulls. Every name is inside `folder`, and links in it are not followed. */
-#ifndef SPRY_APPS_PULL_STATE_H
-#define SPRY_APPS_PULL_STATE_H
+#ifndef SPRY_PULL_PULL_STATE_H
+#define SPRY_PULL_PULL_STATE_H
 
 #include "platform/directory.h"
 #include "pull/hub.h"
@@ -54,5 +54,18 @@ spry_status spry_pull_copy_file(spry_model_pull *pull, spry_error *error);
 spry_status spry_pull_copy_folder(spry_model_pull *pull, spry_error *error);
 spry_status spry_pull_download(spry_model_pull *pull, spry_error *error);
 spry_status spry_pull_from_hub(spry_model_pull *pull, spry_error *error);
+
+/* ---- files in chunks --------------------------------------------------------------------------------------------- */
+
+/* One file of a known size, downloaded in chunks, several at once.
+ *
+ * A record beside the unfinished file lists the chunks that are complete. It is used again when the file has a
+ * checksum, which is compared at the end; a file without one begins anew. A broken connection, too many requests and
+ * errors of the server are retried as long as every few tries make progress. */
+
+/* Downloads to `part`, a name in `folder`; the record is `part` + ".from". Counts in pull->done. On success the file is
+ * complete, checked and synced, and the record is gone; a file with a wrong checksum is removed. */
+spry_status spry_pull_ranges(spry_model_pull *pull, const spry_directory *folder, const char *part,
+                             const spry_remote_file *file, spry_error *error);
 
 #endif

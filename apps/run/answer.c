@@ -1,16 +1,118 @@
-/* Runs a session's generation and stores the result. */
 #include "run/answer.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/number.h"
+#include "base/utf8.h"
 #include "cli/energy_figures.h"
 #include "cli/interrupt.h"
-#include "cli/shown_text.h"
+#include "cli/markdown_text.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
+
+typedef struct spry_shown_text {
+    bool terminal, styled;
+    spry_word_wrap wrap;    /* of a terminal without styles */
+    spry_markdown markdown; /* of one with styles */
+    bool rated;             /* shows its speed in the line below the text */
+    bool drawn;             /* that line is there */
+    size_t pieces;          /* written so far */
+    uint64_t first_ns, drawn_ns;
+} spry_shown_text;
+
+/* ---- text on standard output ------------------------------------------------------------------------------------- */
+
+enum { OUT_BYTES_MAX = 1 << 26, DRAW_NS = 250000000 };
+
+/* The cursor must be at the beginning of a line of standard output. `plain`: lines are broken, but Markdown is not
+ * interpreted. `rated`: a terminal with styles shows the speed, in pieces per second, below the text. */
+static void spry_shown_text_init(spry_shown_text *s, bool plain, bool rated)
+{
+    const spry_markdown_styles styles = {.bold = spry_style_begin(stdout, SPRY_STYLE_BOLD),
+                                         .italic = spry_style_begin(stdout, SPRY_STYLE_ITALIC),
+                                         .code = spry_style_begin(stdout, SPRY_STYLE_CODE),
+                                         .dim = spry_style_begin(stdout, SPRY_STYLE_DIM),
+                                         .end = spry_style_end(stdout)};
+    size_t width = spry_terminal_width(stdout);
+    s->terminal = isatty(STDOUT_FILENO);
+    s->styled = s->terminal && !plain && *styles.end;
+    s->rated = rated && s->terminal && *styles.end;
+    s->drawn = false;
+    s->pieces = 0;
+    spry_word_wrap_init(&s->wrap, width);
+    spry_markdown_init(&s->markdown, &styles, width);
+}
+
+/* Removes the speed: clears the screen from the cursor on. */
+static bool clear_rate(spry_shown_text *s)
+{
+    bool was = s->drawn;
+    s->drawn = false;
+    return !was || spry_out_format("\033[J");
+}
+
+/* Makes room for a line below, without moving to its beginning, and writes there; the cursor returns. */
+static bool draw_rate(spry_shown_text *s)
+{
+    uint64_t now = spry_clock_ns();
+    s->first_ns = s->pieces++ ? s->first_ns : now;
+    if (!s->rated || s->pieces < 2 || (s->drawn && now - s->drawn_ns < DRAW_NS))
+        return true;
+    s->drawn = true;
+    s->drawn_ns = now;
+    return spry_out_format(
+        "\033D\033[A\0337\033[E\033[2K%s%.1f tokens/s%s\0338", spry_style_begin(stdout, SPRY_STYLE_DIM),
+        (double)(s->pieces - 1) * 1e9 / (double)(now > s->first_ns ? now - s->first_ns : 1), spry_style_end(stdout));
+}
+
+/* Removes the speed before a newline, because the next line of text takes its place. */
+static bool write_out(spry_shown_text *s, spry_buffer *out)
+{
+    spry_view text = spry_buffer_view(out);
+    bool written = !memchr(text.data, '\n', text.size) || clear_rate(s);
+    written = written && spry_out_write(text.data, text.size);
+    spry_buffer_deinit(out);
+    return written;
+}
+
+/* Writes valid UTF-8, a piece for each token; false once any write has failed. */
+static bool spry_shown_text_write(spry_shown_text *s, spry_view text)
+{
+    if (!s->terminal)
+        return spry_out_answer(text);
+    spry_buffer safe, out;
+    spry_buffer_init(&safe, text.size);
+    spry_buffer_init(&out, OUT_BYTES_MAX);
+    spry_terminal_defuse(&safe, text, "\n\t");
+    if (s->styled)
+        spry_markdown_add(&s->markdown, &out, spry_buffer_view(&safe));
+    else
+        spry_word_wrap_add(&s->wrap, &out, spry_buffer_view(&safe));
+    spry_buffer_deinit(&safe);
+    return write_out(s, &out) && draw_rate(s) && spry_out_flush();
+}
+
+/* Writes the text that is held back, removes the speed and frees. */
+static bool spry_shown_text_finish(spry_shown_text *s)
+{
+    spry_buffer out;
+    spry_buffer_init(&out, OUT_BYTES_MAX);
+    if (s->styled)
+        spry_markdown_finish(&s->markdown, &out);
+    else
+        spry_word_wrap_flush(&s->wrap, &out);
+    spry_word_wrap_deinit(&s->wrap);
+    spry_markdown_deinit(&s->markdown);
+    return clear_rate(s) && write_out(s, &out) && spry_out_flush();
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 enum { TEXT_BYTES_MAX = 1 << 28 };
 
@@ -301,4 +403,226 @@ void spry_answer_warn_context(const spry_answer *answer, const spry_engine *engi
         return;
     spry_engine_describe(engine, &info);
     spry_complain("the answer stops here because the context of %zu tokens is full; %s", info.context, hint);
+}
+
+/* ---- the time of each part --------------------------------------------------------------------------------------- */
+
+/* Time and energy of a request by part, as text and as JSON. */
+
+double spry_answer_ms(const spry_answer *answer)
+{
+    return (double)(answer->laps.last_ns - answer->laps.began_ns) / 1e6;
+}
+
+json_t *spry_parts_json(const double ms[SPRY_PART_COUNT])
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++)
+        if (ms[i] > 0)
+            json_object_set_new(object, spry_part_name((spry_part)i), json_real(ms[i]));
+    return object;
+}
+
+/* Parts can be shorter than the smallest unit used elsewhere. */
+static const char *small_time(char out[SPRY_AMOUNT_MAX], double ms)
+{
+    if (ms >= 1)
+        return spry_amount_time(out, ms);
+    snprintf(out, SPRY_AMOUNT_MAX, "%.0f us", ms * 1e3);
+    return out;
+}
+
+/* Parts with a significant time, in order. */
+static void print_parts(const char *heading, const double ms[SPRY_PART_COUNT])
+{
+    const double worth = 0.005;
+    char time[SPRY_AMOUNT_MAX];
+    double sum = 0, small = 0;
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++)
+        sum += ms[i];
+    fprintf(stderr, "%s %s:", heading, spry_amount_time(time, sum));
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++) {
+        if (ms[i] >= worth * sum)
+            fprintf(stderr, " %s %s,", spry_part_name((spry_part)i), small_time(time, ms[i]));
+        else
+            small += ms[i];
+    }
+    fprintf(stderr, " the rest %s\n", small_time(time, small));
+}
+
+void spry_answer_print_parts(const spry_answer *answer)
+{
+    const spry_result *r = &answer->result;
+    spry_buffer energy;
+    spry_buffer_init(&energy, 1 << 12);
+    spry_energy_words(&energy, answer->meter, &answer->energy, spry_answer_ms(answer), r->generated_tokens);
+    print_parts("first    token after", r->first_parts_ms);
+    print_parts("whole    request in", r->parts_ms);
+    fprintf(stderr, "energy   %s\n", spry_buffer_view(&energy).data);
+    spry_buffer_deinit(&energy);
+}
+
+/* ---- as JSON ----------------------------------------------------------------------------------------------------- */
+
+/* An answer as JSON. Token texts that are not valid UTF-8 are given as bytes. */
+
+enum { TOKEN_TEXT_MAX = 1024 };
+
+/* The bytes of a token in the middle of a text. (At the beginning of a text some tokenizers remove a space.) */
+static spry_view token_bytes(char *room, size_t capacity, const spry_engine *engine, int32_t id)
+{
+    const int32_t twice[] = {id, id};
+    size_t once_size = 0, size = 0;
+    if (spry_engine_detokenize(engine, NULL, 0, &once_size, twice, 1, true, NULL) != SPRY_OK ||
+        spry_engine_detokenize(engine, room, capacity, &size, twice, 2, true, NULL) != SPRY_OK || size >= capacity ||
+        once_size > size)
+        return (spry_view){"", 0};
+    return (spry_view){room + once_size, size - once_size};
+}
+
+static json_t *bytes_to_json(spry_view bytes)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < bytes.size; i++)
+        json_array_append_new(array, json_integer((unsigned char)bytes.data[i]));
+    return array;
+}
+
+static json_t *entry_to_json(const spry_engine *engine, spry_logprob_entry entry)
+{
+    char room[TOKEN_TEXT_MAX];
+    spry_view bytes = token_bytes(room, sizeof room, engine, entry.id);
+    json_t *object = json_object();
+    json_object_set_new(object, "id", json_integer(entry.id));
+    if (spry_utf8_valid(bytes))
+        json_object_set_new(object, "text", json_stringn(bytes.data, bytes.size));
+    else
+        json_object_set_new(object, "bytes", bytes_to_json(bytes));
+    json_object_set_new(object, "logprob", isfinite(entry.logprob) ? json_real(entry.logprob) : json_null());
+    return object;
+}
+
+static json_t *logprobs_to_json(const spry_answer *answer, const spry_engine *engine)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < answer->n_tokens; i++) {
+        const spry_answer_token *token = &answer->tokens[i];
+        json_t *object = entry_to_json(engine, token->token), *top = json_array();
+        for (size_t k = 0; k < token->n_top; k++)
+            json_array_append_new(top, entry_to_json(engine, token->top[k]));
+        json_object_set_new(object, "top", top);
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+/* JSON integers reach 2^63 here; larger seeds are written as strings, which spry also reads. */
+static json_t *seed_to_json(uint64_t seed)
+{
+    if (seed <= INT64_MAX)
+        return json_integer((json_int_t)seed);
+    return json_sprintf("%llu", (unsigned long long)seed);
+}
+
+/* Reuse by this answer, and since the model was opened. */
+static void add_cache(json_t *object, spry_engine *engine, const spry_result *r)
+{
+    spry_kv_figures f;
+    spry_engine_kv_figures(engine, &f);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } figures[] = {{"page_bytes", f.page_bytes},
+                   {"page_tokens", f.page_tokens},
+                   {"pages", f.pages},
+                   {"free_pages", f.free_pages},
+                   {"cached_pages", f.cached_pages},
+                   {"idle_pages", f.idle_pages},
+                   {"lookups", f.lookups},
+                   {"hit_tokens", f.hit_tokens},
+                   {"miss_tokens", f.miss_tokens},
+                   {"restored_tokens", f.restored_tokens},
+                   {"span_tokens", f.span_tokens},
+                   {"repaired_tokens", f.repaired_tokens},
+                   {"evicted_pages", f.evicted_pages},
+                   {"expired_pages", f.expired_pages},
+                   {"host_bytes", f.host_bytes},
+                   {"host_pages", f.host_pages},
+                   {"host_saved_pages", f.host_saved_pages},
+                   {"host_loaded_pages", f.host_loaded_pages},
+                   {"disk_bytes", f.disk_bytes},
+                   {"disk_files", f.disk_files},
+                   {"disk_stored_pages", f.disk_stored_pages},
+                   {"disk_loaded_pages", f.disk_loaded_pages},
+                   {"disk_bad_pages", f.disk_bad_pages}};
+    json_t *kv = json_object();
+    for (size_t i = 0; i < SPRY_COUNT(figures); i++)
+        json_object_set_new(kv, figures[i].name, json_integer((json_int_t)figures[i].value));
+    json_object_set_new(object, "kv", kv);
+    json_object_set_new(object, "restored_tokens", json_integer((json_int_t)r->restored_tokens));
+    json_object_set_new(object, "span_tokens", json_integer((json_int_t)r->span_tokens));
+    json_object_set_new(object, "repaired_tokens", json_integer((json_int_t)r->repaired_tokens));
+    json_object_set_new(object, "span_divergence", json_real(r->span_divergence));
+    json_object_set_new(object, "lookup_ms", json_real(r->lookup_ms));
+    json_object_set_new(object, "restore_ms", json_real(r->restore_ms));
+}
+
+static json_t *counts_to_json(const size_t *counts, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, json_integer((json_int_t)counts[i]));
+    return array;
+}
+
+static json_t *drafts_to_json(const spry_draft_report *d)
+{
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:f, s:f}", "steps", (json_int_t)d->steps, "drafted",
+                     (json_int_t)d->drafted, "accepted", (json_int_t)d->accepted, "tried_at",
+                     counts_to_json(d->tried_at, SPRY_DRAFT_MOST), "accepted_at",
+                     counts_to_json(d->accepted_at, SPRY_DRAFT_MOST), "lengths",
+                     counts_to_json(d->lengths, SPRY_DRAFT_MOST + 1), "refused_p50", (int)d->refused_p50, "refused_p95",
+                     (int)d->refused_p95, "tokens_per_step", d->tokens_per_step, "speedup", d->speedup);
+}
+
+/* Time and energy by part. */
+static void add_parts(json_t *object, const spry_answer *answer)
+{
+    char why[SPRY_ENERGY_TEXT];
+    const spry_result *r = &answer->result;
+    json_object_set_new(object, "parts_ms", spry_parts_json(r->parts_ms));
+    json_object_set_new(object, "first_parts_ms", spry_parts_json(r->first_parts_ms));
+    json_t *energy = spry_energy_json(&answer->energy, spry_answer_ms(answer), r->generated_tokens);
+    if (json_is_null(energy)) {
+        spry_energy_why(why, answer->meter);
+        json_object_set_new(object, "why_no_energy", json_string(why));
+    }
+    json_object_set_new(object, "energy", energy);
+}
+
+json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed,
+                            bool with_logprobs)
+{
+    const spry_result *r = &answer->result;
+    json_t *ids = json_array();
+    for (size_t i = 0; i < answer->n_tokens; i++)
+        json_array_append_new(ids, json_integer(answer->tokens[i].token.id));
+    spry_view text = spry_buffer_view(&answer->text);
+    json_t *object =
+        json_pack("{s:s, s:o, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "model", model, "text",
+                  json_stringn(text.data, text.size), "finish", spry_finish_name(r->finish), "seed", seed_to_json(seed),
+                  "prompt_tokens", (json_int_t)r->prompt_tokens, "reused_tokens", (json_int_t)r->reused_tokens,
+                  "generated_tokens", (json_int_t)r->generated_tokens, "prefill_ms", r->prefill_ms, "first_step_ms",
+                  r->first_step_ms, "decode_ms", r->decode_ms, "total_ms", r->total_ms, "tokens", ids);
+    if (object && r->forced_tokens)
+        json_object_set_new(object, "forced_tokens", json_integer((json_int_t)r->forced_tokens));
+    if (object)
+        add_cache(object, engine, r);
+    if (object && r->drafts.steps)
+        json_object_set_new(object, "drafts", drafts_to_json(&r->drafts));
+    if (object)
+        add_parts(object, answer);
+    if (object && with_logprobs)
+        json_object_set_new(object, "logprobs", logprobs_to_json(answer, engine));
+    return object;
 }

@@ -1,10 +1,11 @@
 /* One answer of a session, from prompt ids to text on standard output; used by `spry run` and the chat. */
-#ifndef SPRY_APPS_ANSWER_H
-#define SPRY_APPS_ANSWER_H
+#ifndef SPRY_RUN_ANSWER_H
+#define SPRY_RUN_ANSWER_H
 
 #include <jansson.h>
 
 #include "base/buffer.h"
+#include "base/options.h"
 #include "cli/common_options.h"
 #include "platform/energy.h"
 #include "platform/trace.h"
@@ -80,5 +81,28 @@ void spry_answer_warn_context(const spry_answer *answer, const spry_engine *engi
 /* Everything about an answer as a JSON object; NULL when memory is short. */
 json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed,
                             bool with_logprobs);
+
+/* ---- the constraint ---------------------------------------------------------------------------------------------- */
+
+/* The constraint and its text, read from a file if it names one. At most one of the flags may be given. */
+spry_status spry_answer_shape(spry_constraint *constraint, spry_buffer *text, const spry_answer_flags *flags,
+                              spry_error *error);
+
+/* ---- fragments --------------------------------------------------------------------------------------------------- */
+
+enum { SPRY_FRAGMENTS_MAX = 64 };
+
+typedef struct spry_fragments {
+    spry_span spans[SPRY_FRAGMENTS_MAX];
+    size_t count;
+} spry_fragments;
+
+/* The ids of a conversation whose user message is the files, each a fragment, followed by `text`. `system` may be
+ * NULL. */
+spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
+                                  const spry_option_list *files, const char *system, spry_view text, spry_error *error);
+
+/* Parses --span-repair: a number of tokens, or "all". */
+spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error);
 
 #endif

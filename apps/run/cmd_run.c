@@ -4,17 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "chat/chat_start.h"
-#include "cli/bundled.h"
+#include "chat/chat.h"
 #include "cli/commands.h"
-#include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/model_source.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "run/answer.h"
-#include "run/answer_shape.h"
 #include "run/drafter.h"
-#include "run/fragment_files.h"
 
 enum { PROMPT_BYTES_MAX = 64 << 20 };
 

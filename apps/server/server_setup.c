@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bundled.h"
+#include "cli/model_source.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
 #include "platform/directory.h"

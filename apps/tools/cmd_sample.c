@@ -7,7 +7,6 @@
 
 #include "base/sampling_options.h"
 #include "cli/commands.h"
-#include "cli/input.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "spry_tools.h"

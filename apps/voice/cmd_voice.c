@@ -1,12 +1,353 @@
-/* spry voice: a spoken conversation, one spoken question, or a transcript. */
+/* `spry voice`: its flags, files that are transcribed or spoken, and the command. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "chat/chat_start.h"
-#include "cli/bundled.h"
+#include "chat/chat.h"
 #include "cli/commands.h"
+#include "cli/model_source.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
+#include "platform/clock.h"
+#include "voice/recogniser.h"
+#include "voice/sound.h"
 #include "voice/voice.h"
+
+#define SPEECH(name) offsetof(spry_speech_flags, name)
+#define FIELD(name)  offsetof(spry_voice_flags, name)
+
+static const spry_option speech_options[] = {
+    {.name = "stt",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(recogniser.name),
+     .metavar = "NAME",
+     .help = "Recogniser of speech: whisper, pocketsphinx or command; auto: the first that the other options give",
+     .group = "Speech"},
+    {.name = "whisper",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(recogniser.whisper),
+     .metavar = "FILE",
+     .help = "Whisper model: a ggml file of whisper.cpp, or a Hugging Face folder",
+     .group = "Speech"},
+    {.name = "whisper-type",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(recogniser.type),
+     .metavar = "TYPE",
+     .help = "Convert its matrices to this type when it is opened, for example q8_0",
+     .group = "Speech"},
+    {.name = "whole-window",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = SPEECH(recogniser.whole_window),
+     .help = "Encode 30 seconds however short the speech is, as Whisper was trained",
+     .group = "Speech"},
+    {.name = "sphinx-model",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(recogniser.sphinx),
+     .metavar = "DIR",
+     .help = "PocketSphinx' models of a language",
+     .group = "Speech"},
+    {.name = "stt-cmd",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(recogniser.command),
+     .metavar = "COMMAND",
+     .help = "Command that recognises: reads 16-bit PCM (16 kHz, one channel), writes text",
+     .group = "Speech"},
+    {.name = "stt-prompt",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(recogniser.prompt),
+     .metavar = "TEXT",
+     .help = "Names and spellings that Whisper may expect",
+     .group = "Speech"},
+    {.name = "language",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(recogniser.language),
+     .metavar = "CODE",
+     .help = "Language that is spoken, as a code (en) or a name (english); default: detected by Whisper",
+     .group = "Speech"},
+    {.name = "translate",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = SPEECH(recogniser.translate),
+     .help = "Write down speech of any language in English (Whisper)",
+     .group = "Speech"},
+    {.name = "tts",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(synthesiser.name),
+     .metavar = "NAME",
+     .help = "Synthesiser of speech: flite, espeak or command; auto: flite for English, else espeak",
+     .group = "Speech"},
+    {.name = "voice",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(synthesiser.voice),
+     .metavar = "NAME",
+     .help = "Voice of the synthesiser; flite: slt or rms; espeak: a voice or language",
+     .group = "Speech"},
+    {.name = "tts-cmd",
+     .kind = SPRY_OPTION_STRING,
+     .offset = SPEECH(synthesiser.command),
+     .metavar = "COMMAND",
+     .help = "Command that speaks: reads text, writes 16-bit PCM (16 kHz, one channel)",
+     .group = "Speech"},
+};
+
+static const spry_option voice_options[] = {
+    {.name = "in",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(in),
+     .metavar = "FILE",
+     .help = "Sound file to listen to; -: raw PCM (16 bits, 16 kHz, one channel) on standard input; default: the "
+             "microphone",
+     .group = "Sound"},
+    {.name = "out",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(out),
+     .metavar = "FILE",
+     .help = "WAV file to speak to; -: raw PCM on standard output; default: the loudspeaker, or no sound with --in",
+     .group = "Sound"},
+    {.name = "live",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(live),
+     .help = "Play the file of --in at its own speed, as if it were spoken now",
+     .group = "Sound"},
+    {.name = "pause",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(pause_ms),
+     .min = 100,
+     .max = 5000,
+     .metavar = "MS",
+     .help = "Silence that ends what you say, in milliseconds",
+     .group = "Sound"},
+    {.name = "threshold",
+     .kind = SPRY_OPTION_FLOAT,
+     .offset = FIELD(threshold),
+     .min = 1,
+     .max = 40,
+     .metavar = "DB",
+     .help = "How far speech is above the noise, in decibels",
+     .group = "Sound"},
+    {.name = "barge-in",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(barge_in),
+     .help = "Speaking over an answer stops it",
+     .group = "Sound"},
+    {.name = "say",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(say),
+     .metavar = "TEXT",
+     .help = "Only speak this text to --out",
+     .group = "Sound"},
+    {.name = "transcribe",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(transcribe),
+     .help = "Only write down what is said in --in",
+     .group = "Transcript"},
+    {.name = "format",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(format),
+     .choices = spry_transcript_formats,
+     .help = "Form of the transcript",
+     .group = "Transcript"},
+    {.name = "json",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "Print one JSON object per turn: what was said, the answer, and the times",
+     .group = "Output"},
+    {.name = "stats",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(chat.stats),
+     .help = "Print the times of every turn to standard error",
+     .group = "Output"},
+};
+
+void spry_speech_flags_default(spry_speech_flags *flags)
+{
+    *flags = (spry_speech_flags){.recogniser = {.name = "auto", .sphinx = "/usr/share/pocketsphinx/model/en-us"},
+                                 .synthesiser = {.name = "auto"}};
+}
+
+spry_option_table spry_speech_flags_table(spry_speech_flags *flags)
+{
+    return (spry_option_table){speech_options, SPRY_COUNT(speech_options), flags};
+}
+
+void spry_voice_flags_default(spry_voice_flags *flags)
+{
+    *flags = (spry_voice_flags){.format = "text", .pause_ms = 500, .threshold = 7, .barge_in = true};
+    spry_speech_flags_default(&flags->speech);
+    spry_chat_flags_default(&flags->chat);
+}
+
+spry_option_table spry_voice_flags_table(spry_voice_flags *flags)
+{
+    return (spry_option_table){voice_options, SPRY_COUNT(voice_options), flags};
+}
+
+/* ---- a recorded conversation ------------------------------------------------------------------------------------- */
+
+/* One question from a sound file, one answer to a sound file; and transcripts of files. */
+
+/* Reads a whole utterance, without the silence at its ends. */
+static spry_status read_utterance(spry_utterance *utterance, const spry_voice_flags *flags, spry_error *error)
+{
+    spry_sound_file *file = NULL;
+    spry_vad *vad = NULL;
+    spry_vad_options options;
+    float block[SPRY_VAD_STEP];
+    size_t n = 0, begin = SPRY_UTTERANCE_MAX, got;
+    spry_vad_options_default(&options);
+    options.threshold = flags->threshold;
+    spry_status status = spry_sound_file_open(&file, flags->in, error);
+    if (status == SPRY_OK)
+        status = spry_vad_create(&vad, &options, error);
+    while (status == SPRY_OK && (got = spry_sound_file_read(file, block + n, SPRY_COUNT(block) - n)) > 0) {
+        status = spry_utterance_add(utterance, block + n, got, error);
+        n += got;
+        if (utterance->count == SPRY_UTTERANCE_MAX)
+            status = spry_fail(error, SPRY_ERR_INPUT,
+                               "%s is longer than %d seconds: too long for a question; --transcribe has no limit",
+                               flags->in, SPRY_UTTERANCE_MAX / SPRY_SOUND_RATE);
+        if (n < SPRY_COUNT(block))
+            continue;
+        n = 0;
+        if (spry_vad_push(vad, block) == SPRY_VAD_BEGIN && begin == SPRY_UTTERANCE_MAX)
+            begin = (size_t)spry_vad_begin_at(vad);
+    }
+    if (status == SPRY_OK)
+        status = spry_sound_file_status(file, error);
+    if (status == SPRY_OK && begin == SPRY_UTTERANCE_MAX)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s: no speech was found in %.1f seconds of sound", flags->in,
+                           (double)utterance->count / SPRY_SOUND_RATE);
+    if (status == SPRY_OK) {
+        size_t end = (size_t)spry_vad_end_at(vad) + SPRY_SOUND_RATE / 5;
+        end = end < utterance->count ? end : utterance->count;
+        utterance->count = end - begin;
+        memmove(utterance->samples, utterance->samples + begin, utterance->count * sizeof *utterance->samples);
+    }
+    spry_vad_destroy(vad);
+    spry_sound_file_close(file);
+    return status;
+}
+
+static bool write_sound(void *user, const int16_t *samples, size_t count)
+{
+    return spry_sound_writer_write(user, samples, count, NULL) == SPRY_OK;
+}
+
+static spry_status recognise(spry_recogniser *r, spry_buffer *words, const spry_utterance *utterance, spry_error *error)
+{
+    spry_status status = r->kind->begin(r->state, error);
+    if (status == SPRY_OK)
+        status = r->kind->hear(r->state, utterance->samples, utterance->count, error);
+    if (status == SPRY_OK)
+        status = r->kind->words(r->state, words, true, NULL, NULL, error);
+    if (status == SPRY_OK && words->size == 0)
+        status = spry_fail(error, SPRY_ERR_INPUT, "no words were recognised");
+    return status;
+}
+
+static spry_status answer(const spry_chat_job *job, const spry_voice_parts *parts, spry_speaker *speaker,
+                          spry_error *error)
+{
+    spry_utterance utterance = {0};
+    spry_turn_figures figures = {0};
+    spry_voice voice;
+    spry_buffer words;
+    spry_voice_init(&voice, job, parts->flags, parts->recogniser, speaker);
+    spry_buffer_init(&words, 1 << 20);
+    spry_status status = read_utterance(&utterance, parts->flags, error);
+    uint64_t ended = spry_clock_ns();
+    figures.speech_s = (double)utterance.count / SPRY_SOUND_RATE;
+    if (status == SPRY_OK)
+        status = recognise(parts->recogniser, &words, &utterance, error);
+    figures.words_ms = figures.recognise_ms = (double)(spry_clock_ns() - ended) / 1e6;
+    if (status == SPRY_OK)
+        status = spry_voice_answer(&voice, &figures, spry_buffer_view(&words), ended, error);
+    if (status == SPRY_OK)
+        status = spry_voice_keep(&voice, spry_buffer_view(&voice.answer.text), error);
+    if (status == SPRY_OK)
+        spry_voice_report(&voice, stdout, &figures, spry_buffer_view(&words), spry_buffer_view(&voice.answer.text));
+    free(utterance.samples);
+    spry_buffer_deinit(&words);
+    spry_voice_deinit(&voice);
+    return status;
+}
+
+spry_status spry_voice_file(const spry_chat_job *job, const spry_voice_parts *parts, spry_error *error)
+{
+    spry_sound_writer *writer = NULL;
+    spry_speaker *speaker = NULL;
+    spry_error closing;
+    spry_status status = SPRY_OK;
+    if (parts->flags->out) {
+        status = spry_sound_writer_open(&writer, parts->flags->out, error);
+        if (status == SPRY_OK)
+            status = spry_speaker_create(&speaker, parts->synthesiser,
+                                         &(spry_speaker_sink){.sound = write_sound, .user = writer}, error);
+    }
+    if (status == SPRY_OK)
+        status = answer(job, parts, speaker, error);
+    spry_speaker_destroy(speaker);
+    spry_status closed = spry_sound_writer_close(writer, &closing);
+    if (status == SPRY_OK && closed != SPRY_OK) {
+        status = closed;
+        *error = closing;
+    }
+    return status;
+}
+
+spry_status spry_voice_say(const spry_voice_flags *flags, spry_synthesiser *synthesiser, spry_error *error)
+{
+    spry_sound_writer *writer = NULL;
+    spry_error closing;
+    spry_status status = spry_sound_writer_open(&writer, flags->out, error);
+    if (status == SPRY_OK)
+        status = spry_synthesiser_speak(synthesiser, spry_view_of(flags->say), write_sound, writer, error);
+    spry_status closed = spry_sound_writer_close(writer, &closing);
+    if (status == SPRY_OK && closed != SPRY_OK) {
+        status = closed;
+        *error = closing;
+    }
+    return status;
+}
+
+spry_status spry_voice_transcribe(const spry_voice_flags *flags, spry_recogniser *recogniser, spry_error *error)
+{
+    spry_sound_file *file = NULL;
+    spry_transcribe_options options;
+    spry_transcript transcript = {0};
+    spry_transcript_writer writer;
+    spry_transcribe_options_default(&options);
+    spry_transcript_writer_init(&writer, spry_transcript_format_find(flags->format));
+    options.timestamps = spry_transcript_needs_times(writer.format);
+    options.translate = flags->speech.recogniser.translate;
+    options.on_segment = spry_transcript_segment;
+    options.user = &writer;
+    spry_status status = spry_sound_file_open(&file, flags->in, error);
+    uint64_t began = spry_clock_ns();
+    if (status == SPRY_OK)
+        status = spry_recogniser_transcribe(recogniser, &transcript, spry_sound_file_read, file, &options, error);
+    double ms = (double)(spry_clock_ns() - began) / 1e6;
+    if (status == SPRY_OK)
+        status = spry_sound_file_status(file, error);
+    if (status == SPRY_OK && transcript.seconds == 0)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s: there is no sound in this file", flags->in);
+    if (status == SPRY_OK &&
+        !spry_transcript_finish(&writer, &transcript, options.translate ? "translate" : "transcribe"))
+        status = spry_fail_memory(error, "a transcript", writer.out.size);
+    if (status == SPRY_OK)
+        spry_out_write(writer.out.data, writer.out.size);
+    if (status == SPRY_OK && flags->chat.stats)
+        fprintf(stderr,
+                "%.1f s of sound in %.0f ms (%.3f of its length): encoding %.0f ms, decoding %u tokens %.0f ms; "
+                "%u windows, %u silent, %u decoded again; language %s\n",
+                transcript.seconds, ms, ms / 1000 / transcript.seconds, transcript.encode_ms, transcript.tokens,
+                transcript.decode_ms, transcript.windows, transcript.silent_windows, transcript.retries,
+                transcript.language);
+    spry_free(transcript.text);
+    spry_transcript_writer_deinit(&writer);
+    spry_sound_file_close(file);
+    return status;
+}
+
+/* ---- spry voice -------------------------------------------------------------------------------------------------- */
 
 static const spry_usage usage = {
     .command = "voice",

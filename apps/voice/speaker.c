@@ -1,11 +1,247 @@
+/* Speaks text while it is being written: cuts it into clauses, synthesises them and plays them in order. */
 #include "voice/speaker.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "platform/clock.h"
 #include "platform/threads.h"
-#include "voice/clauses.h"
+#include "spry_voice.h"
+
+enum {
+    TEXT_MAX = 1 << 20,
+    FIRST_LEAST = 10, /* bytes of a first clause that ends at a comma */
+    LATER_LEAST = 40, /* and of a later one */
+    LONGEST = 240,    /* bytes; a clause without an end is cut at a space */
+};
+
+void spry_clauses_init(spry_clauses *clauses)
+{
+    *clauses = (spry_clauses){0};
+    spry_buffer_init(&clauses->text, TEXT_MAX);
+}
+
+void spry_clauses_deinit(spry_clauses *clauses)
+{
+    spry_buffer_deinit(&clauses->text);
+}
+
+void spry_clauses_clear(spry_clauses *clauses)
+{
+    spry_buffer_clear(&clauses->text);
+    clauses->given = 0;
+}
+
+bool spry_clauses_add(spry_clauses *clauses, spry_view text)
+{
+    return spry_buffer_append(&clauses->text, text.data, text.size);
+}
+
+/* Whether the full stop at `at` is one of a number or of an abbreviation: "3.14", "e.g.", "Dr." */
+static bool is_inner_stop(const char *text, size_t at)
+{
+    static const char *const titles[] = {"Mr", "Mrs", "Ms", "Dr", "St", "vs", "etc", "Prof"};
+    if (at >= 1 && isdigit((unsigned char)text[at - 1]) && isdigit((unsigned char)text[at + 1]))
+        return true;
+    size_t begin = at;
+    while (begin > 0 && isalpha((unsigned char)text[begin - 1]))
+        begin--;
+    size_t size = at - begin;
+    if (size == 1 && !(text[begin] == 'I' || text[begin] == 'a'))
+        return true;
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++)
+        if (strlen(titles[i]) == size && strncmp(titles[i], text + begin, size) == 0)
+            return true;
+    return false;
+}
+
+/* The end of the clause whose mark is at `at`, or 0: the mark ends none. The space after a mark shows that it is one,
+ * so it must have come. */
+static size_t end_at(const spry_clauses *c, size_t at)
+{
+    const char *text = c->text.data;
+    size_t least = c->given ? LATER_LEAST : FIRST_LEAST, end = at + 1;
+    if (text[at] == '\n')
+        return at + 1;
+    if (!strchr(".!?;:,", text[at]))
+        return 0;
+    while (end < c->text.size && strchr("\"')]*", text[end]))
+        end++;
+    if (end >= c->text.size || !isspace((unsigned char)text[end]))
+        return 0;
+    if (text[at] == '.' && is_inner_stop(text, at))
+        return 0;
+    if (strchr(",;:", text[at]) && at + 1 < least)
+        return 0;
+    return end;
+}
+
+static bool is_blank(const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (!isspace((unsigned char)text[i]))
+            return false;
+    return true;
+}
+
+bool spry_clauses_take(spry_clauses *clauses, spry_buffer *out, bool over)
+{
+    const spry_buffer *text = &clauses->text;
+    size_t end = 0, space = 0;
+    for (size_t i = 0; i < text->size && !end; i++) {
+        size_t found = end_at(clauses, i);
+        if (found && !is_blank(text->data, found))
+            end = found;
+        if (text->data[i] == ' ')
+            space = i;
+        if (!end && i >= LONGEST && space)
+            end = space;
+    }
+    if (!end && over)
+        end = text->size;
+    if (!end)
+        return false;
+    spry_buffer_clear(out);
+    spry_buffer_append(out, text->data, end);
+    spry_buffer_consume(&clauses->text, end);
+    clauses->given++;
+    return true;
+}
+
+/* ---- sound that waits to be heard -------------------------------------------------------------------------------- */
+
+enum { ROOM = 60 * SPRY_SOUND_RATE, CLAUSES_MAX = 4096, PLAYER_TEXT_MAX = 1 << 20 };
+
+typedef struct played_clause {
+    uint64_t begin, end; /* samples since the beginning of the answer */
+    size_t text_end;     /* bytes of the text so far */
+} played_clause;
+
+struct spry_player {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int16_t *ring;           /* [ROOM] */
+    uint64_t pushed, pulled; /* samples since the beginning of the answer */
+    bool held, stopped;
+    played_clause clauses[CLAUSES_MAX];
+    size_t n_clauses;
+    spry_buffer text;
+};
+
+spry_status spry_player_create(spry_player **out, spry_error *error)
+{
+    spry_player *p = *out = calloc(1, sizeof *p);
+    if (p)
+        p->ring = calloc(ROOM, sizeof *p->ring);
+    if (!p || !p->ring) {
+        free(p);
+        *out = NULL;
+        return spry_fail_memory(error, "sound that waits", ROOM * sizeof *p->ring);
+    }
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, NULL);
+    spry_buffer_init(&p->text, PLAYER_TEXT_MAX);
+    return SPRY_OK;
+}
+
+void spry_player_destroy(spry_player *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->changed);
+    spry_buffer_deinit(&p->text);
+    free(p->ring);
+    free(p);
+}
+
+void spry_player_begin(spry_player *p, bool held)
+{
+    pthread_mutex_lock(&p->lock);
+    p->pushed = p->pulled = 0;
+    p->n_clauses = 0;
+    p->held = held;
+    p->stopped = false;
+    spry_buffer_clear(&p->text);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void spry_player_release(spry_player *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->held = false;
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool spry_player_push(void *player, const int16_t *samples, size_t count)
+{
+    spry_player *p = player;
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < count && !p->stopped; i++) {
+        while (!p->stopped && p->pushed - p->pulled == ROOM)
+            pthread_cond_wait(&p->changed, &p->lock);
+        p->ring[p->pushed++ % ROOM] = samples[i];
+    }
+    bool more = !p->stopped;
+    pthread_mutex_unlock(&p->lock);
+    return more;
+}
+
+void spry_player_clause(void *player, spry_view text)
+{
+    spry_player *p = player;
+    pthread_mutex_lock(&p->lock);
+    if (!p->stopped && p->n_clauses < CLAUSES_MAX) {
+        spry_buffer_append(&p->text, text.data, text.size);
+        uint64_t begin = p->n_clauses ? p->clauses[p->n_clauses - 1].end : 0;
+        p->clauses[p->n_clauses++] = (played_clause){begin, p->pushed, p->text.size};
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+size_t spry_player_pull(spry_player *p, int16_t *samples, size_t count)
+{
+    pthread_mutex_lock(&p->lock);
+    uint64_t waiting = p->held || p->stopped ? 0 : p->pushed - p->pulled;
+    size_t n = waiting < count ? (size_t)waiting : count;
+    for (size_t i = 0; i < n; i++)
+        samples[i] = p->ring[p->pulled++ % ROOM];
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    memset(samples + n, 0, (count - n) * sizeof *samples);
+    return n;
+}
+
+void spry_player_stop(spry_player *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->stopped = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool spry_player_busy(spry_player *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool busy = !p->stopped && p->pushed > p->pulled;
+    pthread_mutex_unlock(&p->lock);
+    return busy;
+}
+
+void spry_player_heard(spry_player *p, spry_buffer *out)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < p->n_clauses; i++)
+        if (2 * p->pulled >= p->clauses[i].begin + p->clauses[i].end)
+            bytes = p->clauses[i].text_end;
+    spry_buffer_append(out, p->text.data, bytes);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- the speaker ------------------------------------------------------------------------------------------------- */
 
 enum { CLAUSE_MAX = 1 << 20 };
 

@@ -1,11 +1,253 @@
+/* Synthesisers: a command of the user, and through the module Flite; and the child processes that commands run in. */
 #include "voice/synthesiser.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
-#include "voice/voice_libraries.h"
+#include "spry_voice.h"
+#include "voice/sound.h"
+
+extern char **environ;
+
+enum { READ_END, WRITE_END, PIPE_ENDS, CHUNK = 4096 };
+
+static void close_pipe(int ends[PIPE_ENDS])
+{
+    for (size_t i = 0; i < PIPE_ENDS; i++)
+        if (ends[i] >= 0)
+            close(ends[i]);
+}
+
+static spry_status start(pid_t *child, int in[PIPE_ENDS], int out[PIPE_ENDS], const char *command,
+                         const char *const *arguments, spry_error *error)
+{
+    const char *const shell[] = {"sh", "-c", command, NULL};
+    const char *const *argv = arguments ? arguments : shell;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults, none;
+    sigemptyset(&none); /* a thread of the server blocks SIGTERM, which must end the command */
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setpgroup(&attributes, 0); /* its own group, so that its children end with it */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[READ_END], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out[WRITE_END], STDOUT_FILENO);
+    if (arguments)
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    int code = posix_spawnp(child, argv[0], &actions, &attributes, (char *const *)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return code ? spry_fail(error, SPRY_ERR_FILE, "'%.100s' cannot be started: %s", argv[0], strerror(code)) : SPRY_OK;
+}
+
+/* Moves bytes until the command closes its output. False: `on_output` wants no more. */
+static bool exchange(int *input, int output, spry_view bytes, spry_child_output on_output, void *user)
+{
+    for (;;) {
+        char chunk[CHUNK];
+        struct pollfd files[] = {{output, POLLIN, 0}, {*input, POLLOUT, 0}};
+        if (poll(files, *input >= 0 ? 2 : 1, -1) < 0 && errno != EINTR)
+            return true;
+        if (*input >= 0 && files[1].revents) {
+            ssize_t n = bytes.size ? write(*input, bytes.data, bytes.size) : 0;
+            if (n > 0)
+                bytes = (spry_view){bytes.data + n, bytes.size - (size_t)n};
+            if (bytes.size == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+                close(*input);
+                *input = -1;
+            }
+        }
+        if (files[0].revents) {
+            ssize_t n = read(output, chunk, sizeof chunk);
+            if (n == 0 || (n < 0 && errno != EINTR))
+                return true;
+            if (n > 0 && !on_output(user, chunk, (size_t)n))
+                return false;
+        }
+    }
+}
+
+spry_status spry_child_run(const char *command, const char *const *arguments, spry_view input,
+                           spry_child_output on_output, void *user, spry_error *error)
+{
+    int in[PIPE_ENDS] = {-1, -1}, out[PIPE_ENDS] = {-1, -1}, result = 0;
+    pid_t child;
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
+        close_pipe(in);
+        return spry_fail(error, SPRY_ERR_FILE, "no pipe to a command: %s", strerror(errno));
+    }
+    spry_status status = start(&child, in, out, command, arguments, error);
+    if (status != SPRY_OK) {
+        close_pipe(in);
+        close_pipe(out);
+        return status;
+    }
+    close(in[READ_END]);
+    close(out[WRITE_END]);
+    fcntl(in[WRITE_END], F_SETFL, O_NONBLOCK);
+    bool whole = exchange(&in[WRITE_END], out[READ_END], input, on_output, user);
+    if (!whole)
+        kill(-child, SIGTERM);
+    if (in[WRITE_END] >= 0)
+        close(in[WRITE_END]);
+    close(out[READ_END]);
+    while (waitpid(child, &result, 0) < 0 && errno == EINTR)
+        ;
+    if (whole && (!WIFEXITED(result) || WEXITSTATUS(result) != 0))
+        return spry_fail(error, SPRY_ERR_FILE, "'%.100s' failed with status %d", arguments ? arguments[0] : command,
+                         WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result));
+    return SPRY_OK;
+}
+
+/* ---- a command --------------------------------------------------------------------------------------------------- */
+
+/* Speech from another process: a command of the user, or eSpeak NG, which knows many languages. eSpeak NG's licence
+ * asks that it stays a program of its own. */
+
+enum { SOUND_BYTES_MAX = 256 << 20, WAV_HEADER = 44, WAV_RATE = 24, VOICE_BYTES = 64 };
+
+typedef struct process {
+    const char *command; /* NULL: eSpeak NG */
+    char voice[VOICE_BYTES];
+} process;
+
+static bool command_wanted(const spry_synthesiser_options *options)
+{
+    return options->command != NULL;
+}
+
+static bool espeak_wanted(const spry_synthesiser_options *options)
+{
+    (void)options;
+    return true;
+}
+
+static spry_status open_process(void **state, const char *command, const char *voice, spry_error *error)
+{
+    process *p = calloc(1, sizeof *p);
+    if (!p)
+        return spry_fail_memory(error, "a synthesiser", sizeof *p);
+    p->command = command;
+    snprintf(p->voice, sizeof p->voice, "%s", voice);
+    *state = p;
+    return SPRY_OK;
+}
+
+static spry_status open_command(void **state, const spry_synthesiser_options *options, spry_error *error)
+{
+    if (!options->command)
+        return spry_fail(error, SPRY_ERR_INPUT, "which command speaks? Give one with --tts-cmd");
+    return open_process(state, options->command, "", error);
+}
+
+static spry_status open_espeak(void **state, const spry_synthesiser_options *options, spry_error *error)
+{
+    const char *voice = options->voice ? options->voice : options->language ? options->language : "en";
+    if (voice[0] == '-' || strlen(voice) >= VOICE_BYTES)
+        return spry_fail(error, SPRY_ERR_INPUT, "'%.40s' is no voice of eSpeak NG", voice);
+    return open_process(state, NULL, voice, error);
+}
+
+static void close_process(void *state)
+{
+    free(state);
+}
+
+typedef struct passing {
+    spry_sound_sink sink;
+    void *user;
+    char odd; /* the first byte of a sample whose second has not come */
+    bool has_odd;
+} passing;
+
+static bool pass_on(void *user, const char *data, size_t size)
+{
+    passing *p = user;
+    int16_t samples[2049];
+    while (size) {
+        size_t n = 0, most = sizeof samples / sizeof *samples - 1;
+        unsigned char *bytes = (unsigned char *)samples;
+        if (p->has_odd)
+            bytes[n++] = (unsigned char)p->odd;
+        size_t taken = size < 2 * most ? size : 2 * most;
+        memcpy(bytes + n, data, taken);
+        n += taken;
+        data += taken;
+        size -= taken;
+        p->has_odd = n % 2;
+        if (p->has_odd)
+            p->odd = (char)bytes[n - 1];
+        if (n >= 2 && !p->sink(p->user, samples, n / 2))
+            return false;
+    }
+    return true;
+}
+
+static spry_status speak_command(void *state, const char *text, spry_sound_sink sink, void *user, spry_error *error)
+{
+    passing p = {.sink = sink, .user = user};
+    return spry_child_run(((process *)state)->command, NULL, spry_view_of(text), pass_on, &p, error);
+}
+
+static bool collect(void *user, const char *data, size_t size)
+{
+    return spry_buffer_append(user, data, size);
+}
+
+/* A WAV file on its standard output, whose header's lengths are not set. */
+static spry_status speak_espeak(void *state, const char *text, spry_sound_sink sink, void *user, spry_error *error)
+{
+    const process *p = state;
+    const char *const arguments[] = {"espeak-ng", "--stdin", "--stdout", "-v", p->voice, NULL};
+    spry_buffer wav;
+    int16_t *samples = NULL, *converted = NULL;
+    size_t n_converted = 0;
+    spry_buffer_init(&wav, SOUND_BYTES_MAX);
+    spry_status status = spry_child_run(NULL, arguments, spry_view_of(text), collect, &wav, error);
+    if (status != SPRY_OK && wav.size == 0)
+        spry_fail(error, status, "espeak-ng is not there, or has no voice '%s'", p->voice);
+    if (status == SPRY_OK && (wav.failed || wav.size < WAV_HEADER || memcmp(wav.data, "RIFF", 4) != 0))
+        status = spry_fail(error, SPRY_ERR_DEVICE, "espeak-ng has no voice '%s', or wrote no sound", p->voice);
+    if (status == SPRY_OK) {
+        const unsigned char *rate = (const unsigned char *)wav.data + WAV_RATE;
+        size_t count = (wav.size - WAV_HEADER) / 2;
+        samples = calloc(count + 1, sizeof *samples);
+        if (samples)
+            memcpy(samples, wav.data + WAV_HEADER, count * sizeof *samples);
+        status = samples ? spry_sound_convert(&converted, &n_converted, samples, count,
+                                              (unsigned)(rate[0] | rate[1] << 8 | rate[2] << 16), error)
+                         : spry_fail_memory(error, "speech", count);
+    }
+    if (status == SPRY_OK && n_converted)
+        sink(user, converted, n_converted);
+    free(samples);
+    free(converted);
+    spry_buffer_deinit(&wav);
+    return status;
+}
+
+const spry_synthesiser_kind spry_synthesiser_command = {
+    .name = "command", .wanted = command_wanted, .open = open_command, .close = close_process, .speak = speak_command};
+const spry_synthesiser_kind spry_synthesiser_espeak = {
+    .name = "espeak", .wanted = espeak_wanted, .open = open_espeak, .close = close_process, .speak = speak_espeak};
+
+/* ---- the choice of a synthesiser --------------------------------------------------------------------------------- */
 
 enum { TEXT_MAX = 1 << 20, KINDS = 3 };
 
@@ -46,7 +288,7 @@ void spry_synthesiser_close(spry_synthesiser *synthesiser)
     *synthesiser = (spry_synthesiser){0};
 }
 
-/* What has no sound, or would be read out as a symbol: Markdown's marks and control characters. */
+/* Characters that have no sound or would be read out as symbols: Markdown's marks and control characters. */
 static void clean(spry_buffer *out, spry_view text, bool *audible)
 {
     for (size_t i = 0; i < text.size; i++) {

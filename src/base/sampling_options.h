@@ -13,7 +13,7 @@ spry_status spry_sampling_check(const spry_sampling *settings, size_t n_vocab, s
 /* The table bound to `settings`. */
 spry_option_table spry_sampling_options(spry_sampling *settings);
 
-/* Sets what `object` names, by the table's JSON keys and aliases, and leaves the rest as it is. "logit_bias" is an
+/* Sets the settings that `object` names, by the table's JSON keys and aliases; the others keep their values. "logit_bias" is an
  * object from token ids to numbers, or null or "-Infinity" to ban; it goes to `bias`, which settings->bias then points
  * to (NULL: not accepted). Unknown keys fail, or are skipped with `ignore_unknown`. Token ids are not checked here but
  * by spry_sampling_check. */

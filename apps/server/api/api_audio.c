@@ -6,8 +6,8 @@
 #include "server/audio/speech_service.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
-#include "voice/sound_file.h"
-#include "voice/transcript_text.h"
+#include "voice/recogniser.h"
+#include "voice/sound.h"
 
 typedef struct listening {
     spry_exchange *exchange;

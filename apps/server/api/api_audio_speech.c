@@ -6,7 +6,7 @@
 #include "server/http/http_reply.h"
 #include "server/request/request_fields.h"
 #include "spry_voice.h"
-#include "voice/clauses.h"
+#include "voice/speaker.h"
 
 enum { INPUT_MAX = 1 << 16, SOUND_MAX = 1 << 28, WAV_HEADER = 44, PCM_RATE = 24000 };
 

@@ -7,7 +7,7 @@
 #include "server/audio/form_data.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
-#include "voice/child_process.h"
+#include "voice/synthesiser.h"
 
 enum { TEXT_BYTES = 4 << 20 };
 

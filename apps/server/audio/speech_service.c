@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "voice/voice_libraries.h"
+#include "voice/sound.h"
 
 enum { VOICES_MAX = 16, NAME_BYTES = 40 };
 

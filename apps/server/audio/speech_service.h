@@ -3,7 +3,7 @@
 #ifndef SPRY_SERVER_SPEECH_SERVICE_H
 #define SPRY_SERVER_SPEECH_SERVICE_H
 
-#include "voice/voice_flags.h"
+#include "voice/voice.h"
 
 typedef struct spry_speech_service spry_speech_service;
 

@@ -1,4 +1,4 @@
-#include "voice/sound_device.h"
+#include "voice/sound.h"
 
 #ifdef SPRY_HAVE_PORTAUDIO
 

@@ -9,7 +9,7 @@
 #include <flite/flite.h>
 
 #include "spry_voice.h"
-#include "voice/sound_file.h"
+#include "voice/sound.h"
 
 cst_voice *register_cmu_us_slt(const char *folder);
 cst_voice *register_cmu_us_rms(const char *folder);

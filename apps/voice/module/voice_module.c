@@ -1,6 +1,6 @@
-/* The table that the module exports: what it was built with. */
+/* The table that the module exports: the parts it was built with. */
 #include "spry.h"
-#include "voice/voice_libraries.h"
+#include "voice/sound.h"
 
 #ifdef SPRY_HAVE_SNDFILE
 static const struct spry_sound_files files = {

@@ -1,0 +1,204 @@
+/* What `spry run` and the chat give to an answer besides its prompt: a constraint, a drafter, and fragments. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/number.h"
+#include "cli/model_source.h"
+#include "cli/terminal.h"
+#include "platform/file.h"
+#include "run/answer.h"
+#include "run/drafter.h"
+
+/* "a,b,c" as a JSON array of strings. */
+static spry_status choices(spry_buffer *text, const char *list, spry_error *error)
+{
+    json_t *array = json_array();
+    while (array) {
+        size_t length = strcspn(list, ",");
+        if (json_array_append_new(array, json_stringn(list, length)))
+            break;
+        list += length;
+        if (!*list++)
+            break;
+    }
+    char *dumped = json_dumps(array, 0);
+    spry_buffer_text(text, dumped ? dumped : "");
+    free(dumped);
+    json_decref(array);
+    return text->size ? SPRY_OK : spry_fail(error, SPRY_ERR_INPUT, "--choice is not valid UTF-8, or memory is short");
+}
+
+spry_status spry_answer_shape(spry_constraint *constraint, spry_buffer *text, const spry_answer_flags *flags,
+                              spry_error *error)
+{
+    const struct {
+        const char *value;
+        spry_constraint kind;
+        bool is_file;
+    } ways[] = {{flags->schema_file, SPRY_JSON_SCHEMA, true},
+                {flags->grammar_file, SPRY_GBNF, true},
+                {flags->regex, SPRY_REGEX, false},
+                {flags->choice, SPRY_CHOICE, false}};
+    const char *value = NULL;
+    bool is_file = false;
+    *constraint = SPRY_ANY_TEXT;
+    for (size_t i = 0; i < SPRY_COUNT(ways); i++) {
+        if (ways[i].value && value)
+            return spry_fail(error, SPRY_ERR_INPUT,
+                             "--json-schema, --grammar, --regex and --choice: only one of them can be given");
+        if (!ways[i].value)
+            continue;
+        *constraint = ways[i].kind;
+        value = ways[i].value;
+        is_file = ways[i].is_file;
+    }
+    if (!value)
+        return SPRY_OK;
+    if (*constraint == SPRY_CHOICE)
+        return choices(text, value, error);
+    if (is_file)
+        return spry_file_read(text, value, error);
+    spry_buffer_text(text, value);
+    return text->failed ? spry_fail_memory(error, "a pattern", strlen(value)) : SPRY_OK;
+}
+
+/* ---- the drafter ------------------------------------------------------------------------------------------------- */
+
+/* A drafter's context is as large as its own limit allows; it needs no memory beyond that. */
+
+static spry_status open_model(spry_drafter_model *d, spry_engine *engine, const char *model,
+                              const spry_model_flags *model_flags, const spry_engine_flags *engine_flags,
+                              spry_error *error)
+{
+    spry_engine_options options = engine_flags->options;
+    options.context = 0;
+    options.sessions = 1;
+    options.threads = 1; /* it uses the engine's threads */
+    options.kv_bytes = 0;
+    options.cache_dir = NULL;
+    options.chat_template = NULL;
+    options.lora = NULL;
+    options.log = NULL;
+    spry_status status = spry_model_source_find(&d->source, model, model_flags->models_folder, error);
+    if (status == SPRY_OK)
+        status = spry_model_source_engine(&d->engine, &d->source, &options, error);
+    if (status == SPRY_OK)
+        status = spry_engine_set_drafter(engine, d->engine, error);
+    return status;
+}
+
+spry_status spry_drafter_open(spry_drafter_model *d, spry_engine *engine, const spry_model_source *source,
+                              const char *draft, const spry_model_flags *model_flags,
+                              const spry_engine_flags *engine_flags, spry_error *error)
+{
+    *d = (spry_drafter_model){.how = SPRY_DRAFT_AUTO};
+    if (strcmp(draft, "none") == 0)
+        d->how = SPRY_DRAFT_NONE;
+    else if (strcmp(draft, "lookup") == 0)
+        d->how = SPRY_DRAFT_LOOKUP;
+    else if (strcmp(draft, "auto") != 0)
+        return open_model(d, engine, draft, model_flags, engine_flags, error);
+    else if (source->data == spry_bundled_tales_begin)
+        return open_model(d, engine, SPRY_BUNDLED_DRAFTER, model_flags, engine_flags, error);
+    return SPRY_OK;
+}
+
+void spry_drafter_close(spry_drafter_model *d)
+{
+    spry_engine_close(d->engine);
+    spry_model_source_deinit(&d->source);
+    *d = (spry_drafter_model){0};
+}
+
+/* ---- fragments --------------------------------------------------------------------------------------------------- */
+
+/* The conversation is built as JSON in OpenAI's format. */
+
+enum { FILE_BYTES_MAX = 64 << 20 };
+
+/* A file as one part; the following text always begins on a new line. */
+static spry_status add_file(json_t *parts, const char *path, spry_error *error)
+{
+    spry_buffer bytes, text;
+    spry_buffer_init(&bytes, FILE_BYTES_MAX);
+    spry_buffer_init(&text, 4 * (size_t)FILE_BYTES_MAX);
+    spry_status status = spry_file_read(&bytes, path, error);
+    if (status == SPRY_OK)
+        status = spry_input_clean(&text, spry_buffer_view(&bytes), path, error);
+    if (status == SPRY_OK && !text.size)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s: the file is empty", path);
+    if (status == SPRY_OK && text.data[text.size - 1] != '\n')
+        spry_buffer_text(&text, "\n");
+    if (status == SPRY_OK &&
+        (text.failed || json_array_append_new(parts, json_pack("{s:s, s:o, s:s}", "type", "text", "text",
+                                                               json_stringn(text.data, text.size), "cache", "span"))))
+        status = spry_fail_memory(error, "a fragment", text.size);
+    spry_buffer_deinit(&bytes);
+    spry_buffer_deinit(&text);
+    return status;
+}
+
+static spry_status to_ids(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine, const json_t *request,
+                          spry_error *error)
+{
+    char *json = json_dumps(request, 0);
+    if (!json)
+        return spry_fail_memory(error, "the conversation", 0);
+    spry_chat_prompt prompt;
+    spry_status status = spry_engine_chat_prompt(engine, &prompt, json, strlen(json), error);
+    fragments->count = prompt.n_spans;
+    if (prompt.n_spans > SPRY_FRAGMENTS_MAX)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%zu fragments are more than %d", prompt.n_spans, SPRY_FRAGMENTS_MAX);
+    else if (prompt.n_spans)
+        memcpy(fragments->spans, prompt.spans, prompt.n_spans * sizeof *prompt.spans);
+    free(out->ids);
+    *out = (spry_tokens){prompt.ids, prompt.count, prompt.count};
+    prompt.ids = NULL;
+    spry_chat_prompt_deinit(&prompt);
+    free(json);
+    return status;
+}
+
+spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
+                                  const spry_option_list *files, const char *system, spry_view text, spry_error *error)
+{
+    json_t *parts = json_array(), *messages = json_array();
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; status == SPRY_OK && i < files->count; i++)
+        status = add_file(parts, files->items[i], error);
+    json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text", json_stringn(text.data, text.size)));
+    if (system)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content", parts));
+    json_t *request = json_pack("{s:o}", "messages", messages);
+    if (status == SPRY_OK)
+        status = to_ids(out, fragments, engine, request, error);
+    json_decref(request);
+    return status;
+}
+
+spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error)
+{
+    static const struct {
+        const char *prefix;
+        size_t mode;
+    } modes[] = {{"first:", SPRY_REPAIR_FIRST}, {"spread:", SPRY_REPAIR_SPREAD}, {"", 0}};
+    uint64_t tokens;
+    if (strcmp(text, "all") == 0) {
+        *repair = SPRY_REPAIR_ALL;
+        return SPRY_OK;
+    }
+    for (size_t i = 0; i < SPRY_COUNT(modes); i++) {
+        size_t length = strlen(modes[i].prefix);
+        if (strncmp(text, modes[i].prefix, length) != 0 || !spry_number_u64(&tokens, spry_view_of(text + length)) ||
+            tokens >= SPRY_REPAIR_SPREAD)
+            continue;
+        *repair = modes[i].mode + (size_t)tokens;
+        return SPRY_OK;
+    }
+    return spry_fail(error, SPRY_ERR_INPUT,
+                     "--span-repair is '%.40s', but takes a number of tokens, first:N, spread:N, or all", text);
+}
