@@ -9,7 +9,7 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/memory.h"
-#include "server/fields/field_table.h"
+#include "server/fields/fields.h"
 #include "spry_serve.h"
 
 static const struct command {

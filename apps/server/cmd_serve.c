@@ -52,7 +52,7 @@ static const spry_option reach_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(settings.key_file),
      .metavar = "FILE",
-     .help = "File of access keys, one per line, each with optional settings behind it (name=, requests=, tokens=, "
+     .help = "File of access keys, one per line, each followed by optional settings (name=, requests=, tokens=, "
              "concurrent=); every request must send one of them. Cached pages are never shared between keys"},
     {.name = "tls-cert",
      .kind = SPRY_OPTION_STRING,

@@ -12,10 +12,8 @@
 #include "platform/energy.h"
 #include "server/api/responses_store.h"
 #include "server/http/access_keys.h"
-#include "server/request/kept_stream.h"
-#include "server/status/audit_log.h"
-#include "server/status/machine_watch.h"
-#include "server/status/registry.h"
+#include "server/request/streams.h"
+#include "server/status/status.h"
 #include "spry_serve.h"
 
 typedef struct spry_serve_settings {
@@ -28,7 +26,7 @@ typedef struct spry_serve_settings {
     bool allow_pull;                /* /api/pull may download models */
     const char *like;               /* "llama-server": its details where they contradict OpenAI's; else OpenAI's */
     bool any_model;                 /* a request for an unknown model uses the first one */
-    const char *alias, *tags;       /* further names of the first model, and what it is for; NULL: none */
+    const char *alias, *tags;       /* further names of the first model, and its tags; NULL: none */
     bool no_autoload;               /* only /models/load loads models */
     bool allow_pin;                 /* /models/pin is allowed */
     bool allow_chats;               /* /api/chats is allowed */
@@ -38,7 +36,7 @@ typedef struct spry_serve_settings {
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
     uint32_t connections;           /* limit for open connections */
-    uint32_t per_address;           /* limit for those of one address; 0: half of all, on loopback none */
+    uint32_t per_address;           /* limit for connections from one address; 0: half of all, on loopback none */
     uint32_t head_s;                /* a connection without a complete head is closed after this time */
     bool only_named;                /* none of the models folder, and not the bundled ones */
     const char *disable;            /* paths that are turned off, with commas between them; NULL: none */
@@ -53,9 +51,9 @@ typedef struct spry_serve_settings {
     size_t responses_bytes;         /* limit for stored responses */
     uint32_t responses_s;           /* they are kept for this time; 0: none is */
     spry_speculation speculation;
-    bool answer_spans; /* answers become fragments unless a request says otherwise */
-    bool slide;        /* contexts that are full slide unless a request says otherwise, and keep */
-    uint32_t keep;     /* so many of their first tokens */
+    bool answer_spans; /* answers become fragments unless the request has "answer_span": false */
+    bool slide;        /* full contexts slide unless the request has "context_overflow" */
+    uint32_t keep;     /* first tokens that a sliding context keeps */
     bool verbose;
 } spry_serve_settings;
 

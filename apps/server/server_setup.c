@@ -1,4 +1,4 @@
-/* The pool serves the models of the command line, those of the models folder and the bundled ones. */
+/* The pool serves the models of the command line, of the models folder, and the bundled ones. */
 #include "server/server_setup.h"
 #include "server/request/answer_spans.h"
 

@@ -3,7 +3,7 @@
 #define SPRY_SERVER_SERVER_SETUP_H
 
 #include "cli/common_options.h"
-#include "server/audio/speech_service.h"
+#include "server/api/audio.h"
 #include "server/server.h"
 #include "spry_tools.h"
 
@@ -31,7 +31,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
 /* The name of the first model; empty: there is none. */
 const char *spry_server_first_model(const spry_server *server);
 
-/* The file or the bytes of a model of the pool. What `file` points to lives as long as `info` and the server. */
+/* The file or the bytes of a model of the pool. The memory that `file` points to lives as long as `info` and the
+ * server. */
 void spry_server_model_file(spry_model_file *file, const spry_server *server, const spry_pool_info *info);
 
 void spry_server_close(spry_server *server);

@@ -1,7 +1,7 @@
 /* Responses that are kept in memory for previous_response_id, for a time and within a number of bytes; the oldest are
  * dropped first. A response belongs to the access key that asked for it. */
-#ifndef SPRY_SERVER_RESPONSES_STORE_H
-#define SPRY_SERVER_RESPONSES_STORE_H
+#ifndef SPRY_SERVER_API_RESPONSES_STORE_H
+#define SPRY_SERVER_API_RESPONSES_STORE_H
 
 #include <jansson.h>
 #include <pthread.h>

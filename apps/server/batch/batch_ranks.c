@@ -1,4 +1,4 @@
-#include "server/batch/batch_ranks.h"
+#include "server/batch/batch.h"
 
 #include <stdlib.h>
 #include <string.h>

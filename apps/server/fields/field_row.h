@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_FIELD_ROW_H
 #define SPRY_SERVER_FIELD_ROW_H
 
-#include "server/fields/field_table.h"
+#include "server/fields/fields.h"
 
 enum {
     BOOL = SPRY_TYPE_BOOL,

@@ -1,3 +1,102 @@
+/* One request for answers: its options, its costs, and its phases from the fields of the body to the reply. */
+#ifndef SPRY_SERVER_REQUEST_COMPLETION_H
+#define SPRY_SERVER_REQUEST_COMPLETION_H
+
+#include "cli/common_options.h"
+#include "platform/trace.h"
+#include "run/answer.h"
+#include "server/fields/fields.h"
+#include "server/http/exchange.h"
+#include "server/request/streams.h"
+#include "spry_serve.h"
+
+enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16, SPRY_ANSWERS_MAX = 128 };
+
+/* `request` points into the struct, which therefore must not be moved. Strings are borrowed from the body. */
+typedef struct spry_completion_options {
+    spry_request request; /* common to all answers; prompt, seed and callbacks are set when they are submitted */
+    const char *stops[SPRY_STOPS_MAX];
+    spry_logit_bias bias[SPRY_BIAS_MAX];
+    char *constraint_text;
+    uint32_t n_each;                   /* answers to each prompt */
+    bool no_answer;                    /* nothing is generated: max_tokens is 0 */
+    bool echo;                         /* the prompt is part of the reply */
+    bool want_logprobs;                /* of generated tokens, and of echoed ones */
+    bool stream, include_usage;        /* include_usage: at the end of a stream */
+    bool parse_tools, parse_reasoning; /* find tool calls and reasoning in the text */
+    bool must_fit, no_shift;           /* where it slides: prompts that do not fit are errors; answers end instead */
+    bool slide;                        /* a full context drops its oldest tokens behind the first `keep` */
+    bool cut_middle;                   /* a prompt that is too long loses its middle */
+    size_t keep;                       /* SIZE_MAX: the whole prompt */
+    bool want_progress;                /* with stream: events while the prompt is computed */
+    bool want_timings;                 /* with stream: timings in every event */
+    const spry_engine *engine;         /* NULL until the model is loaded */
+    bool several;                      /* the prompt is a list of prompts, and so is the reply */
+    bool one_call;                     /* at most one call */
+    bool keep_raw_text;                /* keep the text as generated, in addition to what is parsed from it */
+    bool answer_span;                  /* the answer becomes a fragment */
+    const char *stream_id;             /* with stream: its stream is kept under this name; NULL: it is not */
+    bool batch;                        /* gives way to requests that are not */
+    bool has_keep_alive;
+    char *lora;          /* choice of adapters (spry_serve.h); NULL: the engine's */
+    double keep_alive_s; /* of the model, once it is not in use; negative: no limit */
+} spry_completion_options;
+
+void spry_completion_options_init(spry_completion_options *options, spry_speculation speculation);
+void spry_completion_options_deinit(spry_completion_options *options);
+
+/* The sampling settings, with logit_bias in the forms of OpenAI and of llama-server: ids or texts, whose tokens are
+ * known once the model is loaded. */
+void spry_fields_sampling(spry_completion_options *options, spry_fields *fields);
+
+/* "stop": a string or a list of strings. */
+void spry_fields_stop(spry_completion_options *options, spry_fields *fields);
+
+/* Constraints of the answer: response_format, grammar, json_schema and vLLM's guided_... */
+void spry_fields_constraint(spry_completion_options *options, spry_fields *fields);
+
+/* Sets the constraint from the value of field `key`; an error when there is one already. */
+void spry_fields_set_constraint(spry_completion_options *options, spry_fields *fields, const char *key,
+                                spry_constraint constraint, const json_t *value);
+
+/* A choice of adapters as a text, to be freed; NULL when it was refused, or is absent. */
+char *spry_fields_lora(spry_fields *fields, const char *key, const json_t *value);
+
+/* spry's own fields (fields_own.c), which every path that answers has; read after the others, which set defaults. */
+void spry_fields_own(spry_completion_options *options, spry_fields *fields, const spry_serve_settings *settings);
+
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
+
+/* The costs of a request: its time by parts, and its share of the machine's energy.
+ *
+ * Time counts from the moment the request's head was read to the last byte of its reply. Energy counts only while the
+ * request has jobs in a scheduler, so that a slow reader is not charged. */
+
+typedef struct spry_costs {
+    spry_exchange *exchange;
+    spry_laps laps;
+    uint64_t share_began_ns, share_ended_ns; /* 0: not yet */
+    spry_energy_share share;
+    spry_joules used; /* once the share has ended */
+} spry_costs;
+
+void spry_costs_begin(spry_costs *costs, spry_exchange *exchange);
+
+/* Only the first call of each has an effect; an end without a begin has none. Any thread, one at a time. */
+void spry_costs_begin_share(spry_costs *costs);
+void spry_costs_end_share(spry_costs *costs);
+
+/* The request has ended: the remaining time is charged to writing, and the request is added to the trace. */
+void spry_costs_end(spry_costs *costs, size_t prompt_tokens, size_t generated_tokens);
+
+/* The parts of the time until now. */
+void spry_costs_parts(const spry_costs *costs, double ms[SPRY_PART_COUNT]);
+
+/* Adds total_ms, parts_ms and energy to the timings of a reply; `generated`: tokens, for joules per token. */
+void spry_costs_tell(const spry_costs *costs, json_t *timings, const double ms[SPRY_PART_COUNT], size_t generated);
+
+/* ---- the completion ---------------------------------------------------------------------------------------------- */
+
 /* One request for answers, from the fields of its body to the last byte of its reply, for every interface. The phases,
  * in the order of spry_completion_serve, and the members each of them fills:
  *
@@ -11,14 +110,6 @@
  *   done     jobs are cancelled and waited for, and everything is freed
  *
  * Only `choices[].progress` and `jobs.n_open` are written by the scheduler's thread. */
-#ifndef SPRY_SERVER_COMPLETION_H
-#define SPRY_SERVER_COMPLETION_H
-
-#include "run/answer.h"
-#include "server/request/channel.h"
-#include "server/request/completion_options.h"
-#include "server/request/request_costs.h"
-#include "spry_serve.h"
 
 typedef struct spry_completion spry_completion;
 
@@ -66,7 +157,7 @@ typedef struct spry_choice {
     size_t n_written;                                      /* tokens whose log probabilities are in the stream */
 } spry_choice;
 
-/* What the interfaces (OpenAI, Ollama, llama-server) do differently. */
+/* The functions in which the interfaces (OpenAI, Ollama, llama-server, ...) differ. */
 typedef struct spry_completion_interface {
     const char *id_prefix; /* of the completion's id */
     void (*read)(spry_completion_options *options, spry_fields *fields);
@@ -196,5 +287,128 @@ static inline spry_view spry_event_name(const spry_chat_event *event)
 
 json_t *spry_buffer_json(const spry_buffer *text); /* as a string */
 json_t *spry_view_json(spry_view text);
+
+/* ---- parts of an answer in order --------------------------------------------------------------------------------- */
+
+/* The parts of an answer in the order in which the model wrote them: text, thoughts and calls of tools. For interfaces
+ * whose replies are lists of such parts (Anthropic's blocks, items of OpenAI's Responses), whole or as a stream. */
+
+typedef struct spry_answer_part {
+    spry_chat_event_kind kind; /* SPRY_CHAT_CONTENT, _REASONING or _CALL_BEGIN */
+    size_t index;              /* among the parts */
+    spry_buffer text;          /* of a call: its arguments */
+    spry_buffer name, id;      /* of a call */
+} spry_answer_part;
+
+/* Writes the stream of an interface. `close` is called before the next part opens, and at the end. */
+typedef struct spry_part_writer {
+    void (*open)(spry_completion *completion, const spry_answer_part *part);
+    void (*add)(spry_completion *completion, const spry_answer_part *part, spry_view text);
+    void (*close)(spry_completion *completion, const spry_answer_part *part);
+} spry_part_writer;
+
+typedef struct spry_answer_parts {
+    const spry_part_writer *writer; /* NULL: nothing is streamed */
+    spry_answer_part *list;
+    size_t count, capacity;
+    bool open;   /* the last part is not closed */
+    bool failed; /* memory was short */
+} spry_answer_parts;
+
+void spry_answer_parts_add(spry_answer_parts *parts, spry_completion *completion, const spry_chat_event *event);
+
+/* Closes the last part. */
+void spry_answer_parts_end(spry_answer_parts *parts, spry_completion *completion);
+
+void spry_answer_parts_deinit(spry_answer_parts *parts);
+
+/* ---- the phases -------------------------------------------------------------------------------------------------- */
+
+/* ---- submit: completion_submit.c --------------------------------------------------------------------------------- */
+
+/* Gives every answer a job and submits the jobs. After a failure some may have been submitted. */
+spry_status spry_completion_submit(spry_completion *completion, spry_error *error);
+
+/* Cancels the jobs that have not ended. */
+void spry_completion_cancel(spry_completion *completion);
+
+/* Cancels, and waits until every job has ended. */
+void spry_completion_cancel_and_wait(spry_completion *completion);
+
+/* The posted records. A token record is followed by its n_top alternatives. */
+enum { SPRY_RECORD_TEXT, SPRY_RECORD_TOKEN, SPRY_RECORD_PROGRESS, SPRY_RECORD_PLACE };
+
+/* Before a text in which a call may end: when it came, and with how many tokens. */
+typedef struct spry_place_record {
+    uint64_t ns;
+    size_t tokens;
+} spry_place_record;
+
+typedef struct spry_progress_record {
+    size_t done, total; /* tokens of the prompt */
+} spry_progress_record;
+
+typedef struct spry_token_record {
+    spry_logprob_entry token;
+    size_t n_top;
+} spry_token_record;
+
+/* ---- collect: completion_collect.c ------------------------------------------------------------------------------- */
+
+typedef enum spry_collected {
+    SPRY_COLLECTED_SOME,
+    SPRY_COLLECTED_ALL,          /* every answer has ended */
+    SPRY_COLLECTED_DISCONNECTED, /* the client has left */
+} spry_collected;
+
+/* Waits for records and adds them to their choices. */
+spry_collected spry_completion_collect(spry_completion *completion);
+
+/* A parser for tool calls and reasoning, where the options ask for one. */
+spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error);
+
+/* ---- stream, or reply at once: completion_reply.c ---------------------------------------------------------------- */
+
+/* Replies, and destroys the completion when the reply is complete. */
+void spry_completion_reply(spry_completion *completion);
+
+/* Ends the kept stream, if there is one. */
+void spry_completion_release_stream(spry_completion *completion);
+
+/* Replies with the completion's error, and destroys it. */
+void spry_completion_reply_failure(spry_completion *completion);
+
+/* ---- report: completion_report.c --------------------------------------------------------------------------------- */
+
+/* The request's laps pause when its jobs are submitted, and its share of the energy begins. */
+void spry_completion_jobs_begin(spry_completion *completion);
+
+/* The laps continue when the last job has ended. Only the first call has an effect. */
+void spry_completion_jobs_end(spry_completion *completion);
+
+/* The parts of an answer's time so far. */
+void spry_choice_parts(const spry_choice *choice, double ms[SPRY_PART_COUNT]);
+
+/* Adds the request to the counters of its model, and to the log. */
+void spry_completion_record(const spry_completion *completion);
+
+/* Ends the laps and writes the trace. */
+void spry_completion_costs_end(spry_completion *completion);
+
+/* ---- done: completion_serve.c ------------------------------------------------------------------------------------ */
+
+void spry_completion_destroy(spry_completion *completion);
+
+/* ---- other jobs of a request ------------------------------------------------------------------------------------- */
+
+/* Jobs of a request that its connection's thread waits for: evaluations and embeddings. */
+
+/* The options of an exchange's jobs: its key's pages, its client's turn. */
+void spry_job_options_of(spry_job_options *options, const spry_exchange *exchange);
+
+/* Submits a job; then waits for it. SPRY_ERR_CANCELLED: the client has disconnected, or --answer-timeout has passed.
+ * Waiting is charged to the request: until the first of its jobs began as queueing, the rest as prefill. */
+spry_status spry_job_begin(spry_job *job, const spry_costs *costs, spry_error *error);
+spry_status spry_job_finish(spry_job *job, spry_costs *costs, spry_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "server/request/completion_options.h"
+#include "server/request/completion.h"
 
 #include <stdio.h>
 #include <stdlib.h>

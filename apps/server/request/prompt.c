@@ -1,10 +1,13 @@
 /* Prompts of conversations come from spry_engine_chat_prompt, which says how long template and tokenizer took. */
 #include "server/request/prompt.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "platform/clock.h"
+#include "server/request/completion.h"
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
 
@@ -82,7 +85,7 @@ static bool is_system(const json_t *message)
     return role && strcmp(role, "system") == 0;
 }
 
-/* The messages without the first `dropped` of those that may be dropped; a new list. */
+/* The messages without the first `dropped` droppable ones; a new list. */
 static json_t *without_oldest(const json_t *messages, size_t dropped)
 {
     json_t *kept = json_array(), *message;
@@ -142,7 +145,7 @@ spry_status spry_prompt_chat_fit(spry_completion *c, const json_t *messages, con
     return status;
 }
 
-/* Removes ids [begin, end) and moves the fragments behind them. */
+/* Removes ids [begin, end) and moves the fragments after them. */
 static void cut_ids(spry_completion *c, spry_tokens *ids, size_t begin, size_t end)
 {
     size_t kept = 0;
@@ -178,7 +181,7 @@ static void cut_middle(spry_completion *c)
 spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry_view text, bool special, bool begin,
                                spry_error *error)
 {
-    /* A token is at least a byte of text, except for those that begin and end it. */
+    /* Every token except the first and last special token is at least a byte of text. */
     size_t room = text.size + 8, count = 0;
     spry_status status = SPRY_OK;
     do {
@@ -322,4 +325,141 @@ spry_status spry_prompt_check(spry_completion *c, spry_error *error)
         return spry_fail(error, SPRY_ERR_INPUT,
                          "%u answers requested, but at most %u can run or wait (--parallel and --queue)", n, most);
     return SPRY_OK;
+}
+
+/* ---- fill-in ----------------------------------------------------------------------------------------------------- */
+
+/* The order is: prefix token, text before, suffix token, text after, middle token. The text of users never becomes a
+ * control token. */
+
+typedef struct fill_in_tokens {
+    const char *prefix, *suffix, *middle;
+} fill_in_tokens;
+
+static const fill_in_tokens known[] = {
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+    {"<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "begin\xef\xbd\x9c>",
+     "<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "hole\xef\xbd\x9c>",
+     "<\xef\xbd\x9c"
+     "fim\xe2\x96\x81"
+     "end\xef\xbd\x9c>"},
+    {"\xe2\x96\x81<PRE>", "\xe2\x96\x81<SUF>", "\xe2\x96\x81<MID>"},
+    {"<PRE>", "<SUF>", "<MID>"},
+};
+
+/* The id of a control token with this spelling; -1: there is none. */
+static int32_t control_token(const spry_engine *engine, const char *spelling)
+{
+    int32_t ids[2], plain[2];
+    size_t count = 0, n_plain = 0, size = strlen(spelling);
+    if (spry_engine_tokenize_part(engine, ids, 2, &count, spelling, size, true, NULL) != SPRY_OK || count != 1)
+        return -1;
+    bool ordinary =
+        spry_engine_tokenize_part(engine, plain, 2, &n_plain, spelling, size, false, NULL) == SPRY_OK && n_plain == 1;
+    return ordinary ? -1 : ids[0];
+}
+
+static const fill_in_tokens *tokens_of(const spry_engine *engine)
+{
+    for (size_t i = 0; i < SPRY_COUNT(known); i++)
+        if (control_token(engine, known[i].prefix) >= 0 && control_token(engine, known[i].suffix) >= 0 &&
+            control_token(engine, known[i].middle) >= 0)
+            return &known[i];
+    return NULL;
+}
+
+bool spry_engine_can_fill_in(const spry_engine *engine)
+{
+    return tokens_of(engine) != NULL;
+}
+
+static spry_status add(spry_tokens *out, const spry_engine *engine, const char *token, spry_view text,
+                       spry_error *error)
+{
+    if (!spry_tokens_push(out, control_token(engine, token)))
+        return spry_fail_memory(error, "the prompt", 0);
+    return text.size ? spry_prompt_encode(out, engine, text, false, false, error) : SPRY_OK;
+}
+
+/* Files are set apart by the model's token for that, or by a line. */
+static spry_status add_files(spry_tokens *out, const spry_engine *engine, const json_t *extra, spry_error *error)
+{
+    static const char separator[] = "<|file_sep|>";
+    bool has_token = control_token(engine, separator) >= 0;
+    spry_status status = SPRY_OK;
+    size_t i;
+    const json_t *file;
+    json_array_foreach(extra, i, file)
+    {
+        const char *name = json_string_value(json_object_get(file, "filename"));
+        spry_buffer text;
+        spry_buffer_init(&text, SIZE_MAX / 2);
+        spry_buffer_format(&text, has_token ? "%s\n" : "\n--- %s\n", name ? name : "file");
+        spry_buffer_text(&text, json_string_value(json_object_get(file, "text")));
+        if (status == SPRY_OK)
+            status = has_token ? add(out, engine, separator, spry_buffer_view(&text), error)
+                               : spry_prompt_encode(out, engine, spry_buffer_view(&text), false, false, error);
+        spry_buffer_deinit(&text);
+    }
+    return status;
+}
+
+spry_status spry_prompt_fill_in(spry_tokens *out, const spry_engine *engine, spry_view before, spry_view after,
+                                const json_t *extra, spry_error *error)
+{
+    const fill_in_tokens *tokens = tokens_of(engine);
+    int32_t begin = spry_engine_begin_token(engine);
+    if (!tokens)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "this model has no fill-in tokens, so it cannot write the text before a suffix");
+    if (begin >= 0 && !spry_tokens_push(out, begin))
+        return spry_fail_memory(error, "the prompt", 0);
+    spry_status status = add_files(out, engine, extra, error);
+    if (status == SPRY_OK)
+        status = add(out, engine, tokens->prefix, before, error);
+    if (status == SPRY_OK)
+        status = add(out, engine, tokens->suffix, after, error);
+    return status == SPRY_OK ? add(out, engine, tokens->middle, SPRY_VIEW(""), error) : status;
+}
+
+/* ---- log probabilities ------------------------------------------------------------------------------------------- */
+
+static bool on_token(void *user, size_t index, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
+{
+    spry_answer_token *kept = (spry_answer_token *)user + index;
+    *kept = (spry_answer_token){.token = token, .n_top = n_top};
+    if (n_top)
+        memcpy(kept->top, top, n_top * sizeof *top);
+    return true;
+}
+
+spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *c, const spry_tokens *prompt,
+                                 spry_error *error)
+{
+    spry_job *job;
+    spry_job_options options;
+    spry_evaluation evaluation;
+    spry_evaluation_default(&evaluation);
+    evaluation.ids = prompt->ids;
+    evaluation.count = prompt->count;
+    evaluation.n_logprobs = c->options.request.logprobs;
+    evaluation.on_token = on_token;
+    evaluation.user = tokens;
+    tokens[0] = (spry_answer_token){.token = {prompt->ids[0], NAN}};
+    spry_job_options_of(&options, c->exchange);
+    spry_costs_begin_share(&c->costs);
+    spry_status status = spry_job_create_evaluation(&job, c->model->engine, &evaluation, &options, error);
+    if (status == SPRY_OK)
+        status = spry_job_begin(job, &c->costs, error);
+    if (status == SPRY_OK)
+        status = spry_job_finish(job, &c->costs, error);
+    spry_job_free(job);
+    return status;
 }

@@ -1,8 +1,13 @@
 /* Making prompts, on the connection's thread. */
-#ifndef SPRY_SERVER_PROMPT_H
-#define SPRY_SERVER_PROMPT_H
+#ifndef SPRY_SERVER_REQUEST_PROMPT_H
+#define SPRY_SERVER_REQUEST_PROMPT_H
 
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "base/view.h"
 #include "server/request/completion.h"
+#include "spry_serve.h"
 
 /* Makes the only prompt from a conversation: `messages` in OpenAI's form, `tools` NULL or a list, `extra` NULL or an
  * object of template variables. `generate`: with the beginning of the model's answer. Where `choice` (NULL: none)
@@ -39,5 +44,24 @@ spry_status spry_prompt_check(spry_completion *completion, spry_error *error);
 /* The text that the template renders, as a JSON string. */
 spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const json_t *messages, const json_t *tools,
                                const json_t *extra, bool generate, spry_error *error);
+
+/* ---- fill-in ----------------------------------------------------------------------------------------------------- */
+
+/* Prompts for text between two texts, with the fill-in tokens of models that have them. */
+
+/* Whether a model has fill-in tokens. */
+bool spry_engine_can_fill_in(const spry_engine *engine);
+
+/* Appends the ids. `extra` (NULL: none): a list of {"filename", "text"} that precedes them. SPRY_ERR_UNSUPPORTED: the
+ * model has no fill-in tokens. */
+spry_status spry_prompt_fill_in(spry_tokens *out, const spry_engine *engine, spry_view before, spry_view after,
+                                const json_t *extra, spry_error *error);
+
+/* ---- log probabilities ------------------------------------------------------------------------------------------- */
+
+/* `tokens` has room for the whole prompt, which is not empty. The log probability of the first token is NaN.
+ * Computed as a job of the model. SPRY_ERR_CANCELLED: the client has disconnected. */
+spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *completion, const spry_tokens *prompt,
+                                 spry_error *error);
 
 #endif

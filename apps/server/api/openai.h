@@ -1,0 +1,97 @@
+/* Reading and writing that several interfaces share: OpenAI's objects, llama-server's, and bodies of other interfaces
+ * rewritten as bodies of chat completions. */
+#ifndef SPRY_SERVER_API_OPENAI_H
+#define SPRY_SERVER_API_OPENAI_H
+
+#include "server/fields/fields.h"
+#include "server/request/completion.h"
+
+/* {"id", "object", "created", "model", "system_fingerprint", "choices"}; takes `choices`. */
+json_t *spry_openai_envelope(const spry_completion *completion, const char *object, json_t *choices);
+
+/* The bytes of a token inside a text. */
+spry_view spry_openai_token_bytes(const spry_completion *completion, int32_t id);
+
+/* {"content": [...]}: the log probabilities of tokens [from, to), in the form of chat completions. */
+json_t *spry_openai_chat_logprobs(const spry_completion *completion, const spry_answer_token *tokens, size_t from,
+                                  size_t to);
+
+/* Reads the common fields: sampling, stop, constraints, n, stream, stream_options. */
+void spry_openai_read_common(spry_completion_options *options, spry_fields *fields);
+
+/* The limit for the answer under any of its names; -1 in the field means 0: none. `least`: the smallest value that is
+ * allowed otherwise. */
+int64_t spry_openai_limit(spry_fields *fields, int64_t fallback, int64_t least);
+
+/* Writes an event about the prompt: `message`, which it takes, with "prompt_progress". */
+void spry_openai_progress(spry_completion *completion, json_t *message, const spry_choice *choice);
+
+/* Adds timings where every event has them. */
+void spry_openai_add_timings(json_t *message, const spry_choice *choice);
+
+/* Serves a request whose fields are in `table`, with the model of its field "model". */
+void spry_openai_serve(spry_exchange *exchange, const spry_completion_interface *interface,
+                       const spry_field_table *table);
+
+/* The reading half of chat completions, for interfaces whose bodies were rewritten as theirs. */
+void spry_openai_count_read(spry_completion_options *options, spry_fields *fields); /* of a prompt without answer */
+void spry_openai_chat_read(spry_completion_options *options, spry_fields *fields);
+spry_status spry_openai_chat_prompt(spry_completion *completion, spry_fields *fields, spry_error *error);
+
+/* The reply that is not streamed; takes `choices`. */
+json_t *spry_openai_whole(const spry_completion *completion, const char *object, json_t *choices);
+
+/* Appends the end of a stream: usage, where wanted, and [DONE]. */
+void spry_openai_close_stream(spry_completion *completion, const char *object);
+
+/* ---- objects of llama-server ------------------------------------------------------------------------------------- */
+
+/* The name of this build: "b0-..." where clients of llama-server expect a number. */
+const char *spry_llama_build(const spry_server *server);
+
+/* Reads the fields of /completion. */
+void spry_llama_read(spry_completion_options *options, spry_fields *fields);
+
+/* The ids of tokens [from, to). */
+json_t *spry_llama_ids(const spry_choice *choice, size_t from, size_t to);
+
+/* The log probabilities of tokens [from, to). */
+json_t *spry_llama_probabilities(const spry_completion *completion, const spry_choice *choice, size_t from, size_t to);
+
+/* The text of the prompt, with control tokens. */
+json_t *spry_llama_prompt_text(const spry_completion *completion, const spry_choice *choice);
+
+/* "generation_settings" */
+json_t *spry_llama_settings(const spry_completion_options *options);
+
+/* ---- bodies of other interfaces ---------------------------------------------------------------------------------- */
+
+/* Bodies of other interfaces, written as bodies of OpenAI's chat completions: from there on one reader and one way to a
+ * prompt serve all of them. */
+
+/* A new body, of Anthropic's Messages and of OpenAI's Responses. A field that is wrong is stored in `fields`; the
+ * caller releases the body in any case. `before` (NULL: none): messages of the responses that came before. */
+json_t *spry_chat_body_anthropic(spry_fields *fields);
+json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before);
+
+/* ---- for the files that make them -------------------------------------------------------------------------------- */
+
+/* Whether obj.key is a string equal to `text`. */
+bool spry_chat_body_is(const json_t *object, const char *key, const char *text);
+
+/* Copies fields under new names; `pairs` ends with NULL. */
+void spry_chat_body_copy(json_t *body, const spry_fields *fields, const char *const (*pairs)[2], size_t count);
+
+/* Copies spry's own fields. */
+void spry_chat_body_copy_own(json_t *body, const spry_fields *fields);
+
+/* Adds a variable of the template. */
+void spry_chat_body_variable(json_t *body, const char *name, json_t *value);
+
+/* {"type": "function", "function": {...}}; takes no reference. */
+json_t *spry_chat_body_tool(const json_t *name, const json_t *description, const json_t *schema);
+
+/* A call of a tool, as chat completions have it; takes `arguments`, a string. */
+json_t *spry_chat_body_call(const json_t *id, const json_t *name, json_t *arguments);
+
+#endif

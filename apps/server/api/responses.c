@@ -1,0 +1,785 @@
+/* OpenAI's Responses: bodies rewritten as bodies of chat completions, replies as lists of items, and stored responses.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "platform/clock.h"
+#include "server/api/apis.h"
+#include "server/api/openai.h"
+#include "server/api/responses_store.h"
+#include "server/fields/fields.h"
+#include "server/http/http_reply.h"
+#include "server/request/completion.h"
+
+enum { N_PARTS = 3, ID_BYTES = 64 };
+
+struct spry_stored_response {
+    spry_stored_response *next;
+    char id[ID_BYTES];
+    const char *key; /* by address; NULL: the server has no keys */
+    uint64_t stored_ns;
+    size_t bytes;
+    char *parts[N_PARTS];
+};
+
+void spry_response_store_init(spry_response_store *store, size_t max_bytes, uint32_t keep_s)
+{
+    *store = (spry_response_store){.max_bytes = max_bytes, .keep_ns = (uint64_t)keep_s * 1000000000};
+    store->end = &store->oldest;
+    pthread_mutex_init(&store->lock, NULL);
+}
+
+static void free_response(spry_stored_response *response)
+{
+    for (size_t i = 0; i < N_PARTS; i++)
+        free(response->parts[i]);
+    free(response);
+}
+
+/* Under the lock. */
+static void remove_at(spry_response_store *store, spry_stored_response **link)
+{
+    spry_stored_response *response = *link;
+    store->bytes -= response->bytes;
+    *link = response->next;
+    if (store->end == &response->next)
+        store->end = link;
+    free_response(response);
+}
+
+/* Under the lock. */
+static void drop_old(spry_response_store *store, uint64_t now_ns)
+{
+    while (store->oldest && (store->bytes > store->max_bytes || now_ns - store->oldest->stored_ns > store->keep_ns))
+        remove_at(store, &store->oldest);
+}
+
+void spry_response_store_deinit(spry_response_store *store)
+{
+    while (store->oldest)
+        remove_at(store, &store->oldest);
+    pthread_mutex_destroy(&store->lock);
+}
+
+void spry_response_store_put(spry_response_store *store, const char *id, spry_view key, const json_t *response,
+                             const json_t *messages, const json_t *input)
+{
+    const json_t *const parts[N_PARTS] = {response, messages, input};
+    spry_stored_response *kept = store->keep_ns ? calloc(1, sizeof *kept) : NULL;
+    bool complete = kept != NULL;
+    if (!kept)
+        return;
+    snprintf(kept->id, sizeof kept->id, "%s", id);
+    kept->key = key.data;
+    kept->stored_ns = spry_clock_ns();
+    kept->bytes = sizeof *kept;
+    for (size_t i = 0; i < N_PARTS && complete; i++) {
+        kept->parts[i] = json_dumps(parts[i], JSON_COMPACT);
+        complete = kept->parts[i] != NULL;
+        kept->bytes += complete ? strlen(kept->parts[i]) + 1 : 0;
+    }
+    if (!complete) {
+        free_response(kept);
+        return;
+    }
+    pthread_mutex_lock(&store->lock);
+    *store->end = kept;
+    store->end = &kept->next;
+    store->bytes += kept->bytes;
+    drop_old(store, kept->stored_ns);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* The link of a response, or NULL. Under the lock. */
+static spry_stored_response **find(spry_response_store *store, const char *id, spry_view key)
+{
+    drop_old(store, spry_clock_ns());
+    for (spry_stored_response **link = &store->oldest; *link; link = &(*link)->next)
+        if ((*link)->key == key.data && strcmp((*link)->id, id) == 0)
+            return link;
+    return NULL;
+}
+
+json_t *spry_response_store_get(spry_response_store *store, const char *id, spry_view key, spry_stored_part part)
+{
+    pthread_mutex_lock(&store->lock);
+    spry_stored_response **found = find(store, id, key);
+    json_t *json = found ? json_loads((*found)->parts[part], 0, NULL) : NULL;
+    pthread_mutex_unlock(&store->lock);
+    return json;
+}
+
+json_t *spry_response_store_item(spry_response_store *store, const char *id, spry_view key)
+{
+    json_t *found = NULL, *item;
+    size_t i;
+    pthread_mutex_lock(&store->lock);
+    drop_old(store, spry_clock_ns());
+    for (const spry_stored_response *r = store->oldest; r && !found; r = r->next) {
+        if (r->key != key.data || !strstr(r->parts[SPRY_STORED_RESPONSE], id))
+            continue;
+        json_t *response = json_loads(r->parts[SPRY_STORED_RESPONSE], 0, NULL);
+        json_array_foreach(json_object_get(response, "output"), i, item)
+        {
+            const char *name = json_string_value(json_object_get(item, "id"));
+            if (!found && name && strcmp(name, id) == 0)
+                found = json_incref(item);
+        }
+        json_decref(response);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return found;
+}
+
+bool spry_response_store_remove(spry_response_store *store, const char *id, spry_view key)
+{
+    pthread_mutex_lock(&store->lock);
+    spry_stored_response **found = find(store, id, key);
+    if (found)
+        remove_at(store, found);
+    pthread_mutex_unlock(&store->lock);
+    return found != NULL;
+}
+
+/* ---- bodies ------------------------------------------------------------------------------------------------------ */
+
+/* The input of OpenAI's Responses is a list of items: thoughts, texts and calls of the assistant that follow each other
+ * become one message. */
+
+/* ---- content ----------------------------------------------------------------------------------------------------- */
+
+static bool is_text(const json_t *part)
+{
+    static const char *const types[] = {"input_text", "output_text", "text", "summary_text", "reasoning_text"};
+    for (size_t i = 0; i < SPRY_COUNT(types); i++)
+        if (spry_chat_body_is(part, "type", types[i]))
+            return json_is_string(json_object_get(part, "text"));
+    return false;
+}
+
+/* A text, or a list of parts that are text; a new list of parts. */
+static json_t *text_parts(spry_fields *fields, size_t number, const json_t *content)
+{
+    json_t *parts = json_array();
+    const json_t *part;
+    size_t i;
+    if (json_is_string(content))
+        json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", content));
+    else if (!json_is_array(content))
+        spry_fields_refuse(fields, "input", "input[%zu] must have a text or a list of parts", number);
+    json_array_foreach(content, i, part)
+    {
+        const json_t *refusal = json_object_get(part, "refusal");
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (is_text(part) || json_is_string(refusal))
+            json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text",
+                                                   json_is_string(refusal) ? refusal : json_object_get(part, "text")));
+        else
+            spry_fields_refuse(fields, "input", "input[%zu], part %zu, is of type \"%.40s\": only text is understood",
+                               number, i, type ? type : "");
+    }
+    return parts;
+}
+
+static json_t *joined(const json_t *parts)
+{
+    json_t *text = json_string(""), *part;
+    size_t i;
+    json_array_foreach(parts, i, part)
+    {
+        const char *more = json_string_value(json_object_get(part, "text"));
+        json_t *longer = json_sprintf("%s%s", json_string_value(text), more ? more : "");
+        json_decref(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* ---- items ------------------------------------------------------------------------------------------------------- */
+
+/* The assistant's message at the end of the list, made if there is none; `after`: it must not have this member yet. */
+static json_t *assistant(json_t *messages, const char *after)
+{
+    json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    bool fresh = spry_chat_body_is(last, "role", "assistant") && !json_object_get(last, "tool_calls") &&
+                 (!after || !json_string_length(json_object_get(last, after)));
+    if (fresh || (!after && spry_chat_body_is(last, "role", "assistant")))
+        return last;
+    last = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
+    json_array_append_new(messages, last);
+    return last;
+}
+
+static void add_message(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
+{
+    const char *role = json_string_value(json_object_get(item, "role"));
+    json_t *parts = text_parts(fields, number, json_object_get(item, "content"));
+    if (!role)
+        spry_fields_refuse(fields, "input", "input[%zu] has no role", number);
+    else if (strcmp(role, "assistant") == 0)
+        json_object_set_new(assistant(messages, "content"), "content", joined(parts));
+    else
+        json_array_append_new(
+            messages, json_pack("{s:s, s:O}", "role", strcmp(role, "developer") ? role : "system", "content", parts));
+    json_decref(parts);
+}
+
+static void add_thought(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
+{
+    const json_t *content = json_object_get(item, "content");
+    json_t *parts = text_parts(fields, number, json_array_size(content) ? content : json_object_get(item, "summary"));
+    if (json_array_size(parts))
+        json_object_set_new(assistant(messages, "content"), "reasoning_content", joined(parts));
+    json_decref(parts);
+}
+
+static void add_call(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
+{
+    const json_t *name = json_object_get(item, "name"), *arguments = json_object_get(item, "arguments");
+    if (!json_is_string(name) || !json_is_string(arguments)) {
+        spry_fields_refuse(fields, "input", "input[%zu] must have a name and arguments, which are strings", number);
+        return;
+    }
+    json_t *message = assistant(messages, NULL);
+    if (!json_object_get(message, "tool_calls"))
+        json_object_set_new(message, "tool_calls", json_array());
+    json_array_append_new(
+        json_object_get(message, "tool_calls"),
+        spry_chat_body_call(json_object_get(item, "call_id"), name, json_incref((json_t *)(uintptr_t)arguments)));
+}
+
+static void add_result(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
+{
+    const json_t *id = json_object_get(item, "call_id");
+    json_t *parts = text_parts(fields, number, json_object_get(item, "output"));
+    if (json_is_string(id))
+        json_array_append_new(messages,
+                              json_pack("{s:s, s:O, s:O}", "role", "tool", "tool_call_id", id, "content", parts));
+    else
+        spry_fields_refuse(fields, "input", "input[%zu] has no call_id", number);
+    json_decref(parts);
+}
+
+static void add_item(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
+{
+    const char *type = json_string_value(json_object_get(item, "type"));
+    if (!json_is_object(item))
+        spry_fields_refuse(fields, "input", "input[%zu] must be an object", number);
+    else if (!type || strcmp(type, "message") == 0)
+        add_message(messages, fields, number, item);
+    else if (strcmp(type, "function_call") == 0)
+        add_call(messages, fields, number, item);
+    else if (strcmp(type, "function_call_output") == 0)
+        add_result(messages, fields, number, item);
+    else if (strcmp(type, "reasoning") == 0)
+        add_thought(messages, fields, number, item);
+    else
+        spry_fields_refuse(fields, "input", "input[%zu].type is \"%.40s\", which is not supported", number, type);
+}
+
+static json_t *messages_of(spry_fields *fields, const json_t *before)
+{
+    const json_t *input = spry_fields_get(fields, "input"), *item;
+    json_t *messages = before ? json_deep_copy(before) : json_array();
+    size_t i;
+    if (json_is_string(input))
+        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
+    else
+        json_array_foreach(input, i, item) add_item(messages, fields, i, item);
+    if (!json_array_size(messages))
+        spry_fields_refuse(fields, "input", "input must be a text or a list with at least one item");
+    return messages;
+}
+
+/* ---- tools and settings ------------------------------------------------------------------------------------------ */
+
+static void add_tools(json_t *body, spry_fields *fields)
+{
+    const json_t *list = spry_fields_tools(fields), *tool;
+    json_t *tools = json_array();
+    size_t i;
+    json_array_foreach(list, i, tool)
+    {
+        const char *type = json_string_value(json_object_get(tool, "type"));
+        const json_t *name = json_object_get(tool, "name");
+        if (!type || strcmp(type, "function") != 0)
+            spry_fields_refuse(fields, "tools", "tools[%zu].type is \"%.40s\": only functions are supported", i,
+                               type ? type : "");
+        else if (!json_is_string(name))
+            spry_fields_refuse(fields, "tools", "tools[%zu] has no name", i);
+        else
+            json_array_append_new(tools, spry_chat_body_tool(name, json_object_get(tool, "description"),
+                                                             json_object_get(tool, "parameters")));
+    }
+    if (json_array_size(tools))
+        json_object_set(body, "tools", tools);
+    json_decref(tools);
+}
+
+static void add_choice(json_t *body, spry_fields *fields)
+{
+    const json_t *choice = spry_fields_get(fields, "tool_choice"), *name = json_object_get(choice, "name");
+    if (json_is_string(choice))
+        json_object_set(body, "tool_choice", (json_t *)(uintptr_t)choice);
+    else if (spry_chat_body_is(choice, "type", "function") && json_is_string(name))
+        json_object_set_new(body, "tool_choice",
+                            json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
+    else if (choice)
+        spry_fields_refuse(fields, "tool_choice", "tool_choice must be a string, or name a function");
+}
+
+static void add_format(json_t *body, spry_fields *fields)
+{
+    const json_t *format = json_object_get(spry_fields_object(fields, "text"), "format");
+    if (spry_chat_body_is(format, "type", "json_schema"))
+        json_object_set_new(body, "response_format",
+                            json_pack("{s:s, s:O}", "type", "json_schema", "json_schema", format));
+    else if (format && !json_is_null(format))
+        json_object_set(body, "response_format", (json_t *)(uintptr_t)format);
+}
+
+static void add_include(json_t *body, spry_fields *fields)
+{
+    const json_t *list = spry_fields_array(fields, "include"), *item;
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        const char *name = json_string_value(item);
+        if (name && strcmp(name, "message.output_text.logprobs") == 0)
+            json_object_set_new(body, "logprobs", json_true());
+        else if (!name || strcmp(name, "reasoning.encrypted_content") != 0)
+            spry_fields_refuse(fields, "include", "include[%zu] is not supported", i);
+    }
+    if (spry_fields_get(fields, "top_logprobs"))
+        json_object_set_new(body, "logprobs", json_true());
+}
+
+static void add_rest(json_t *body, spry_fields *fields)
+{
+    const json_t *effort = json_object_get(spry_fields_object(fields, "reasoning"), "effort");
+    const char *truncation = spry_fields_string(fields, "truncation", "disabled");
+    if (effort && !json_is_null(effort))
+        json_object_set(body, "reasoning_effort", (json_t *)(uintptr_t)effort);
+    if (strcmp(truncation, "auto") == 0)
+        json_object_set_new(body, "slide", json_true());
+    else if (strcmp(truncation, "disabled") != 0)
+        spry_fields_refuse(fields, "truncation", "truncation must be \"auto\" or \"disabled\"");
+}
+
+json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before)
+{
+    static const char *const same[][2] = {{"model", "model"},
+                                          {"max_output_tokens", "max_tokens"},
+                                          {"stream", "stream"},
+                                          {"return_progress", "return_progress"},
+                                          {"timings_per_token", "timings_per_token"},
+                                          {"temperature", "temperature"},
+                                          {"top_p", "top_p"},
+                                          {"top_logprobs", "top_logprobs"},
+                                          {"parallel_tool_calls", "parallel_tool_calls"}};
+    json_t *body = json_object();
+    const json_t *instructions = spry_fields_get(fields, "instructions");
+    spry_chat_body_copy(body, fields, same, SPRY_COUNT(same));
+    spry_chat_body_copy_own(body, fields);
+    json_object_set_new(body, "messages", messages_of(fields, before));
+    if (json_is_string(instructions))
+        json_array_insert_new(json_object_get(body, "messages"), 0,
+                              json_pack("{s:s, s:O}", "role", "system", "content", instructions));
+    add_tools(body, fields);
+    add_choice(body, fields);
+    add_format(body, fields);
+    add_include(body, fields);
+    add_rest(body, fields);
+    return body;
+}
+
+/* ---- responses json ---------------------------------------------------------------------------------------------- */
+
+enum { SPRY_ITEM_ID = 80 };
+
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
+
+/* The id of the item that a part of the answer becomes. */
+static void spry_responses_item_id(char out[SPRY_ITEM_ID], const spry_completion *c, const spry_answer_part *part)
+{
+    const char *prefix = part->kind == SPRY_CHAT_REASONING ? "rs" : part->kind == SPRY_CHAT_CALL_BEGIN ? "fc" : "msg";
+    const char *number = strchr(c->id, '_');
+    snprintf(out, SPRY_ITEM_ID, "%s%s_%zu", prefix, number ? number : "_", part->index);
+}
+
+/* {"type": "output_text", ...}, or the text of a thought; takes `logprobs`, NULL: an empty list. */
+static json_t *spry_responses_text(const spry_answer_part *part, bool empty, json_t *logprobs)
+{
+    json_t *text = empty ? json_string("") : spry_buffer_json(&part->text);
+    if (part->kind == SPRY_CHAT_REASONING) {
+        json_decref(logprobs);
+        return json_pack("{s:s, s:o}", "type", "reasoning_text", "text", text);
+    }
+    return json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", text, "annotations", "logprobs",
+                     logprobs ? logprobs : json_array());
+}
+
+/* Of the whole answer; NULL: not wanted. */
+static json_t *logprobs_of(const spry_completion *c)
+{
+    const spry_choice *choice = &c->choices[0];
+    if (!c->options.want_logprobs)
+        return NULL;
+    json_t *all = spry_openai_chat_logprobs(c, choice->tokens, 0, choice->n_tokens);
+    json_t *content = json_incref(json_object_get(all, "content"));
+    json_decref(all);
+    return content;
+}
+
+/* An item of the output; `done` false: as it opens in a stream. */
+static json_t *spry_responses_item(const spry_completion *c, const spry_answer_part *part, bool done)
+{
+    char id[SPRY_ITEM_ID];
+    const char *status = done ? "completed" : "in_progress";
+    spry_responses_item_id(id, c, part);
+    if (part->kind == SPRY_CHAT_CALL_BEGIN)
+        return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "id", id, "type", "function_call", "status", status,
+                         "call_id", spry_buffer_json(&part->id), "name", spry_buffer_json(&part->name), "arguments",
+                         done ? spry_buffer_json(&part->text) : json_string(""));
+    json_t *content = json_array();
+    if (done)
+        json_array_append_new(
+            content, spry_responses_text(part, false, part->kind == SPRY_CHAT_CONTENT ? logprobs_of(c) : NULL));
+    if (part->kind == SPRY_CHAT_REASONING)
+        return json_pack("{s:s, s:s, s:[], s:o, s:s}", "id", id, "type", "reasoning", "summary", "content", content,
+                         "status", status);
+    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", id, "type", "message", "status", status, "role", "assistant",
+                     "content", content);
+}
+
+static json_t *usage_json(const spry_completion *c)
+{
+    spry_usage_counts n;
+    spry_completion_count(c, &n);
+    return json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", (json_int_t)n.prompt, "input_tokens_details",
+                     "cached_tokens", (json_int_t)n.cached, "output_tokens", (json_int_t)n.generated,
+                     "output_tokens_details", "reasoning_tokens", (json_int_t)0, "total_tokens",
+                     (json_int_t)(n.prompt + n.generated));
+}
+
+/* The settings of the request, or what holds without them. */
+static void add_settings(json_t *response, const spry_completion *c)
+{
+    static const struct {
+        const char *name, *otherwise;
+    } settings[] = {{"instructions", "null"},
+                    {"max_output_tokens", "null"},
+                    {"metadata", "{}"},
+                    {"parallel_tool_calls", "true"},
+                    {"previous_response_id", "null"},
+                    {"reasoning", "{\"effort\": null, \"summary\": null}"},
+                    {"service_tier", "\"default\""},
+                    {"store", "true"},
+                    {"text", "{\"format\": {\"type\": \"text\"}}"},
+                    {"tool_choice", "\"auto\""},
+                    {"tools", "[]"},
+                    {"top_logprobs", "0"},
+                    {"truncation", "\"disabled\""},
+                    {"user", "null"}};
+    const json_t *request = json_object_get(c->root, "request");
+    for (size_t i = 0; i < SPRY_COUNT(settings); i++) {
+        json_t *value = json_object_get(request, settings[i].name);
+        json_object_set_new(response, settings[i].name,
+                            value && !json_is_null(value) ? json_incref(value)
+                                                          : json_loads(settings[i].otherwise, JSON_DECODE_ANY, NULL));
+    }
+    json_object_set_new(response, "temperature", json_real((double)c->options.request.sampling.temperature));
+    json_object_set_new(response, "top_p", json_real((double)c->options.request.sampling.top_p));
+}
+
+/* The response object. `status`: "in_progress", "completed", "incomplete" or "failed"; takes `output`. */
+static json_t *spry_responses_object(const spry_completion *c, const char *status, json_t *output)
+{
+    json_t *response = json_pack("{s:s, s:s, s:I, s:s, s:b, s:n, s:n, s:s, s:o}", "id", c->id, "object", "response",
+                                 "created_at", (json_int_t)c->created, "status", status, "background", 0, "error",
+                                 "incomplete_details", "model", c->model->name, "output", output);
+    add_settings(response, c);
+    bool ended = strcmp(status, "in_progress") != 0;
+    json_object_set_new(response, "usage", ended ? usage_json(c) : json_null());
+    if (strcmp(status, "incomplete") == 0)
+        json_object_set_new(response, "incomplete_details", json_pack("{s:s}", "reason", "max_output_tokens"));
+    return response;
+}
+
+/* The answer as a message of chat completions, for the next response. */
+static json_t *spry_responses_message(const spry_answer_parts *parts)
+{
+    json_t *message = json_pack("{s:s, s:s}", "role", "assistant", "content", ""), *calls = json_array();
+    for (size_t i = 0; i < parts->count; i++) {
+        const spry_answer_part *part = &parts->list[i];
+        if (part->kind == SPRY_CHAT_CALL_BEGIN) {
+            json_t *id = spry_buffer_json(&part->id), *name = spry_buffer_json(&part->name);
+            json_array_append_new(calls, spry_chat_body_call(id, name, spry_buffer_json(&part->text)));
+            json_decref(id);
+            json_decref(name);
+        } else {
+            json_object_set_new(message, part->kind == SPRY_CHAT_CONTENT ? "content" : "reasoning_content",
+                                spry_buffer_json(&part->text));
+        }
+    }
+    if (json_array_size(calls))
+        json_object_set(message, "tool_calls", calls);
+    json_decref(calls);
+    return message;
+}
+
+/* ---- the paths --------------------------------------------------------------------------------------------------- */
+
+/* State of this interface. */
+typedef struct own_fields {
+    spry_answer_parts parts;
+    json_int_t n_events;
+} own_fields;
+
+/* ---- the end of a response --------------------------------------------------------------------------------------- */
+
+/* The complete response, which is kept unless "store" is false. */
+static json_t *finished(spry_completion *c)
+{
+    const own_fields *own = c->prompts.extra;
+    const spry_answer_parts *parts = &own->parts;
+    const json_t *request = json_object_get(c->root, "request");
+    json_t *output = json_array();
+    for (size_t i = 0; i < parts->count; i++)
+        json_array_append_new(output, spry_responses_item(c, &parts->list[i], true));
+    bool cut = strcmp(spry_choice_finish_reason(&c->choices[0]), "length") == 0;
+    json_t *response = spry_responses_object(c, cut ? "incomplete" : "completed", output);
+    if (!json_is_false(json_object_get(request, "store"))) {
+        json_t *messages = json_copy(json_object_get(c->root, "messages")), *input = json_object_get(request, "input");
+        if (json_is_string(json_object_get(request, "instructions")))
+            json_array_remove(messages, 0); /* they hold for this response only */
+        json_array_append_new(messages, spry_responses_message(parts));
+        json_t *items = json_is_string(input) ? json_pack("[{s:s, s:s, s:[{s:s, s:O}]}]", "type", "message", "role",
+                                                          "user", "content", "type", "input_text", "text", input)
+                                              : json_incref(input);
+        spry_response_store_put(&c->exchange->server->responses, c->id, c->exchange->key, response, messages, items);
+        json_decref(items);
+        json_decref(messages);
+    }
+    json_object_set_new(response, "timings", spry_completion_timings(c));
+    return response;
+}
+
+/* ---- as a stream ------------------------------------------------------------------------------------------------- */
+
+/* {"type", "sequence_number"} and the members of `more`, which it takes. */
+static void event(spry_completion *c, const char *name, json_t *more)
+{
+    own_fields *own = c->prompts.extra;
+    json_t *message = json_pack("{s:s, s:I}", "type", name, "sequence_number", own->n_events++);
+    json_object_update(message, more);
+    json_decref(more);
+    spry_completion_named_event(c, name, message);
+}
+
+static void open_stream(spry_completion *c)
+{
+    static const char *const names[] = {"response.created", "response.in_progress"};
+    for (size_t i = 0; i < SPRY_COUNT(names); i++)
+        event(c, names[i], json_pack("{s:o}", "response", spry_responses_object(c, "in_progress", json_array())));
+}
+
+static void write_progress(spry_completion *c, spry_choice *choice)
+{
+    json_t *more = json_pack("{s:o, s:o}", "response", spry_responses_object(c, "in_progress", json_array()),
+                             "prompt_progress", spry_choice_progress(choice));
+    spry_openai_add_timings(more, choice);
+    event(c, "response.in_progress", more);
+}
+
+/* An event of a part: `key` and `value` are its own member; takes `value`. */
+static void part_event(spry_completion *c, const spry_answer_part *part, const char *name, const char *key,
+                       json_t *value)
+{
+    char id[SPRY_ITEM_ID];
+    spry_responses_item_id(id, c, part);
+    json_t *more = json_pack("{s:s, s:I, s:o}", "item_id", id, "output_index", (json_int_t)part->index, key, value);
+    if (part->kind != SPRY_CHAT_CALL_BEGIN)
+        json_object_set_new(more, "content_index", json_integer(0));
+    if (strcmp(key, "delta") == 0)
+        spry_openai_add_timings(more, &c->choices[0]);
+    event(c, name, more);
+}
+
+static void item_event(spry_completion *c, const spry_answer_part *part, const char *name, bool done)
+{
+    event(c, name,
+          json_pack("{s:I, s:o}", "output_index", (json_int_t)part->index, "item", spry_responses_item(c, part, done)));
+}
+
+static void open_item(spry_completion *c, const spry_answer_part *part)
+{
+    item_event(c, part, "response.output_item.added", false);
+    if (part->kind != SPRY_CHAT_CALL_BEGIN)
+        part_event(c, part, "response.content_part.added", "part", spry_responses_text(part, true, NULL));
+}
+
+static const char *event_name(const spry_answer_part *part, bool done)
+{
+    static const char *const names[][2] = {
+        {"response.output_text.delta", "response.output_text.done"},
+        {"response.reasoning_text.delta", "response.reasoning_text.done"},
+        {"response.function_call_arguments.delta", "response.function_call_arguments.done"}};
+    return names[part->kind == SPRY_CHAT_CONTENT ? 0 : part->kind == SPRY_CHAT_REASONING ? 1 : 2][done];
+}
+
+static void add_to_item(spry_completion *c, const spry_answer_part *part, spry_view text)
+{
+    part_event(c, part, event_name(part, false), "delta", spry_view_json(text));
+}
+
+static void close_item(spry_completion *c, const spry_answer_part *part)
+{
+    bool call = part->kind == SPRY_CHAT_CALL_BEGIN;
+    part_event(c, part, event_name(part, true), call ? "arguments" : "text", spry_buffer_json(&part->text));
+    if (!call)
+        part_event(c, part, "response.content_part.done", "part", spry_responses_text(part, false, NULL));
+    item_event(c, part, "response.output_item.done", true);
+}
+
+static const spry_part_writer writer = {open_item, add_to_item, close_item};
+
+static void add_event(spry_completion *c, spry_choice *choice, const spry_chat_event *chat_event)
+{
+    own_fields *own = c->prompts.extra;
+    (void)choice;
+    spry_answer_parts_add(&own->parts, c, chat_event);
+}
+
+static void close_choice(spry_completion *c, spry_choice *choice, bool last)
+{
+    own_fields *own = c->prompts.extra;
+    (void)choice;
+    (void)last;
+    spry_answer_parts_end(&own->parts, c);
+    json_t *response = finished(c);
+    bool complete =
+        json_is_null(json_object_get(response, "incomplete_details")) || spry_server_likes_llama(c->exchange->server);
+    json_t *more = json_pack("{s:o}", "response", response);
+    if (c->options.want_timings)
+        json_object_set(more, "timings", json_object_get(response, "timings"));
+    event(c, complete ? "response.completed" : "response.incomplete", more);
+}
+
+static void fail_stream(spry_completion *c, unsigned status, const char *sentence)
+{
+    json_t *body = spry_reply_error_body(SPRY_ERRORS_OPENAI, status, NULL, sentence);
+    const json_t *error = json_object_get(body, "error");
+    json_t *response = spry_responses_object(c, "failed", json_array());
+    json_object_set_new(
+        response, "error",
+        json_pack("{s:O, s:O}", "code", json_object_get(error, "code"), "message", json_object_get(error, "message")));
+    event(c, "error",
+          json_pack("{s:O, s:O, s:n}", "code", json_object_get(error, "code"), "message",
+                    json_object_get(error, "message"), "param"));
+    event(c, "response.failed", json_pack("{s:o}", "response", response));
+    json_decref(body);
+}
+
+/* ---- creating ---------------------------------------------------------------------------------------------------- */
+
+static void free_own(void *extra)
+{
+    own_fields *own = extra;
+    spry_answer_parts_deinit(&own->parts);
+    free(own);
+}
+
+static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    own_fields *own = c->prompts.extra = calloc(1, sizeof *own);
+    c->prompts.free_extra = free_own;
+    if (!own)
+        return spry_fail_memory(error, "the response", sizeof *own);
+    own->parts.writer = c->options.stream ? &writer : NULL;
+    return spry_openai_chat_prompt(c, fields, error);
+}
+
+static const spry_completion_interface interface = {.id_prefix = "resp_",
+                                                    .read = spry_openai_chat_read,
+                                                    .make_prompts = make_prompt,
+                                                    .whole = finished,
+                                                    .stream_type = "text/event-stream",
+                                                    .open = open_stream,
+                                                    .delta = add_event,
+                                                    .ordered = true,
+                                                    .progress = write_progress,
+                                                    .close_choice = close_choice,
+                                                    .fail = fail_stream};
+
+/* Replaces references by the items they mean. */
+static void resolve_items(spry_fields *fields, json_t *root, spry_exchange *x)
+{
+    json_t *input = json_object_get(root, "input"), *item;
+    size_t i;
+    json_array_foreach(input, i, item)
+    {
+        const char *id = json_string_value(json_object_get(item, "id"));
+        if (!spry_chat_body_is(item, "type", "item_reference"))
+            continue;
+        json_t *found = id ? spry_response_store_item(&x->server->responses, id, x->key) : NULL;
+        if (found)
+            json_array_set_new(input, i, found);
+        else
+            spry_fields_refuse(fields, "input", "input[%zu] refers to \"%.80s\", which is not stored", i, id ? id : "");
+    }
+}
+
+void spry_responses_create(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root, *before = NULL;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    spry_fields_check(&fields, &spry_fields_responses);
+    const char *previous = spry_fields_string(&fields, "previous_response_id", "");
+    if (*previous && !fields.wrong[0]) {
+        before = spry_response_store_get(&x->server->responses, previous, x->key, SPRY_STORED_MESSAGES);
+        if (!before) {
+            spry_reply_error(x, MHD_HTTP_NOT_FOUND, "previous_response_id",
+                             "there is no response \"%.80s\": it was not stored, or not kept that long", previous);
+            json_decref(root);
+            return;
+        }
+    }
+    if (!fields.wrong[0])
+        resolve_items(&fields, root, x);
+    json_t *body = spry_chat_body_responses(&fields, before);
+    json_object_set_new(body, "request", root);
+    json_decref(before);
+    fields.object = body;
+    spry_completion_serve(x, body, &fields, spry_fields_string(&fields, "model", NULL), &interface);
+}
+
+/* ---- responses that are kept ------------------------------------------------------------------------------------- */
+
+/* "ID" or "ID/input_items". */
+void spry_responses_get(spry_exchange *x)
+{
+    char id[SPRY_ITEM_ID];
+    spry_view tail = spry_view_of(x->tail), list = SPRY_VIEW("/input_items");
+    bool items = spry_view_ends(tail, list);
+    snprintf(id, sizeof id, "%.*s", SPRY_VIEW_ARG(((spry_view){tail.data, tail.size - (items ? list.size : 0)})));
+    json_t *found =
+        spry_response_store_get(&x->server->responses, id, x->key, items ? SPRY_STORED_INPUT : SPRY_STORED_RESPONSE);
+    if (!found)
+        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "there is no response \"%s\"", id);
+    else if (items)
+        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s, s:o, s:b}", "object", "list", "data", found, "has_more", 0));
+    else
+        spry_reply_json(x, MHD_HTTP_OK, found);
+}
+
+void spry_responses_delete(spry_exchange *x)
+{
+    if (spry_response_store_remove(&x->server->responses, x->tail, x->key))
+        spry_reply_json(x, MHD_HTTP_OK,
+                        json_pack("{s:s, s:s, s:b}", "id", x->tail, "object", "response", "deleted", 1));
+    else
+        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "there is no response \"%.80s\"", x->tail);
+}

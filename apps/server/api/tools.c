@@ -1,0 +1,312 @@
+/* Tools of this machine that the web page may call: GET /v1/tools lists them, POST /v1/tools/call sends one its
+ * arguments. Only the addresses of --allow-tool are called, exactly as they are given, without proxies and
+ * redirects, so that neither a model nor a page chooses where the server connects to. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/utf8.h"
+#include "pull/pull_http.h"
+#include "server/api/apis.h"
+#include "server/api/audio.h"
+#include "server/fields/fields.h"
+#include "server/http/http_reply.h"
+#include "server/http/http_server.h"
+#include "voice/synthesiser.h"
+
+enum { URL_BYTES = 2048, ANSWER_BYTES = 1 << 20 };
+
+/* ---- which are allowed ------------------------------------------------------------------------------------------- */
+
+/* The next address of a list; false at its end. */
+static bool next_url(spry_view *url, const char **at)
+{
+    if (!*at)
+        return false;
+    *at += strspn(*at, ", ");
+    *url = (spry_view){*at, strcspn(*at, ", ")};
+    *at += url->size;
+    return url->size > 0;
+}
+
+static bool part_is(CURLU *parsed, CURLUPart part, const char *const *wanted)
+{
+    char *text = NULL;
+    bool found = false;
+    if (curl_url_get(parsed, part, &text, 0) == CURLUE_OK)
+        for (size_t i = 0; wanted[i] && !found; i++)
+            found = strcmp(text, wanted[i]) == 0;
+    curl_free(text);
+    return found;
+}
+
+static bool has_part(CURLU *parsed, CURLUPart part)
+{
+    char *text = NULL;
+    bool there = curl_url_get(parsed, part, &text, 0) == CURLUE_OK;
+    curl_free(text);
+    return there;
+}
+
+static bool is_local(const char *url)
+{
+    static const char *const schemes[] = {"http", NULL}, *const hosts[] = {"127.0.0.1", "[::1]", "localhost", NULL};
+    CURLU *parsed = curl_url();
+    bool fine = parsed && curl_url_set(parsed, CURLUPART_URL, url, 0) == CURLUE_OK &&
+                part_is(parsed, CURLUPART_SCHEME, schemes) && part_is(parsed, CURLUPART_HOST, hosts) &&
+                !has_part(parsed, CURLUPART_USER) && !has_part(parsed, CURLUPART_PASSWORD) &&
+                !has_part(parsed, CURLUPART_FRAGMENT);
+    curl_url_cleanup(parsed);
+    return fine;
+}
+
+spry_status spry_tools_check(const char *allowed, spry_error *error)
+{
+    spry_view url;
+    spry_http_init();
+    for (const char *at = allowed; next_url(&url, &at);) {
+        char text[URL_BYTES] = "";
+        if (url.size < sizeof text)
+            memcpy(text, url.data, url.size);
+        if (!is_local(text))
+            return spry_fail(error, SPRY_ERR_INPUT,
+                             "--allow-tool: %.*s is not a tool of this machine; it must be an http:// address with "
+                             "the host 127.0.0.1, [::1] or localhost",
+                             SPRY_VIEW_ARG(url));
+    }
+    return SPRY_OK;
+}
+
+static bool is_allowed(const char *allowed, const char *asked)
+{
+    spry_view url;
+    for (const char *at = allowed; next_url(&url, &at);)
+        if (spry_view_is(url, asked))
+            return true;
+    return false;
+}
+
+void spry_tools_list(spry_exchange *x)
+{
+    json_t *urls = json_array();
+    spry_view url;
+    for (const char *at = x->server->settings->allow_tool; next_url(&url, &at);)
+        json_array_append_new(urls, json_stringn(url.data, url.size));
+    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "urls", urls));
+}
+
+/* ---- calling one ------------------------------------------------------------------------------------------------- */
+
+static size_t on_answer(char *data, size_t one, size_t size, void *user)
+{
+    (void)one;
+    return spry_buffer_append(user, data, size) ? size : 0;
+}
+
+/* Nonzero ends the call: its client has left, or the server stops. */
+static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    spry_exchange *x = user;
+    spry_error ignored;
+    (void)a, (void)b, (void)c, (void)d;
+    return atomic_load(&x->server->cutting) || spry_http_check_reader(x, &ignored) != SPRY_OK;
+}
+
+static void prepare(CURL *curl, struct curl_slist **headers, spry_exchange *x, const char *url, const char *arguments)
+{
+    *headers = curl_slist_append(*headers, "Content-Type: application/json");
+    *headers = curl_slist_append(*headers, "Accept: application/json, text/*");
+    *headers = curl_slist_append(*headers, "Expect:");
+    spry_http_prepare(curl, headers, url, NULL);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
+    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, 0L);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)x->server->settings->tool_s);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, arguments);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, x);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_answer);
+}
+
+/* text/... and JSON, with any parameters. */
+static bool is_text(const char *type)
+{
+    size_t size = type ? strcspn(type, "; ") : 0;
+    return size &&
+           (strncasecmp(type, "text/", 5) == 0 || (size == 16 && strncasecmp(type, "application/json", 16) == 0) ||
+            (size > 5 && strncasecmp(type + size - 5, "+json", 5) == 0));
+}
+
+static void reply_result(spry_exchange *x, spry_view text)
+{
+    spry_buffer valid;
+    spry_buffer_init(&valid, 3 * ANSWER_BYTES);
+    spry_utf8_append_valid(&valid, text);
+    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s#}", "result", valid.data ? valid.data : "", (int)valid.size));
+    spry_buffer_deinit(&valid);
+}
+
+static void reply_outcome(spry_exchange *x, CURL *curl, CURLcode code, const spry_buffer *answer)
+{
+    const char *type = NULL;
+    long status = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
+    if (answer->failed)
+        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the answer of the tool has more than %d bytes", ANSWER_BYTES);
+    else if (code == CURLE_OPERATION_TIMEDOUT || x->late)
+        spry_reply_error(x, MHD_HTTP_GATEWAY_TIMEOUT, "url", "the tool has not answered within %u seconds",
+                         x->server->settings->tool_s);
+    else if (code == CURLE_ABORTED_BY_CALLBACK)
+        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "the call was cancelled");
+    else if (code != CURLE_OK)
+        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the tool cannot be used: %s", curl_easy_strerror(code));
+    else if (status < 200 || status > 299)
+        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the tool answered with status %ld%s", status,
+                         status / 100 == 3 ? "; redirects are not followed" : "");
+    else if (answer->size && !is_text(type))
+        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the tool answered with %.100s; only text and JSON are taken",
+                         type ? type : "no Content-Type");
+    else
+        reply_result(x, spry_buffer_view(answer));
+}
+
+static void call(spry_exchange *x, const char *url, const json_t *arguments)
+{
+    char *text = json_dumps(arguments, JSON_COMPACT);
+    struct curl_slist *headers = NULL;
+    spry_buffer answer;
+    spry_http_init();
+    CURL *curl = text ? curl_easy_init() : NULL;
+    spry_buffer_init(&answer, ANSWER_BYTES);
+    if (curl) {
+        prepare(curl, &headers, x, url, text);
+        curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+        CURLcode code = curl_easy_perform(curl);
+        reply_outcome(x, curl, code, &answer);
+    } else {
+        spry_reply_json(x, MHD_HTTP_OK, NULL);
+    }
+    spry_buffer_deinit(&answer);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    free(text);
+}
+
+void spry_tools_call(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root, *none = json_object();
+    if (spry_fields_open(&fields, &root, x)) {
+        spry_fields_check(&fields, &spry_fields_tool_call);
+        const char *url = spry_fields_string(&fields, "url", NULL);
+        const json_t *arguments = spry_fields_object(&fields, "arguments");
+        if (!url)
+            spry_fields_refuse(&fields, "url", "url must be the address of a tool; GET /v1/tools lists them");
+        bool fine = spry_fields_fine(&fields, x);
+        if (fine && is_allowed(x->server->settings->allow_tool, url))
+            call(x, url, arguments ? arguments : none);
+        else if (fine)
+            spry_reply_error(x, MHD_HTTP_FORBIDDEN, "url", "this tool is not allowed; --allow-tool URL allows it");
+        json_decref(root);
+    }
+    json_decref(none);
+}
+
+/* ---- POST /v1/documents/text ------------------------------------------------------------------------------------- */
+
+/* POST /v1/documents/text: the text of a PDF, read by Poppler's pdftotext. It parses files of unknown origin, so it is
+ * a process of its own with limits on its time and memory; one runs at a time. */
+
+enum { TEXT_BYTES = 4 << 20 };
+
+/* Seconds of processor time, and KiB of address space. */
+#define READER "ulimit -t 20; ulimit -v 1048576; exec pdftotext -q -nopgbrk -enc UTF-8 - -"
+
+static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
+
+typedef struct text_output {
+    spry_exchange *exchange;
+    spry_buffer text;
+    bool full, unwanted;
+} text_output;
+
+static bool drop_output(void *user, const char *data, size_t size)
+{
+    (void)user, (void)data, (void)size;
+    return true;
+}
+
+static bool has_reader(void)
+{
+    const char *const look[] = {"sh", "-c", "command -v pdftotext", NULL};
+    spry_error ignored;
+    return spry_child_run(NULL, look, (spry_view){0}, drop_output, NULL, &ignored) == SPRY_OK;
+}
+
+static bool on_output(void *user, const char *data, size_t size)
+{
+    text_output *out = user;
+    spry_error ignored;
+    out->full = !spry_buffer_append(&out->text, data, size);
+    out->unwanted = spry_http_check_reader(out->exchange, &ignored) != SPRY_OK;
+    return !out->full && !out->unwanted;
+}
+
+static bool is_blank(spry_view text)
+{
+    for (size_t i = 0; i < text.size; i++)
+        if (!strchr(" \t\r\n\f", text.data[i]))
+            return false;
+    return true;
+}
+
+static void reply_text(spry_exchange *x, spry_view text)
+{
+    spry_buffer valid;
+    spry_buffer_init(&valid, 3 * TEXT_BYTES);
+    spry_utf8_append_valid(&valid, text);
+    if (is_blank(text))
+        spry_reply_error(x, MHD_HTTP_UNPROCESSABLE_CONTENT, "file", "the PDF has no text; its pages may be images");
+    else
+        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s#}", "text", valid.data ? valid.data : "", (int)valid.size));
+    spry_buffer_deinit(&valid);
+}
+
+static void read_document(spry_exchange *x, spry_view file)
+{
+    const char *const reader[] = {"sh", "-c", READER, NULL};
+    text_output out = {.exchange = x};
+    spry_error error;
+    spry_buffer_init(&out.text, TEXT_BYTES);
+    pthread_mutex_lock(&reading);
+    spry_status status = spry_child_run(NULL, reader, file, on_output, &out, &error);
+    pthread_mutex_unlock(&reading);
+    if (out.full)
+        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, "file", "the text of the PDF has more than %d bytes",
+                         TEXT_BYTES);
+    else if (status != SPRY_OK || out.unwanted)
+        spry_reply_error(x, MHD_HTTP_UNPROCESSABLE_CONTENT, "file",
+                         "the PDF cannot be read: it is damaged, needs a password or takes too long");
+    else
+        reply_text(x, spry_buffer_view(&out.text));
+    spry_buffer_deinit(&out.text);
+}
+
+void spry_documents_text(spry_exchange *x)
+{
+    spry_form form;
+    if (!spry_form_open(&form, x))
+        return;
+    const spry_buffer *file = spry_form_get(&form, "file");
+    if (!file || file->size < 5 || memcmp(file->data, "%PDF-", 5) != 0)
+        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "file", "file must be a PDF");
+    else if (!has_reader())
+        spry_reply_error(x, MHD_HTTP_NOT_IMPLEMENTED, NULL,
+                         "this server cannot read PDFs: pdftotext is not installed (poppler-utils on Debian)");
+    else
+        read_document(x, spry_buffer_view(file));
+    spry_form_close(&form);
+}

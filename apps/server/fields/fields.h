@@ -1,0 +1,116 @@
+/* Typed reading of the fields of a request's body. The first field that is wrong is stored with a sentence that names
+ * it; later reads return their fallback. A field that is absent or null has its fallback; unknown fields are ignored.
+ */
+#ifndef SPRY_SERVER_FIELDS_FIELDS_H
+#define SPRY_SERVER_FIELDS_FIELDS_H
+
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "server/http/exchange.h"
+
+typedef struct spry_fields {
+    const json_t *object;
+    const char *within; /* the prefix of names in messages: "options.", or "" */
+    char wrong[64];     /* the first wrong field; empty: none */
+    spry_error error;
+} spry_fields;
+
+/* Parses the body. False when it is not a JSON object, and a reply was given. `fields` borrows *root, which the caller
+ * owns. */
+bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange);
+
+/* True when no field was wrong; otherwise replies. */
+bool spry_fields_fine(const spry_fields *fields, spry_exchange *exchange);
+
+/* Stores a sentence about a wrong field. */
+void spry_fields_refuse(spry_fields *fields, const char *key, const char *format, ...) SPRY_PRINTF(3, 4);
+
+/* Stores that a field has the wrong type; `wanted`: "a string". */
+void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t *value, const char *wanted);
+
+/* NULL when absent or null. */
+const json_t *spry_fields_get(const spry_fields *fields, const char *key);
+
+bool spry_fields_bool(spry_fields *fields, const char *key, bool fallback);
+int64_t spry_fields_integer(spry_fields *fields, const char *key, int64_t fallback, int64_t min, int64_t max);
+/* Text without zero bytes. */
+const char *spry_fields_string(spry_fields *fields, const char *key, const char *fallback);
+const json_t *spry_fields_object(spry_fields *fields, const char *key); /* NULL: absent */
+const json_t *spry_fields_array(spry_fields *fields, const char *key);  /* NULL: absent */
+
+/* "tools", a list of bounded length; NULL: absent. */
+const json_t *spry_fields_tools(spry_fields *fields);
+
+/* Checks that messages have the form that templates expect. */
+void spry_fields_messages(spry_fields *fields, const json_t *messages);
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+/* The fields of every request body, as data. One table checks requests, makes the list in docs/SERVER.md
+ * (`spry help --fields`) and drives the test that sends every field.
+ *
+ * No field is ignored in silence: one that is not in the table of its path is refused by name, and so is one that the
+ * table refuses, unless its value means the same as leaving it out. null always means that. */
+
+/* Types of a value, or-ed. A whole number is also a number. */
+enum {
+    SPRY_TYPE_BOOL = 1,
+    SPRY_TYPE_INTEGER = 2,
+    SPRY_TYPE_NUMBER = 4,
+    SPRY_TYPE_STRING = 8,
+    SPRY_TYPE_LIST = 16,
+    SPRY_TYPE_OBJECT = 32,
+};
+
+typedef enum spry_field_use {
+    SPRY_FIELD_HONOURED, /* it has its effect */
+    SPRY_FIELD_ACCEPTED, /* it has no effect here, and `about` says why */
+    SPRY_FIELD_REFUSED,  /* status 400 */
+} spry_field_use;
+
+typedef struct spry_field {
+    const char *name;
+    unsigned types;
+    spry_field_use use;
+    const char *example; /* JSON: a value that works or, of a refused field, one that is refused */
+    const char *about;
+    const char *neutral; /* of a refused field: JSON list of values that mean the same as leaving it out; NULL: none */
+} spry_field;
+
+typedef struct spry_field_group {
+    const spry_field *fields;
+    size_t count;
+} spry_field_group;
+
+enum { SPRY_FIELD_GROUPS = 5 };
+
+typedef struct spry_field_table {
+    const char *title;                            /* of the list in the documentation: its paths */
+    const char *within;                           /* prefix of the names: "options."; "" */
+    spry_field_group groups[SPRY_FIELD_GROUPS];   /* those without a count are empty */
+    const struct spry_field_table *const *inside; /* NULL-terminated tables of objects inside the body; NULL: none */
+} spry_field_table;
+
+#define SPRY_FIELD_GROUP(list)                                                                                         \
+    {                                                                                                                  \
+        (list), SPRY_COUNT(list)                                                                                       \
+    }
+
+/* spry's own, on every path that answers. */
+enum { SPRY_OWN_FIELDS = 5 };
+extern const spry_field spry_own_fields[SPRY_OWN_FIELDS];
+
+extern const spry_field_table spry_fields_openai_chat, spry_fields_openai_completion, spry_fields_openai_embeddings,
+    spry_fields_responses, spry_fields_anthropic, spry_fields_anthropic_count, spry_fields_llama_completion,
+    spry_fields_ollama_chat, spry_fields_ollama_generate, spry_fields_ollama_embed, spry_fields_ollama_create,
+    spry_fields_llama_infill, spry_fields_llama_tokenize, spry_fields_llama_detokenize, spry_fields_rerank,
+    spry_fields_chats, spry_fields_model_state, spry_fields_model_pin, spry_fields_tool_call;
+
+/* Refuses the first field that is unknown, refused or of the wrong type. */
+void spry_fields_check(spry_fields *fields, const spry_field_table *table);
+
+/* Prints the lists of all tables as Markdown. */
+void spry_fields_print(spry_buffer *out);
+
+#endif
