@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number.h"
 #include "base/options.h"
 #include "cli/terminal.h"
 #include "platform/file.h"
@@ -25,7 +24,7 @@ static const spry_option chat_options[] = {
     {.name = "save",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(save),
-     .help = "Store the chat after every answer; `spry chats` lists what is stored"},
+     .help = "Store the chat after every answer; `spry chats list` shows stored chats"},
     {.name = "chats",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(chats),
@@ -77,47 +76,17 @@ static bool is_path(const spry_option *option)
     return option->metavar && (strcmp(option->metavar, "DIR") == 0 || strcmp(option->metavar, "FILE") == 0);
 }
 
-static json_t *string_value(const spry_option *option, const char *text)
-{
-    if (!text)
-        return json_null();
-    char *whole = is_path(option) ? realpath(text, NULL) : NULL;
-    json_t *value = json_string(whole ? whole : text);
-    free(whole);
-    return value ? value : json_null(); /* a name that is not UTF-8 cannot be stored */
-}
-
-static json_t *list_value(const spry_option_list *list)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; array && i < list->count; i++)
-        json_array_append_new(array, json_string(list->items[i]));
-    return array;
-}
-
-/* The current value of an option for spry_options_set_json; NULL: no memory. */
+/* The current value of an option for spry_options_set_json, with an absolute path; NULL: no memory. */
 static json_t *value_of(const spry_option_table *table, const spry_option *option)
 {
-    const void *field = (const char *)table->target + option->offset;
-    char text[SPRY_NUMBER_TEXT];
-    const char *string;
-    double number = 0;
-    switch (option->kind) {
-    case SPRY_OPTION_STRING:
-    case SPRY_OPTION_CHOICE: memcpy(&string, field, sizeof string); return string_value(option, string);
-    case SPRY_OPTION_LIST: return list_value(field);
-    default: break;
+    json_t *value = spry_options_get_json(table, option);
+    char *whole = is_path(option) && json_is_string(value) ? realpath(json_string_value(value), NULL) : NULL;
+    if (whole) {
+        json_decref(value);
+        value = json_string(whole);
+        free(whole);
     }
-    spry_options_print(text, sizeof text, table, option);
-    switch (option->kind) {
-    case SPRY_OPTION_FLAG: return json_boolean(strcmp(text, "true") == 0);
-    case SPRY_OPTION_U32:
-    case SPRY_OPTION_FLOAT:
-        if (!spry_number_double(&number, spry_view_of(text)))
-            return json_null(); /* unset */
-        return option->kind == SPRY_OPTION_FLOAT ? json_real(number) : json_integer((json_int_t)number);
-    default: return json_string(text);
-    }
+    return value || option->kind != SPRY_OPTION_STRING ? value : json_null(); /* text that is not UTF-8 is not stored */
 }
 
 static bool is_kept(const spry_option *option)

@@ -95,7 +95,7 @@ static const spry_option engine_options[] = {
      .offset = ENGINE_FIELD(expert_bytes),
      .help =
          "Limit for experts of a mixture that is larger than memory: others stay in the file and are packed when they "
-         "are used; 0: all, or what fits"},
+         "are used; 0: all experts, or as many as fit"},
     {.name = "kv-idle",
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(kv_idle),
@@ -227,7 +227,7 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
 
 /* ---- how to answer ----------------------------------------------------------------------------------------------- */
 
-static const char *const json_styles[] = {"compact", "pretty", "free", "any", NULL};
+const char *const spry_json_styles[] = {"compact", "pretty", "free", "any", NULL};
 
 static const spry_option answer_options[] = {
     {.name = "seed",
@@ -288,12 +288,12 @@ static const spry_option answer_options[] = {
     {.name = "json-style",
      .kind = SPRY_OPTION_CHOICE,
      .offset = offsetof(spry_answer_flags, json_style),
-     .choices = json_styles,
+     .choices = spry_json_styles,
      .help = "With --json-schema: blanks between the parts of JSON; any: members in any order, too"},
     {.name = "json-lenient",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_answer_flags, json_lenient),
-     .help = "With --json-schema: leave out what cannot be enforced instead of refusing the schema"},
+     .help = "With --json-schema: ignore parts that cannot be enforced instead of refusing the schema"},
     {.name = "grammar",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, grammar_file),
@@ -313,7 +313,7 @@ static const spry_option answer_options[] = {
 unsigned char spry_answer_flags_style(const spry_answer_flags *flags)
 {
     unsigned char i = 0;
-    while (json_styles[i + 1] && strcmp(json_styles[i], flags->json_style) != 0)
+    while (spry_json_styles[i + 1] && strcmp(spry_json_styles[i], flags->json_style) != 0)
         i++;
     return (unsigned char)(flags->json_lenient ? i | SPRY_JSON_LENIENT : i);
 }

@@ -88,6 +88,9 @@ void spry_answer_flags_tables(spry_option_table tables[2], spry_answer_flags *fl
 /* Sets sampling.seed after parsing: the value of --seed, or a random number. */
 spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error);
 
+/* Names of the values of spry_request.json_style, in their order; the last is NULL. */
+extern const char *const spry_json_styles[];
+
 /* spry_request.json_style as the flags give it. */
 unsigned char spry_answer_flags_style(const spry_answer_flags *flags);
 

@@ -95,7 +95,7 @@ static int show_markdown(void)
     return spry_out_finish(SPRY_EXIT_OK);
 }
 
-/* Prints the list of fields in docs/SERVER.md. */
+/* Prints docs/API_FIELDS.md. */
 static int show_fields(void)
 {
     spry_buffer text;

@@ -456,9 +456,9 @@ spry_status spry_options_parse(const spry_option_table *tables, size_t n_tables,
     return SPRY_OK;
 }
 
-/* ---- JSON values ------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-/* Converts a JSON value to the text a command line would contain, so that both are validated by the same code. */
+/* A JSON value is converted to the text a command line would contain, so that both are validated by the same code. */
 
 static const char *type_name(const json_t *value)
 {
@@ -541,9 +541,40 @@ spry_status spry_options_set_json(const spry_option_table *table, const char *ke
     const spry_option *option = spry_options_find(table, key);
     if (!option)
         return spry_options_unknown(table, key, error);
-    if (json_is_null(value))
+    if (json_is_null(value) || (option->negative_unset && json_is_number(value) && json_number_value(value) < 0))
         return SPRY_OK;
     if (option->kind == SPRY_OPTION_LIST)
         return set_list(table, option, key, value, error);
     return set_scalar(table, option, key, value, error);
+}
+
+json_t *spry_options_get_json(const spry_option_table *table, const spry_option *option)
+{
+    const void *field = (const char *)table->target + option->offset;
+    const spry_option_list *list = field;
+    char text[SPRY_NUMBER_TEXT];
+    const char *string;
+    json_t *array;
+    uint64_t whole;
+    double real;
+    switch (option->kind) {
+    case SPRY_OPTION_STRING:
+    case SPRY_OPTION_CHOICE: memcpy(&string, field, sizeof string); return string ? json_string(string) : json_null();
+    case SPRY_OPTION_LIST:
+        array = json_array();
+        for (size_t i = 0; array && i < list->count; i++)
+            json_array_append_new(array, json_string(list->items[i]));
+        return array;
+    default: break;
+    }
+    spry_options_print(text, sizeof text, table, option);
+    if (option->kind == SPRY_OPTION_FLAG)
+        return json_boolean(strcmp(text, "true") == 0);
+    if (option->kind == SPRY_OPTION_FLOAT)
+        return spry_number_double(&real, spry_view_of(text)) ? json_real(real) : json_null();
+    if (option->kind == SPRY_OPTION_SIZE)
+        return json_string(text);
+    if (!spry_number_u64(&whole, spry_view_of(text)))
+        return json_null();
+    return whole <= INT64_MAX ? json_integer((json_int_t)whole) : json_string(text);
 }

@@ -35,7 +35,8 @@ typedef struct spry_option {
     const char *unset;          /* what help shows for a default that is NaN, or the largest number; NULL: the number */
     const char *help;           /* a sentence without its full stop */
     const char *group;          /* heading in help of this option and those after it; NULL: that of the one before */
-    bool flag_only; /* set by its flag only, never by a variable or a profile: it says what to do, not how */
+    bool flag_only;      /* set by its flag only, never by a variable or a profile: it says what to do, not how */
+    bool negative_unset; /* as JSON, a negative number leaves the value as it is */
 } spry_option;
 
 /* Strings in the caller's array. */
@@ -106,12 +107,16 @@ void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t
 /* Appends a Markdown table per group: flag, variable, JSON key, values, default and meaning. */
 void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, size_t n_tables);
 
-/* Options from JSON values sent to a server, validated as strictly as a command line. */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 /* Sets the option with JSON key or alias `key`. Numbers must be JSON numbers, except that sizes and 64-bit numbers may
  * be strings ("4G", "18446744073709551615"); 40.0 is 40; null leaves the option unchanged; a list accepts a string or
  * an array of strings, which replaces it. Strings are borrowed from `value`. Unknown keys fail. */
 spry_status spry_options_set_json(const spry_option_table *table, const char *key, const json_t *value,
                                   spry_error *error);
+
+/* The current value, a new reference: null for a number that is not set; a string for text, for a missing text null,
+ * and for whole numbers that a JSON integer cannot hold. NULL: no memory. */
+json_t *spry_options_get_json(const spry_option_table *table, const spry_option *option);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/options.h"
+#include "base/sized.h"
 
 #define FIELD(name) offsetof(spry_sampling, name)
 
@@ -25,6 +26,7 @@ static const spry_option options[] = {
     {.name = "top-k",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(top_k),
+     .negative_unset = true,
      .unset = "the model's own, or 0",
      .help = "Keep only the N most probable tokens; 0 keeps all"},
     {.name = "top-p",
@@ -69,6 +71,7 @@ static const spry_option options[] = {
      .alias = "repeat-last-n",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(penalty_window),
+     .negative_unset = true,
      .help = "Only the last N tokens count as seen before; 0 counts all"},
     {.name = "penalty-scope",
      .kind = SPRY_OPTION_CHOICE,
@@ -79,6 +82,7 @@ static const spry_option options[] = {
     {.name = "seed",
      .kind = SPRY_OPTION_U64,
      .offset = FIELD(seed),
+     .negative_unset = true,
      .help = "Start of the random numbers: the same seed draws the same tokens"},
 };
 

@@ -13,7 +13,8 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messag
 WHOLE = ("/v1/chat/completions", "/v1/messages", "/api/chat", "/completion")  # one path of each interface
 LIMITS = ("0", "-1", "-0.0", "1e308", "5e-324", "4294967296", "9223372036854775807", "18446744073709551616", "0.9999999999999999")
 # Messages name these fields as the engine does.
-OTHER_NAMES = {"repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_window", "max_output_tokens": "max_tokens"}
+OTHER_NAMES = {"repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_window", "max_output_tokens": "max_tokens",
+               "temp": "temperature", "typical": "typical_p"}
 NO_NUMBERS = ("1e999", "-1e999", "NaN", "Infinity", "01", "1.", ".5", "0x10", "+1")
 
 

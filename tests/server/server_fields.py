@@ -1,5 +1,5 @@
 """Every field of every documented path: sent with its example it works or is refused by name, and with a value of the wrong
-type it is refused by name. The list comes from docs/SERVER.md, which is made from the program's own tables."""
+type it is refused by name. The list comes from docs/API_FIELDS.md, which is made from the program's own tables."""
 
 import json
 import os
@@ -37,10 +37,10 @@ VALUES = {"true or false": True, "a whole number": 3, "a number": 0.5, "a string
 def tables():
     """(path, field, types, use, example) of the list."""
     path = None
-    with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
-        for line in file.read().split("\n## Fields\n")[1].splitlines():
-            if line.startswith("### POST "):
-                path = line[9:].split(",")[0]
+    with open(os.path.join(ROOT, "docs", "API_FIELDS.md"), encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("## POST "):
+                path = line[8:].strip().split(",")[0]
             row = re.match(r"\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| `(.*?)` \| ", line)
             if row:
                 yield (path,) + row.groups()
@@ -66,9 +66,8 @@ class Fields(ServerTest):
     arguments = ("--models-dir", FOLDER, "--allow-pull", "--allow-pin", "--allow-chats", "--chats", os.path.join(FOLDER, "chats.db"))
 
     def test_the_list_is_the_programs(self):
-        with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
-            written = "## Fields\n" + file.read().split("\n## Fields\n")[1]
-        self.assertEqual(written, spry("help", "--fields").text)
+        with open(os.path.join(ROOT, "docs", "API_FIELDS.md"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), spry("help", "--fields").text, "spry help --fields > docs/API_FIELDS.md")
 
     def test_every_field(self):
         seen = set()

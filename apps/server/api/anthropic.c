@@ -15,24 +15,6 @@ bool spry_chat_body_is(const json_t *object, const char *key, const char *text)
     return value && strcmp(value, text) == 0;
 }
 
-void spry_chat_body_copy(json_t *body, const spry_fields *fields, const char *const (*pairs)[2], size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const json_t *value = spry_fields_get(fields, pairs[i][0]);
-        if (value)
-            json_object_set(body, pairs[i][1], (json_t *)(uintptr_t)value);
-    }
-}
-
-void spry_chat_body_copy_own(json_t *body, const spry_fields *fields)
-{
-    for (size_t i = 0; i < SPRY_OWN_FIELDS; i++) {
-        const json_t *value = spry_fields_get(fields, spry_own_fields[i].name);
-        if (value)
-            json_object_set(body, spry_own_fields[i].name, (json_t *)(uintptr_t)value);
-    }
-}
-
 void spry_chat_body_variable(json_t *body, const char *name, json_t *value)
 {
     json_t *variables = json_object_get(body, "chat_template_kwargs");
@@ -300,12 +282,8 @@ static void add_format(json_t *body, spry_fields *fields)
 
 json_t *spry_chat_body_anthropic(spry_fields *fields)
 {
-    static const char *const same[][2] = {
-        {"model", "model"}, {"max_tokens", "max_tokens"}, {"stream", "stream"},      {"temperature", "temperature"},
-        {"top_p", "top_p"}, {"top_k", "top_k"},           {"stop_sequences", "stop"}};
     json_t *body = json_object();
-    spry_chat_body_copy(body, fields, same, SPRY_COUNT(same));
-    spry_chat_body_copy_own(body, fields);
+    spry_fields_copy(body, fields, &spry_fields_anthropic);
     json_object_set_new(body, "messages", messages_of(body, fields));
     add_tools(body, fields);
     add_choice(body, fields);
@@ -475,6 +453,8 @@ static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_err
 }
 
 static const spry_completion_interface messages_interface = {.id_prefix = "msg_",
+                                                             .table = &spry_fields_openai_chat,
+                                                             .defaults = spry_openai_chat_defaults,
                                                              .read = spry_openai_chat_read,
                                                              .make_prompts = make_prompt,
                                                              .whole = whole,
@@ -491,6 +471,8 @@ static json_t *count_json(spry_completion *c)
 }
 
 static const spry_completion_interface count_interface = {.id_prefix = "count_",
+                                                          .table = &spry_fields_openai_chat,
+                                                          .defaults = spry_openai_chat_defaults,
                                                           .read = spry_openai_count_read,
                                                           .make_prompts = spry_openai_chat_prompt,
                                                           .whole = count_json};

@@ -243,7 +243,7 @@ static void set_title(spry_chat *chat, const spry_conversation *c, spry_fields *
     spry_buffer_deinit(&made);
 }
 
-/* What the body changes; false when a field is wrong, and a reply was given. */
+/* Applies the fields of the body; false when a field is wrong, and a reply was given. */
 static bool change(loaded *l, spry_exchange *x, spry_fields *fields, bool *replaced)
 {
     const json_t *messages = spry_fields_array(fields, "messages");

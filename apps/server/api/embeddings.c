@@ -9,7 +9,7 @@
 #include "platform/clock.h"
 #include "server/api/apis.h"
 #include "server/api/ollama.h"
-#include "server/fields/fields.h"
+#include "server/fields/field_row.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 #include "server/request/completion.h"
@@ -26,7 +26,7 @@ typedef struct spry_embedder {
     size_t n_tokens; /* of all texts taken */
     spry_job *jobs[SPRY_EMBEDDINGS_MAX];
     size_t sizes[SPRY_EMBEDDINGS_MAX]; /* in tokens */
-    size_t first, count, most;         /* of the ring: the oldest job; how many; at most: twice what can run */
+    size_t first, count, most;         /* of the ring: the oldest job, jobs in it, its capacity */
 } spry_embedder;
 
 /* ---- embeddings of texts ----------------------------------------------------------------------------------------- */
@@ -163,11 +163,12 @@ enum { TEXTS_MAX = 2048 }; /* of a request */
 typedef struct embed_call {
     spry_fields fields;
     json_t *root;
-    const char *input;  /* the field that has the texts */
-    const char *prompt; /* name of what the model puts before texts; NULL: what it puts before all */
-    int64_t dimensions; /* asked for; 0: as many as there are */
-    bool cut;           /* texts that are too long */
-    bool base64;
+    const char *input;    /* the field that has the texts */
+    const char *name;     /* of the model; NULL: none was named */
+    const char *prompt;   /* name of the model's prompt that precedes the texts; NULL: its default prompt */
+    uint32_t dimensions;  /* wanted; 0: any number */
+    unsigned char base64; /* 1: embeddings are base64 of floats */
+    bool cut;             /* texts that are too long */
     bool has_keep;
     double keep_s;                                                       /* that the model stays, if has_keep */
     json_t *(*write)(const struct embed_call *call, size_t index);       /* one embedding */
@@ -175,6 +176,46 @@ typedef struct embed_call {
     spry_costs costs;
     spry_embedder embedder;
 } embed_call;
+
+#define TARGET embed_call
+
+static const char *const encodings[] = {"float", "base64", NULL};
+
+#define DIMENSIONS                                                                                                     \
+    BOUND("dimensions", INTEGER, "512", "only the model's own size; others are refused",                               \
+          TO_U32(dimensions, 1, INT32_MAX))
+#define PROMPT_NAME                                                                                                    \
+    BOUND("prompt_name", STRING, "\"\"", "which of the model's prompts precedes the texts; empty: none",               \
+          TO_TEXT(prompt))
+
+static const spry_field embeddings_fields[] = {
+    BOUND("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model", TO_TEXT(name)),
+    HONOURED("input", STRING | LIST, "\"A text.\"", "a text, texts, token ids and texts, or lists of these"),
+    BOUND("encoding_format", STRING, "\"float\"", "`float` or `base64`", TO_WORD(base64, encodings)),
+    DIMENSIONS,
+    PROMPT_NAME,
+    NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
+};
+
+const spry_field_table spry_fields_openai_embeddings = {
+    .title = "POST /v1/embeddings", .within = "", .groups = {SPRY_FIELD_GROUP(embeddings_fields)}};
+
+static const spry_field embed_fields[] = {
+    BOUND("model", STRING, "\"Spry-Tales-29M\"", "with or without `:latest`", TO_TEXT(name)),
+    HONOURED("input", STRING | LIST, "\"A text.\"", "a text or texts"),
+    HONOURED("prompt", STRING, "\"A text.\"", "of `/api/embeddings`: one text"),
+    BOUND("truncate", BOOL, "true", "cut texts beyond the context; `false`: they are errors", TO_BOOL(cut)),
+    HONOURED("keep_alive", NUMBER | STRING, "\"5m\"", "time until an unused model is unloaded"),
+    DIMENSIONS,
+    PROMPT_NAME,
+    NO_EFFECT("options", OBJECT, "{\"num_ctx\": 2048}", "nothing is sampled"),
+    NO_EFFECT("stream", BOOL, "false", "the reply is one object"),
+};
+
+const spry_field_table spry_fields_ollama_embed = {
+    .title = "POST /api/embed, /api/embeddings", .within = "", .groups = {SPRY_FIELD_GROUP(embed_fields)}};
+
+#undef TARGET
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -326,7 +367,7 @@ static bool fits_model(const embed_call *call)
     if (!call->dimensions || (size_t)call->dimensions == e->width)
         return true;
     spry_reply_error(call->costs.exchange, MHD_HTTP_BAD_REQUEST, "dimensions",
-                     "dimensions is %" PRId64 ", but embeddings of this model have %zu", call->dimensions, e->width);
+                     "dimensions is %" PRIu32 ", but embeddings of this model have %zu", call->dimensions, e->width);
     return false;
 }
 
@@ -361,7 +402,7 @@ static void serve(embed_call *call, spry_exchange *x, const char *model_name, js
     json_decref(call->root);
 }
 
-/* As completions have them, without what only answers have. */
+/* The timings of completions, without members about answers. */
 static json_t *timings_of(const embed_call *call)
 {
     double parts[SPRY_PART_COUNT];
@@ -394,17 +435,11 @@ void spry_openai_embeddings(spry_exchange *x)
     if (!spry_fields_open(&call.fields, &call.root, x))
         return;
     spry_fields_check(&call.fields, &spry_fields_openai_embeddings);
-    const char *model = spry_fields_string(&call.fields, "model", NULL);
-    const char *format = spry_fields_string(&call.fields, "encoding_format", "float");
-    call.base64 = strcmp(format, "base64") == 0;
-    if (!call.base64 && strcmp(format, "float") != 0)
-        spry_fields_refuse(&call.fields, "encoding_format", "encoding_format must be \"float\" or \"base64\"");
-    call.dimensions = spry_fields_integer(&call.fields, "dimensions", 0, 1, INT32_MAX);
-    call.prompt = spry_fields_string(&call.fields, "prompt_name", NULL);
+    spry_fields_read(&call, &call.fields, &spry_fields_openai_embeddings);
     json_t *texts = list_texts(&call.fields, "input");
     if (json_is_array(texts) && !json_array_size(texts))
         spry_fields_refuse(&call.fields, "input", "input is empty");
-    serve(&call, x, model, texts);
+    serve(&call, x, call.name, texts);
 }
 
 /* ---- Ollama ------------------------------------------------------------------------------------------------------ */
@@ -448,15 +483,13 @@ static void serve_ollama(embed_call *call, spry_exchange *x)
     if (!spry_fields_open(&call->fields, &call->root, x))
         return;
     spry_fields_check(&call->fields, &spry_fields_ollama_embed);
-    const char *model = spry_fields_string(&call->fields, "model", "");
-    if (!*model)
+    call->cut = true;
+    spry_fields_read(call, &call->fields, &spry_fields_ollama_embed);
+    if (!call->name || !*call->name)
         spry_fields_refuse(&call->fields, "model", "model is missing");
-    call->cut = spry_fields_bool(&call->fields, "truncate", true);
-    call->dimensions = spry_fields_integer(&call->fields, "dimensions", 0, 1, INT32_MAX);
-    call->prompt = spry_fields_string(&call->fields, "prompt_name", NULL);
     call->has_keep = spry_ollama_keep_alive(&call->fields, &call->keep_s);
     json_t *texts = ollama_texts(&call->fields, call->input);
-    serve(call, x, spry_ollama_model(name, model), texts);
+    serve(call, x, spry_ollama_model(name, call->name ? call->name : ""), texts);
 }
 
 void spry_ollama_embed(spry_exchange *x)
@@ -486,15 +519,40 @@ typedef struct ranked {
 typedef struct rerank_call {
     spry_fields fields;
     json_t *root;
-    const json_t *documents;
-    const char *query, *instruction;
-    bool tei, with_text, yes_no;
-    size_t top_n;
+    const json_t *documents, *texts; /* two names of the same field */
+    const char *name, *query, *instruction, *method;
+    bool with_text, yes_no;
+    uint32_t top_n;
     spry_costs costs;
     const spry_pooled *model;
     size_t n_tokens;
     ranked *ranking; /* one for each document */
 } rerank_call;
+
+#define TARGET rerank_call
+
+static const char *const methods[] = {"embedding", "yes_no", NULL};
+
+static const spry_field rerank_fields[] = {
+    BOUND("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model", TO_TEXT(name)),
+    BOUND("query", STRING, "\"A fox\"", "the text that documents are compared with", TO_TEXT(query)),
+    BOUND("documents", LIST, "[\"A fox.\", \"A hen.\"]", "texts, or objects with a `text`", TO_JSON(documents)),
+    BOUND("texts", LIST, "[\"A fox.\", \"A hen.\"]", "TEI's name of `documents`; the reply is a list", TO_JSON(texts)),
+    BOUND("top_n", INTEGER, "1", "number of documents in the reply, the best first", TO_U32(top_n, 1, INT32_MAX)),
+    BOUND("return_documents", BOOL, "true", "the reply has the texts", TO_BOOL(with_text)),
+    BOUND("return_text", BOOL, "true", "TEI's name of `return_documents`", TO_BOOL(with_text)),
+    BOUND("method", STRING, "\"embedding\"",
+          "`embedding`: the cosine of embeddings; `yes_no`: the probability of the model's yes; absent: `yes_no` for "
+          "models with `rerank` in their name",
+          TO_TEXT(method), .words = methods),
+    BOUND("instruction", STRING, "\"Find tales.\"", "of `yes_no`: the task", TO_TEXT(instruction)),
+    NO_EFFECT("truncate", BOOL, "false", "texts beyond the context are errors"),
+    NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
+};
+
+const spry_field_table spry_fields_rerank = {.title = "POST /rerank, /reranking, /v1/rerank, /v1/reranking",
+                                             .within = "",
+                                             .groups = {SPRY_FIELD_GROUP(rerank_fields)}};
 
 /* NULL: it has none. */
 static const char *text_of(const json_t *document)
@@ -656,10 +714,10 @@ static json_t *result_json(const rerank_call *call, const ranked *r)
 {
     const char *text = text_of(json_array_get(call->documents, r->index));
     json_t *result =
-        json_pack("{s:I, s:f}", "index", (json_int_t)r->index, call->tei ? "score" : "relevance_score", r->score);
+        json_pack("{s:I, s:f}", "index", (json_int_t)r->index, call->texts ? "score" : "relevance_score", r->score);
     if (call->with_text)
-        json_object_set_new(result, call->tei ? "text" : "document",
-                            call->tei ? json_string(text) : json_pack("{s:s}", "text", text));
+        json_object_set_new(result, call->texts ? "text" : "document",
+                            call->texts ? json_string(text) : json_pack("{s:s}", "text", text));
     return result;
 }
 
@@ -670,7 +728,7 @@ static json_t *reply_json(rerank_call *call)
     qsort(call->ranking, count, sizeof *call->ranking, better);
     for (size_t i = 0; i < count && i < call->top_n; i++)
         json_array_append_new(results, result_json(call, &call->ranking[i]));
-    if (call->tei)
+    if (call->texts)
         return results;
     json_int_t n = (json_int_t)call->n_tokens;
     return json_pack("{s:s, s:s, s:{s:I, s:I}, s:o}", "model", call->model->name, "object", "list", "usage",
@@ -680,11 +738,10 @@ static json_t *reply_json(rerank_call *call)
 static void rank(rerank_call *call, spry_exchange *x)
 {
     spry_error error = {.status = SPRY_OK};
-    const char *method = spry_fields_string(&call->fields, "method", NULL);
-    call->model = spry_completion_model(x, spry_fields_string(&call->fields, "model", NULL));
+    call->model = spry_completion_model(x, call->name);
     if (!call->model)
         return;
-    call->yes_no = method ? strcmp(method, "yes_no") == 0 : strcasestr(call->model->name, "rerank") != NULL;
+    call->yes_no = call->method ? strcmp(call->method, "yes_no") == 0 : strcasestr(call->model->name, "rerank") != NULL;
     spry_status status = (call->yes_no ? rank_by_verdict : rank_by_embedding)(call, &error);
     spry_costs_end_share(&call->costs);
     const spry_model_counts counts = {.requests = 1, .failed = status != SPRY_OK, .prompt_tokens = call->n_tokens};
@@ -701,9 +758,8 @@ static void read_documents(rerank_call *call)
     spry_fields *fields = &call->fields;
     size_t i;
     const json_t *document;
-    call->tei = spry_fields_get(fields, "texts") != NULL;
-    const char *name = call->tei ? "texts" : "documents";
-    call->documents = spry_fields_array(fields, name);
+    const char *name = call->texts ? "texts" : "documents";
+    call->documents = call->texts ? call->texts : call->documents;
     if (!json_array_size(call->documents) || json_array_size(call->documents) > DOCUMENTS_MAX)
         spry_fields_refuse(fields, name, "%s must be a list of 1 to %d texts", name, DOCUMENTS_MAX);
     json_array_foreach(call->documents, i, document)
@@ -715,20 +771,13 @@ static void read_documents(rerank_call *call)
 
 void spry_llama_rerank(spry_exchange *x)
 {
-    rerank_call call = {0};
+    rerank_call call = {.top_n = DOCUMENTS_MAX,
+                        .instruction = "Given a web search query, retrieve relevant passages that answer the query"};
     spry_fields *fields = &call.fields;
     if (!spry_fields_open(fields, &call.root, x))
         return;
     spry_fields_check(fields, &spry_fields_rerank);
-    call.query = spry_fields_string(fields, "query", NULL);
-    call.instruction = spry_fields_string(fields, "instruction",
-                                          "Given a web search query, retrieve relevant passages that answer the query");
-    call.with_text =
-        spry_fields_bool(fields, "return_documents", false) || spry_fields_bool(fields, "return_text", false);
-    call.top_n = (size_t)spry_fields_integer(fields, "top_n", DOCUMENTS_MAX, 1, INT32_MAX);
-    const char *method = spry_fields_string(fields, "method", "embedding");
-    if (strcmp(method, "embedding") != 0 && strcmp(method, "yes_no") != 0)
-        spry_fields_refuse(fields, "method", "method must be \"embedding\" or \"yes_no\"");
+    spry_fields_read(&call, fields, &spry_fields_rerank);
     if (!call.query)
         spry_fields_refuse(fields, "query", "query is missing");
     read_documents(&call);

@@ -3,9 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/sampling_options.h"
 #include "server/api/apis.h"
 #include "server/api/openai.h"
-#include "server/fields/fields.h"
+#include "server/fields/field_row.h"
 #include "server/http/http_reply.h"
 #include "server/models/derived_model.h"
 #include "server/request/completion.h"
@@ -59,6 +60,21 @@ static void add_ends(json_t *bias, const spry_engine *engine)
             json_array_append_new(bias, json_pack("{s:I, s:n}", "token", (json_int_t)id, "bias"));
 }
 
+/* Every sampling setting, under its name and its alias. */
+static void add_sampling(json_t *settings, const spry_completion_options *o)
+{
+    spry_sampling copy = o->request.sampling;
+    const spry_option_table table = spry_sampling_options(&copy);
+    for (size_t i = 0; i < table.count; i++) {
+        const char *const names[] = {table.options[i].name, table.options[i].alias};
+        for (size_t k = 0; k < SPRY_COUNT(names) && names[k]; k++) {
+            char key[64];
+            spry_options_key(key, sizeof key, names[k]);
+            json_object_set_new(settings, key, spry_options_get_json(&table, &table.options[i]));
+        }
+    }
+}
+
 json_t *spry_llama_settings(const spry_completion_options *o)
 {
     const spry_request *r = &o->request;
@@ -74,15 +90,12 @@ json_t *spry_llama_settings(const spry_completion_options *o)
                                         isfinite(s->bias[i].bias) ? json_real((double)s->bias[i].bias) : json_null()));
     if (r->ignore_end && o->engine)
         add_ends(bias, o->engine);
-    json_t *settings = json_pack(
-        "{s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:b, s:o, s:o, s:s}", "n_predict",
-        limit, "max_tokens", limit, "seed", (json_int_t)s->seed, "temperature", (double)s->temperature, "top_k",
-        (json_int_t)s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p, "typical_p", (double)s->typical_p,
-        "repeat_penalty", (double)s->repeat_penalty, "repeat_last_n", (json_int_t)s->penalty_window, "presence_penalty",
-        (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty, "n_probs",
-        (json_int_t)r->logprobs, "n_logit_bias", (json_int_t)json_array_size(bias), "ignore_eos", r->ignore_end,
-        "stream", o->stream, "stop", stop, "logit_bias", bias, "grammar",
-        r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
+    json_t *settings =
+        json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:s}", "n_predict", limit, "max_tokens", limit, "n_probs",
+                  (json_int_t)r->logprobs, "n_logit_bias", (json_int_t)json_array_size(bias), "ignore_eos",
+                  r->ignore_end, "stream", o->stream, "stop", stop, "logit_bias", bias, "grammar",
+                  r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
+    add_sampling(settings, o);
     json_t *off =
         json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "mirostat", 0, "dynatemp_range", 0.0, "xtc_probability", 0.0,
                   "dry_multiplier", 0.0, "top_n_sigma", -1.0, "adaptive_target", -1.0, "adaptive_decay", 0.0);
@@ -139,7 +152,8 @@ static json_t *last_piece(spry_completion *c, spry_choice *choice, json_t *conte
     const spry_result *r = &choice->job.result;
     spry_engine_info info;
     spry_engine_describe(c->model->engine, &info);
-    bool slid = c->options.slide && choice->prompt->count + r->generated_tokens > info.context;
+    bool slid =
+        c->options.overflow == SPRY_OVERFLOW_SLIDE && choice->prompt->count + r->generated_tokens > info.context;
     json_t *message = piece(c, choice, content, true);
     json_t *more =
         json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "stop_type", stop_types[r->finish],
@@ -187,8 +201,7 @@ static json_t *chosen_members(json_t *message, const json_t *names)
 static json_t *whole_choice(spry_completion *c, spry_choice *choice)
 {
     json_t *message = last_piece(c, choice, spry_buffer_json(&choice->content));
-    const json_t *wanted = json_object_get(c->root, "return_tokens");
-    if (json_is_true(wanted))
+    if (c->options.return_tokens)
         json_object_set_new(message, "tokens", spry_llama_ids(choice, 0, choice->n_tokens));
     if (c->options.request.logprobs)
         json_object_set_new(message, "completion_probabilities",
@@ -261,23 +274,24 @@ static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_er
     return status;
 }
 
-void spry_llama_read(spry_completion_options *o, spry_fields *fields)
+static void llama_defaults(spry_completion_options *o)
 {
     o->request.sampling.temperature = 0.8f;
     o->request.sampling.top_k = 40;
     o->request.sampling.top_p = 0.95f;
     o->request.sampling.min_p = 0.05f;
-    spry_openai_read_common(o, fields);
-    o->request.max_tokens = (uint32_t)spry_openai_limit(fields, 0, 0);
-    const json_t *predict = spry_fields_get(fields, "n_predict");
-    o->no_answer = predict && json_number_value(predict) == 0;
+}
+
+static void read_tokens(spry_completion_options *o, spry_fields *fields)
+{
     o->several = is_list_of_prompts(spry_fields_get(fields, "prompt"));
-    o->request.logprobs = (uint32_t)spry_fields_integer(fields, "n_probs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
-    o->want_logprobs = o->stream || o->request.logprobs || spry_fields_bool(fields, "return_tokens", false);
+    o->want_logprobs = o->stream || o->request.logprobs || o->return_tokens;
 }
 
 static const spry_completion_interface interface = {.id_prefix = "",
-                                                    .read = spry_llama_read,
+                                                    .table = &spry_fields_llama_completion,
+                                                    .defaults = llama_defaults,
+                                                    .read = read_tokens,
                                                     .make_prompts = make_prompts,
                                                     .whole = whole,
                                                     .stream_type = "text/event-stream",
@@ -287,7 +301,7 @@ static const spry_completion_interface interface = {.id_prefix = "",
 
 void spry_llama_completion(spry_exchange *x)
 {
-    spry_openai_serve(x, &interface, &spry_fields_llama_completion);
+    spry_openai_serve(x, &interface);
 }
 
 /* ---- /infill ----------------------------------------------------------------------------------------------------- */
@@ -297,7 +311,7 @@ static void read_infill(spry_completion_options *o, spry_fields *fields)
 {
     size_t i;
     const json_t *extra;
-    spry_llama_read(o, fields);
+    read_tokens(o, fields);
     o->several = false;
     json_array_foreach(spry_fields_array(fields, "input_extra"), i, extra)
     {
@@ -323,6 +337,8 @@ static spry_status make_infill(spry_completion *c, spry_fields *fields, spry_err
 }
 
 static const spry_completion_interface infill_interface = {.id_prefix = "",
+                                                           .table = &spry_fields_llama_infill,
+                                                           .defaults = llama_defaults,
                                                            .read = read_infill,
                                                            .make_prompts = make_infill,
                                                            .whole = whole,
@@ -333,7 +349,7 @@ static const spry_completion_interface infill_interface = {.id_prefix = "",
 
 void spry_llama_infill(spry_exchange *x)
 {
-    spry_openai_serve(x, &infill_interface, &spry_fields_llama_infill);
+    spry_openai_serve(x, &infill_interface);
 }
 
 /* ---- /tokenize, /detokenize and /apply-template ------------------------------------------------------------------ */
@@ -343,19 +359,46 @@ enum { TEXT_BYTES_MAX = 256 << 20 };
 typedef struct text_call {
     spry_fields fields;
     json_t *root;
+    const char *name; /* of the model; NULL: none was named */
+    const json_t *content, *tokens;
+    bool begin, special, pieces;
     const spry_pooled *model;
 } text_call;
+
+#define TARGET text_call
+
+static const spry_field tokenize_fields[] = {
+    BOUND("content", STRING, "\"Once\"", "the text", TO_JSON(content)),
+    BOUND("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model", TO_TEXT(name)),
+    BOUND("add_special", BOOL, "true", "with the tokens that begin a text", TO_BOOL(begin)),
+    BOUND("parse_special", BOOL, "false", "`false`: spellings of control tokens are plain text", TO_BOOL(special)),
+    BOUND("with_pieces", BOOL, "true", "each token as `id` and `piece`", TO_BOOL(pieces)),
+};
+
+const spry_field_table spry_fields_llama_tokenize = {
+    .title = "POST /tokenize", .within = "", .groups = {SPRY_FIELD_GROUP(tokenize_fields)}};
+
+static const spry_field detokenize_fields[] = {
+    BOUND("tokens", LIST, "[5, 6]", "token ids", TO_JSON(tokens)),
+    BOUND("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model", TO_TEXT(name)),
+};
+
+const spry_field_table spry_fields_llama_detokenize = {
+    .title = "POST /detokenize", .within = "", .groups = {SPRY_FIELD_GROUP(detokenize_fields)}};
 
 /* Reads the body and loads its model; false when a reply was given. */
 static bool begin_text(text_call *call, spry_exchange *x, const spry_field_table *table)
 {
-    call->model = NULL;
+    *call = (text_call){.special = true};
     if (!spry_fields_open(&call->fields, &call->root, x))
         return false;
     spry_fields_check(&call->fields, table);
-    const char *name = spry_fields_string(&call->fields, "model", NULL);
+    if (table == &spry_fields_openai_chat)
+        call->name = spry_fields_string(&call->fields, "model", NULL);
+    else
+        spry_fields_read(call, &call->fields, table);
     if (spry_fields_fine(&call->fields, x))
-        call->model = spry_completion_model(x, name);
+        call->model = spry_completion_model(x, call->name);
     if (!call->model)
         json_decref(call->root);
     return call->model != NULL;
@@ -388,17 +431,13 @@ void spry_llama_tokenize(spry_exchange *x)
     spry_error error;
     if (!begin_text(&call, x, &spry_fields_llama_tokenize))
         return;
-    const json_t *content = json_object_get(call.root, "content");
-    bool begin = spry_fields_bool(&call.fields, "add_special", false);
-    bool special = spry_fields_bool(&call.fields, "parse_special", true);
-    bool pieces = spry_fields_bool(&call.fields, "with_pieces", false);
-    if (!json_is_string(content))
+    if (!json_is_string(call.content))
         spry_fields_refuse(&call.fields, "content", "content must be a string");
     if (spry_fields_fine(&call.fields, x)) {
-        spry_view text = {json_string_value(content), json_string_length(content)};
-        if (spry_prompt_encode(&tokens, call.model->engine, text, special, begin, &error) == SPRY_OK)
+        spry_view text = {json_string_value(call.content), json_string_length(call.content)};
+        if (spry_prompt_encode(&tokens, call.model->engine, text, call.special, call.begin, &error) == SPRY_OK)
             spry_reply_json(x, MHD_HTTP_OK,
-                            json_pack("{s:o}", "tokens", tokens_json(&tokens, call.model->engine, pieces)));
+                            json_pack("{s:o}", "tokens", tokens_json(&tokens, call.model->engine, call.pieces)));
         else
             spry_reply_failure(x, &error);
     }
@@ -425,11 +464,10 @@ void spry_llama_detokenize(spry_exchange *x)
     if (!begin_text(&call, x, &spry_fields_llama_detokenize))
         return;
     spry_buffer_init(&text, TEXT_BYTES_MAX);
-    const json_t *list = spry_fields_array(&call.fields, "tokens");
-    if (!list)
+    if (!call.tokens)
         spry_fields_refuse(&call.fields, "tokens", "tokens must be a list of token ids");
     if (spry_fields_fine(&call.fields, x)) {
-        spry_status status = spry_prompt_ids(&ids, call.model->engine, list, "tokens", false, &error);
+        spry_status status = spry_prompt_ids(&ids, call.model->engine, call.tokens, "tokens", false, &error);
         if (status == SPRY_OK)
             status = decode(&text, call.model->engine, &ids, &error);
         if (status == SPRY_OK)
@@ -487,9 +525,9 @@ static json_t *default_settings(spry_exchange *x, const spry_pooled *model)
     json_t *empty = json_object();
     spry_derived_apply(x->server->defaults, empty, false);
     spry_fields fields = {.object = empty, .within = ""};
-    spry_completion_options_init(&o, x->server->settings->speculation);
+    spry_completion_options_init(&o, x->server->settings);
     spry_engine_sampling(model->engine, &o.request.sampling);
-    spry_llama_read(&o, &fields);
+    spry_completion_options_read(&o, &fields, &interface);
     json_t *settings = spry_llama_settings(&o);
     spry_completion_options_deinit(&o);
     json_decref(empty);
@@ -503,7 +541,7 @@ static bool count_model(void *count, const spry_pool_info *info)
     return true;
 }
 
-/* What is known also of a model that is not loaded. */
+/* The properties that do not need a loaded model. */
 static void add_server(json_t *props, const spry_server *server, bool sleeping)
 {
     size_t count = 0;
@@ -598,7 +636,7 @@ void spry_llama_adapters(spry_exchange *x)
     spry_model_pool_release(x->server->pool, model);
 }
 
-/* What requests get from now on that choose no adapters: a list, as in their own field; others get none. */
+/* Sets the adapters of requests that choose none: the body is a list as in their field "lora". */
 void spry_llama_set_adapters(spry_exchange *x)
 {
     spry_error error = {0};

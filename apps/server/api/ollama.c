@@ -315,15 +315,6 @@ static void read_format(spry_completion_options *o, spry_fields *fields)
         spry_fields_refuse(fields, "format", "format must be \"json\" or a JSON schema");
 }
 
-/* An answer without a limit ends after ten contexts, because its context slides. */
-static uint32_t default_limit(const spry_completion_options *o)
-{
-    spry_engine_info info = {0};
-    if (o->engine)
-        spry_engine_describe(o->engine, &info);
-    return (uint32_t)(10 * info.context);
-}
-
 static void read_think(spry_completion_options *o, spry_fields *fields)
 {
     const json_t *think = spry_fields_get(fields, "think");
@@ -333,13 +324,33 @@ static void read_think(spry_completion_options *o, spry_fields *fields)
         spry_fields_refuse(fields, "think", "think must be true, false, \"low\", \"medium\" or \"high\"");
 }
 
-/* repeat_last_n: 0 turns penalties off, and negative values count all tokens. */
-static void read_window(spry_completion_options *o, spry_fields *options)
+static void ollama_defaults(spry_completion_options *o)
+{
+    o->request.sampling.temperature = 0.8f;
+    o->request.sampling.top_k = 40;
+    o->request.sampling.top_p = 0.9f;
+    o->request.sampling.min_p = 0;
+    o->request.sampling.repeat_penalty = 1.1f;
+    o->request.sampling.penalty_window = 64;
+    o->overflow = SPRY_OVERFLOW_SLIDE;
+    o->stream = true;
+}
+
+static void generate_defaults(spry_completion_options *o)
+{
+    ollama_defaults(o);
+    o->keep_raw_text = true;
+}
+
+/* repeat_last_n has its own meaning here: 0 turns penalties off, negative values count all tokens. */
+static void read_window(spry_completion_options *o, const spry_fields *fields)
 {
     spry_sampling *s = &o->request.sampling;
-    int64_t last = spry_fields_integer(options, "repeat_last_n", s->penalty_window, -1, UINT32_MAX);
-    s->penalty_window = last < 0 ? 0 : (uint32_t)last;
-    if (last == 0) {
+    const json_t *last = json_object_get(spry_fields_get(fields, "options"), "repeat_last_n");
+    if (!json_is_number(last) || json_number_value(last) > 0)
+        return;
+    s->penalty_window = 0;
+    if (json_number_value(last) == 0) {
         s->repeat_penalty = 1;
         s->presence_penalty = s->frequency_penalty = 0;
     }
@@ -347,49 +358,12 @@ static void read_window(spry_completion_options *o, spry_fields *options)
 
 static void read_options(spry_completion_options *o, spry_fields *fields)
 {
-    spry_fields options = {.object = spry_fields_object(fields, "options"), .within = "options."};
-    o->request.sampling.temperature = 0.8f;
-    o->request.sampling.top_k = 40;
-    o->request.sampling.top_p = 0.9f;
-    o->request.sampling.min_p = 0;
-    o->request.sampling.repeat_penalty = 1.1f;
-    o->request.sampling.penalty_window = 64;
-    if (options.object) {
-        spry_fields_sampling(o, &options);
-        read_window(o, &options);
-        spry_fields_stop(o, &options);
-        int64_t predict = spry_fields_integer(&options, "num_predict", -1, -2, UINT32_MAX);
-        o->request.max_tokens = predict < 0 ? default_limit(o) : (uint32_t)predict;
-        o->no_answer = predict == 0;
-        int64_t keep = spry_fields_integer(&options, "num_keep", 0, -1, UINT32_MAX);
-        o->keep = keep < 0 ? 0 : (size_t)keep;
-    } else {
-        o->request.max_tokens = default_limit(o);
-    }
-    o->slide = true;
-    o->must_fit = !spry_fields_bool(fields, "truncate", true);
-    o->no_shift = !spry_fields_bool(fields, "shift", true);
-    o->want_logprobs = spry_fields_bool(fields, "logprobs", false);
-    o->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
-    if (o->request.logprobs && !o->want_logprobs)
-        spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
-    if (options.wrong[0])
-        spry_fields_refuse(fields, options.wrong, "%s", options.error.message);
+    read_window(o, fields);
     if (!*spry_fields_string(fields, "model", ""))
         spry_fields_refuse(fields, "model", "model is missing");
     o->has_keep_alive = spry_ollama_keep_alive(fields, &o->keep_alive_s);
-    o->stream = spry_fields_bool(fields, "stream", true);
     read_format(o, fields);
     read_think(o, fields);
-}
-
-static void read_generate(spry_completion_options *o, spry_fields *fields)
-{
-    const json_t *prompt = spry_fields_get(fields, "prompt");
-    read_options(o, fields);
-    if (prompt && !json_is_string(prompt))
-        spry_fields_refuse(fields, "prompt", "prompt must be a string");
-    o->keep_raw_text = !spry_fields_bool(fields, "raw", false);
 }
 
 static void refuse_images(spry_fields *fields, const json_t *messages)
@@ -429,7 +403,7 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
         json_object_set_new(variables, "enable_thinking", json_boolean(!json_is_false(think)));
     if (json_is_string(think))
         json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)think);
-    spry_status status = c->options.slide && !c->options.must_fit
+    spry_status status = c->options.overflow == SPRY_OVERFLOW_SLIDE && !c->options.must_fit
                              ? spry_prompt_chat_fit(c, messages, tools, variables, NULL, error)
                              : spry_prompt_chat(c, messages, tools, variables, NULL, true, error);
     json_decref(variables);
@@ -476,7 +450,9 @@ static spry_status chat_prompt(spry_completion *c, spry_fields *fields, spry_err
 }
 
 static const spry_completion_interface generate_interface = {.id_prefix = "ollama-",
-                                                             .read = read_generate,
+                                                             .table = &spry_fields_ollama_generate,
+                                                             .defaults = generate_defaults,
+                                                             .read = read_options,
                                                              .make_prompts = generate_prompt,
                                                              .whole = whole_generated,
                                                              .stream_type = "application/x-ndjson",
@@ -484,6 +460,8 @@ static const spry_completion_interface generate_interface = {.id_prefix = "ollam
                                                              .close_choice = close_generated};
 
 static const spry_completion_interface chat_interface = {.id_prefix = "ollama-",
+                                                         .table = &spry_fields_ollama_chat,
+                                                         .defaults = ollama_defaults,
                                                          .read = read_chat,
                                                          .make_prompts = chat_prompt,
                                                          .whole = whole_chatted,
@@ -521,8 +499,8 @@ static void load_or_unload(spry_exchange *x, spry_fields *fields, const spry_com
 {
     char name[SPRY_OLLAMA_NAME];
     spry_completion_options o;
-    spry_completion_options_init(&o, SPRY_DRAFT_NONE);
-    interface->read(&o, fields);
+    spry_completion_options_init(&o, x->server->settings);
+    spry_completion_options_read(&o, fields, interface);
     spry_ollama_model(name, spry_fields_string(fields, "model", ""));
     bool unloads = o.has_keep_alive && o.keep_alive_s == 0;
     if (spry_fields_fine(fields, x) && (unloads ? unload(x, name) : load(x, name, &o))) {

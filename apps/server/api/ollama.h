@@ -1,4 +1,4 @@
-/* What the files of Ollama's interface share. */
+/* Names, times and fields that the files of Ollama's interface share. */
 #ifndef SPRY_SERVER_API_OLLAMA_H
 #define SPRY_SERVER_API_OLLAMA_H
 

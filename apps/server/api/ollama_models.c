@@ -37,7 +37,7 @@ static void digest_of(char out[65], const spry_pool_info *info)
              (uint64_t)info->modified, spry_hash_bytes(info->path, strlen(info->path), 2));
 }
 
-/* What the file says of itself; NULL: it cannot be read. */
+/* The description of the model's file; NULL: it cannot be read. */
 static json_t *inspect(const spry_server *server, const spry_pool_info *info)
 {
     spry_model_file file;
@@ -236,7 +236,7 @@ static json_t *capabilities_json(const spry_engine *engine, spry_view source)
     return list;
 }
 
-/* `derived` (NULL: it is not) describes what is derived from the model. */
+/* `derived`: the description of the derived model; NULL: the model is not derived. */
 static json_t *show_json(const spry_server *server, const spry_pooled *model, const json_t *derived)
 {
     char when[SPRY_OLLAMA_TIME];
@@ -298,7 +298,7 @@ static bool may_change(spry_exchange *x)
     return x->server->settings->allow_pull;
 }
 
-/* Whether the pool has a model; `known` is what it is called. */
+/* Whether the pool has a model; `known` is its name there. */
 static bool has_model(char known[SPRY_MODEL_NAME], const spry_server *server, const char *name)
 {
     known[0] = '\0';

@@ -57,35 +57,6 @@ json_t *spry_openai_chat_logprobs(const spry_completion *c, const spry_answer_to
     return json_pack("{s:o}", "content", content);
 }
 
-void spry_openai_read_common(spry_completion_options *o, spry_fields *fields)
-{
-    spry_fields_sampling(o, fields);
-    spry_fields_stop(o, fields);
-    spry_fields_constraint(o, fields);
-    o->n_each = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
-    o->stream = spry_fields_bool(fields, "stream", false);
-    o->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
-    if (!spry_fields_bool(fields, "draft", true))
-        o->request.speculation = SPRY_DRAFT_NONE;
-    o->want_progress = o->stream && spry_fields_bool(fields, "return_progress", false);
-    o->want_timings = spry_fields_bool(fields, "timings_per_token", false);
-    spry_fields stream = {.object = spry_fields_object(fields, "stream_options"), .within = "stream_options."};
-    o->include_usage = spry_fields_bool(&stream, "include_usage", false);
-    if (stream.wrong[0])
-        spry_fields_refuse(fields, stream.wrong, "%s", stream.error.message);
-}
-
-int64_t spry_openai_limit(spry_fields *fields, int64_t fallback, int64_t least)
-{
-    static const char *const names[] = {"max_tokens", "max_completion_tokens", "n_predict"};
-    for (size_t i = 0; i < SPRY_COUNT(names); i++) {
-        const json_t *value = spry_fields_get(fields, names[i]);
-        if (value)
-            return json_number_value(value) == -1 ? 0 : spry_fields_integer(fields, names[i], 0, least, UINT32_MAX);
-    }
-    return fallback;
-}
-
 void spry_openai_progress(spry_completion *c, json_t *message, const spry_choice *choice)
 {
     json_object_set_new(message, "prompt_progress", spry_choice_progress(choice));
@@ -99,13 +70,13 @@ void spry_openai_add_timings(json_t *message, const spry_choice *choice)
         json_object_set_new(message, "timings", spry_choice_live_timings(choice));
 }
 
-void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interface, const spry_field_table *table)
+void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interface)
 {
     spry_fields fields;
     json_t *root;
     if (!spry_fields_open(&fields, &root, x))
         return;
-    spry_fields_check(&fields, table);
+    spry_fields_check(&fields, interface->table);
     spry_completion_serve(x, root, &fields, spry_fields_string(&fields, "model", NULL), interface);
 }
 
@@ -114,7 +85,7 @@ json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *
     json_t *message = spry_openai_envelope(c, object, choices);
     json_object_set_new(message, "usage", usage_of(c));
     json_object_set_new(message, "timings", spry_completion_timings(c));
-    if (json_is_true(json_object_get(c->root, "verbose")))
+    if (c->options.verbose)
         json_object_set_new(message, "__verbose",
                             json_pack("{s:o, s:o}", "prompt", spry_llama_prompt_text(c, &c->choices[0]),
                                       "generation_settings", spry_llama_settings(&c->options)));
@@ -255,33 +226,16 @@ static const json_t *usable_tools(const spry_fields *fields)
     return json_array_size(tools) && !is_none(spry_fields_get(fields, "tool_choice")) ? tools : NULL;
 }
 
-static bool reads_reasoning(spry_fields *fields)
+void spry_openai_chat_defaults(spry_completion_options *o)
 {
-    static const char *const formats[] = {"none", "auto", "deepseek", "deepseek-legacy"};
-    const char *given = spry_fields_string(fields, "reasoning_format", "auto");
-    size_t i = 0;
-    while (i < SPRY_COUNT(formats) && strcmp(given, formats[i]) != 0)
-        i++;
-    if (i == SPRY_COUNT(formats))
-        spry_fields_refuse(fields, "reasoning_format", "reasoning_format must be \"none\", \"auto\" or \"deepseek\"");
-    return i > 0;
+    o->parse_reasoning = 1;
 }
 
 void spry_openai_chat_read(spry_completion_options *o, spry_fields *fields)
 {
     spry_fields_messages(fields, spry_fields_array(fields, "messages"));
     spry_fields_tools(fields);
-    spry_fields_object(fields, "chat_template_kwargs");
-    spry_openai_read_common(o, fields);
-    o->want_logprobs = spry_fields_bool(fields, "logprobs", false);
-    o->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
-    if (o->request.logprobs && !o->want_logprobs)
-        spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
-    o->request.max_tokens = (uint32_t)spry_openai_limit(fields, 0, 1);
-    o->slide = spry_fields_bool(fields, "slide", false);
     o->parse_tools = usable_tools(fields) != NULL;
-    o->one_call = !spry_fields_bool(fields, "parallel_tool_calls", true);
-    o->parse_reasoning = reads_reasoning(fields);
 }
 
 /* The variables of the template, including the variables that reasoning_effort sets; a new reference. */
@@ -304,7 +258,7 @@ static spry_status make_prompt(spry_completion *c, spry_fields *fields, const js
     json_t *variables = variables_of(fields);
     const json_t *tools = usable_tools(fields);
     choice = is_none(choice) ? NULL : choice;
-    spry_status status = c->options.slide && generate
+    spry_status status = c->options.overflow == SPRY_OVERFLOW_SLIDE && generate
                              ? spry_prompt_chat_fit(c, messages, tools, variables, choice, error)
                              : spry_prompt_chat(c, messages, tools, variables, choice, generate, error);
     json_decref(variables);
@@ -345,7 +299,7 @@ static spry_status continue_prompt(spry_completion *c, spry_fields *fields, cons
     return status;
 }
 
-/* Whether the last message is the beginning of an answer, and the request does not say what it is for. */
+/* Whether the last message is the beginning of an answer and the request has no "add_generation_prompt". */
 static bool ends_with_assistant(spry_fields *fields, const json_t *messages)
 {
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
@@ -369,6 +323,8 @@ spry_status spry_openai_chat_prompt(spry_completion *c, spry_fields *fields, spr
 }
 
 static const spry_completion_interface interface = {.id_prefix = "chatcmpl-",
+                                                    .table = &spry_fields_openai_chat,
+                                                    .defaults = spry_openai_chat_defaults,
                                                     .read = spry_openai_chat_read,
                                                     .make_prompts = spry_openai_chat_prompt,
                                                     .whole = whole,
@@ -381,7 +337,7 @@ static const spry_completion_interface interface = {.id_prefix = "chatcmpl-",
 
 void spry_openai_chat(spry_exchange *x)
 {
-    spry_openai_serve(x, &interface, &spry_fields_openai_chat);
+    spry_openai_serve(x, &interface);
 }
 
 /* ---- how many tokens a prompt has -------------------------------------------------------------------------------- */
@@ -400,13 +356,15 @@ static json_t *count_json(spry_completion *c)
 }
 
 static const spry_completion_interface count_interface = {.id_prefix = "count_",
+                                                          .table = &spry_fields_openai_chat,
+                                                          .defaults = spry_openai_chat_defaults,
                                                           .read = spry_openai_count_read,
                                                           .make_prompts = spry_openai_chat_prompt,
                                                           .whole = count_json};
 
 void spry_openai_chat_count(spry_exchange *x)
 {
-    spry_openai_serve(x, &count_interface, &spry_fields_openai_chat);
+    spry_openai_serve(x, &count_interface);
 }
 
 /* ---- POST /v1/completions ---------------------------------------------------------------------------------------- */
@@ -627,23 +585,14 @@ static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_er
     return status;
 }
 
-static void read_options(spry_completion_options *o, spry_fields *fields)
+static void text_defaults(spry_completion_options *o)
 {
-    spry_openai_read_common(o, fields);
-    const json_t *logprobs = spry_fields_get(fields, "logprobs");
-    o->want_logprobs = logprobs && !json_is_false(logprobs);
-    if (json_is_number(logprobs))
-        o->request.logprobs = (uint32_t)spry_fields_integer(fields, "logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
-    else if (logprobs && !json_is_boolean(logprobs))
-        spry_fields_refuse(fields, "logprobs", "logprobs must be a whole number");
-    o->echo = spry_fields_bool(fields, "echo", false);
-    o->request.max_tokens = (uint32_t)spry_openai_limit(fields, DEFAULT_TOKENS, 0);
-    o->no_answer =
-        json_number_value(spry_fields_get(fields, "max_tokens")) == 0 && spry_fields_get(fields, "max_tokens");
+    o->request.max_tokens = DEFAULT_TOKENS;
 }
 
 static const spry_completion_interface text_interface = {.id_prefix = "cmpl-",
-                                                         .read = read_options,
+                                                         .table = &spry_fields_openai_completion,
+                                                         .defaults = text_defaults,
                                                          .make_prompts = make_prompts,
                                                          .whole = text_whole,
                                                          .stream_type = "text/event-stream",
@@ -655,5 +604,5 @@ static const spry_completion_interface text_interface = {.id_prefix = "cmpl-",
 
 void spry_openai_completion(spry_exchange *x)
 {
-    spry_openai_serve(x, &text_interface, &spry_fields_openai_completion);
+    spry_openai_serve(x, &text_interface);
 }

@@ -16,25 +16,18 @@ spry_view spry_openai_token_bytes(const spry_completion *completion, int32_t id)
 json_t *spry_openai_chat_logprobs(const spry_completion *completion, const spry_answer_token *tokens, size_t from,
                                   size_t to);
 
-/* Reads the common fields: sampling, stop, constraints, n, stream, stream_options. */
-void spry_openai_read_common(spry_completion_options *options, spry_fields *fields);
-
-/* The limit for the answer under any of its names; -1 in the field means 0: none. `least`: the smallest value that is
- * allowed otherwise. */
-int64_t spry_openai_limit(spry_fields *fields, int64_t fallback, int64_t least);
-
 /* Writes an event about the prompt: `message`, which it takes, with "prompt_progress". */
 void spry_openai_progress(spry_completion *completion, json_t *message, const spry_choice *choice);
 
 /* Adds timings where every event has them. */
 void spry_openai_add_timings(json_t *message, const spry_choice *choice);
 
-/* Serves a request whose fields are in `table`, with the model of its field "model". */
-void spry_openai_serve(spry_exchange *exchange, const spry_completion_interface *interface,
-                       const spry_field_table *table);
+/* Serves a request whose fields are in the interface's table, with the model of its field "model". */
+void spry_openai_serve(spry_exchange *exchange, const spry_completion_interface *interface);
 
 /* The reading half of chat completions, for interfaces whose bodies were rewritten as theirs. */
 void spry_openai_count_read(spry_completion_options *options, spry_fields *fields); /* of a prompt without answer */
+void spry_openai_chat_defaults(spry_completion_options *options);
 void spry_openai_chat_read(spry_completion_options *options, spry_fields *fields);
 spry_status spry_openai_chat_prompt(spry_completion *completion, spry_fields *fields, spry_error *error);
 
@@ -78,12 +71,6 @@ json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before);
 
 /* Whether obj.key is a string equal to `text`. */
 bool spry_chat_body_is(const json_t *object, const char *key, const char *text);
-
-/* Copies fields under new names; `pairs` ends with NULL. */
-void spry_chat_body_copy(json_t *body, const spry_fields *fields, const char *const (*pairs)[2], size_t count);
-
-/* Copies spry's own fields. */
-void spry_chat_body_copy_own(json_t *body, const spry_fields *fields);
 
 /* Adds a variable of the template. */
 void spry_chat_body_variable(json_t *body, const char *name, json_t *value);

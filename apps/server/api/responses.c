@@ -360,27 +360,17 @@ static void add_rest(json_t *body, spry_fields *fields)
     const char *truncation = spry_fields_string(fields, "truncation", "disabled");
     if (effort && !json_is_null(effort))
         json_object_set(body, "reasoning_effort", (json_t *)(uintptr_t)effort);
-    if (strcmp(truncation, "auto") == 0)
-        json_object_set_new(body, "slide", json_true());
+    if (strcmp(truncation, "auto") == 0 && !json_object_get(body, "context_overflow"))
+        json_object_set_new(body, "context_overflow", json_string("slide"));
     else if (strcmp(truncation, "disabled") != 0)
         spry_fields_refuse(fields, "truncation", "truncation must be \"auto\" or \"disabled\"");
 }
 
 json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before)
 {
-    static const char *const same[][2] = {{"model", "model"},
-                                          {"max_output_tokens", "max_tokens"},
-                                          {"stream", "stream"},
-                                          {"return_progress", "return_progress"},
-                                          {"timings_per_token", "timings_per_token"},
-                                          {"temperature", "temperature"},
-                                          {"top_p", "top_p"},
-                                          {"top_logprobs", "top_logprobs"},
-                                          {"parallel_tool_calls", "parallel_tool_calls"}};
     json_t *body = json_object();
     const json_t *instructions = spry_fields_get(fields, "instructions");
-    spry_chat_body_copy(body, fields, same, SPRY_COUNT(same));
-    spry_chat_body_copy_own(body, fields);
+    spry_fields_copy(body, fields, &spry_fields_responses);
     json_object_set_new(body, "messages", messages_of(fields, before));
     if (json_is_string(instructions))
         json_array_insert_new(json_object_get(body, "messages"), 0,
@@ -462,7 +452,7 @@ static json_t *usage_json(const spry_completion *c)
                      (json_int_t)(n.prompt + n.generated));
 }
 
-/* The settings of the request, or what holds without them. */
+/* The settings of the request, or their defaults. */
 static void add_settings(json_t *response, const spry_completion *c)
 {
     static const struct {
@@ -701,6 +691,8 @@ static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_err
 }
 
 static const spry_completion_interface interface = {.id_prefix = "resp_",
+                                                    .table = &spry_fields_openai_chat,
+                                                    .defaults = spry_openai_chat_defaults,
                                                     .read = spry_openai_chat_read,
                                                     .make_prompts = make_prompt,
                                                     .whole = finished,

@@ -26,7 +26,7 @@ void spry_response_store_deinit(spry_response_store *store);
 void spry_response_store_put(spry_response_store *store, const char *id, spry_view key, const json_t *response,
                              const json_t *messages, const json_t *input);
 
-/* What is kept of a response; new references, NULL: there is no such response. */
+/* A part of a stored response, a new reference; NULL: there is no such response. */
 typedef enum spry_stored_part { SPRY_STORED_RESPONSE, SPRY_STORED_MESSAGES, SPRY_STORED_INPUT } spry_stored_part;
 json_t *spry_response_store_get(spry_response_store *store, const char *id, spry_view key, spry_stored_part part);
 

@@ -260,7 +260,7 @@ static spry_status run_host(batch *b, spry_server_flags *flags, const char *cons
     return status;
 }
 
-/* Another rank: answers what rank 0 hands out. */
+/* Another rank: answers the lines that rank 0 hands out. */
 static spry_status run_guest(batch *b, spry_server_flags *flags, spry_error *error)
 {
     spry_status status = spry_batch_guest_start(&b->guest, error);

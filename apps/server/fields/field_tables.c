@@ -1,27 +1,36 @@
 /* The fields of every path, as data. */
 #include "server/fields/field_row.h"
+#include "server/request/completion.h"
 
-const spry_field spry_own_fields[SPRY_OWN_FIELDS] = {
-    HONOURED("priority", STRING, "\"batch\"",
-             "`interactive` (default), or `batch`: it gives way to requests that are not"),
-    HONOURED(
-        "context_overflow", STRING, "\"slide\"",
-        "a full context: `error`; `slide`: the oldest messages or tokens are dropped; `truncate_middle`: the prompt "
-        "loses its middle. `timings.dropped_tokens` says how many went"),
-    HONOURED("answer_span", BOOL, "true",
-             "the answer is computed as a fragment, too, for prompts that contain it as a part with `cache: span`"),
-    HONOURED("lora", LIST | STRING | OBJECT, "[]",
-             "adapters of this answer: a name, `{\"name\": \"a\", \"scale\": 0.5}` or llama-server's `{\"id\": 0, "
-             "\"scale\": 0.5}`, or a list of these; an empty list: none; absent: those of `--lora` by their scales"),
-    HONOURED(
-        "stream_id", STRING, "\"8f1c2d3e4a5b6c7d\"",
-        "with `stream`: 16 to 64 letters and digits of the client's choice. The answer goes on without its connection; "
-        "`GET /v1/streams/ID` reads on"),
+#define TARGET spry_completion_options
+
+static const char *const priorities[] = {"interactive", "batch", NULL};
+static const char *const overflows[] = {"error", "slide", "truncate_middle", NULL};
+static const char *const reasoning_formats[] = {"none", "auto", "deepseek", "deepseek-legacy", NULL};
+
+static const spry_field own[] = {
+    BOUND("priority", STRING, "\"batch\"", "`interactive` (default), or `batch`: it gives way to interactive requests",
+          TO_WORD(batch, priorities), .chat = "priority"),
+    BOUND("context_overflow", STRING, "\"slide\"",
+          "a full context: `error`; `slide`: the oldest messages or tokens are dropped; `truncate_middle`: the prompt "
+          "loses its middle. `timings.dropped_tokens` counts the dropped tokens",
+          TO_WORD(overflow, overflows), .chat = "context_overflow"),
+    BOUND("answer_span", BOOL, "true",
+          "the answer is computed as a fragment, too, for prompts that contain it as a part with `cache: span`",
+          TO_BOOL(answer_span), .chat = "answer_span"),
+    BOUND("lora", LIST | STRING | OBJECT, "[]",
+          "adapters of this answer: a name, `{\"name\": \"a\", \"scale\": 0.5}` or llama-server's `{\"id\": 0, "
+          "\"scale\": 0.5}`, or a list of these; an empty list: none; absent: the adapters of `--lora` by their scales",
+          .read = spry_read_lora, .chat = "lora"),
+    BOUND("stream_id", STRING, "\"8f1c2d3e4a5b6c7d\"",
+          "with `stream`: 16 to 64 letters and digits of the client's choice. The answer goes on without its "
+          "connection; `GET /v1/streams/ID` reads on",
+          .read = spry_read_stream_id, .chat = "stream_id"),
 };
 
 static const spry_field chats[] = {
     HONOURED("title", STRING, "\"A tale\"",
-             "at most 60 characters; of a new chat: its first words unless it says otherwise"),
+             "at most 60 characters; default for a new chat: the first words of its first message"),
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "one of `GET /v1/models`; a new chat needs it"),
     HONOURED("system", STRING, "\"Be brief.\"", "the system message; empty: none"),
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
@@ -50,27 +59,11 @@ static const spry_field tool_call[] = {
 const spry_field_table spry_fields_tool_call = {
     .title = "POST /v1/tools/call", .within = "", .groups = {SPRY_FIELD_GROUP(tool_call)}};
 
-/* ---- OpenAI and llama-server ------------------------------------------------------------------------------------- */
-
-/* Fields of OpenAI's chat completions, completions and embeddings, with the additions of vLLM and llama-server, and of
- * llama-server's /completion. */
+/* ---- OpenAI ------------------------------------------------------------------------------------------------------ */
 
 static const spry_field sampling[] = {
-    HONOURED("temperature", NUMBER, "0.7", "divides logits; 0: the most probable token"),
-    HONOURED("top_p", NUMBER, "0.9", "the most probable tokens that together reach it"),
-    HONOURED("top_k", INTEGER, "40", "the most probable tokens; 0 or negative: all"),
-    HONOURED("min_p", NUMBER, "0.05", "tokens at least that much as probable as the most probable one"),
-    HONOURED("typical_p", NUMBER, "0.9", "tokens about as surprising as expected"),
-    HONOURED("repeat_penalty", NUMBER, "1.1", "of tokens seen before"),
-    HONOURED("repetition_penalty", NUMBER, "1.1", "vLLM's name of `repeat_penalty`"),
-    HONOURED("repeat_last_n", INTEGER, "64", "how many last tokens count as seen; 0 or negative: all"),
-    HONOURED("penalty_scope", STRING, "\"all\"",
-             "tokens seen before: `generated` ones (default), or `all`, those of the prompt, too, as llama.cpp has it"),
-    HONOURED("presence_penalty", NUMBER, "0.5", "subtracted once from tokens seen before"),
-    HONOURED("frequency_penalty", NUMBER, "0.5", "subtracted for each time a token was seen"),
-    HONOURED("seed", INTEGER, "7", "of the random numbers; negative: random"),
-    HONOURED("logit_bias", OBJECT | LIST, "{\"5\": -1}",
-             "from token ids or texts to numbers, or a list of pairs; `false` bans a token"),
+    BOUND("logit_bias", OBJECT | LIST, "{\"5\": -1}",
+          "from token ids or texts to numbers, or a list of pairs; `false` bans a token", .read = spry_read_bias),
     REFUSED("mirostat", INTEGER, "2", "use top_p or min_p", "[0]"),
     NO_EFFECT("mirostat_tau", NUMBER, "5.0", "mirostat is off"),
     NO_EFFECT("mirostat_eta", NUMBER, "0.1", "mirostat is off"),
@@ -88,43 +81,48 @@ static const spry_field sampling[] = {
     REFUSED("min_keep", INTEGER, "3", "cuts keep at least one token", "[0, 1]"),
 };
 
+#define CONSTRAINT(kind) .read = spry_read_constraint, .min = (kind)
+#define LIMIT(least)     .read = spry_read_limit, .min = (least)
+
 static const spry_field answers[] = {
-    HONOURED("stop", STRING | LIST, "[\"\\n\\n\"]", "texts that end the answer"),
-    HONOURED("stream", BOOL, "false", "server-sent events"),
-    HONOURED("ignore_eos", BOOL, "true", "continue behind the end token"),
-    HONOURED("draft", BOOL, "false", "`false`: no drafts; the answer is the same"),
-    HONOURED("response_format", OBJECT, "{\"type\": \"json_object\"}",
-             "`text`, `json_object` (with `schema`: that schema) or `json_schema`"),
-    HONOURED("grammar", STRING, "\"root ::= [a-z ]+\"", "llama.cpp's notation"),
-    HONOURED("json_schema", OBJECT | STRING, "{\"type\": \"boolean\"}", "llama-server's"),
-    HONOURED("json_style", STRING, "\"pretty\"",
-             "blanks in JSON under a schema: `compact` (default), `pretty`, `free`; `any`: also any order of members"),
-    HONOURED("json_lenient", BOOL, "true",
-             "leave out what a schema says and cannot be enforced, with a warning in `timings`"),
-    HONOURED("guided_json", OBJECT | STRING, "{\"type\": \"boolean\"}", "vLLM's"),
-    HONOURED("guided_regex", STRING, "\"[a-z]{3}\"", "vLLM's"),
-    HONOURED("guided_choice", LIST, "[\"yes\", \"no\"]", "vLLM's"),
-    HONOURED("guided_grammar", STRING, "\"root ::= [a-z ]+\"", "vLLM's name of `grammar`"),
+    BOUND("stop", STRING | LIST, "[\"\\n\\n\"]", "texts that end the answer", .read = spry_read_stop),
+    BOUND("stream", BOOL, "false", "server-sent events", TO_BOOL(stream)),
+    BOUND("ignore_eos", BOOL, "true", "continue after the end token", TO_BOOL(request.ignore_end)),
+    BOUND("draft", BOOL, "false", "`false`: no drafts; the answer is the same", TO_NOT(no_draft)),
+    BOUND("response_format", OBJECT, "{\"type\": \"json_object\"}",
+          "`text`, `json_object` (with `schema`: that schema) or `json_schema`", .read = spry_read_response_format),
+    BOUND("grammar", STRING, "\"root ::= [a-z ]+\"", "llama.cpp's notation", CONSTRAINT(SPRY_GBNF)),
+    BOUND("json_schema", OBJECT | STRING, "{\"type\": \"boolean\"}", "llama-server's", CONSTRAINT(SPRY_JSON_SCHEMA)),
+    BOUND("json_style", STRING, "\"pretty\"",
+          "blanks in JSON under a schema: `compact` (default), `pretty`, `free`; `any`: also any order of members",
+          TO_WORD(request.json_style, spry_json_styles)),
+    BOUND("json_lenient", BOOL, "true", "ignore parts of a schema that cannot be enforced, with a warning in `timings`",
+          TO_BOOL(json_lenient)),
+    BOUND("guided_json", OBJECT | STRING, "{\"type\": \"boolean\"}", "vLLM's name of `json_schema`",
+          CONSTRAINT(SPRY_JSON_SCHEMA)),
+    BOUND("guided_regex", STRING, "\"[a-z]{3}\"", "vLLM's: a regular expression", CONSTRAINT(SPRY_REGEX)),
+    BOUND("guided_choice", LIST, "[\"yes\", \"no\"]", "vLLM's: one of these texts", CONSTRAINT(SPRY_CHOICE)),
+    BOUND("guided_grammar", STRING, "\"root ::= [a-z ]+\"", "vLLM's name of `grammar`", CONSTRAINT(SPRY_GBNF)),
     NO_EFFECT("cache_prompt", BOOL, "true", "answers are the same with and without cached pages"),
     NO_EFFECT("id_slot", INTEGER, "0", "cached pages serve every slot"),
-    HONOURED("return_progress", BOOL, "true", "with `stream`: events while the prompt is computed"),
-    HONOURED("timings_per_token", BOOL, "true", "with `stream`: timings in every event"),
-    HONOURED("verbose", BOOL, "true", "`__verbose` in the reply: the prompt and the settings"),
+    BOUND("return_progress", BOOL, "true", "with `stream`: events while the prompt is computed",
+          TO_BOOL(want_progress)),
+    BOUND("timings_per_token", BOOL, "true", "with `stream`: timings in every event", TO_BOOL(want_timings)),
+    BOUND("verbose", BOOL, "true", "`__verbose` in the reply: the prompt and the settings", TO_BOOL(verbose)),
     NO_EFFECT("speculative.n_max", INTEGER, "8", "drafts have the length that pays"),
     NO_EFFECT("speculative.n_min", INTEGER, "1", "drafts have the length that pays"),
     NO_EFFECT("speculative.p_min", NUMBER, "0.5", "drafts have the length that pays"),
     REFUSED("min_tokens", INTEGER, "4", "use ignore_eos with a limit", "[0]"),
     REFUSED("t_max_predict_ms", INTEGER, "100", "--answer-timeout limits the time", "[0, -1]"),
-    HONOURED("n_keep", INTEGER, "8", "tokens that are kept when the context slides; -1: the prompt"),
+    BOUND("n_keep", INTEGER, "8", "tokens that are kept when the context slides; -1: the prompt",
+          .read = spry_read_keep),
     REFUSED("n_discard", INTEGER, "8", "an eighth of the context is dropped at a time", "[0]"),
 };
 
 static const spry_field openai[] = {
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model; case does not matter"),
-    HONOURED("n", INTEGER, "2", "answers"),
-    HONOURED("max_tokens", INTEGER, "8", "limit for the answer; 0 or -1: none, except in completions"),
-    HONOURED("n_predict", INTEGER, "8", "llama-server's name of `max_tokens`"),
-    HONOURED("stream_options", OBJECT, "{\"include_usage\": true}", "`include_usage`: counts at the end of the stream"),
+    BOUND("n", INTEGER, "2", "number of answers", TO_U32(n_each, 1, SPRY_CHOICES_MAX)),
+    HONOURED("stream_options", OBJECT, "{\"include_usage\": true}", "below"),
     NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
     NO_EFFECT("safety_identifier", STRING, "\"u1\"", NO_CLIENTS),
     NO_EFFECT("prompt_cache_key", STRING, "\"k\"", "pages are found by their content"),
@@ -134,17 +132,30 @@ static const spry_field openai[] = {
     NO_EFFECT("metadata", OBJECT, "{\"a\": \"b\"}", NO_STORE),
 };
 
+static const spry_field stream_options[] = {
+    BOUND("include_usage", BOOL, "true", "counts at the end of the stream", TO_BOOL(include_usage)),
+    NO_EFFECT("include_obfuscation", BOOL, "false", "events are never padded"),
+    NO_EFFECT("continuous_usage_stats", BOOL, "true", "counts come at the end of the stream"),
+};
+
+static const spry_field_table stream_options_table = {.within = "stream_options.",
+                                                      .groups = {SPRY_FIELD_GROUP(stream_options)}};
+static const spry_field_table *const openai_inside[] = {&stream_options_table, NULL};
+
 static const spry_field chat[] = {
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]", "text parts only; others are refused"),
     HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]", "functions"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
-    HONOURED("parallel_tool_calls", BOOL, "false", "`false`: the answer has at most one call"),
-    HONOURED("max_completion_tokens", INTEGER, "8", "the same as `max_tokens`"),
-    HONOURED("logprobs", BOOL, "true", "of generated tokens"),
-    HONOURED("top_logprobs", INTEGER, "2", "needs `logprobs`"),
+    BOUND("parallel_tool_calls", BOOL, "false", "`false`: the answer has at most one call", TO_NOT(one_call)),
+    BOUND("max_tokens", INTEGER, "8", "limit for the answer; -1: none", LIMIT(1)),
+    BOUND("max_completion_tokens", INTEGER, "8", "the same as `max_tokens`", LIMIT(1)),
+    BOUND("n_predict", INTEGER, "8", "llama-server's name of `max_tokens`", LIMIT(1)),
+    BOUND("logprobs", BOOL, "true", "log probabilities of generated tokens", TO_BOOL(want_logprobs)),
+    BOUND("top_logprobs", INTEGER, "2", "needs `logprobs`", TO_U32(request.logprobs, 0, SPRY_TOP_LOGPROBS_MAX)),
     HONOURED("reasoning_effort", STRING, "\"low\"",
              "a variable of the template; `none` sets `enable_thinking` to false"),
-    HONOURED("reasoning_format", STRING, "\"none\"", "`none`: thoughts stay in the content"),
+    BOUND("reasoning_format", STRING, "\"none\"", "`none`: thoughts stay in the content",
+          TO_WORD(parse_reasoning, reasoning_formats)),
     HONOURED("chat_template_kwargs", OBJECT, "{\"enable_thinking\": false}", "variables of the template"),
     HONOURED("add_generation_prompt", BOOL, "true", "end the prompt with the beginning of the answer"),
     HONOURED("continue_final_message", BOOL, "false",
@@ -162,127 +173,76 @@ static const spry_field chat[] = {
 static const spry_field completion[] = {
     HONOURED("prompt", STRING | LIST, "\"Once\"",
              "a text, token ids, a list of those, or parts: `{\"text\": \"...\", \"cache\": \"span\"}` is a fragment"),
-    HONOURED("suffix", STRING, "\"\"", "the text behind the answer; needs a model with fill-in tokens"),
-    HONOURED("echo", BOOL, "true", "the prompt is part of the reply"),
-    HONOURED("logprobs", INTEGER | BOOL, "2", "of generated and echoed tokens"),
+    HONOURED("suffix", STRING, "\"\"", "the text after the answer; needs a model with fill-in tokens"),
+    BOUND("max_tokens", INTEGER, "8", "limit for the answer; 0: no answer, -1: no limit", LIMIT(0)),
+    BOUND("n_predict", INTEGER, "8", "llama-server's name of `max_tokens`", LIMIT(0)),
+    BOUND("echo", BOOL, "true", "the prompt is part of the reply", TO_BOOL(echo)),
+    BOUND("logprobs", INTEGER | BOOL, "2", "log probabilities of generated and echoed tokens",
+          .read = spry_read_logprobs),
     REFUSED("best_of", INTEGER, "4", "ask for n answers", "[1]"),
 };
 
 const spry_field_table spry_fields_openai_chat = {.title = "POST /v1/chat/completions",
                                                   .within = "",
-                                                  .groups = {SPRY_FIELD_GROUP(chat), SPRY_FIELD_GROUP(openai),
+                                                  .groups = {SPRY_FIELD_GROUP(openai), SPRY_FIELD_GROUP(chat),
                                                              SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling),
-                                                             SPRY_FIELD_GROUP(spry_own_fields)}};
+                                                             SPRY_FIELD_GROUP(own)},
+                                                  .options = spry_completion_sampling,
+                                                  .inside = openai_inside};
 
 const spry_field_table spry_fields_openai_completion = {
     .title = "POST /v1/completions",
     .within = "",
-    .groups = {SPRY_FIELD_GROUP(completion), SPRY_FIELD_GROUP(openai), SPRY_FIELD_GROUP(answers),
-               SPRY_FIELD_GROUP(sampling), SPRY_FIELD_GROUP(spry_own_fields)}};
-
-/* ---- embeddings -------------------------------------------------------------------------------------------------- */
-
-static const spry_field embeddings[] = {
-    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
-    HONOURED("input", STRING | LIST, "\"A text.\"", "a text, texts, token ids and texts, or lists of those"),
-    HONOURED("encoding_format", STRING, "\"float\"", "`float` or `base64`"),
-    HONOURED("dimensions", INTEGER, "512", "only the model's own size; others are refused"),
-    HONOURED("prompt_name", STRING, "\"\"", "which of the model's prompts stands before the texts; empty: none"),
-    NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
-};
-
-const spry_field_table spry_fields_openai_embeddings = {
-    .title = "POST /v1/embeddings", .within = "", .groups = {SPRY_FIELD_GROUP(embeddings)}};
+    .groups = {SPRY_FIELD_GROUP(openai), SPRY_FIELD_GROUP(completion), SPRY_FIELD_GROUP(answers),
+               SPRY_FIELD_GROUP(sampling), SPRY_FIELD_GROUP(own)},
+    .options = spry_completion_sampling,
+    .inside = openai_inside};
 
 /* ---- llama-server ------------------------------------------------------------------------------------------------ */
 
 static const spry_field llama[] = {
     HONOURED("prompt", STRING | LIST | OBJECT, "\"Once\"",
              "a text, also as `prompt_string` of an object; token ids, texts and parts (`{\"text\": \"...\", "
-             "\"cache\": \"span\"}` is a fragment); or a list "
-             "of prompts"),
+             "\"cache\": \"span\"}` is a fragment); or a list of prompts"),
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
-    HONOURED("n_predict", INTEGER, "8", "limit for the answer; negative: none"),
-    HONOURED("max_tokens", INTEGER, "8", "the same"),
-    HONOURED("n", INTEGER, "1", "answers"),
-    HONOURED("n_probs", INTEGER, "2", "alternatives of every token"),
-    REFUSED("post_sampling_probs", BOOL, "true", "log probabilities are those of the raw logits", "[false]"),
-    HONOURED("return_tokens", BOOL, "true", "ids of the answer in `tokens`"),
+    BOUND("max_tokens", INTEGER, "8", "the same as `n_predict`", LIMIT(0)),
+    BOUND("n_predict", INTEGER, "8", "limit for the answer; 0: no answer, -1: no limit", LIMIT(0)),
+    BOUND("n", INTEGER, "1", "number of answers", TO_U32(n_each, 1, SPRY_CHOICES_MAX)),
+    BOUND("n_probs", INTEGER, "2", "alternatives of every token", TO_U32(request.logprobs, 0, SPRY_TOP_LOGPROBS_MAX)),
+    REFUSED("post_sampling_probs", BOOL, "true", "log probabilities are computed from the raw logits", "[false]"),
+    BOUND("return_tokens", BOOL, "true", "ids of the answer in `tokens`", TO_BOOL(return_tokens)),
     HONOURED("response_fields", LIST, "[\"content\"]", "members of the reply, `/` for members inside"),
     NO_EFFECT("n_indent", INTEGER, "0", "lines are never cut"),
 };
 
 static const spry_field infill[] = {
     HONOURED("input_prefix", STRING, "\"int main() {\"", "the text before `prompt`"),
-    HONOURED("input_suffix", STRING, "\"}\"", "the text behind the answer"),
-    HONOURED("input_extra", LIST, "[{\"filename\": \"a.h\", \"text\": \"int a;\"}]",
-             "files that stand before the text"),
+    HONOURED("input_suffix", STRING, "\"}\"", "the text after the answer"),
+    HONOURED("input_extra", LIST, "[{\"filename\": \"a.h\", \"text\": \"int a;\"}]", "files before the text"),
 };
 
 const spry_field_table spry_fields_llama_infill = {.title = "POST /infill",
                                                    .within = "",
                                                    .groups = {SPRY_FIELD_GROUP(infill), SPRY_FIELD_GROUP(llama),
                                                               SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling),
-                                                              SPRY_FIELD_GROUP(spry_own_fields)}};
+                                                              SPRY_FIELD_GROUP(own)},
+                                                   .options = spry_completion_sampling};
 
-static const spry_field tokenize[] = {
-    HONOURED("content", STRING, "\"Once\"", "the text"),
-    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
-    HONOURED("add_special", BOOL, "true", "with the tokens that begin a text"),
-    HONOURED("parse_special", BOOL, "false", "`false`: spellings of control tokens are plain text"),
-    HONOURED("with_pieces", BOOL, "true", "each token as `id` and `piece`"),
-};
+const spry_field_table spry_fields_llama_completion = {
+    .title = "POST /completion",
+    .within = "",
+    .groups = {SPRY_FIELD_GROUP(llama), SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling), SPRY_FIELD_GROUP(own)},
+    .options = spry_completion_sampling};
 
-const spry_field_table spry_fields_llama_tokenize = {
-    .title = "POST /tokenize", .within = "", .groups = {SPRY_FIELD_GROUP(tokenize)}};
-
-static const spry_field detokenize[] = {
-    HONOURED("tokens", LIST, "[5, 6]", "token ids"),
-    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
-};
-
-const spry_field_table spry_fields_llama_detokenize = {
-    .title = "POST /detokenize", .within = "", .groups = {SPRY_FIELD_GROUP(detokenize)}};
-
-/* ---- reranking --------------------------------------------------------------------------------------------------- */
-
-static const spry_field rerank[] = {
-    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
-    HONOURED("query", STRING, "\"A fox\"", "what the documents are compared with"),
-    HONOURED("documents", LIST, "[\"A fox.\", \"A hen.\"]", "texts, or objects with a `text`"),
-    HONOURED("texts", LIST, "[\"A fox.\", \"A hen.\"]", "the same in TEI's form, whose reply is a list"),
-    HONOURED("top_n", INTEGER, "1", "the best of them"),
-    HONOURED("return_documents", BOOL, "true", "with their texts"),
-    HONOURED("return_text", BOOL, "true", "the same in TEI's form"),
-    HONOURED("method", STRING, "\"embedding\"",
-             "`embedding`: the cosine of embeddings; `yes_no`: the probability of the model's yes; absent: `yes_no` "
-             "for models "
-             "with `rerank` in their name"),
-    HONOURED("instruction", STRING, "\"Find tales.\"", "of `yes_no`: the task"),
-    NO_EFFECT("truncate", BOOL, "false", "texts beyond the context are errors"),
-    NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
-};
-
-const spry_field_table spry_fields_rerank = {
-    .title = "POST /rerank, /reranking, /v1/rerank, /v1/reranking", .within = "", .groups = {SPRY_FIELD_GROUP(rerank)}};
-
-const spry_field_table spry_fields_llama_completion = {.title = "POST /completion",
-                                                       .within = "",
-                                                       .groups = {SPRY_FIELD_GROUP(llama), SPRY_FIELD_GROUP(answers),
-                                                                  SPRY_FIELD_GROUP(sampling),
-                                                                  SPRY_FIELD_GROUP(spry_own_fields)}};
-
-/* ---- Anthropic's Messages and OpenAI's Responses ----------------------------------------------------------------- */
-
-/* Fields of Anthropic's Messages and of OpenAI's Responses. */
+/* ---- Anthropic's Messages ---------------------------------------------------------------------------------------- */
 
 static const spry_field prompt[] = {
-    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "one of `GET /v1/models`; case does not matter"),
+    SHARED("model", STRING, "\"Spry-Tales-29M\"", "one of `GET /v1/models`; case does not matter", "model"),
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
              "`text`, `tool_use`, `tool_result` and `thinking` blocks; images and files are refused"),
     HONOURED("system", STRING | LIST, "\"Be brief.\"", "a text, or text blocks"),
     HONOURED("tools", LIST, "[{\"name\": \"f\", \"input_schema\": {\"type\": \"object\"}}]",
-             "the client's tools; those that a server runs are refused"),
+             "the client's tools; tools that a server runs are refused"),
     HONOURED("tool_choice", OBJECT, "{\"type\": \"auto\"}",
              "`auto`, `any`, `tool` or `none`; with `disable_parallel_tool_use` the answer has at most one call"),
     HONOURED("thinking", OBJECT, "{\"type\": \"disabled\"}",
@@ -298,52 +258,54 @@ static const spry_field prompt[] = {
 };
 
 static const spry_field anthropic[] = {
-    HONOURED("max_tokens", INTEGER, "8", "required"),
-    HONOURED("stop_sequences", LIST, "[\"x\"]", "texts that end the answer; `stop_sequence` says which did"),
-    HONOURED("stream", BOOL, "false", "server-sent events"),
-    HONOURED("temperature", NUMBER, "0.7", "as above"),
-    HONOURED("top_p", NUMBER, "0.9", "as above"),
-    HONOURED("top_k", INTEGER, "40", "as above"),
+    SHARED("max_tokens", INTEGER, "8", "limit for the answer; required", "max_tokens"),
+    SHARED("stop_sequences", LIST, "[\"x\"]", "texts that end the answer; `stop_sequence` names the one that did",
+           "stop"),
+    SHARED("stream", BOOL, "false", "server-sent events", "stream"),
     NO_EFFECT("metadata", OBJECT, "{\"user_id\": \"u1\"}", NO_CLIENTS),
     NO_EFFECT("service_tier", STRING, "\"auto\"", NO_CHOICE),
     NO_EFFECT("inference_geo", STRING, "\"eu\"", "the answer is made here"),
     REFUSED("container", STRING | OBJECT, "\"c\"", "the server runs no code", NULL),
 };
 
+static const char *const anthropic_sampling[] = {"temperature", "top_p", "top_k", NULL};
+
 const spry_field_table spry_fields_anthropic = {
     .title = "POST /v1/messages",
     .within = "",
-    .groups = {SPRY_FIELD_GROUP(prompt), SPRY_FIELD_GROUP(anthropic), SPRY_FIELD_GROUP(spry_own_fields)}};
+    .groups = {SPRY_FIELD_GROUP(prompt), SPRY_FIELD_GROUP(anthropic), SPRY_FIELD_GROUP(own)},
+    .options = spry_completion_sampling,
+    .only = anthropic_sampling};
 
 const spry_field_table spry_fields_anthropic_count = {
     .title = "POST /v1/messages/count_tokens", .within = "", .groups = {SPRY_FIELD_GROUP(prompt)}};
 
-/* ---- Responses --------------------------------------------------------------------------------------------------- */
+/* ---- OpenAI's Responses ------------------------------------------------------------------------------------------ */
 
 static const spry_field responses[] = {
-    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model; case does not matter"),
+    SHARED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model; case does not matter", "model"),
     HONOURED("input", STRING | LIST, "\"Hi\"",
              "a text, or items: `message`, `function_call`, `function_call_output`, `reasoning`, `item_reference`"),
     HONOURED("instructions", STRING, "\"Be brief.\"", "the system message of this response only"),
     HONOURED("previous_response_id", STRING, "\"resp_0\"",
              "a stored response: its input and output come first; 404 when it is not stored"),
-    HONOURED("store", BOOL, "false", "keep the response for `previous_response_id`; true unless it says otherwise"),
-    HONOURED("max_output_tokens", INTEGER, "16", "limit for the answer"),
-    HONOURED("temperature", NUMBER, "0.7", "as above"),
-    HONOURED("top_p", NUMBER, "0.9", "as above"),
-    HONOURED("top_logprobs", INTEGER, "2", "with `include` of `message.output_text.logprobs`"),
+    HONOURED("store", BOOL, "false", "keep the response for `previous_response_id` (default)"),
+    SHARED("max_output_tokens", INTEGER, "16", "limit for the answer", "max_tokens"),
+    SHARED("top_logprobs", INTEGER, "2", "with `include` of `message.output_text.logprobs`", "top_logprobs"),
     HONOURED("include", LIST, "[\"message.output_text.logprobs\"]",
              "`message.output_text.logprobs`; `reasoning.encrypted_content` has no effect; others are refused"),
-    HONOURED("stream", BOOL, "false", "server-sent events"),
-    HONOURED("return_progress", BOOL, "true", "with `stream`: `response.in_progress` while the prompt is computed"),
-    HONOURED("timings_per_token", BOOL, "true", "with `stream`: timings in every delta and in the last event"),
+    SHARED("stream", BOOL, "false", "server-sent events", "stream"),
+    SHARED("return_progress", BOOL, "true", "with `stream`: `response.in_progress` while the prompt is computed",
+           "return_progress"),
+    SHARED("timings_per_token", BOOL, "true", "with `stream`: timings in every delta and in the last event",
+           "timings_per_token"),
     NO_EFFECT("stream_options", OBJECT, "{\"include_obfuscation\": false}", "events are never padded"),
     HONOURED("text", OBJECT, "{\"format\": {\"type\": \"text\"}}",
              "`format`: `text`, `json_object` or `json_schema`; `verbosity` has no effect"),
     HONOURED("tools", LIST, "[{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"type\": \"object\"}}]",
              "functions; other tools are refused"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
-    HONOURED("parallel_tool_calls", BOOL, "true", "`false`: the answer has at most one call"),
+    SHARED("parallel_tool_calls", BOOL, "true", "`false`: the answer has at most one call", "parallel_tool_calls"),
     HONOURED("reasoning", OBJECT, "{\"effort\": \"low\"}", "`effort`: `reasoning_effort` of the template"),
     HONOURED("truncation", STRING, "\"disabled\"", "`auto`: a full context slides"),
     HONOURED("metadata", OBJECT, "{\"a\": \"b\"}", "returned with the response"),
@@ -359,30 +321,22 @@ static const spry_field responses[] = {
     REFUSED("context_management", LIST, "[{\"type\": \"compaction\"}]", "use truncation", "[[]]"),
 };
 
-const spry_field_table spry_fields_responses = {
-    .title = "POST /v1/responses",
-    .within = "",
-    .groups = {SPRY_FIELD_GROUP(responses), SPRY_FIELD_GROUP(spry_own_fields)}};
+static const char *const responses_sampling[] = {"temperature", "top_p", NULL};
+
+const spry_field_table spry_fields_responses = {.title = "POST /v1/responses",
+                                                .within = "",
+                                                .groups = {SPRY_FIELD_GROUP(responses), SPRY_FIELD_GROUP(own)},
+                                                .options = spry_completion_sampling,
+                                                .only = responses_sampling};
 
 /* ---- Ollama ------------------------------------------------------------------------------------------------------ */
 
-/* Fields of Ollama's interface. */
-
 static const spry_field options[] = {
-    HONOURED("num_predict", INTEGER, "8", "limit for the answer; negative: none"),
-    HONOURED("temperature", NUMBER, "0.7", "as above"),
-    HONOURED("top_p", NUMBER, "0.9", "as above"),
-    HONOURED("top_k", INTEGER, "40", "as above"),
-    HONOURED("min_p", NUMBER, "0.05", "as above"),
-    HONOURED("typical_p", NUMBER, "0.9", "as above"),
-    HONOURED("repeat_penalty", NUMBER, "1.1", "as above; 1.1 unless it says otherwise"),
-    HONOURED("repeat_last_n", INTEGER, "64", "as above; 64 unless it says otherwise, 0: off, -1: all"),
-    HONOURED("penalty_scope", STRING, "\"all\"", "as above"),
-    HONOURED("presence_penalty", NUMBER, "0.5", "as above"),
-    HONOURED("frequency_penalty", NUMBER, "0.5", "as above"),
-    HONOURED("seed", INTEGER, "7", "as above"),
-    HONOURED("stop", STRING | LIST, "[\"x\"]", "texts that end the answer"),
-    HONOURED("num_keep", INTEGER, "8", "tokens that are kept when the context slides"),
+    BOUND("num_predict", INTEGER, "8", "limit for the answer; 0: no answer, negative: no limit", LIMIT(-2),
+          .chat = "max_tokens"),
+    BOUND("stop", STRING | LIST, "[\"x\"]", "texts that end the answer", .read = spry_read_stop, .chat = "stop"),
+    BOUND("num_keep", INTEGER, "8", "tokens that are kept when the context slides; -1: the prompt",
+          .read = spry_read_keep),
     NO_EFFECT("num_ctx", INTEGER, "2048", "--context decides; the whole context of the model is there"),
     NO_EFFECT("num_batch", INTEGER, "512", "--chunk decides"),
     NO_EFFECT("num_gpu", INTEGER, "0", "--device decides"),
@@ -402,23 +356,26 @@ static const spry_field options[] = {
     REFUSED("tfs_z", NUMBER, "0.5", "use min_p", "[1, 1.0]"),
 };
 
-static const spry_field_table options_table = {.within = "options.", .groups = {SPRY_FIELD_GROUP(options)}};
-static const spry_field_table *const inside[] = {&options_table, NULL};
+const spry_field_table spry_fields_ollama_options = {
+    .within = "options.", .groups = {SPRY_FIELD_GROUP(options)}, .options = spry_completion_sampling};
+static const spry_field_table *const inside[] = {&spry_fields_ollama_options, NULL};
 
 static const spry_field both[] = {
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "with or without `:latest`; case does not matter"),
-    HONOURED("stream", BOOL, "false", "lines of JSON; true unless it says otherwise"),
+    BOUND("stream", BOOL, "false", "lines of JSON (default)", TO_BOOL(stream)),
     HONOURED("format", STRING | OBJECT, "\"json\"", "`json`, or a schema"),
-    HONOURED("options", OBJECT, "{\"num_predict\": 8}", "below"),
+    HONOURED("options", OBJECT, "{\"num_predict\": 8}",
+             "below; defaults here: `repeat_penalty` 1.1 and `repeat_last_n` 64, whose value 0 turns penalties off and "
+             "-1 counts all tokens"),
     HONOURED("keep_alive", NUMBER | STRING, "\"5m\"", "time until an unused model is unloaded"),
     HONOURED("think", BOOL | STRING, "false",
              "`enable_thinking` of the template; a level is its `reasoning_effort`; other than `false`: 400 for models "
              "without thoughts"),
     HONOURED("chat_template_kwargs", OBJECT, "{\"enable_thinking\": false}", "variables of the template"),
-    HONOURED("logprobs", BOOL, "true", "of generated tokens"),
-    HONOURED("top_logprobs", INTEGER, "2", "needs `logprobs`"),
-    HONOURED("truncate", BOOL, "true", "`false`: a prompt that does not fit is an error"),
-    HONOURED("shift", BOOL, "true", "`false`: a full context ends the answer; raw prompts must fit"),
+    BOUND("logprobs", BOOL, "true", "log probabilities of generated tokens", TO_BOOL(want_logprobs)),
+    BOUND("top_logprobs", INTEGER, "2", "needs `logprobs`", TO_U32(request.logprobs, 0, SPRY_TOP_LOGPROBS_MAX)),
+    BOUND("truncate", BOOL, "true", "`false`: a prompt that does not fit is an error", TO_NOT(must_fit)),
+    BOUND("shift", BOOL, "true", "`false`: a full context ends the answer; raw prompts must fit", TO_NOT(no_shift)),
 };
 
 static const spry_field ollama_chat[] = {
@@ -428,9 +385,9 @@ static const spry_field ollama_chat[] = {
 
 static const spry_field generate[] = {
     HONOURED("prompt", STRING, "\"Hi\"", "empty: the model is loaded"),
-    HONOURED("suffix", STRING, "\"\"", "the text behind the answer; needs a model with fill-in tokens"),
+    HONOURED("suffix", STRING, "\"\"", "the text after the answer; needs a model with fill-in tokens"),
     HONOURED("system", STRING, "\"Be brief.\"", "the system message"),
-    HONOURED("raw", BOOL, "true", "no template"),
+    BOUND("raw", BOOL, "true", "no template", TO_NOT(keep_raw_text)),
     HONOURED("context", LIST, "[5, 6]", "tokens of the conversation so far"),
     REFUSED("template", STRING, "\"{{ .Prompt }}\"", "--chat-template, or a model made with /api/create", "[\"\"]"),
     REFUSED("images", LIST, "[\"aGk=\"]", "only text", "[[]]"),
@@ -439,13 +396,13 @@ static const spry_field generate[] = {
 const spry_field_table spry_fields_ollama_chat = {
     .title = "POST /api/chat",
     .within = "",
-    .groups = {SPRY_FIELD_GROUP(ollama_chat), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(spry_own_fields)},
+    .groups = {SPRY_FIELD_GROUP(ollama_chat), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(own)},
     .inside = inside};
 
 const spry_field_table spry_fields_ollama_generate = {
     .title = "POST /api/generate",
     .within = "",
-    .groups = {SPRY_FIELD_GROUP(generate), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(spry_own_fields)},
+    .groups = {SPRY_FIELD_GROUP(generate), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(own)},
     .inside = inside};
 
 /* ---- derived models ---------------------------------------------------------------------------------------------- */
@@ -469,20 +426,3 @@ static const spry_field create[] = {
 
 const spry_field_table spry_fields_ollama_create = {
     .title = "POST /api/create", .within = "", .groups = {SPRY_FIELD_GROUP(create)}};
-
-/* ---- embeddings -------------------------------------------------------------------------------------------------- */
-
-static const spry_field embed[] = {
-    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "with or without `:latest`"),
-    HONOURED("input", STRING | LIST, "\"A text.\"", "a text or texts"),
-    HONOURED("prompt", STRING, "\"A text.\"", "of `/api/embeddings`: one text"),
-    HONOURED("truncate", BOOL, "true", "cut texts beyond the context; else they are errors"),
-    HONOURED("keep_alive", NUMBER | STRING, "\"5m\"", "time until an unused model is unloaded"),
-    HONOURED("dimensions", INTEGER, "512", "only the model's own size; others are refused"),
-    HONOURED("prompt_name", STRING, "\"\"", "which of the model's prompts stands before the texts; empty: none"),
-    NO_EFFECT("options", OBJECT, "{\"num_ctx\": 2048}", "nothing is sampled"),
-    NO_EFFECT("stream", BOOL, "false", "the reply is one object"),
-};
-
-const spry_field_table spry_fields_ollama_embed = {
-    .title = "POST /api/embed, /api/embeddings", .within = "", .groups = {SPRY_FIELD_GROUP(embed)}};

@@ -218,6 +218,56 @@ static const spry_field *find_field(const spry_field_table *table, const char *n
     return NULL;
 }
 
+static bool has_key(const spry_field_table *table, const char *key)
+{
+    const char *const *only = table->only;
+    while (only && *only && strcmp(*only, key) != 0)
+        only++;
+    return !only || *only;
+}
+
+/* The option whose JSON key is a field of the table; NULL: none. */
+static const spry_option *find_option(const spry_field_table *table, const char *key)
+{
+    if (!table->options || !has_key(table, key))
+        return NULL;
+    const spry_option_table options = table->options(NULL);
+    return spry_options_find(&options, key);
+}
+
+static unsigned option_types(const spry_option *option)
+{
+    switch (option->kind) {
+    case SPRY_OPTION_FLAG: return SPRY_TYPE_BOOL;
+    case SPRY_OPTION_FLOAT: return SPRY_TYPE_NUMBER;
+    case SPRY_OPTION_U32:
+    case SPRY_OPTION_U64:
+    case SPRY_OPTION_SIZE: return SPRY_TYPE_INTEGER;
+    case SPRY_OPTION_LIST: return SPRY_TYPE_STRING | SPRY_TYPE_LIST;
+    case SPRY_OPTION_STRING:
+    case SPRY_OPTION_CHOICE: break;
+    }
+    return SPRY_TYPE_STRING;
+}
+
+/* Calls `visit` for every JSON key of the table's options. */
+static void each_option(const spry_field_table *table, void *target,
+                        void (*visit)(void *context, const spry_option_table *options, const spry_option *option,
+                                      const char *key, bool alias),
+                        void *context)
+{
+    const spry_option_table options = table->options ? table->options(target) : (spry_option_table){0};
+    for (size_t i = 0; i < options.count; i++) {
+        const char *const names[] = {options.options[i].name, options.options[i].alias};
+        for (size_t k = 0; k < SPRY_COUNT(names) && names[k]; k++) {
+            char key[64];
+            spry_options_key(key, sizeof key, names[k]);
+            if (has_key(table, key))
+                visit(context, &options, &options.options[i], key, k > 0);
+        }
+    }
+}
+
 static bool is_neutral(const spry_field *field, const json_t *value)
 {
     json_t *list = field->neutral ? json_loads(field->neutral, JSON_DECODE_ANY, NULL) : NULL, *item;
@@ -228,44 +278,169 @@ static bool is_neutral(const spry_field *field, const json_t *value)
     return found;
 }
 
-static void check_field(spry_fields *fields, const spry_field *field, const char *name, const json_t *value)
+static void check_type(spry_fields *fields, const char *name, const json_t *value, unsigned types)
 {
     char wanted[96];
-    if (!field)
-        spry_fields_refuse(fields, name, "%s%.60s: there is no such field; docs/SERVER.md lists all fields",
-                           fields->within, name);
-    else if (json_is_null(value) || is_neutral(field, value))
+    if (types & type_of(value))
         return;
-    else if (field->use == SPRY_FIELD_REFUSED)
-        spry_fields_refuse(fields, name, "%s%s is not supported: %s", fields->within, name, field->about);
-    else if (!(field->types & type_of(value))) {
-        name_types(wanted, sizeof wanted, field->types);
-        spry_fields_refuse_type(fields, name, value, wanted);
-    }
+    name_types(wanted, sizeof wanted, types);
+    spry_fields_refuse_type(fields, name, value, wanted);
 }
 
-/* An object inside the body has a table of its own, whose prefix is its name and a dot. */
-static void check_inside(spry_fields *fields, const spry_field_table *table)
+static void check_field(spry_fields *fields, const spry_field_table *table, const char *name, const json_t *value)
+{
+    const spry_field *field = find_field(table, name);
+    const spry_option *option = field ? NULL : find_option(table, name);
+    if (!field && !option)
+        spry_fields_refuse(fields, name, "%s%.60s: there is no such field; docs/API_FIELDS.md lists all fields",
+                           fields->within, name);
+    else if (json_is_null(value) || (field && is_neutral(field, value)))
+        return;
+    else if (field && field->use == SPRY_FIELD_REFUSED)
+        spry_fields_refuse(fields, name, "%s%s is not supported: %s", fields->within, name, field->about);
+    else
+        check_type(fields, name, value, field ? field->types : option_types(option));
+}
+
+/* An object inside the body has a table, whose prefix is the object's name and a dot. False: there is no such object.
+ */
+static bool open_inside(spry_fields *inside, const spry_fields *fields, const spry_field_table *table)
 {
     char key[32];
     snprintf(key, sizeof key, "%.*s", (int)(strlen(table->within) - 1), table->within);
-    const json_t *object = spry_fields_get(fields, key);
-    spry_fields inside = {.object = object, .within = table->within};
-    if (!json_is_object(object))
-        return;
-    spry_fields_check(&inside, table);
-    if (inside.wrong[0])
-        spry_fields_refuse(fields, inside.wrong, "%s", inside.error.message);
+    *inside = (spry_fields){.object = spry_fields_get(fields, key), .within = table->within};
+    return json_is_object(inside->object);
+}
+
+static void close_inside(const spry_fields *inside, spry_fields *fields)
+{
+    if (inside->wrong[0])
+        spry_fields_refuse(fields, inside->wrong, "%s", inside->error.message);
 }
 
 void spry_fields_check(spry_fields *fields, const spry_field_table *table)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)fields->object, name, value)
-        check_field(fields, find_field(table, name), name, value);
+    spry_fields inside;
+    json_object_foreach((json_t *)(uintptr_t)fields->object, name, value) check_field(fields, table, name, value);
     for (size_t i = 0; table->inside && table->inside[i]; i++)
-        check_inside(fields, table->inside[i]);
+        if (open_inside(&inside, fields, table->inside[i])) {
+            spry_fields_check(&inside, table->inside[i]);
+            close_inside(&inside, fields);
+        }
+}
+
+/* ---- reading by tables ------------------------------------------------------------------------------------------- */
+
+static void *member(void *target, const spry_field *field)
+{
+    return (char *)target + field->offset;
+}
+
+void spry_read_bool(void *target, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    (void)value;
+    *(bool *)member(target, field) = spry_fields_bool(fields, field->name, false);
+}
+
+void spry_read_not(void *target, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    (void)value;
+    *(bool *)member(target, field) = !spry_fields_bool(fields, field->name, false);
+}
+
+void spry_read_u32(void *target, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    (void)value;
+    *(uint32_t *)member(target, field) = (uint32_t)spry_fields_integer(fields, field->name, 0, field->min, field->max);
+}
+
+/* The index of a text among the field's words. */
+static unsigned char word_index(spry_fields *fields, const spry_field *field)
+{
+    const char *given = spry_fields_string(fields, field->name, "");
+    unsigned char at = 0;
+    while (field->words[at] && strcmp(given, field->words[at]) != 0)
+        at++;
+    if (field->words[at])
+        return at;
+    spry_buffer list;
+    spry_buffer_init(&list, 256);
+    for (size_t i = 0; field->words[i]; i++)
+        spry_buffer_format(&list, "%s\"%s\"", i == 0 ? "" : field->words[i + 1] ? ", " : " or ", field->words[i]);
+    spry_fields_refuse(fields, field->name, "%s%s must be %.*s", fields->within, field->name,
+                       SPRY_VIEW_ARG(spry_buffer_view(&list)));
+    spry_buffer_deinit(&list);
+    return 0;
+}
+
+void spry_read_text(void *target, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    (void)value;
+    if (field->words)
+        (void)word_index(fields, field);
+    *(const char **)member(target, field) = spry_fields_string(fields, field->name, NULL);
+}
+
+void spry_read_word(void *target, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    (void)value;
+    *(unsigned char *)member(target, field) = word_index(fields, field);
+}
+
+void spry_read_json(void *target, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    (void)fields;
+    *(const json_t **)member(target, field) = value;
+}
+
+static void read_option(void *context, const spry_option_table *options, const spry_option *option, const char *key,
+                        bool alias)
+{
+    spry_fields *fields = context;
+    const json_t *value = spry_fields_get(fields, key);
+    spry_error error;
+    (void)option;
+    (void)alias;
+    if (value && spry_options_set_json(options, key, value, &error) != SPRY_OK)
+        spry_fields_refuse(fields, key, "%s%s", fields->within, error.message);
+}
+
+void spry_fields_read(void *target, spry_fields *fields, const spry_field_table *table)
+{
+    spry_fields inside;
+    each_option(table, target, read_option, fields);
+    for (size_t g = 0; g < SPRY_FIELD_GROUPS; g++)
+        for (size_t i = 0; i < table->groups[g].count; i++) {
+            const spry_field *field = &table->groups[g].fields[i];
+            const json_t *value = field->read ? spry_fields_get(fields, field->name) : NULL;
+            if (value)
+                field->read(target, fields, field, value);
+        }
+    for (size_t i = 0; table->inside && table->inside[i]; i++)
+        if (open_inside(&inside, fields, table->inside[i])) {
+            spry_fields_read(target, &inside, table->inside[i]);
+            close_inside(&inside, fields);
+        }
+}
+
+const char *spry_fields_chat_name(const spry_field_table *table, const char *name)
+{
+    const spry_field *field = find_field(table, name);
+    return field ? field->chat : find_option(table, name) ? name : NULL;
+}
+
+void spry_fields_copy(json_t *chat_body, const spry_fields *fields, const spry_field_table *table)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)fields->object, name, value)
+    {
+        const char *chat = json_is_null(value) ? NULL : spry_fields_chat_name(table, name);
+        if (chat)
+            json_object_set(chat_body, chat, value);
+    }
 }
 
 /* ---- documentation ----------------------------------------------------------------------------------------------- */
@@ -278,9 +453,47 @@ static void print_field(spry_buffer *out, const spry_field_table *table, const s
     name_types(types, sizeof types, field->types);
     spry_buffer_format(out, "| `%s%s` | %s | %s | `%s` | %s", table->within, field->name, types, uses[field->use],
                        field->example, field->about);
+    if (field->read == spry_read_u32)
+        spry_buffer_format(out, "; from %" PRId64 " to %" PRId64, field->min, field->max);
     if (field->neutral)
         spry_buffer_format(out, "; allowed: `%s`", field->neutral);
     spry_buffer_text(out, " |\n");
+}
+
+/* A value that the option accepts. */
+static void print_example(char *out, size_t size, const spry_option *option)
+{
+    const char *const *last = option->choices;
+    if (option->kind != SPRY_OPTION_CHOICE) {
+        snprintf(out, size, "%s", option->kind == SPRY_OPTION_FLOAT ? "0.5" : "40");
+        return;
+    }
+    while (last[1])
+        last++;
+    snprintf(out, size, "\"%s\"", *last);
+}
+
+typedef struct print_work {
+    spry_buffer *out;
+    const spry_field_table *table;
+} print_work;
+
+static void print_option(void *context, const spry_option_table *options, const spry_option *option, const char *key,
+                         bool alias)
+{
+    const print_work *work = context;
+    char types[96], values[SPRY_OPTION_VALUES_MAX], example[64], name[64];
+    (void)options;
+    name_types(types, sizeof types, option_types(option));
+    spry_options_values(values, sizeof values, option);
+    spry_options_key(name, sizeof name, option->name);
+    print_example(example, sizeof example, option);
+    spry_buffer_format(work->out, "| `%s%s` | %s | honoured | `%s` | ", work->table->within, key, types, example);
+    if (alias)
+        spry_buffer_format(work->out, "the same as `%s` |\n", name);
+    else
+        spry_buffer_format(work->out, "%s; %s%s |\n", option->help, values,
+                           option->negative_unset ? "; negative: not set" : "");
 }
 
 static void print_table(spry_buffer *out, const spry_field_table *table)
@@ -288,6 +501,7 @@ static void print_table(spry_buffer *out, const spry_field_table *table)
     for (size_t g = 0; g < SPRY_FIELD_GROUPS; g++)
         for (size_t i = 0; i < table->groups[g].count; i++)
             print_field(out, table, &table->groups[g].fields[i]);
+    each_option(table, NULL, print_option, &(print_work){out, table});
     for (size_t i = 0; table->inside && table->inside[i]; i++)
         print_table(out, table->inside[i]);
 }
@@ -303,13 +517,13 @@ void spry_fields_print(spry_buffer *out)
         &spry_fields_chats,          &spry_fields_model_state,       &spry_fields_model_pin,
         &spry_fields_tool_call};
     spry_buffer_text(out,
-                     "## Fields\n\n"
-                     "This section is made by `spry help --fields` from the tables that check requests. A field that "
-                     "is not listed for its\npath is refused with status 400 and its name; `null` means that a field "
-                     "is left out. *No effect*: the field is accepted,\nand its last column says why it changes "
-                     "nothing. *Refused*: status 400, unless the value is one of those allowed.\n");
+                     "# Fields of requests\n\n"
+                     "This page is made by `spry help --fields` from the tables that check and read requests. A field "
+                     "that is not listed for\nits path is refused with status 400 and its name; `null` means that a "
+                     "field is left out. *No effect*: the field is\naccepted, and its last column says why it changes "
+                     "nothing. *Refused*: status 400, unless the value is one of the\nvalues after *allowed*.\n");
     for (size_t i = 0; i < SPRY_COUNT(all); i++) {
-        spry_buffer_format(out, "\n### %s\n\n| field | type | use | example | |\n|---|---|---|---|---|\n",
+        spry_buffer_format(out, "\n## %s\n\n| field | type | use | example | |\n|---|---|---|---|---|\n",
                            all[i]->title);
         print_table(out, all[i]);
     }

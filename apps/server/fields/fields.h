@@ -1,12 +1,14 @@
-/* Typed reading of the fields of a request's body. The first field that is wrong is stored with a sentence that names
- * it; later reads return their fallback. A field that is absent or null has its fallback; unknown fields are ignored.
- */
+/* The fields of a request's body: read one by one, and by tables.
+ *
+ * The first field that is wrong is stored with a sentence that names it; later reads return their fallback. A field
+ * that is absent or null has its fallback. */
 #ifndef SPRY_SERVER_FIELDS_FIELDS_H
 #define SPRY_SERVER_FIELDS_FIELDS_H
 
 #include <jansson.h>
 
 #include "base/buffer.h"
+#include "base/options.h"
 #include "server/http/exchange.h"
 
 typedef struct spry_fields {
@@ -47,11 +49,12 @@ void spry_fields_messages(spry_fields *fields, const json_t *messages);
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* The fields of every request body, as data. One table checks requests, makes the list in docs/SERVER.md
- * (`spry help --fields`) and drives the test that sends every field.
+/* The fields of every request body, as data. A row has the name, types, range, meaning and storage of a field. The same
+ * row checks the field, stores its value, and makes the list in docs/API_FIELDS.md (`spry help --fields`), from which a
+ * test sends every field.
  *
- * No field is ignored in silence: one that is not in the table of its path is refused by name, and so is one that the
- * table refuses, unless its value means the same as leaving it out. null always means that. */
+ * No field is ignored in silence: a field that is not in the table of its path is refused by name, and so is a field
+ * that the table refuses, unless its value means the same as leaving it out. null always means that. */
 
 /* Types of a value, or-ed. A whole number is also a number. */
 enum {
@@ -69,6 +72,12 @@ typedef enum spry_field_use {
     SPRY_FIELD_REFUSED,  /* status 400 */
 } spry_field_use;
 
+struct spry_field;
+
+/* Stores the value of a field, which is not null, in `target`, or refuses it. */
+typedef void (*spry_field_reader)(void *target, spry_fields *fields, const struct spry_field *field,
+                                  const json_t *value);
+
 typedef struct spry_field {
     const char *name;
     unsigned types;
@@ -76,6 +85,11 @@ typedef struct spry_field {
     const char *example; /* JSON: a value that works or, of a refused field, one that is refused */
     const char *about;
     const char *neutral; /* of a refused field: JSON list of values that mean the same as leaving it out; NULL: none */
+    const char *chat;    /* the field of chat completions with the same meaning, for other interfaces; NULL: none */
+    spry_field_reader read;   /* NULL: the code of the path reads the field */
+    size_t offset;            /* of the member that `read` stores the value in */
+    int64_t min, max;         /* range of a whole number; `min` of a constraint: its kind */
+    const char *const *words; /* texts that are allowed, the last NULL; NULL: any text */
 } spry_field;
 
 typedef struct spry_field_group {
@@ -88,7 +102,9 @@ enum { SPRY_FIELD_GROUPS = 5 };
 typedef struct spry_field_table {
     const char *title;                            /* of the list in the documentation: its paths */
     const char *within;                           /* prefix of the names: "options."; "" */
-    spry_field_group groups[SPRY_FIELD_GROUPS];   /* those without a count are empty */
+    spry_field_group groups[SPRY_FIELD_GROUPS];   /* groups without a count are empty */
+    spry_option_table (*options)(void *target);   /* options whose JSON keys are fields, too; NULL: none */
+    const char *const *only;                      /* keys of these options, the last NULL; NULL: all keys */
     const struct spry_field_table *const *inside; /* NULL-terminated tables of objects inside the body; NULL: none */
 } spry_field_table;
 
@@ -97,18 +113,33 @@ typedef struct spry_field_table {
         (list), SPRY_COUNT(list)                                                                                       \
     }
 
-/* spry's own, on every path that answers. */
-enum { SPRY_OWN_FIELDS = 5 };
-extern const spry_field spry_own_fields[SPRY_OWN_FIELDS];
-
 extern const spry_field_table spry_fields_openai_chat, spry_fields_openai_completion, spry_fields_openai_embeddings,
     spry_fields_responses, spry_fields_anthropic, spry_fields_anthropic_count, spry_fields_llama_completion,
-    spry_fields_ollama_chat, spry_fields_ollama_generate, spry_fields_ollama_embed, spry_fields_ollama_create,
-    spry_fields_llama_infill, spry_fields_llama_tokenize, spry_fields_llama_detokenize, spry_fields_rerank,
-    spry_fields_chats, spry_fields_model_state, spry_fields_model_pin, spry_fields_tool_call;
+    spry_fields_ollama_chat, spry_fields_ollama_generate, spry_fields_ollama_options, spry_fields_ollama_embed,
+    spry_fields_ollama_create, spry_fields_llama_infill, spry_fields_llama_tokenize, spry_fields_llama_detokenize,
+    spry_fields_rerank, spry_fields_chats, spry_fields_model_state, spry_fields_model_pin, spry_fields_tool_call;
 
 /* Refuses the first field that is unknown, refused or of the wrong type. */
 void spry_fields_check(spry_fields *fields, const spry_field_table *table);
+
+/* Stores the fields of the table in `target`, in the order of its rows. Absent fields leave their members as they are.
+ */
+void spry_fields_read(void *target, spry_fields *fields, const spry_field_table *table);
+
+/* Readers. The member is a bool; a bool that gets the opposite; uint32_t; const char *, borrowed from the body; an
+ * unsigned char that gets the index of the text among `words`; const json_t *, borrowed. */
+void spry_read_bool(void *target, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_not(void *target, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_u32(void *target, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_text(void *target, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_word(void *target, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_json(void *target, spry_fields *fields, const spry_field *field, const json_t *value);
+
+/* The name that a field or option of the table has in chat completions; NULL: none. */
+const char *spry_fields_chat_name(const spry_field_table *table, const char *name);
+
+/* Copies the fields that chat completions have, too, to a body of chat completions. */
+void spry_fields_copy(json_t *chat_body, const spry_fields *fields, const spry_field_table *table);
 
 /* Prints the lists of all tables as Markdown. */
 void spry_fields_print(spry_buffer *out);

@@ -12,6 +12,7 @@
 #include "platform/directory.h"
 #include "platform/file.h"
 #include "platform/model_names.h"
+#include "server/fields/fields.h"
 
 enum { FILE_BYTES_MAX = 1 << 20, PATH_BYTES = 4096 };
 
@@ -126,33 +127,10 @@ static bool has_system(const json_t *messages)
     return role && strcmp(role, "system") == 0;
 }
 
-/* A setting has another name, or none, outside Ollama's interface. */
+/* The name of a setting of Ollama's interface; outside it, its name in chat completions, NULL: none. */
 static const char *setting_name(const char *name, bool ollama)
 {
-    static const char *const known[][2] = {{"num_predict", "max_tokens"},
-                                           {"temperature", "temperature"},
-                                           {"top_p", "top_p"},
-                                           {"top_k", "top_k"},
-                                           {"min_p", "min_p"},
-                                           {"repeat_penalty", "repeat_penalty"},
-                                           {"repeat_last_n", "repeat_last_n"},
-                                           {"seed", "seed"},
-                                           {"presence_penalty", "presence_penalty"},
-                                           {"frequency_penalty", "frequency_penalty"},
-                                           {"stop", "stop"}};
-    if (ollama)
-        return name;
-    for (size_t i = 0; i < SPRY_COUNT(known); i++)
-        if (strcmp(known[i][0], name) == 0)
-            return known[i][1];
-    return NULL;
-}
-
-/* Limits of answers have several names. */
-static bool has_limit(const json_t *body)
-{
-    return json_object_get(body, "max_tokens") || json_object_get(body, "max_completion_tokens") ||
-           json_object_get(body, "n_predict");
+    return ollama ? name : spry_fields_chat_name(&spry_fields_ollama_options, name);
 }
 
 /* Ollama's "think" is a variable of the template elsewhere. */
@@ -183,7 +161,7 @@ static void apply_settings(const json_t *parameters, json_t *body, bool ollama)
             apply_think(body, value, ollama);
         else if (strcmp(key, "verbose") == 0 && !json_object_get(body, key))
             json_object_set(body, key, value);
-        else if (name && !json_object_get(target, name) && !(strcmp(key, "num_predict") == 0 && has_limit(body)))
+        else if (name && !json_object_get(target, name))
             json_object_set(target, name, value);
     }
 }

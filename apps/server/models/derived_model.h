@@ -23,7 +23,7 @@ bool spry_derived_remove(const spry_server *server, const char *name);
 /* Calls `visit` with the name of every derived model. */
 void spry_derived_each(const spry_server *server, void (*visit)(void *context, const char *name), void *context);
 
-/* Adds what the description sets to the body of a request, except what the request sets itself; `ollama`: settings are
+/* Adds the description's settings to the body of a request, except fields that the request has; `ollama`: settings are
  * in "options". */
 void spry_derived_apply(const json_t *description, json_t *body, bool ollama);
 

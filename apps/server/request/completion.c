@@ -144,7 +144,7 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     spry_job_options_of(&options, c->exchange);
     options.on_done = on_done;
     options.user = choice;
-    options.slide = c->options.slide && !c->options.no_shift;
+    options.slide = c->options.overflow == SPRY_OVERFLOW_SLIDE && !c->options.no_shift;
     options.keep = c->options.keep < choice->prompt->count ? c->options.keep : choice->prompt->count;
     options.batch = c->options.batch;
     options.lora = c->options.lora;
@@ -327,7 +327,7 @@ spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error)
     spry_chat_parser_options_default(&options);
     options.prompt = &prompt;
     options.tools = !c->options.parse_tools ? NULL : declared ? declared : "[]";
-    options.reasoning = c->options.parse_reasoning;
+    options.reasoning = c->options.parse_reasoning != 0;
     options.seed = spry_entropy();
     options.on_event = on_event;
     options.user = choice;
@@ -571,7 +571,7 @@ static spry_completion *create(spry_exchange *x, json_t *root, const spry_comple
     snprintf(c->id, sizeof c->id, "%s%016" PRIx64, interface->id_prefix, spry_entropy());
     spry_buffer_init(&c->reply.out, STREAM_BYTES_MAX);
     spry_buffer_init(&c->jobs.received, STREAM_BYTES_MAX);
-    spry_completion_options_init(&c->options, x->server->settings->speculation);
+    spry_completion_options_init(&c->options, x->server->settings);
     spry_costs_begin(&c->costs, x);
     return c;
 }
@@ -579,8 +579,7 @@ static spry_completion *create(spry_exchange *x, json_t *root, const spry_comple
 static bool read_options(spry_completion *c, spry_fields *fields)
 {
     uint32_t most = c->exchange->server->settings->max_tokens, *wanted = &c->options.request.max_tokens;
-    c->interface->read(&c->options, fields);
-    spry_fields_own(&c->options, fields, c->exchange->server->settings);
+    spry_completion_options_read(&c->options, fields, c->interface);
     if (most && (!*wanted || *wanted > most))
         *wanted = most;
     spry_lap(&c->costs.laps, SPRY_PART_READ);
@@ -597,7 +596,7 @@ static bool load_model(spry_completion *c, spry_fields *fields, const char *name
     if (!c->model)
         return false;
     spry_completion_options_deinit(o);
-    spry_completion_options_init(o, c->exchange->server->settings->speculation);
+    spry_completion_options_init(o, c->exchange->server->settings);
     o->engine = c->model->engine;
     spry_engine_sampling(c->model->engine, &o->request.sampling);
     bool fine = read_options(c, fields);
@@ -633,7 +632,7 @@ static bool keep_stream(spry_completion *c)
     return c->reply.kept != NULL;
 }
 
-/* The model that computes; where `name` is a derived model, what that sets is added to the body. */
+/* The model that computes. If `name` is a derived model, its settings are added to the body. */
 static const char *use_derived(spry_completion *c, const char *name)
 {
     bool ollama = c->exchange->route->errors == SPRY_ERRORS_OLLAMA;

@@ -12,58 +12,71 @@
 
 enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16, SPRY_ANSWERS_MAX = 128 };
 
-/* `request` points into the struct, which therefore must not be moved. Strings are borrowed from the body. */
+enum { SPRY_OVERFLOW_ERROR, SPRY_OVERFLOW_SLIDE, SPRY_OVERFLOW_CUT_MIDDLE }; /* in the order of the field's words */
+
+/* The options of a request for answers, filled from the fields of its body by the tables of fields/field_tables.c.
+ * `request` points into the struct, which therefore must not be moved. Strings are borrowed from the body. */
 typedef struct spry_completion_options {
     spry_request request; /* common to all answers; prompt, seed and callbacks are set when they are submitted */
     const char *stops[SPRY_STOPS_MAX];
     spry_logit_bias bias[SPRY_BIAS_MAX];
     char *constraint_text;
-    uint32_t n_each;                   /* answers to each prompt */
-    bool no_answer;                    /* nothing is generated: max_tokens is 0 */
-    bool echo;                         /* the prompt is part of the reply */
-    bool want_logprobs;                /* of generated tokens, and of echoed ones */
-    bool stream, include_usage;        /* include_usage: at the end of a stream */
-    bool parse_tools, parse_reasoning; /* find tool calls and reasoning in the text */
-    bool must_fit, no_shift;           /* where it slides: prompts that do not fit are errors; answers end instead */
-    bool slide;                        /* a full context drops its oldest tokens behind the first `keep` */
-    bool cut_middle;                   /* a prompt that is too long loses its middle */
-    size_t keep;                       /* SIZE_MAX: the whole prompt */
-    bool want_progress;                /* with stream: events while the prompt is computed */
-    bool want_timings;                 /* with stream: timings in every event */
-    const spry_engine *engine;         /* NULL until the model is loaded */
-    bool several;                      /* the prompt is a list of prompts, and so is the reply */
-    bool one_call;                     /* at most one call */
-    bool keep_raw_text;                /* keep the text as generated, in addition to what is parsed from it */
-    bool answer_span;                  /* the answer becomes a fragment */
-    const char *stream_id;             /* with stream: its stream is kept under this name; NULL: it is not */
-    bool batch;                        /* gives way to requests that are not */
+    char *lora;                    /* choice of adapters (spry_serve.h); NULL: the engine's */
+    const spry_engine *engine;     /* NULL until the model is loaded */
+    const char *stream_id;         /* with stream: the stream is kept under this name; NULL: it is not kept */
+    size_t keep;                   /* first tokens that a sliding context keeps; SIZE_MAX: the whole prompt */
+    double keep_alive_s;           /* of the model, once it is not in use; negative: no limit */
+    uint32_t n_each;               /* answers to each prompt */
+    unsigned char overflow;        /* SPRY_OVERFLOW_...: what happens when the context is full */
+    unsigned char batch;           /* 1: the request gives way to interactive ones */
+    unsigned char parse_reasoning; /* not 0: find reasoning in the text */
     bool has_keep_alive;
-    char *lora;          /* choice of adapters (spry_serve.h); NULL: the engine's */
-    double keep_alive_s; /* of the model, once it is not in use; negative: no limit */
+    bool parse_tools;           /* find tool calls in the text */
+    bool one_call;              /* at most one call */
+    bool no_answer;             /* nothing is generated: max_tokens is 0 */
+    bool no_draft;              /* without drafts */
+    bool echo;                  /* the prompt is part of the reply */
+    bool want_logprobs;         /* of generated tokens, and of echoed ones */
+    bool return_tokens;         /* ids of the answer in the reply */
+    bool json_lenient;          /* ignore parts of a schema that cannot be enforced */
+    bool stream, include_usage; /* include_usage: at the end of a stream */
+    bool verbose;               /* the reply has the prompt and the settings */
+    bool must_fit, no_shift;    /* where it slides: prompts that do not fit are errors; answers end instead */
+    bool want_progress;         /* with stream: events while the prompt is computed */
+    bool want_timings;          /* with stream: timings in every event */
+    bool several;               /* the prompt is a list of prompts, and so is the reply */
+    bool keep_raw_text;         /* keep the text as generated, in addition to the parsed parts */
+    bool answer_span;           /* the answer becomes a fragment */
 } spry_completion_options;
 
-void spry_completion_options_init(spry_completion_options *options, spry_speculation speculation);
+/* Defaults of every interface, some of which the server's settings give. */
+void spry_completion_options_init(spry_completion_options *options, const spry_serve_settings *settings);
 void spry_completion_options_deinit(spry_completion_options *options);
 
-/* The sampling settings, with logit_bias in the forms of OpenAI and of llama-server: ids or texts, whose tokens are
- * known once the model is loaded. */
-void spry_fields_sampling(spry_completion_options *options, spry_fields *fields);
+struct spry_completion_interface;
 
-/* "stop": a string or a list of strings. */
-void spry_fields_stop(spry_completion_options *options, spry_fields *fields);
-
-/* Constraints of the answer: response_format, grammar, json_schema and vLLM's guided_... */
-void spry_fields_constraint(spry_completion_options *options, spry_fields *fields);
+/* Reads the fields of a body: the interface's defaults, its table, and its checks. */
+void spry_completion_options_read(spry_completion_options *options, spry_fields *fields,
+                                  const struct spry_completion_interface *interface);
 
 /* Sets the constraint from the value of field `key`; an error when there is one already. */
 void spry_fields_set_constraint(spry_completion_options *options, spry_fields *fields, const char *key,
                                 spry_constraint constraint, const json_t *value);
 
-/* A choice of adapters as a text, to be freed; NULL when it was refused, or is absent. */
+/* A choice of adapters as a text, to be freed; NULL when it was refused. */
 char *spry_fields_lora(spry_fields *fields, const char *key, const json_t *value);
 
-/* spry's own fields (fields_own.c), which every path that answers has; read after the others, which set defaults. */
-void spry_fields_own(spry_completion_options *options, spry_fields *fields, const spry_serve_settings *settings);
+/* For the tables: the sampling settings of completion options, and readers whose target is completion options. */
+spry_option_table spry_completion_sampling(void *options);
+void spry_read_limit(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_keep(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_stop(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_bias(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_logprobs(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_constraint(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_response_format(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_lora(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_stream_id(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
@@ -100,7 +113,7 @@ void spry_costs_tell(const spry_costs *costs, json_t *timings, const double ms[S
 /* One request for answers, from the fields of its body to the last byte of its reply, for every interface. The phases,
  * in the order of spry_completion_serve, and the members each of them fills:
  *
- *   read     the interface reads its fields                                       options
+ *   read     the interface's table stores the fields                              options
  *   prompt   the model is loaded; templates and tokenizer make the prompts        model, prompts
  *   submit   every answer becomes a job of the model's scheduler                  choices, jobs
  *   collect  the scheduler's thread posts text and tokens to a channel; the       choices
@@ -160,7 +173,9 @@ typedef struct spry_choice {
 /* The functions in which the interfaces (OpenAI, Ollama, llama-server, ...) differ. */
 typedef struct spry_completion_interface {
     const char *id_prefix; /* of the completion's id */
-    void (*read)(spry_completion_options *options, spry_fields *fields);
+    const spry_field_table *table;
+    void (*defaults)(spry_completion_options *options);                  /* before the table is read; NULL: none */
+    void (*read)(spry_completion_options *options, spry_fields *fields); /* fields that the table does not store */
     spry_status (*make_prompts)(spry_completion *completion, spry_fields *fields, spry_error *error);
 
     /* Without "stream": the reply. */

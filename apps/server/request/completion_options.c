@@ -1,3 +1,4 @@
+/* The options of a completion: defaults, and the fields whose storage is not one member of the struct. */
 #include "server/request/completion.h"
 
 #include <stdio.h>
@@ -7,12 +8,16 @@
 #include "base/sampling_options.h"
 #include "platform/clock.h"
 
-void spry_completion_options_init(spry_completion_options *o, spry_speculation speculation)
+void spry_completion_options_init(spry_completion_options *o, const spry_serve_settings *settings)
 {
-    *o = (spry_completion_options){.n_each = 1};
+    *o = (spry_completion_options){.n_each = 1,
+                                   .overflow = settings->slide ? SPRY_OVERFLOW_SLIDE : SPRY_OVERFLOW_ERROR,
+                                   .keep = settings->keep,
+                                   .answer_span = settings->answer_spans};
     spry_request_default(&o->request);
     o->request.sampling.seed = spry_entropy() >> 32;
-    o->request.speculation = speculation;
+    o->request.speculation = settings->speculation;
+    o->request.stop = o->stops;
 }
 
 void spry_completion_options_deinit(spry_completion_options *o)
@@ -21,7 +26,67 @@ void spry_completion_options_deinit(spry_completion_options *o)
     free(o->lora);
 }
 
+/* An answer without a limit ends after ten contexts where its context slides. */
+static void limit_sliding(spry_completion_options *o)
+{
+    spry_engine_info info;
+    if (o->overflow != SPRY_OVERFLOW_SLIDE || !o->engine || o->no_answer || o->request.max_tokens)
+        return;
+    spry_engine_describe(o->engine, &info);
+    o->request.max_tokens = (uint32_t)(10 * info.context);
+}
+
+void spry_completion_options_read(spry_completion_options *o, spry_fields *fields,
+                                  const spry_completion_interface *interface)
+{
+    if (interface->defaults)
+        interface->defaults(o);
+    spry_fields_read(o, fields, interface->table);
+    if (interface->read)
+        interface->read(o, fields);
+    if (o->request.logprobs && !o->want_logprobs)
+        spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
+    if (o->no_draft)
+        o->request.speculation = SPRY_DRAFT_NONE;
+    if (o->json_lenient)
+        o->request.json_style |= SPRY_JSON_LENIENT;
+    o->want_progress = o->want_progress && o->stream;
+    o->keep_raw_text = o->keep_raw_text || o->answer_span;
+    limit_sliding(o);
+}
+
+void spry_read_limit(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    spry_completion_options *o = options;
+    bool none = json_number_value(value) == -1;
+    int64_t limit = none ? -1 : spry_fields_integer(fields, field->name, 1, field->min, UINT32_MAX);
+    o->request.max_tokens = limit < 0 ? 0 : (uint32_t)limit;
+    o->no_answer = limit == 0;
+}
+
+void spry_read_keep(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    spry_completion_options *o = options;
+    int64_t keep = spry_fields_integer(fields, field->name, 0, -1, UINT32_MAX);
+    (void)value;
+    o->keep = keep < 0 ? SIZE_MAX : (size_t)keep;
+}
+
+void spry_read_logprobs(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    spry_completion_options *o = options;
+    o->want_logprobs = !json_is_false(value);
+    if (json_is_number(value))
+        o->request.logprobs = (uint32_t)spry_fields_integer(fields, field->name, 0, 0, SPRY_TOP_LOGPROBS_MAX);
+}
+
 /* ---- sampling ---------------------------------------------------------------------------------------------------- */
+
+spry_option_table spry_completion_sampling(void *options)
+{
+    spry_completion_options *o = options;
+    return spry_sampling_options(o ? &o->request.sampling : NULL);
+}
 
 static void set_bias(json_t *object, json_int_t id, const json_t *bias)
 {
@@ -80,58 +145,41 @@ static json_t *bias_object(const json_t *given, const spry_engine *engine)
     return NULL;
 }
 
-/* Negative values of these fields mean that they are not set. */
-static void drop_negative(json_t *settings)
+/* logit_bias in the forms of OpenAI and of llama-server: ids or texts, whose tokens are known once the model is loaded.
+ */
+void spry_read_bias(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
-    static const char *const keys[] = {"seed", "top_k", "repeat_last_n"};
-    for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
-        const json_t *value = json_object_get(settings, keys[i]);
-        if (json_is_number(value) && json_number_value(value) < 0)
-            json_object_del(settings, keys[i]);
-    }
-}
-
-void spry_fields_sampling(spry_completion_options *o, spry_fields *fields)
-{
+    spry_completion_options *o = options;
     spry_error error;
-    json_t *settings = json_copy((json_t *)(uintptr_t)fields->object);
-    const json_t *bias = json_object_get(settings, "logit_bias");
-    if (!settings) {
-        spry_fields_refuse(fields, "temperature", "not enough memory for the settings");
-        return;
-    }
-    drop_negative(settings);
-    if (bias) {
-        json_t *object = bias_object(bias, o->engine);
-        if (object)
-            json_object_set_new(settings, "logit_bias", object);
-    }
-    if (spry_sampling_from_json(&o->request.sampling, o->bias, SPRY_BIAS_MAX, settings, true, &error) != SPRY_OK) {
-        size_t key = strcspn(error.message, " ");
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", (int)(key < sizeof name ? key : sizeof name - 1), error.message);
-        spry_fields_refuse(fields, name, "%s%s", fields->within, error.message);
-    }
+    json_t *object = bias_object(value, o->engine);
+    json_t *settings = json_pack("{s:O}", field->name, object ? object : value);
+    if (!settings)
+        spry_fields_refuse(fields, field->name, "not enough memory for %s", field->name);
+    else if (spry_sampling_from_json(&o->request.sampling, o->bias, SPRY_BIAS_MAX, settings, false, &error) != SPRY_OK)
+        spry_fields_refuse(fields, field->name, "%s%s", fields->within, error.message);
     json_decref(settings);
+    json_decref(object);
 }
 
-void spry_fields_stop(spry_completion_options *o, spry_fields *fields)
+/* A string or a list of strings. */
+void spry_read_stop(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
-    const json_t *stop = spry_fields_get(fields, "stop"), *item;
-    size_t count = json_is_array(stop) ? json_array_size(stop) : stop ? 1 : 0;
+    spry_completion_options *o = options;
+    const json_t *item;
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    o->request.n_stop = 0;
     if (count > SPRY_STOPS_MAX)
-        spry_fields_refuse(fields, "stop", "%sstop has %zu strings; at most %d are allowed", fields->within, count,
-                           SPRY_STOPS_MAX);
+        spry_fields_refuse(fields, field->name, "%s%s has %zu strings; at most %d are allowed", fields->within,
+                           field->name, count, SPRY_STOPS_MAX);
     for (size_t i = 0; i < count && !fields->wrong[0]; i++) {
-        item = json_is_array(stop) ? json_array_get(stop, i) : stop;
+        item = json_is_array(value) ? json_array_get(value, i) : value;
         if (!json_is_string(item))
-            spry_fields_refuse_type(fields, "stop", item, "a string or a list of strings");
+            spry_fields_refuse_type(fields, field->name, item, "a string or a list of strings");
         else if (strlen(json_string_value(item)) != json_string_length(item))
-            spry_fields_refuse(fields, "stop", "%sstop has a zero byte in its text", fields->within);
+            spry_fields_refuse(fields, field->name, "%s%s has a zero byte in its text", fields->within, field->name);
         else if (json_string_length(item))
             o->stops[o->request.n_stop++] = json_string_value(item);
     }
-    o->request.stop = o->stops;
 }
 
 /* ---- constraints ------------------------------------------------------------------------------------------------- */
@@ -158,110 +206,36 @@ void spry_fields_set_constraint(spry_completion_options *o, spry_fields *fields,
     o->request.constraint_text = text;
 }
 
-static void read_response_format(spry_completion_options *o, spry_fields *fields)
+void spry_read_response_format(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
-    const json_t *format = spry_fields_object(fields, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (!format)
-        return;
-    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    const char *type = json_string_value(json_object_get(value, "type")), *name = field->name;
+    const json_t *schema = json_object_get(json_object_get(value, "json_schema"), "schema");
+    const json_t *wanted = json_object_get(value, "schema");
+    bool object = type && strcmp(type, "json_object") == 0;
     if (type && strcmp(type, "text") == 0)
         return;
-    const json_t *wanted = json_object_get(format, "schema");
-    if (type && strcmp(type, "json_object") == 0 && json_is_object(wanted))
-        spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_SCHEMA, wanted);
-    else if (type && strcmp(type, "json_object") == 0 && wanted && !json_is_null(wanted))
-        spry_fields_refuse(fields, "response_format", "response_format.schema must be an object");
-    else if (type && strcmp(type, "json_object") == 0)
-        spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_OBJECT, NULL);
+    if (object && json_is_object(wanted))
+        spry_fields_set_constraint(options, fields, name, SPRY_JSON_SCHEMA, wanted);
+    else if (object && wanted && !json_is_null(wanted))
+        spry_fields_refuse(fields, name, "%s.schema must be an object", name);
+    else if (object)
+        spry_fields_set_constraint(options, fields, name, SPRY_JSON_OBJECT, NULL);
     else if (!type || strcmp(type, "json_schema") != 0)
-        spry_fields_refuse(fields, "response_format",
-                           "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
+        spry_fields_refuse(fields, name, "%s.type must be \"text\", \"json_object\" or \"json_schema\"", name);
     else if (!json_is_object(schema))
-        spry_fields_refuse(fields, "response_format", "response_format.json_schema.schema must be an object");
+        spry_fields_refuse(fields, name, "%s.json_schema.schema must be an object", name);
     else
-        spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_SCHEMA, schema);
+        spry_fields_set_constraint(options, fields, name, SPRY_JSON_SCHEMA, schema);
 }
 
-/* How JSON is written. */
-static void read_style(spry_completion_options *o, spry_fields *fields)
+/* An empty text means that there is no constraint. */
+void spry_read_constraint(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
-    static const char *const styles[] = {"compact", "pretty", "free", "any"};
-    const char *style = spry_fields_string(fields, "json_style", styles[0]);
-    unsigned char i = 0;
-    while (i < SPRY_COUNT(styles) && strcmp(style, styles[i]) != 0)
-        i++;
-    if (i == SPRY_COUNT(styles))
-        spry_fields_refuse(fields, "json_style", "json_style must be \"compact\", \"pretty\", \"free\" or \"any\"");
-    o->request.json_style = i;
-    if (spry_fields_bool(fields, "json_lenient", false))
-        o->request.json_style |= SPRY_JSON_LENIENT;
-}
-
-void spry_fields_constraint(spry_completion_options *o, spry_fields *fields)
-{
-    static const struct {
-        const char *key;
-        spry_constraint constraint;
-        json_type type, other;
-        const char *wanted;
-    } constraints[] = {
-        {"grammar", SPRY_GBNF, JSON_STRING, JSON_STRING, "a string"},
-        {"guided_grammar", SPRY_GBNF, JSON_STRING, JSON_STRING, "a string"},
-        {"guided_regex", SPRY_REGEX, JSON_STRING, JSON_STRING, "a string"},
-        {"guided_choice", SPRY_CHOICE, JSON_ARRAY, JSON_ARRAY, "a list of strings"},
-        {"guided_json", SPRY_JSON_SCHEMA, JSON_OBJECT, JSON_STRING, "an object or a string"},
-        {"json_schema", SPRY_JSON_SCHEMA, JSON_OBJECT, JSON_STRING, "an object or a string"},
-    };
-    read_response_format(o, fields);
-    read_style(o, fields);
-    for (size_t i = 0; i < SPRY_COUNT(constraints); i++) {
-        const char *key = constraints[i].key;
-        const json_t *value = spry_fields_get(fields, key);
-        if (!value || (json_is_string(value) && !json_string_length(value)))
-            continue;
-        if (json_typeof(value) != constraints[i].type && json_typeof(value) != constraints[i].other)
-            spry_fields_refuse_type(fields, key, value, constraints[i].wanted);
-        else
-            spry_fields_set_constraint(o, fields, key, constraints[i].constraint, value);
-    }
+    if (!json_is_string(value) || json_string_length(value))
+        spry_fields_set_constraint(options, fields, field->name, (spry_constraint)field->min, value);
 }
 
 /* ---- spry's own -------------------------------------------------------------------------------------------------- */
-
-/* The index of a field's text in a list of n words; `fallback` where it is absent. */
-static size_t read_word(spry_fields *fields, const char *key, const char *const *words, size_t n, size_t fallback)
-{
-    const char *given = spry_fields_string(fields, key, words[fallback]);
-    size_t at = 0;
-    while (at < n && strcmp(given, words[at]) != 0)
-        at++;
-    if (at < n)
-        return at;
-    spry_buffer list;
-    spry_buffer_init(&list, 256);
-    for (size_t i = 0; i < n; i++)
-        spry_buffer_format(&list, "%s\"%s\"", i == 0 ? "" : i + 1 < n ? ", " : " or ", words[i]);
-    spry_fields_refuse(fields, key, "%s must be %s", key, spry_buffer_view(&list).data);
-    spry_buffer_deinit(&list);
-    return fallback;
-}
-
-/* What happens when the context is full. An answer without a limit then ends after ten contexts. */
-static void read_overflow(spry_completion_options *o, spry_fields *fields, const spry_serve_settings *settings)
-{
-    static const char *const ways[] = {"error", "slide", "truncate_middle"};
-    size_t way = read_word(fields, "context_overflow", ways, SPRY_COUNT(ways), o->slide || settings->slide);
-    int64_t keep = spry_fields_integer(fields, "n_keep", o->keep ? (int64_t)o->keep : settings->keep, -1, UINT32_MAX);
-    o->slide = way == 1;
-    o->cut_middle = way == 2;
-    o->keep = keep < 0 ? SIZE_MAX : (size_t)keep;
-    if (o->slide && o->engine && !o->no_answer && !o->request.max_tokens) {
-        spry_engine_info info;
-        spry_engine_describe(o->engine, &info);
-        o->request.max_tokens = (uint32_t)(10 * info.context);
-    }
-}
 
 /* One adapter: its name, or an object with a name or number, and a scale. */
 static bool add_adapter(spry_buffer *out, spry_fields *fields, const char *key, const json_t *item)
@@ -293,8 +267,6 @@ char *spry_fields_lora(spry_fields *fields, const char *key, const json_t *value
     const json_t *item;
     size_t i;
     bool fine = true;
-    if (!value)
-        return NULL;
     spry_buffer_init(&text, 1 << 12);
     if (!json_is_array(value))
         fine = add_adapter(&text, fields, key, value);
@@ -306,17 +278,19 @@ char *spry_fields_lora(spry_fields *fields, const char *key, const json_t *value
     return choice;
 }
 
-void spry_fields_own(spry_completion_options *o, spry_fields *fields, const spry_serve_settings *settings)
+void spry_read_lora(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
-    static const char *const priorities[] = {"interactive", "batch"};
-    o->batch = read_word(fields, "priority", priorities, SPRY_COUNT(priorities), 0) == 1;
-    read_overflow(o, fields, settings);
+    spry_completion_options *o = options;
     free(o->lora);
-    o->lora = spry_fields_lora(fields, "lora", spry_fields_get(fields, "lora"));
-    o->answer_span = spry_fields_bool(fields, "answer_span", settings->answer_spans);
-    o->keep_raw_text = o->keep_raw_text || o->answer_span;
-    o->stream_id = spry_fields_string(fields, "stream_id", NULL);
+    o->lora = spry_fields_lora(fields, field->name, value);
+}
+
+void spry_read_stream_id(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    spry_completion_options *o = options;
+    (void)value;
+    o->stream_id = spry_fields_string(fields, field->name, NULL);
     if (o->stream_id && !spry_kept_stream_id_valid(o->stream_id))
-        spry_fields_refuse(fields, "stream_id", "stream_id must have %d to %d letters, digits, '-' or '_'",
+        spry_fields_refuse(fields, field->name, "%s must have %d to %d letters, digits, '-' or '_'", field->name,
                            SPRY_STREAM_ID_MIN, SPRY_STREAM_ID_MAX);
 }

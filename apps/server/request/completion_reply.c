@@ -340,7 +340,7 @@ json_t *spry_choice_live_timings(const spry_choice *choice)
                      steps > 0 ? made_ms / steps : 0.0, "predicted_per_second", rate(steps, made_ms));
 }
 
-/* Tokens of an answer under a constraint, how many of them the constraint decided, and what of it is not enforced. */
+/* Tokens of an answer under a constraint, how many of them the constraint decided, and parts that are not enforced. */
 static void add_shape(json_t *timings, const spry_completion *c)
 {
     const spry_request *request = &c->options.request;

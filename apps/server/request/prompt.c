@@ -37,8 +37,8 @@ spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const js
     return status;
 }
 
-/* Appends the prompt to the ids that the request began with, and takes what else it owns. Tool calls are held
- * to their schemas, unless the request has a constraint of its own. */
+/* Appends the prompt to the ids that the request began with, and takes its other parts. Tool calls are held
+ * to their schemas, unless the request has a constraint. */
 static spry_status take_prompt(spry_completion *c, spry_chat_prompt *prompt, spry_error *error)
 {
     spry_tokens *out = &c->prompts.ids[0];
@@ -110,7 +110,7 @@ static void reset_prompt(spry_completion *c, size_t before)
 
 bool spry_prompt_slides(const spry_completion *c)
 {
-    return c->options.slide && !c->options.must_fit && !c->options.no_shift;
+    return c->options.overflow == SPRY_OVERFLOW_SLIDE && !c->options.must_fit && !c->options.no_shift;
 }
 
 spry_status spry_prompt_chat_fit(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,
@@ -197,7 +197,7 @@ spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry
     return status;
 }
 
-/* `wanted`: what else is allowed, for the message. */
+/* Appends one token id; `wanted`: the other items that are allowed, for the message. */
 static spry_status push_id(spry_tokens *out, const spry_engine *engine, const json_t *item, const char *what, size_t at,
                            const char *wanted, spry_error *error)
 {
@@ -262,7 +262,7 @@ spry_status spry_prompt_list(spry_tokens *out, spry_completion *c, const json_t 
     size_t i;
     const json_t *item;
     const spry_engine *engine = c->model->engine;
-    bool fit = !spry_prompt_slides(c) && !c->options.cut_middle;
+    bool fit = !spry_prompt_slides(c) && c->options.overflow != SPRY_OVERFLOW_CUT_MIDDLE;
     spry_status status = fit ? check_length(engine, list, what, error) : SPRY_OK;
     if (status != SPRY_OK)
         return status;
@@ -300,7 +300,7 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
 
 spry_status spry_prompt_check(spry_completion *c, spry_error *error)
 {
-    if (c->options.cut_middle)
+    if (c->options.overflow == SPRY_OVERFLOW_CUT_MIDDLE)
         cut_middle(c);
     spry_engine_info info;
     uint32_t n = c->prompts.count * c->options.n_each, most = c->exchange->server->answers_max;

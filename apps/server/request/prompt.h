@@ -37,8 +37,8 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
 bool spry_prompt_slides(const spry_completion *completion);
 
 /* Checks that no prompt is empty, that each leaves room for an answer or slides, and that all answers fit the queue.
- * With cut_middle, prompts that leave no room (for the wanted answer, or a quarter of the context) first lose tokens in
- * their middle; fragments that lose some become plain text. */
+ * With SPRY_OVERFLOW_CUT_MIDDLE, prompts that leave no room (for the wanted answer, or a quarter of the context) first
+ * lose tokens in their middle; fragments that lose some become plain text. */
 spry_status spry_prompt_check(spry_completion *completion, spry_error *error);
 
 /* The text that the template renders, as a JSON string. */

@@ -147,7 +147,7 @@ typedef struct spry_registry {
     spry_request_status *first, **end;              /* requests that have not ended, in the order they came */
     spry_request_status ended[SPRY_REGISTRY_ENDED]; /* a ring of copies */
     size_t n_ended;                                 /* since the start */
-    pthread_mutex_t energy_lock;                    /* of what follows */
+    pthread_mutex_t energy_lock;                    /* of the next two members */
     uint64_t energy_ns;                             /* when it was read; 0: never */
     spry_joules energy;
 } spry_registry;
