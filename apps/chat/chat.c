@@ -50,7 +50,9 @@ static spry_status open_store(spry_chat_saver *saver, const spry_chat_flags *fla
     return status;
 }
 
-void spry_chat_saver_init(spry_chat_saver *saver, const spry_chat_flags *flags, spry_chat *chat)
+/* Opens the store chosen by the flags, unless storing is off. Takes ownership of the strings of `chat`: a record to
+ * continue, or with id 0 a new record without title. */
+static void chat_saver_init(spry_chat_saver *saver, const spry_chat_flags *flags, spry_chat *chat)
 {
     spry_error error;
     *saver = (spry_chat_saver){.file = flags->chats, .chat = *chat, .kept = chat->turns, .last_id = chat->id};
@@ -59,7 +61,7 @@ void spry_chat_saver_init(spry_chat_saver *saver, const spry_chat_flags *flags, 
         complain_once(saver, error.message);
 }
 
-void spry_chat_saver_deinit(spry_chat_saver *saver)
+static void chat_saver_deinit(spry_chat_saver *saver)
 {
     stop_saving(saver);
     spry_chat_deinit(&saver->chat);
@@ -112,13 +114,15 @@ void spry_chat_saver_save(spry_chat_saver *saver, const spry_conversation *conve
     saver->last_id = saver->chat.id;
 }
 
-void spry_chat_saver_update(spry_chat_saver *saver, const spry_conversation *conversation)
+/* Call after another change of a chat; has no effect when it is not stored yet. */
+static void chat_saver_update(spry_chat_saver *saver, const spry_conversation *conversation)
 {
     if (saver->chat.id)
         spry_chat_saver_save(saver, conversation);
 }
 
-void spry_chat_saver_restart(spry_chat_saver *saver)
+/* The conversation was replaced: the record stays, and the next answer begins a new one. */
+static void chat_saver_restart(spry_chat_saver *saver)
 {
     saver->chat.id = 0;
     free(saver->chat.title);
@@ -126,7 +130,8 @@ void spry_chat_saver_restart(spry_chat_saver *saver)
     saver->kept = 0;
 }
 
-bool spry_chat_saver_title(spry_chat_saver *saver, const spry_conversation *conversation, const char *title)
+/* False: memory is short. */
+static bool chat_saver_title(spry_chat_saver *saver, const spry_conversation *conversation, const char *title)
 {
     spry_buffer line;
     spry_buffer_init(&line, TITLE_BYTES);
@@ -134,11 +139,12 @@ bool spry_chat_saver_title(spry_chat_saver *saver, const spry_conversation *conv
     bool set = line.size && spry_chat_set(&saver->chat.title, spry_buffer_view(&line));
     spry_buffer_deinit(&line);
     if (set)
-        spry_chat_saver_update(saver, conversation);
+        chat_saver_update(saver, conversation);
     return set;
 }
 
-bool spry_chat_saver_forget(spry_chat_saver *saver)
+/* Deletes the record and stops storing. True when there was one and it was deleted. */
+static bool chat_saver_forget(spry_chat_saver *saver)
 {
     spry_error error;
     size_t deleted = 0;
@@ -256,7 +262,7 @@ static void do_clear(chat_loop *c, const char *argument)
 {
     (void)argument;
     spry_conversation_clear(c->conversation);
-    spry_chat_saver_restart(c->job->saver);
+    chat_saver_restart(c->job->saver);
     note("The conversation is empty.");
 }
 
@@ -267,7 +273,7 @@ static void do_system(chat_loop *c, const char *argument)
         report(&error);
     else
         note(argument[0] ? "The system message is set." : "The system message is removed.");
-    spry_chat_saver_update(c->job->saver, c->conversation);
+    chat_saver_update(c->job->saver, c->conversation);
 }
 
 static void do_save(chat_loop *c, const char *argument)
@@ -290,7 +296,7 @@ static void do_load(chat_loop *c, const char *argument)
         report(&error);
     } else {
         char sentence[64];
-        spry_chat_saver_restart(c->job->saver);
+        chat_saver_restart(c->job->saver);
         snprintf(sentence, sizeof sentence, "Loaded: %zu turns.", c->conversation->count);
         note(sentence);
     }
@@ -300,7 +306,7 @@ static void do_title(chat_loop *c, const char *argument)
 {
     if (!c->job->saver->store)
         note("This chat is not stored.");
-    else if (spry_chat_saver_title(c->job->saver, c->conversation, argument))
+    else if (chat_saver_title(c->job->saver, c->conversation, argument))
         note("The title is set.");
     else
         spry_complain("/title needs a title");
@@ -309,7 +315,7 @@ static void do_title(chat_loop *c, const char *argument)
 static void do_forget(chat_loop *c, const char *argument)
 {
     (void)argument;
-    if (spry_chat_saver_forget(c->job->saver))
+    if (chat_saver_forget(c->job->saver))
         note("The stored chat is deleted; the rest of this chat is not stored.");
     else if (!c->job->saver->store)
         note("This chat is not stored.");
@@ -461,7 +467,8 @@ static size_t count_answers(const spry_conversation *conversation)
     return count;
 }
 
-int spry_chat_run(const spry_chat_job *job)
+/* Runs until the user leaves; returns the program's exit code. */
+static int chat_run(const spry_chat_job *job)
 {
     chat_loop c = {.job = job, .conversation = job->conversation, .n_before = count_answers(job->conversation)};
     spry_error error;
@@ -554,12 +561,12 @@ spry_status spry_chat_start_with(int *code, spry_chat_past *past, const char *mo
         status = describe(&past->chat, &source, flags, error);
     if (status == SPRY_OK) {
         spry_chat_saver saver;
-        spry_chat_saver_init(&saver, flags, &past->chat);
+        chat_saver_init(&saver, flags, &past->chat);
         spry_interrupt_install(session, false);
         *code =
             run(&(spry_chat_job){engine, session, source.name, flags, &saver, &past->conversation, drafter.how}, user);
         spry_interrupt_remove();
-        spry_chat_saver_deinit(&saver);
+        chat_saver_deinit(&saver);
     }
     spry_session_destroy(session);
     spry_engine_close(engine);
@@ -571,7 +578,7 @@ spry_status spry_chat_start_with(int *code, spry_chat_past *past, const char *mo
 static int run_chat(const spry_chat_job *job, void *user)
 {
     (void)user;
-    return spry_chat_run(job);
+    return chat_run(job);
 }
 
 spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,

@@ -2,8 +2,44 @@
 #ifndef SPRY_CHAT_CHAT_H
 #define SPRY_CHAT_CHAT_H
 
-#include "chat/chat_flags.h"
+#include <jansson.h>
+
 #include "chat/chat_store.h"
+#include "cli/common_options.h"
+
+typedef struct spry_chat_flags {
+    const char *system; /* NULL: none given */
+    const char *chats;  /* the file of stored chats; NULL: the user's file */
+    bool history, save, stats;
+    spry_answer_flags answer;
+    spry_engine_flags engine;
+    spry_model_flags model;
+} spry_chat_flags;
+
+/* The struct must not move afterwards. */
+void spry_chat_flags_default(spry_chat_flags *flags);
+
+/* --system, --history, --save, --chats; and --chats alone, for commands that only read stored chats. */
+spry_option_table spry_chat_flags_table(spry_chat_flags *flags);
+spry_option_table spry_chat_flags_file_table(spry_chat_flags *flags);
+
+enum { SPRY_CHAT_SETTINGS_TABLES = 4 };
+
+/* The settings in a record: answers, sampling, engine, model. */
+void spry_chat_settings_tables(spry_option_table tables[SPRY_CHAT_SETTINGS_TABLES], spry_chat_flags *flags);
+
+/* The settings that differ from the defaults, as the text of a JSON object, owned; with absolute paths. NULL: memory is
+ * short. */
+char *spry_chat_settings_save(const spry_chat_flags *flags);
+
+/* Applies the settings in the object. Unknown keys are ignored; an invalid value is reported and ignored. Strings are
+ * borrowed from `settings`. */
+void spry_chat_settings_load(spry_chat_flags *flags, const json_t *settings);
+
+/* Replaces `out` with the path of the file of chats; empty when the user has no folder for it. */
+void spry_chat_flags_path(spry_buffer *out, const spry_chat_flags *flags);
+
+/* ---- the chat and its store -------------------------------------------------------------------------------------- */
 
 typedef struct spry_chat_saver {
     spry_chat_store *store; /* NULL: this chat is not stored */
@@ -14,25 +50,8 @@ typedef struct spry_chat_saver {
     bool complained;
 } spry_chat_saver;
 
-/* Opens the store chosen by the flags, unless storing is off. Takes ownership of the strings of `chat`: a record to
- * continue, or with id 0 a new record without title. */
-void spry_chat_saver_init(spry_chat_saver *saver, const spry_chat_flags *flags, spry_chat *chat);
-void spry_chat_saver_deinit(spry_chat_saver *saver);
-
 /* Call after an answer. */
 void spry_chat_saver_save(spry_chat_saver *saver, const spry_conversation *conversation);
-
-/* Call after another change of a chat; has no effect when it is not stored yet. */
-void spry_chat_saver_update(spry_chat_saver *saver, const spry_conversation *conversation);
-
-/* The conversation was replaced: the record stays, and the next answer begins a new one. */
-void spry_chat_saver_restart(spry_chat_saver *saver);
-
-/* False: memory is short. */
-bool spry_chat_saver_title(spry_chat_saver *saver, const spry_conversation *conversation, const char *title);
-
-/* Deletes the record and stops storing. True when there was one and it was deleted. */
-bool spry_chat_saver_forget(spry_chat_saver *saver);
 
 /* ---- the chat ---------------------------------------------------------------------------------------------------- */
 
@@ -45,9 +64,6 @@ typedef struct spry_chat_job {
     spry_conversation *conversation; /* the conversation so far, with the system message */
     spry_speculation speculation;
 } spry_chat_job;
-
-/* Runs until the user leaves; returns the program's exit code. */
-int spry_chat_run(const spry_chat_job *job);
 
 /* ---- from flags to a chat ---------------------------------------------------------------------------------------- */
 

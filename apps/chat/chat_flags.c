@@ -1,5 +1,5 @@
 /* Settings are compared with the defaults as JSON values, so one function handles all kinds of options. */
-#include "chat/chat_flags.h"
+#include "chat/chat.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,12 +5,10 @@
 #include <jansson.h>
 
 #include "chat/chat.h"
-#include "chat/chat_flags.h"
 #include "chat/chat_store.h"
 
 int spry_chats_list(int argc, char **argv);
 int spry_chats_show(int argc, char **argv);
-int spry_chats_resume(int argc, char **argv);
 int spry_chats_delete(int argc, char **argv);
 int spry_chats_export(int argc, char **argv);
 
@@ -32,14 +30,5 @@ enum { SPRY_CHAT_TIME_MAX = 32 };
 
 /* Prints the turns to standard output. */
 void spry_chat_text_print(const spry_conversation *conversation, size_t first);
-
-/* A heading, the system message and all turns. */
-void spry_chat_text_plain(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation,
-                          bool terminal);
-void spry_chat_text_markdown(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation);
-
-/* The fields of a chat's record; with the system message and the turns it is the format of /load. NULL: no memory. */
-json_t *spry_chat_text_facts(const spry_chat *chat);
-json_t *spry_chat_text_json(const spry_chat *chat, const spry_conversation *conversation);
 
 #endif

@@ -78,7 +78,9 @@ void spry_chat_text_print(const spry_conversation *conversation, size_t first)
     spry_buffer_deinit(&text);
 }
 
-void spry_chat_text_plain(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation, bool terminal)
+/* A heading, the system message and all turns. */
+static void chat_text_plain(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation,
+                            bool terminal)
 {
     char begun[SPRY_CHAT_TIME_MAX], changed[SPRY_CHAT_TIME_MAX];
     const char *bold = terminal ? spry_style_begin(stdout, SPRY_STYLE_BOLD) : "";
@@ -107,7 +109,7 @@ static void append_section(spry_buffer *out, const char *heading, const char *te
     append_paragraph(out, text, false);
 }
 
-void spry_chat_text_markdown(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation)
+static void chat_text_markdown(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation)
 {
     char begun[SPRY_CHAT_TIME_MAX], changed[SPRY_CHAT_TIME_MAX];
     const char *system = spry_conversation_system(conversation);
@@ -149,7 +151,8 @@ static json_t *path_json(const char *path)
     return json;
 }
 
-json_t *spry_chat_text_facts(const spry_chat *chat)
+/* The fields of a chat's record; with the system message and the turns it is the format of /load. NULL: no memory. */
+static json_t *chat_text_facts(const spry_chat *chat)
 {
     return json_pack("{s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "id", (json_int_t)chat->id, "title", chat->title,
                      "model", chat->model, "model_path", path_json(chat->model_path), "settings",
@@ -157,9 +160,9 @@ json_t *spry_chat_text_facts(const spry_chat *chat)
                      time_json(chat->updated), "turns", (json_int_t)chat->turns);
 }
 
-json_t *spry_chat_text_json(const spry_chat *chat, const spry_conversation *conversation)
+static json_t *chat_text_json(const spry_chat *chat, const spry_conversation *conversation)
 {
-    json_t *json = spry_chat_text_facts(chat), *talk = spry_conversation_to_json(conversation, chat->model);
+    json_t *json = chat_text_facts(chat), *talk = spry_conversation_to_json(conversation, chat->model);
     if (!json || !talk || json_object_update(json, talk) != 0) {
         json_decref(json);
         json = NULL;
@@ -386,7 +389,7 @@ static spry_status list_table(spry_chat_store *store, const list_flags *flags, s
 static bool add_json(void *user, const spry_chat *chat)
 {
     json_t *array = user;
-    return json_array_append_new(array, spry_chat_text_facts(chat)) == 0;
+    return json_array_append_new(array, chat_text_facts(chat)) == 0;
 }
 
 static spry_status list_json(spry_chat_store *store, const list_flags *flags, spry_error *error)
@@ -438,7 +441,7 @@ enum { SHOW_TRANSCRIPT_BYTES_MAX = 1 << 30 };
 
 static void write_json(spry_buffer *out, const spry_chat_past *past)
 {
-    json_t *json = spry_chat_text_json(&past->chat, &past->conversation);
+    json_t *json = chat_text_json(&past->chat, &past->conversation);
     char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (text)
@@ -450,12 +453,12 @@ static void write_json(spry_buffer *out, const spry_chat_past *past)
 
 static void write_markdown(spry_buffer *out, const spry_chat_past *past)
 {
-    spry_chat_text_markdown(out, &past->chat, &past->conversation);
+    chat_text_markdown(out, &past->chat, &past->conversation);
 }
 
 static void write_plain(spry_buffer *out, const spry_chat_past *past)
 {
-    spry_chat_text_plain(out, &past->chat, &past->conversation, false);
+    chat_text_plain(out, &past->chat, &past->conversation, false);
 }
 
 static const struct format {
@@ -509,7 +512,7 @@ static int write_chat(const spry_chat_flags *flags, int64_t id, const struct for
     if (status == SPRY_OK && format)
         format->write(&text, &past);
     else if (status == SPRY_OK)
-        spry_chat_text_plain(&text, &past.chat, &past.conversation, styled);
+        chat_text_plain(&text, &past.chat, &past.conversation, styled);
     if (status == SPRY_OK && text.failed)
         status = spry_fail_memory(&error, "the transcript", text.size);
     if (status == SPRY_OK && path)

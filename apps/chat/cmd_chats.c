@@ -87,7 +87,7 @@ static spry_status find_model(const char **model, const resume_settings *setting
                      chat->id, chat->model_path);
 }
 
-int spry_chats_resume(int argc, char **argv)
+static int chats_resume(int argc, char **argv)
 {
     resume_settings settings = {0};
     const char *name = NULL, *model;
@@ -144,7 +144,7 @@ static const struct chats_command {
     const char *name;
     int (*run)(int argc, char **argv);
 } chats_commands[] = {
-    {"list", spry_chats_list},     {"show", spry_chats_show},     {"resume", spry_chats_resume},
+    {"list", spry_chats_list},     {"show", spry_chats_show},     {"resume", chats_resume},
     {"delete", spry_chats_delete}, {"export", spry_chats_export},
 };
 

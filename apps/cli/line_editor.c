@@ -58,7 +58,7 @@ static void on_signal(int number)
         killed = number;
 }
 
-static void spry_keyboard_begin(spry_keyboard *keyboard)
+static void keyboard_begin(spry_keyboard *keyboard)
 {
     sigset_t held;
     sigemptyset(&held);
@@ -72,7 +72,7 @@ static void spry_keyboard_begin(spry_keyboard *keyboard)
         sigaction(watched[i], &action, &keyboard->actions[i]);
 }
 
-static void spry_keyboard_end(spry_keyboard *keyboard)
+static void keyboard_end(spry_keyboard *keyboard)
 {
     for (size_t i = 0; i < SPRY_COUNT(watched); i++)
         sigaction(watched[i], &keyboard->actions[i], NULL);
@@ -123,7 +123,7 @@ static spry_key read_byte(spry_keyboard *keyboard, char *byte)
 }
 
 /* Waits for a key. Invalid UTF-8 is returned as U+FFFD. */
-static spry_key spry_keyboard_read(spry_keyboard *keyboard, uint32_t *character)
+static spry_key keyboard_read(spry_keyboard *keyboard, uint32_t *character)
 {
     char bytes[4];
     for (size_t count = 0; count < sizeof bytes;) {
@@ -251,7 +251,7 @@ static void end_by_signal(spry_line_editor *editor)
     el_set(editor->edit, EL_PREP_TERM, 0);
     if (editor->history_path)
         save_history(editor);
-    spry_keyboard_end(&editor->keyboard);
+    keyboard_end(&editor->keyboard);
     raise(number);
 }
 
@@ -261,7 +261,7 @@ static int next_key(EditLine *edit, wchar_t *key)
     spry_line_editor *editor = editor_of(edit);
     for (;;) {
         uint32_t character = 0;
-        switch (spry_keyboard_read(&editor->keyboard, &character)) {
+        switch (keyboard_read(&editor->keyboard, &character)) {
         case SPRY_KEY_CHARACTER: *key = (wchar_t)character; return 1;
         case SPRY_KEY_INTERRUPT: editor->interrupted = true; return 0;
         case SPRY_KEY_END: return 0;
@@ -339,10 +339,10 @@ static spry_line read_line(spry_line_editor *editor, spry_buffer *text, bool *mo
 {
     int length = 0;
     editor->interrupted = false;
-    spry_keyboard_begin(&editor->keyboard);
+    keyboard_begin(&editor->keyboard);
     el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt is shown, so that typed-ahead input is not lost */
     const char *line = el_gets(editor->edit, &length);
-    spry_keyboard_end(&editor->keyboard);
+    keyboard_end(&editor->keyboard);
     if (editor->interrupted) {
         spry_interrupt_clear();
         return SPRY_LINE_INTERRUPTED;

@@ -74,7 +74,8 @@ void spry_word_wrap_add(spry_word_wrap *w, spry_buffer *out, spry_view text)
     }
 }
 
-void spry_word_wrap_style(spry_word_wrap *w, const char *sequence)
+/* Adds an escape sequence, which takes no columns, at the current position of the text. */
+static void word_wrap_style(spry_word_wrap *w, const char *sequence)
 {
     spry_buffer_text(&w->word, sequence);
 }
@@ -111,15 +112,15 @@ void spry_markdown_deinit(spry_markdown *m)
 static void restyle(spry_markdown *m)
 {
     const spry_markdown_styles *s = &m->styles;
-    spry_word_wrap_style(&m->wrap, s->end);
+    word_wrap_style(&m->wrap, s->end);
     if (m->heading || m->bold)
-        spry_word_wrap_style(&m->wrap, s->bold);
+        word_wrap_style(&m->wrap, s->bold);
     if (m->italic)
-        spry_word_wrap_style(&m->wrap, s->italic);
+        word_wrap_style(&m->wrap, s->italic);
     if (m->code)
-        spry_word_wrap_style(&m->wrap, s->code);
+        word_wrap_style(&m->wrap, s->code);
     if (m->quote)
-        spry_word_wrap_style(&m->wrap, s->dim);
+        word_wrap_style(&m->wrap, s->dim);
 }
 
 static void put(spry_markdown *m, spry_buffer *out, const char *text, size_t size)

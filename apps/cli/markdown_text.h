@@ -23,9 +23,6 @@ void spry_word_wrap_deinit(spry_word_wrap *wrap);
 /* Appends valid UTF-8, broken, to `out`. */
 void spry_word_wrap_add(spry_word_wrap *wrap, spry_buffer *out, spry_view text);
 
-/* Adds an escape sequence, which takes no columns, at the current position of the text. */
-void spry_word_wrap_style(spry_word_wrap *wrap, const char *sequence);
-
 /* Appends the text that is held back. */
 void spry_word_wrap_flush(spry_word_wrap *wrap, spry_buffer *out);
 

@@ -13,7 +13,8 @@
 #include "cli/terminal.h"
 #include "platform/file.h"
 
-double spry_eval_log_total(const float *logits, size_t n)
+/* log of the sum of exp over n logits: a logit minus this is a log probability. NaN when a logit is NaN. */
+static double eval_log_total(const float *logits, size_t n)
 {
     double max = -INFINITY, sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -26,7 +27,7 @@ double spry_eval_log_total(const float *logits, size_t n)
     return max + log(sum);
 }
 
-void spry_eval_nll_add(spry_eval_nll *nll, double log_probability)
+static void eval_nll_add(spry_eval_nll *nll, double log_probability)
 {
     nll->count++;
     nll->sum -= log_probability;
@@ -62,7 +63,7 @@ static size_t top_of(const float *logits, size_t n)
 
 spry_eval_pair spry_eval_compare(const float *logits, const float *base_logits, size_t n, int32_t next)
 {
-    const double total = spry_eval_log_total(logits, n), base_total = spry_eval_log_total(base_logits, n);
+    const double total = eval_log_total(logits, n), base_total = eval_log_total(base_logits, n);
     double divergence = 0;
     for (size_t i = 0; i < n; i++) {
         double base = (double)base_logits[i] - base_total, p = exp(base);
@@ -184,7 +185,8 @@ void spry_eval_windows_deinit(spry_eval_windows *w)
     *w = (spry_eval_windows){0};
 }
 
-spry_eval_window spry_eval_windows_at(const spry_eval_windows *w, size_t index)
+/* Window number `index`; its ids are valid until the next call. */
+static spry_eval_window eval_windows_at(const spry_eval_windows *w, size_t index)
 {
     const size_t start = w->has_start ? 1 : 0, room = room_of(w), body = body_size(w), begin = index * w->stride;
     const size_t count = body - begin < room ? body - begin : room;
@@ -230,10 +232,10 @@ typedef struct ppl_run {
 static bool take_row(void *user, size_t index, const float *logits)
 {
     ppl_run *run = user;
-    double log_probability = (double)logits[run->window.ids[index + 1]] - spry_eval_log_total(logits, run->vocabulary);
+    double log_probability = (double)logits[run->window.ids[index + 1]] - eval_log_total(logits, run->vocabulary);
     if (isnan(log_probability))
         return false;
-    spry_eval_nll_add(run->nll, log_probability);
+    eval_nll_add(run->nll, log_probability);
     snprintf(run->estimate.text, sizeof run->estimate.text, "perplexity %.4f", spry_eval_perplexity(run->nll));
     spry_progress_update(&run->estimate.line, run->nll->count, run->estimate.total);
     return true;
@@ -249,7 +251,7 @@ spry_status spry_eval_ppl(spry_eval_nll *nll, spry_engine *engine, const spry_ev
     spry_status status = spry_session_create(&session, engine, error);
     begin_estimate(&run.estimate, windows->n_counted);
     for (size_t i = 0; status == SPRY_OK && i < windows->count; i++) {
-        run.window = spry_eval_windows_at(windows, i);
+        run.window = eval_windows_at(windows, i);
         status = spry_session_eval_from(session, run.window.ids, run.window.n_ids - 1, run.window.first - 1, take_row,
                                         &run, error);
     }
@@ -288,8 +290,8 @@ static bool compare_row(void *user, size_t index, const float *logits)
     spry_eval_pair pair = spry_eval_compare(logits, base, run->vocabulary, run->window.ids[index + 1]);
     if (isnan(pair.divergence))
         return false;
-    spry_eval_nll_add(&run->result->nll, pair.log_probability);
-    spry_eval_nll_add(&run->result->base_nll, pair.base_log_probability);
+    eval_nll_add(&run->result->nll, pair.log_probability);
+    eval_nll_add(&run->result->base_nll, pair.base_log_probability);
     run->divergence[run->count++] = pair.divergence;
     run->sum += pair.divergence;
     run->same += pair.same_top;
@@ -339,7 +341,7 @@ spry_status spry_eval_kl(spry_eval_kl_result *result, spry_engine *engine, spry_
     spry_status status = run_create(&run, engine, base, windows->n_counted, error);
     begin_estimate(&run.estimate, windows->n_counted);
     for (size_t i = 0; status == SPRY_OK && i < windows->count; i++) {
-        run.window = spry_eval_windows_at(windows, i);
+        run.window = eval_windows_at(windows, i);
         status = compare_window(&run, error);
     }
     spry_progress_end(&run.estimate.line);

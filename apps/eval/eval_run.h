@@ -8,16 +8,12 @@
 #include "base/error.h"
 #include "spry.h"
 
-/* log of the sum of exp over n logits: a logit minus this is a log probability. NaN when a logit is NaN. */
-double spry_eval_log_total(const float *logits, size_t n);
-
 /* Mean negative log likelihood, and its standard error. */
 typedef struct spry_eval_nll {
     size_t count;
     double sum, squares;
 } spry_eval_nll;
 
-void spry_eval_nll_add(spry_eval_nll *nll, double log_probability);
 double spry_eval_nll_mean(const spry_eval_nll *nll);
 double spry_eval_nll_error(const spry_eval_nll *nll); /* of the mean; 0 for fewer than two tokens */
 double spry_eval_perplexity(const spry_eval_nll *nll);
@@ -69,9 +65,6 @@ typedef struct spry_eval_window {
 spry_status spry_eval_windows_init(spry_eval_windows *windows, const spry_engine *engine, const char *text, size_t size,
                                    size_t stride, bool special, spry_error *error);
 void spry_eval_windows_deinit(spry_eval_windows *windows);
-
-/* Window number `index`; its ids are valid until the next call. */
-spry_eval_window spry_eval_windows_at(const spry_eval_windows *windows, size_t index);
 
 /* ---- evaluation -------------------------------------------------------------------------------------------------- */
 

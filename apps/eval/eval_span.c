@@ -401,8 +401,9 @@ static void conclude(spry_eval_span_report *report, span_run *run)
     }
 }
 
-spry_status spry_eval_span_run(spry_eval_span_report *report, spry_engine *engine, const spry_eval_corpus *corpus,
-                               const spry_eval_span_flags *flags, spry_error *error)
+/* Fills the report except `model`. Shows progress. */
+static spry_status eval_span_run(spry_eval_span_report *report, spry_engine *engine, const spry_eval_corpus *corpus,
+                                 const spry_eval_span_flags *flags, spry_error *error)
 {
     uint64_t began = spry_clock_ns();
     spry_kv_figures figures;
@@ -454,7 +455,7 @@ static void print_order(const spry_eval_span_report *r, const spry_eval_span_ord
     }
 }
 
-void spry_eval_span_print(const spry_eval_span_report *r)
+static void eval_span_print(const spry_eval_span_report *r)
 {
     const spry_eval_span_order *shuffled = &r->orders[1];
     print_head(r);
@@ -509,7 +510,7 @@ static json_t *report_to_json(const spry_eval_span_report *r)
                      "seed", (json_int_t)r->seed, "full_ttft_ms", full, "results", results, "seconds", r->seconds);
 }
 
-spry_status spry_eval_span_print_json(const spry_eval_span_report *report, spry_error *error)
+static spry_status eval_span_print_json(const spry_eval_span_report *report, spry_error *error)
 {
     json_t *object = report_to_json(report);
     char *text = object ? json_dumps(object, JSON_REAL_PRECISION(12)) : NULL;
@@ -611,13 +612,13 @@ spry_status spry_eval_span(const spry_eval_span_flags *flags, bool json, const c
         status = spry_eval_corpus_tokenize(&corpus, engine, error);
     report.model = source.name;
     if (!status)
-        status = spry_eval_span_run(&report, engine, &corpus, flags, error);
+        status = eval_span_run(&report, engine, &corpus, flags, error);
     if (!status && flags->plot)
         status = write_plot(flags->plot, &report, error);
     if (!status && json)
-        status = spry_eval_span_print_json(&report, error);
+        status = eval_span_print_json(&report, error);
     else if (!status)
-        spry_eval_span_print(&report);
+        eval_span_print(&report);
     spry_engine_close(engine);
     spry_model_source_deinit(&source);
     spry_eval_corpus_deinit(&corpus);

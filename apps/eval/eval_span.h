@@ -98,14 +98,7 @@ typedef struct spry_eval_span_report {
     double seconds;
 } spry_eval_span_report;
 
-/* Fills the report except `model`. Shows progress. */
-spry_status spry_eval_span_run(spry_eval_span_report *report, spry_engine *engine, const spry_eval_corpus *corpus,
-                               const spry_eval_span_flags *flags, spry_error *error);
-
 /* ---- saying it --------------------------------------------------------------------------------------------------- */
-
-void spry_eval_span_print(const spry_eval_span_report *report);
-spry_status spry_eval_span_print_json(const spry_eval_span_report *report, spry_error *error);
 
 /* A self-contained HTML page. Check out->failed. */
 void spry_eval_span_plot(spry_buffer *out, const spry_eval_span_report *report);

@@ -43,12 +43,12 @@ static void draw(const char *line)
     fflush(stderr);
 }
 
-static void spry_pull_bar_begin(spry_pull_bar *bar, const char *name)
+static void pull_bar_begin(spry_pull_bar *bar, const char *name)
 {
     *bar = (spry_pull_bar){.name = name, .began_ns = spry_clock_ns()};
 }
 
-static void spry_pull_bar_update(spry_pull_bar *bar, uint64_t done, uint64_t total)
+static void pull_bar_update(spry_pull_bar *bar, uint64_t done, uint64_t total)
 {
     uint64_t now = spry_clock_ns();
     if (!total || now - bar->drawn_ns < STEP_NS || !isatty(STDERR_FILENO))
@@ -73,7 +73,7 @@ static void spry_pull_bar_update(spry_pull_bar *bar, uint64_t done, uint64_t tot
     draw(line);
 }
 
-static void spry_pull_bar_end(spry_pull_bar *bar)
+static void pull_bar_end(spry_pull_bar *bar)
 {
     if (bar->shown)
         draw("");
@@ -108,7 +108,7 @@ static const spry_usage usage = {
 
 static bool on_progress(void *user, uint64_t done, uint64_t total)
 {
-    spry_pull_bar_update(user, done, total);
+    pull_bar_update(user, done, total);
     return !spry_interrupt_seen();
 }
 
@@ -137,9 +137,9 @@ static spry_status pull_shown(const char *source, const char *name, const char *
     if (status != SPRY_OK)
         return status;
     spry_interrupt_install(NULL, true);
-    spry_pull_bar_begin(&bar, spry_model_pull_name(pull));
+    pull_bar_begin(&bar, spry_model_pull_name(pull));
     status = spry_model_pull_run(pull, error);
-    spry_pull_bar_end(&bar);
+    pull_bar_end(&bar);
     spry_interrupt_remove();
     if (status == SPRY_OK)
         spry_out_format("%s is in %s\n", spry_model_pull_name(pull), folder);

@@ -52,7 +52,8 @@ static spry_status parse(void **json, spry_buffer *text, const char *url, spry_e
     return spry_fail(error, SPRY_ERR_FORMAT, "%.200s: the answer is not JSON: %.100s", url, wrong.text);
 }
 
-spry_status spry_hub_get(void **json, const char *url, const char *bearer, const char *accept, spry_error *error)
+/* The JSON that a URL gives; `accept` may be NULL. */
+static spry_status hub_get(void **json, const char *url, const char *bearer, const char *accept, spry_error *error)
 {
     char line[128];
     spry_buffer text;
@@ -211,7 +212,7 @@ static spry_status choose_files(lister *l, const json_t *list)
     return status;
 }
 
-spry_status spry_hub_find_hf(spry_hub_model *model, const spry_hub_name *name, const char *source, spry_error *error)
+static spry_status hub_find_hf(spry_hub_model *model, const spry_hub_name *name, const char *source, spry_error *error)
 {
     char url[1024];
     void *list = NULL;
@@ -223,7 +224,7 @@ spry_status spry_hub_find_hf(spry_hub_model *model, const spry_hub_name *name, c
                 .source = source,
                 .error = error};
     snprintf(url, sizeof url, "%.400s/api/models/%s/%s/tree/main?recursive=true", l.endpoint, name->owner, name->repo);
-    spry_status status = spry_hub_get(&list, url, l.token, NULL, error);
+    spry_status status = hub_get(&list, url, l.token, NULL, error);
     if (status == SPRY_OK)
         status = choose_files(&l, list);
     json_decref(list);
@@ -303,7 +304,7 @@ static bool find_in_snapshot(spry_buffer *path, const snapshot_names *n, const s
     return config && is_whole(n, ".safetensors");
 }
 
-bool spry_hub_local_hf(spry_buffer *path, const spry_hub_name *name)
+static bool hub_local_hf(spry_buffer *path, const spry_hub_name *name)
 {
     snapshot_names *n = calloc(1, sizeof *n);
     spry_buffer_clear(path);
@@ -376,8 +377,8 @@ static spry_status add_blob(spry_hub_model *model, const spry_hub_name *name, co
     return SPRY_OK;
 }
 
-spry_status spry_hub_find_ollama(spry_hub_model *model, const spry_hub_name *name, const char *source,
-                                 spry_error *error)
+static spry_status hub_find_ollama(spry_hub_model *model, const spry_hub_name *name, const char *source,
+                                   spry_error *error)
 {
     char url[URL_BYTES];
     void *manifest = NULL;
@@ -385,7 +386,7 @@ spry_status spry_hub_find_ollama(spry_hub_model *model, const spry_hub_name *nam
     const char *registry = spry_environment_hub(SPRY_OLLAMA_REGISTRY);
     registry = registry ? registry : SPRY_HUB_OLLAMA;
     snprintf(url, sizeof url, "%.400s/v2/%s/%s/manifests/%s", registry, name->owner, name->repo, tag_of(name));
-    spry_status status = spry_hub_get(&manifest, url, NULL, manifest_type, error);
+    spry_status status = hub_get(&manifest, url, NULL, manifest_type, error);
     const char *digest = status == SPRY_OK ? model_digest(manifest, &size) : NULL;
     if (status == SPRY_OK)
         status = digest ? add_blob(model, name, registry, digest, size, error)
@@ -394,7 +395,7 @@ spry_status spry_hub_find_ollama(spry_hub_model *model, const spry_hub_name *nam
     return status;
 }
 
-bool spry_hub_local_ollama(spry_buffer *path, const spry_hub_name *name)
+static bool hub_local_ollama(spry_buffer *path, const spry_hub_name *name)
 {
     spry_buffer text;
     json_t *manifest = NULL;
@@ -482,8 +483,8 @@ spry_status spry_hub_find(spry_hub_model *model, const char *source, spry_error 
     spry_arena_init(&model->arena);
     spry_status status = hub_parse(&name, source, error);
     if (status == SPRY_OK)
-        status = is_hf(source) ? spry_hub_find_hf(model, &name, source, error)
-                               : spry_hub_find_ollama(model, &name, source, error);
+        status =
+            is_hf(source) ? hub_find_hf(model, &name, source, error) : hub_find_ollama(model, &name, source, error);
     for (size_t i = 0; status == SPRY_OK && i < model->count; i++)
         model->bytes += model->files[i].size;
     if (status != SPRY_OK)
@@ -502,7 +503,7 @@ bool spry_hub_local(spry_buffer *path, const char *source)
     spry_hub_name name;
     if (!spry_hub_is(source) || hub_parse(&name, source, NULL) != SPRY_OK)
         return false;
-    return is_hf(source) ? spry_hub_local_hf(path, &name) : spry_hub_local_ollama(path, &name);
+    return is_hf(source) ? hub_local_hf(path, &name) : hub_local_ollama(path, &name);
 }
 
 /* ---- GGUF files ----------------------------------------------------------------------------------------------------

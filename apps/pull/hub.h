@@ -55,9 +55,6 @@ typedef struct spry_hub_name {
     char owner[128], repo[128], last[128];
 } spry_hub_name;
 
-/* The JSON that a URL gives; `accept` may be NULL. */
-spry_status spry_hub_get(void **json, const char *url, const char *bearer, const char *accept, spry_error *error);
-
 /* Index of the GGUF file of this type, or with an empty type of the usual one; the first part of a split file. Fails
  * with the types that are there. SIZE_MAX: there is no GGUF file. */
 spry_status spry_hub_choose(size_t *index, const char *const *names, size_t count, const char *type, const char *source,
@@ -66,11 +63,5 @@ spry_status spry_hub_choose(size_t *index, const char *const *names, size_t coun
 /* Whether `name` is a part of the split file whose first part is `first`; a file that is not split has itself as its
  * only part. */
 bool spry_hub_same_split(const char *first, const char *name);
-
-spry_status spry_hub_find_hf(spry_hub_model *model, const spry_hub_name *name, const char *source, spry_error *error);
-spry_status spry_hub_find_ollama(spry_hub_model *model, const spry_hub_name *name, const char *source,
-                                 spry_error *error);
-bool spry_hub_local_hf(spry_buffer *path, const spry_hub_name *name);
-bool spry_hub_local_ollama(spry_buffer *path, const spry_hub_name *name);
 
 #endif

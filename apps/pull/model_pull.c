@@ -71,7 +71,8 @@ static spry_status copy_to_part(spry_model_pull *pull, int from, spry_error *err
     return status;
 }
 
-spry_status spry_pull_copy_file(spry_model_pull *pull, spry_error *error)
+/* The kinds of sources. */
+static spry_status pull_copy_file(spry_model_pull *pull, spry_error *error)
 {
     int from;
     spry_status status = open_source(&from, &pull->total, pull->source, error);
@@ -156,7 +157,7 @@ static void empty_part(int part)
     spry_directory_each(&folder, remove_name, &part);
 }
 
-spry_status spry_pull_copy_folder(spry_model_pull *pull, spry_error *error)
+static spry_status pull_copy_folder(spry_model_pull *pull, spry_error *error)
 {
     folder_copy c = {.pull = pull, .part = -1, .error = error};
     spry_status status = visit_files(&c);
@@ -265,7 +266,7 @@ static spry_status pull_folder(spry_model_pull *pull, spry_error *error)
     return status;
 }
 
-spry_status spry_pull_from_hub(spry_model_pull *pull, spry_error *error)
+static spry_status pull_from_hub(spry_model_pull *pull, spry_error *error)
 {
     pull->total = pull->hub.bytes;
     spry_status status = spry_pull_check_room(pull, pull->total, error);
@@ -411,10 +412,10 @@ const char *spry_model_pull_name(const spry_model_pull *pull)
 spry_status spry_model_pull_run(spry_model_pull *pull, spry_error *error)
 {
     switch (pull->kind) {
-    case SPRY_PULL_FILE: return spry_pull_copy_file(pull, error);
-    case SPRY_PULL_FOLDER: return spry_pull_copy_folder(pull, error);
+    case SPRY_PULL_FILE: return pull_copy_file(pull, error);
+    case SPRY_PULL_FOLDER: return pull_copy_folder(pull, error);
     case SPRY_PULL_WEB: return spry_pull_download(pull, error);
-    case SPRY_PULL_HUB: return spry_pull_from_hub(pull, error);
+    case SPRY_PULL_HUB: return pull_from_hub(pull, error);
     }
     return SPRY_OK;
 }

@@ -49,11 +49,7 @@ static inline bool spry_pull_is_folder(const spry_model_pull *pull)
     return pull->kind == SPRY_PULL_FOLDER || (pull->kind == SPRY_PULL_HUB && pull->hub.folder);
 }
 
-/* The kinds of sources. */
-spry_status spry_pull_copy_file(spry_model_pull *pull, spry_error *error);
-spry_status spry_pull_copy_folder(spry_model_pull *pull, spry_error *error);
 spry_status spry_pull_download(spry_model_pull *pull, spry_error *error);
-spry_status spry_pull_from_hub(spry_model_pull *pull, spry_error *error);
 
 /* ---- files in chunks --------------------------------------------------------------------------------------------- */
 

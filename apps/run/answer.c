@@ -32,7 +32,7 @@ enum { OUT_BYTES_MAX = 1 << 26, DRAW_NS = 250000000 };
 
 /* The cursor must be at the beginning of a line of standard output. `plain`: lines are broken, but Markdown is not
  * interpreted. `rated`: a terminal with styles shows the speed, in pieces per second, below the text. */
-static void spry_shown_text_init(spry_shown_text *s, bool plain, bool rated)
+static void shown_text_init(spry_shown_text *s, bool plain, bool rated)
 {
     const spry_markdown_styles styles = {.bold = spry_style_begin(stdout, SPRY_STYLE_BOLD),
                                          .italic = spry_style_begin(stdout, SPRY_STYLE_ITALIC),
@@ -82,7 +82,7 @@ static bool write_out(spry_shown_text *s, spry_buffer *out)
 }
 
 /* Writes valid UTF-8, a piece for each token; false once any write has failed. */
-static bool spry_shown_text_write(spry_shown_text *s, spry_view text)
+static bool shown_text_write(spry_shown_text *s, spry_view text)
 {
     if (!s->terminal)
         return spry_out_answer(text);
@@ -99,7 +99,7 @@ static bool spry_shown_text_write(spry_shown_text *s, spry_view text)
 }
 
 /* Writes the text that is held back, removes the speed and frees. */
-static bool spry_shown_text_finish(spry_shown_text *s)
+static bool shown_text_finish(spry_shown_text *s)
 {
     spry_buffer out;
     spry_buffer_init(&out, OUT_BYTES_MAX);
@@ -154,7 +154,7 @@ static bool on_text(void *user, const char *text, size_t size)
         g->short_of_memory = true;
         return false;
     }
-    if (g->job->stream && !spry_shown_text_write(&g->shown, (spry_view){text, size}))
+    if (g->job->stream && !shown_text_write(&g->shown, (spry_view){text, size}))
         return false;
     if (g->job->on_piece && !g->job->on_piece(g->job->user, (spry_view){text, size}))
         return false;
@@ -253,12 +253,12 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     spry_session_set_slide(job->session, job->flags->slide || job->flags->keep, job->flags->keep);
     spry_buffer_clear(&answer->text);
     answer->n_tokens = 0;
-    spry_shown_text_init(&g.shown, job->flags->plain || job->constraint != SPRY_ANY_TEXT, job->rated);
+    shown_text_init(&g.shown, job->flags->plain || job->constraint != SPRY_ANY_TEXT, job->rated);
     spry_progress_begin(&g.progress, "reading the prompt");
     spry_lap(&answer->laps, SPRY_PART_TOKENIZE);
     spry_status status = spry_session_generate(job->session, &answer->result, &request, error);
     spry_progress_end(&g.progress);
-    spry_shown_text_finish(&g.shown);
+    shown_text_finish(&g.shown);
     sum_up(answer);
     if (status == SPRY_OK && g.short_of_memory)
         status = spry_fail_memory(error, "the answer", answer->text.size);

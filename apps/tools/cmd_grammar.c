@@ -368,7 +368,7 @@ static void show(suite *s)
 }
 
 /* Prints the counts; SPRY_ERR_INPUT when nothing was found. *wrong: some invalid instance was accepted. */
-static spry_status spry_suite_run(bool *wrong, const spry_suite_settings *settings, spry_error *error)
+static spry_status suite_run(bool *wrong, const spry_suite_settings *settings, spry_error *error)
 {
     suite *s = calloc(1, sizeof *s);
     if (!s)
@@ -768,7 +768,7 @@ static int grammar_suite(const grammar_settings *settings)
         wanted.tokenizer = work.tokenizer;
     }
     if (!status)
-        status = spry_suite_run(&wrong, &wanted, &error);
+        status = suite_run(&wrong, &wanted, &error);
     close_work(&work);
     return status ? spry_complain_error(&error) : wrong ? SPRY_EXIT_FAILURE : SPRY_EXIT_OK;
 }

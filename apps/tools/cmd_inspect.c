@@ -305,7 +305,7 @@ static void print_list(const json_t *tensors)
 }
 
 /* Prints to standard output. */
-static void spry_inspect_print(const json_t *d)
+static void inspect_print(const json_t *d)
 {
     print_file(d);
     print_model(d);
@@ -376,7 +376,7 @@ static spry_status inspect(const inspect_settings *settings, const char *model, 
     if (status == SPRY_OK && settings->json)
         status = print_json(description, error);
     else if (status == SPRY_OK)
-        spry_inspect_print(description);
+        inspect_print(description);
     json_decref(description);
     spry_free(text);
     spry_model_source_deinit(&source);

@@ -168,14 +168,14 @@ spry_option_table spry_speech_flags_table(spry_speech_flags *flags)
     return (spry_option_table){speech_options, SPRY_COUNT(speech_options), flags};
 }
 
-void spry_voice_flags_default(spry_voice_flags *flags)
+static void voice_flags_default(spry_voice_flags *flags)
 {
     *flags = (spry_voice_flags){.format = "text", .pause_ms = 500, .threshold = 7, .barge_in = true};
     spry_speech_flags_default(&flags->speech);
     spry_chat_flags_default(&flags->chat);
 }
 
-spry_option_table spry_voice_flags_table(spry_voice_flags *flags)
+static spry_option_table voice_flags_table(spry_voice_flags *flags)
 {
     return (spry_option_table){voice_options, SPRY_COUNT(voice_options), flags};
 }
@@ -270,7 +270,8 @@ static spry_status answer(const spry_chat_job *job, const spry_voice_parts *part
     return status;
 }
 
-spry_status spry_voice_file(const spry_chat_job *job, const spry_voice_parts *parts, spry_error *error)
+/* One question from the file of --in, its answer to the file of --out. */
+static spry_status voice_file(const spry_chat_job *job, const spry_voice_parts *parts, spry_error *error)
 {
     spry_sound_writer *writer = NULL;
     spry_speaker *speaker = NULL;
@@ -293,7 +294,8 @@ spry_status spry_voice_file(const spry_chat_job *job, const spry_voice_parts *pa
     return status;
 }
 
-spry_status spry_voice_say(const spry_voice_flags *flags, spry_synthesiser *synthesiser, spry_error *error)
+/* Only speaks the text of --say. */
+static spry_status voice_say(const spry_voice_flags *flags, spry_synthesiser *synthesiser, spry_error *error)
 {
     spry_sound_writer *writer = NULL;
     spry_error closing;
@@ -308,7 +310,8 @@ spry_status spry_voice_say(const spry_voice_flags *flags, spry_synthesiser *synt
     return status;
 }
 
-spry_status spry_voice_transcribe(const spry_voice_flags *flags, spry_recogniser *recogniser, spry_error *error)
+/* Only transcribes the sound of --in. */
+static spry_status voice_transcribe(const spry_voice_flags *flags, spry_recogniser *recogniser, spry_error *error)
 {
     spry_sound_file *file = NULL;
     spry_transcribe_options options;
@@ -373,7 +376,7 @@ static int run_parts(const spry_chat_job *job, void *user)
     const spry_voice_flags *flags = parts->flags;
     spry_error error;
     bool live = !flags->in || flags->live || strcmp(flags->in, "-") == 0;
-    spry_status status = live ? spry_voice_live(job, parts, &error) : spry_voice_file(job, parts, &error);
+    spry_status status = live ? spry_voice_live(job, parts, &error) : voice_file(job, parts, &error);
     return status == SPRY_OK ? SPRY_EXIT_OK : spry_complain_error(&error);
 }
 
@@ -402,8 +405,8 @@ static int run(spry_voice_flags *flags, const char *model)
     if (status == SPRY_OK && speaks)
         status = spry_synthesiser_open(&synthesiser, &flags->speech.synthesiser, &error);
     if (status == SPRY_OK)
-        status = flags->say          ? spry_voice_say(flags, &synthesiser, &error)
-                 : flags->transcribe ? spry_voice_transcribe(flags, &recogniser, &error)
+        status = flags->say          ? voice_say(flags, &synthesiser, &error)
+                 : flags->transcribe ? voice_transcribe(flags, &recogniser, &error)
                                      : converse(&code, flags, model, &parts, &error);
     spry_synthesiser_close(&synthesiser);
     spry_recogniser_close(&recogniser);
@@ -415,9 +418,9 @@ static int run(spry_voice_flags *flags, const char *model)
 int spry_cmd_voice(int argc, char **argv)
 {
     spry_voice_flags flags;
-    spry_voice_flags_default(&flags);
+    voice_flags_default(&flags);
     spry_option_table tables[4 + SPRY_CHAT_SETTINGS_TABLES] = {
-        spry_voice_flags_table(&flags),
+        voice_flags_table(&flags),
         spry_speech_flags_table(&flags.speech),
         spry_chat_flags_table(&flags.chat),
         spry_trace_flags_table(&flags.chat.engine.trace),

@@ -28,7 +28,7 @@ void spry_clauses_deinit(spry_clauses *clauses)
     spry_buffer_deinit(&clauses->text);
 }
 
-void spry_clauses_clear(spry_clauses *clauses)
+static void clauses_clear(spry_clauses *clauses)
 {
     spry_buffer_clear(&clauses->text);
     clauses->given = 0;
@@ -365,7 +365,7 @@ void spry_speaker_begin(spry_speaker *s)
     pthread_mutex_lock(&s->lock);
     s->stopped = true;
     wait_idle(s);
-    spry_clauses_clear(&s->clauses);
+    clauses_clear(&s->clauses);
     s->over = s->stopped = false;
     s->status = SPRY_OK;
     s->figures = (spry_speaker_figures){0};

@@ -51,7 +51,6 @@ typedef struct spry_clauses {
 
 void spry_clauses_init(spry_clauses *clauses);
 void spry_clauses_deinit(spry_clauses *clauses);
-void spry_clauses_clear(spry_clauses *clauses);
 
 bool spry_clauses_add(spry_clauses *clauses, spry_view text);
 

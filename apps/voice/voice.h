@@ -3,7 +3,6 @@
 #define SPRY_VOICE_VOICE_H
 
 #include "chat/chat.h"
-#include "chat/chat_flags.h"
 #include "run/answer.h"
 #include "voice/recogniser.h"
 #include "voice/speaker.h"
@@ -27,9 +26,6 @@ typedef struct spry_voice_flags {
     spry_speech_flags speech;
     spry_chat_flags chat;
 } spry_voice_flags;
-
-void spry_voice_flags_default(spry_voice_flags *flags); /* the struct must not move afterwards */
-spry_option_table spry_voice_flags_table(spry_voice_flags *flags);
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
@@ -62,9 +58,6 @@ void spry_voice_init(spry_voice *voice, const spry_chat_job *job, const spry_voi
                      spry_recogniser *recogniser, spry_speaker *speaker);
 void spry_voice_deinit(spry_voice *voice);
 
-/* Computes the prompt of the conversation with these words, so that the answer to them begins sooner. */
-spry_status spry_voice_prefill(spry_voice *voice, spry_view words, spry_error *error);
-
 /* Adds the words to the conversation and answers them: returns when the answer is complete and all its sound has been
  * passed on. Times count from `ended_ns`. The conversation ends with the words; the answer's text is in
  * voice->answer. */
@@ -86,16 +79,7 @@ typedef struct spry_voice_parts {
     spry_synthesiser *synthesiser; /* with no kind: answers are not spoken */
 } spry_voice_parts;
 
-/* One question from the file of --in, its answer to the file of --out. */
-spry_status spry_voice_file(const spry_chat_job *job, const spry_voice_parts *parts, spry_error *error);
-
 /* A conversation, until sound ends or Ctrl-C. */
 spry_status spry_voice_live(const spry_chat_job *job, const spry_voice_parts *parts, spry_error *error);
-
-/* Only speaks the text of --say. */
-spry_status spry_voice_say(const spry_voice_flags *flags, spry_synthesiser *synthesiser, spry_error *error);
-
-/* Only transcribes the sound of --in. */
-spry_status spry_voice_transcribe(const spry_voice_flags *flags, spry_recogniser *recogniser, spry_error *error);
 
 #endif

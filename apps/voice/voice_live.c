@@ -59,7 +59,8 @@ static spry_status prompt_ids(spry_voice *v, spry_error *error)
     return spry_answer_chat_ids(&v->answer, &v->ids, v->job->engine, messages, count, error);
 }
 
-spry_status spry_voice_prefill(spry_voice *v, spry_view words, spry_error *error)
+/* Computes the prompt of the conversation with these words, so that the answer to them begins sooner. */
+static spry_status voice_prefill(spry_voice *v, spry_view words, spry_error *error)
 {
     const float *logits;
     spry_status status = spry_conversation_add(v->job->conversation, "user", words, error);
@@ -309,7 +310,7 @@ static spry_status look_ahead(live *l, size_t count, spry_error *error)
         return status;
     show_partial(l);
     spry_error ignored; /* an answer will meet the same, and report it */
-    spry_voice_prefill(&l->voice, spry_buffer_view(&l->words), &ignored);
+    voice_prefill(&l->voice, spry_buffer_view(&l->words), &ignored);
     return SPRY_OK;
 }
 

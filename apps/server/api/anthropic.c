@@ -15,7 +15,8 @@ bool spry_chat_body_is(const json_t *object, const char *key, const char *text)
     return value && strcmp(value, text) == 0;
 }
 
-void spry_chat_body_variable(json_t *body, const char *name, json_t *value)
+/* Adds a variable of the template. */
+static void chat_body_variable(json_t *body, const char *name, json_t *value)
 {
     json_t *variables = json_object_get(body, "chat_template_kwargs");
     if (!variables) {
@@ -257,7 +258,7 @@ static void add_thinking(json_t *body, spry_fields *fields)
     bool on = spry_chat_body_is(thinking, "type", "enabled") || spry_chat_body_is(thinking, "type", "adaptive");
     if (thinking && !on && !spry_chat_body_is(thinking, "type", "disabled"))
         spry_fields_refuse(fields, "thinking", "thinking.type must be \"enabled\", \"adaptive\" or \"disabled\"");
-    spry_chat_body_variable(body, "enable_thinking", json_boolean(on));
+    chat_body_variable(body, "enable_thinking", json_boolean(on));
 }
 
 static void add_format(json_t *body, spry_fields *fields)
@@ -267,7 +268,7 @@ static void add_format(json_t *body, spry_fields *fields)
     if (!format)
         format = spry_fields_object(fields, "output_format");
     if (json_is_string(effort))
-        spry_chat_body_variable(body, "reasoning_effort", json_incref((json_t *)(uintptr_t)effort));
+        chat_body_variable(body, "reasoning_effort", json_incref((json_t *)(uintptr_t)effort));
     if (!format || json_is_null(format))
         return;
     const json_t *schema = json_object_get(format, "schema");
@@ -280,7 +281,9 @@ static void add_format(json_t *body, spry_fields *fields)
                            "the format must be {\"type\": \"json_schema\", \"schema\": {...}}");
 }
 
-json_t *spry_chat_body_anthropic(spry_fields *fields)
+/* A new body, of Anthropic's Messages and of OpenAI's Responses. A field that is wrong is stored in `fields`; the
+ * caller releases the body in any case. `before` (NULL: none): messages of the responses that came before. */
+static json_t *chat_body_anthropic(spry_fields *fields)
 {
     json_t *body = json_object();
     spry_fields_copy(body, fields, &spry_fields_anthropic);
@@ -482,14 +485,13 @@ static void serve(spry_exchange *x, const spry_field_table *table, const spry_co
 {
     spry_fields fields;
     json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, table))
         return;
-    spry_fields_check(&fields, table);
     if (!*spry_fields_string(&fields, "model", ""))
         spry_fields_refuse(&fields, "model", "model is missing");
     if (limited && !spry_fields_get(&fields, "max_tokens"))
         spry_fields_refuse(&fields, "max_tokens", "max_tokens is missing");
-    json_t *body = spry_chat_body_anthropic(&fields);
+    json_t *body = chat_body_anthropic(&fields);
     json_decref(root);
     fields.object = body;
     spry_completion_serve(x, body, &fields, spry_fields_string(&fields, "model", NULL), interface);

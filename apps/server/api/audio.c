@@ -116,7 +116,8 @@ void spry_speech_service_destroy(spry_speech_service *s)
     free(s);
 }
 
-void spry_speech_service_names(spry_speech_service *s, const char **recogniser, const char **synthesiser)
+/* The names of the recogniser and the synthesiser; NULL where there is none. The recogniser is not opened. */
+static void speech_service_names(spry_speech_service *s, const char **recogniser, const char **synthesiser)
 {
     spry_synthesiser *first;
     const spry_recogniser_kind *kind =
@@ -125,7 +126,8 @@ void spry_speech_service_names(spry_speech_service *s, const char **recogniser, 
     *synthesiser = spry_speech_service_voice(s, &first, NULL, NULL) == SPRY_OK ? first->kind->name : NULL;
 }
 
-spry_status spry_speech_service_take(spry_speech_service *s, spry_recogniser **recogniser, spry_error *error)
+/* The recogniser, for this caller alone until it is returned. */
+static spry_status speech_service_take(spry_speech_service *s, spry_recogniser **recogniser, spry_error *error)
 {
     pthread_mutex_lock(&s->listening);
     spry_status status = SPRY_OK;
@@ -137,7 +139,7 @@ spry_status spry_speech_service_take(spry_speech_service *s, spry_recogniser **r
     return status;
 }
 
-void spry_speech_service_return(spry_speech_service *s)
+static void speech_service_return(spry_speech_service *s)
 {
     pthread_mutex_unlock(&s->listening);
 }
@@ -250,10 +252,10 @@ static spry_status write_down(listening *l, const spry_buffer *sound, spry_trans
         spry_sound_file_open_memory(&file, sound->data ? sound->data : "", sound->size, "the file", error);
     if (status != SPRY_OK)
         return status;
-    status = spry_speech_service_take(service, &recogniser, error);
+    status = speech_service_take(service, &recogniser, error);
     if (status == SPRY_OK) {
         status = spry_recogniser_transcribe(recogniser, transcript, spry_sound_file_read, file, options, error);
-        spry_speech_service_return(service);
+        speech_service_return(service);
     }
     if (status == SPRY_OK)
         status = spry_sound_file_status(file, error);
@@ -318,7 +320,7 @@ void spry_audio_translations(spry_exchange *exchange)
 void spry_audio_parts(spry_exchange *x)
 {
     const char *recogniser, *synthesiser;
-    spry_speech_service_names(x->server->speech, &recogniser, &synthesiser);
+    speech_service_names(x->server->speech, &recogniser, &synthesiser);
     spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s?, s:s?}", "recogniser", recogniser, "synthesiser", synthesiser));
 }
 
@@ -453,7 +455,7 @@ void spry_audio_speech(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, NULL))
         return;
     const char *input = spry_fields_string(&fields, "input", NULL);
     const char *voice = spry_fields_string(&fields, "voice", "alloy");

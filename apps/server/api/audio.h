@@ -12,13 +12,6 @@ typedef struct spry_speech_service spry_speech_service;
 spry_status spry_speech_service_create(spry_speech_service **out, const spry_speech_flags *flags, spry_error *error);
 void spry_speech_service_destroy(spry_speech_service *service);
 
-/* The names of the recogniser and the synthesiser; NULL where there is none. The recogniser is not opened. */
-void spry_speech_service_names(spry_speech_service *service, const char **recogniser, const char **synthesiser);
-
-/* The recogniser, for this caller alone until it is returned. */
-spry_status spry_speech_service_take(spry_speech_service *service, spry_recogniser **recogniser, spry_error *error);
-void spry_speech_service_return(spry_speech_service *service);
-
 /* A synthesiser with a voice (NULL: the first one); NULL and a reason in *error where there is none. They are kept. */
 spry_status spry_speech_service_voice(spry_speech_service *service, spry_synthesiser **synthesiser, const char *voice,
                                       spry_error *error);

@@ -292,9 +292,8 @@ static void write_chat(spry_exchange *x, int64_t id)
     loaded l;
     json_t *root;
     bool replaced;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, &spry_fields_chats))
         return;
-    spry_fields_check(&fields, &spry_fields_chats);
     if (spry_fields_fine(&fields, x) && open_store(&store, x)) {
         if (load(&l, store, id, &error) != SPRY_OK)
             reply_failure(x, &error);

@@ -32,7 +32,7 @@ typedef struct spry_embedder {
 /* ---- embeddings of texts ----------------------------------------------------------------------------------------- */
 
 /* Borrows `costs` and `model`. */
-static spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const spry_pooled *model, spry_error *error)
+static spry_status embedder_init(spry_embedder *e, spry_costs *costs, const spry_pooled *model, spry_error *error)
 {
     spry_engine_info info;
     spry_engine_describe(model->engine, &info);
@@ -45,7 +45,7 @@ static spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const
 }
 
 /* Freeing a job waits for a step, so all are cancelled before. */
-static void spry_embedder_deinit(spry_embedder *e)
+static void embedder_deinit(spry_embedder *e)
 {
     for (size_t i = 0; i < e->count; i++)
         spry_job_cancel(e->jobs[(e->first + i) % SPRY_EMBEDDINGS_MAX]);
@@ -58,8 +58,8 @@ static void spry_embedder_deinit(spry_embedder *e)
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
 /* Appends the ids of a prompt of the model (NULL: none) and of a text. */
-static spry_status spry_embedder_encode(spry_tokens *ids, const spry_engine *engine, const char *prompt, spry_view text,
-                                        spry_error *error)
+static spry_status embedder_encode(spry_tokens *ids, const spry_engine *engine, const char *prompt, spry_view text,
+                                   spry_error *error)
 {
     spry_buffer both;
     if (!prompt || !*prompt)
@@ -82,7 +82,7 @@ static void on_done(void *user, spry_job *job)
 }
 
 /* Submits the embedding of a text; there is room (count < most). SPRY_ERR_BUSY: the model's queue is full. */
-static spry_status spry_embedder_add(spry_embedder *e, const spry_tokens *ids, spry_error *error)
+static spry_status embedder_add(spry_embedder *e, const spry_tokens *ids, spry_error *error)
 {
     spry_job *job;
     spry_job_options options;
@@ -105,7 +105,7 @@ static spry_status spry_embedder_add(spry_embedder *e, const spry_tokens *ids, s
 }
 
 /* Waits for the oldest embedding, which becomes `vector`. SPRY_ERR_CANCELLED: the client has disconnected. */
-static spry_status spry_embedder_take(spry_embedder *e, spry_error *error)
+static spry_status embedder_take(spry_embedder *e, spry_error *error)
 {
     spry_job *job = e->jobs[e->first];
     spry_status status = spry_job_finish(job, e->costs, error);
@@ -122,7 +122,7 @@ static spry_status spry_embedder_take(spry_embedder *e, spry_error *error)
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* The last embedding as a list of numbers, and as base64 of little-endian 32-bit floats. */
-static json_t *spry_embedder_list(const spry_embedder *e)
+static json_t *embedder_list(const spry_embedder *e)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < e->width; i++)
@@ -139,7 +139,7 @@ static uint32_t byte_of(const spry_embedder *e, size_t at)
     return bits >> 8 * (at % 4) & 0xFF;
 }
 
-static json_t *spry_embedder_base64(const spry_embedder *e)
+static json_t *embedder_base64(const spry_embedder *e)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     size_t n_bytes = e->width * 4, size = (n_bytes + 2) / 3 * 4, missing = size / 4 * 3 - n_bytes;
@@ -256,8 +256,8 @@ static spry_status read_text(spry_tokens *ids, const embed_call *call, const jso
     const char *prompt = none ? "" : spry_engine_embedding_prompt(engine, call->prompt);
     if (call->prompt && !prompt)
         return spry_fail(error, SPRY_ERR_INPUT, "the model has no prompt named '%.60s'", call->prompt);
-    spry_status status = spry_embedder_encode(ids, engine, prompt,
-                                              (spry_view){json_string_value(text), json_string_length(text)}, error);
+    spry_status status =
+        embedder_encode(ids, engine, prompt, (spry_view){json_string_value(text), json_string_length(text)}, error);
     spry_engine_info info;
     spry_engine_describe(engine, &info);
     if (call->cut && ids->count > info.context)
@@ -297,14 +297,14 @@ static spry_status add_text(embed_call *call, const json_t *text, size_t index, 
     spry_status status = read_text(&ids, call, text, error);
     spry_lap(&call->costs.laps, SPRY_PART_TOKENIZE);
     if (status == SPRY_OK)
-        status = spry_embedder_add(&call->embedder, &ids, error);
+        status = embedder_add(&call->embedder, &ids, error);
     spry_tokens_deinit(&ids);
     return of_text(call, index, status, error);
 }
 
 static spry_status take_text(json_t *out, embed_call *call, size_t index, spry_error *error)
 {
-    spry_status status = spry_embedder_take(&call->embedder, error);
+    spry_status status = embedder_take(&call->embedder, error);
     if (status == SPRY_OK && json_array_append_new(out, call->write(call, index)))
         status = spry_fail_memory(error, "the reply", call->embedder.width * sizeof(float));
     spry_lap(&call->costs.laps, SPRY_PART_WRITE);
@@ -381,11 +381,11 @@ static void embed_with_model(embed_call *call, const char *name, const json_t *t
         return;
     if (call->has_keep)
         spry_model_pool_keep(x->server->pool, model, call->keep_s);
-    if (spry_embedder_init(&call->embedder, &call->costs, model, &error) != SPRY_OK)
+    if (embedder_init(&call->embedder, &call->costs, model, &error) != SPRY_OK)
         spry_reply_failure(x, &error);
     else if (fits_model(call))
         embed_texts(call, texts);
-    spry_embedder_deinit(&call->embedder);
+    embedder_deinit(&call->embedder);
     spry_model_pool_release(x->server->pool, model);
 }
 
@@ -417,7 +417,7 @@ static json_t *timings_of(const embed_call *call)
 
 static json_t *openai_entry(const embed_call *call, size_t index)
 {
-    json_t *vector = (call->base64 ? spry_embedder_base64 : spry_embedder_list)(&call->embedder);
+    json_t *vector = (call->base64 ? embedder_base64 : embedder_list)(&call->embedder);
     return json_pack("{s:s, s:I, s:o}", "object", "embedding", "index", (json_int_t)index, "embedding", vector);
 }
 
@@ -432,9 +432,8 @@ static json_t *openai_reply(const embed_call *call, json_t *embeddings)
 void spry_openai_embeddings(spry_exchange *x)
 {
     embed_call call = {.input = "input", .write = openai_entry, .reply = openai_reply};
-    if (!spry_fields_open(&call.fields, &call.root, x))
+    if (!spry_fields_open(&call.fields, &call.root, x, &spry_fields_openai_embeddings))
         return;
-    spry_fields_check(&call.fields, &spry_fields_openai_embeddings);
     spry_fields_read(&call, &call.fields, &spry_fields_openai_embeddings);
     json_t *texts = list_texts(&call.fields, "input");
     if (json_is_array(texts) && !json_array_size(texts))
@@ -447,7 +446,7 @@ void spry_openai_embeddings(spry_exchange *x)
 static json_t *ollama_entry(const embed_call *call, size_t index)
 {
     (void)index;
-    return spry_embedder_list(&call->embedder);
+    return embedder_list(&call->embedder);
 }
 
 static json_t *ollama_reply(const embed_call *call, json_t *embeddings)
@@ -480,9 +479,8 @@ static json_t *ollama_texts(spry_fields *fields, const char *key)
 static void serve_ollama(embed_call *call, spry_exchange *x)
 {
     char name[SPRY_OLLAMA_NAME];
-    if (!spry_fields_open(&call->fields, &call->root, x))
+    if (!spry_fields_open(&call->fields, &call->root, x, &spry_fields_ollama_embed))
         return;
-    spry_fields_check(&call->fields, &spry_fields_ollama_embed);
     call->cut = true;
     spry_fields_read(call, &call->fields, &spry_fields_ollama_embed);
     if (!call->name || !*call->name)
@@ -570,11 +568,11 @@ static spry_status embed(spry_embedder *embedder, const char *text, const char *
     const spry_engine *engine = embedder->model->engine;
     const char *prompt = spry_engine_embedding_prompt(engine, prompt_name);
     prompt = prompt ? prompt : spry_engine_embedding_prompt(engine, NULL);
-    spry_status status = spry_embedder_encode(&ids, engine, prompt, spry_view_of(text), error);
+    spry_status status = embedder_encode(&ids, engine, prompt, spry_view_of(text), error);
     if (status == SPRY_OK)
-        status = spry_embedder_add(embedder, &ids, error);
+        status = embedder_add(embedder, &ids, error);
     if (status == SPRY_OK)
-        status = spry_embedder_take(embedder, error);
+        status = embedder_take(embedder, error);
     spry_tokens_deinit(&ids);
     return status;
 }
@@ -594,7 +592,7 @@ static double cosine(const float *a, const float *b, size_t n)
 static spry_status rank_by_embedding(rerank_call *call, spry_error *error)
 {
     spry_embedder embedder;
-    spry_status status = spry_embedder_init(&embedder, &call->costs, call->model, error);
+    spry_status status = embedder_init(&embedder, &call->costs, call->model, error);
     float *query = status == SPRY_OK ? calloc(embedder.width, sizeof *query) : NULL;
     if (status == SPRY_OK && !query)
         status = spry_fail_memory(error, "an embedding", 0);
@@ -612,7 +610,7 @@ static spry_status rank_by_embedding(rerank_call *call, spry_error *error)
     }
     call->n_tokens = embedder.n_tokens;
     free(query);
-    spry_embedder_deinit(&embedder);
+    embedder_deinit(&embedder);
     return status;
 }
 
@@ -774,9 +772,8 @@ void spry_llama_rerank(spry_exchange *x)
     rerank_call call = {.top_n = DOCUMENTS_MAX,
                         .instruction = "Given a web search query, retrieve relevant passages that answer the query"};
     spry_fields *fields = &call.fields;
-    if (!spry_fields_open(fields, &call.root, x))
+    if (!spry_fields_open(fields, &call.root, x, &spry_fields_rerank))
         return;
-    spry_fields_check(fields, &spry_fields_rerank);
     spry_fields_read(&call, fields, &spry_fields_rerank);
     if (!call.query)
         spry_fields_refuse(fields, "query", "query is missing");

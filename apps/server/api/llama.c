@@ -19,7 +19,8 @@ const char *spry_llama_build(const spry_server *server)
     return spry_server_likes_llama(server) ? "b0-spry-" SPRY_VERSION : "spry-" SPRY_VERSION;
 }
 
-json_t *spry_llama_ids(const spry_choice *choice, size_t from, size_t to)
+/* The ids of tokens [from, to). */
+static json_t *llama_ids(const spry_choice *choice, size_t from, size_t to)
 {
     json_t *list = json_array();
     for (size_t i = from; i < to; i++)
@@ -27,7 +28,8 @@ json_t *spry_llama_ids(const spry_choice *choice, size_t from, size_t to)
     return list;
 }
 
-json_t *spry_llama_probabilities(const spry_completion *c, const spry_choice *choice, size_t from, size_t to)
+/* The log probabilities of tokens [from, to). */
+static json_t *llama_probabilities(const spry_completion *c, const spry_choice *choice, size_t from, size_t to)
 {
     json_t *all = spry_openai_chat_logprobs(c, choice->tokens, from, to);
     json_t *content = json_incref(json_object_get(all, "content"));
@@ -118,10 +120,10 @@ static json_t *piece(const spry_completion *c, const spry_choice *choice, json_t
 /* The tokens since the last event, with their probabilities where they are wanted. */
 static void add_tokens(json_t *message, const spry_completion *c, spry_choice *choice)
 {
-    json_object_set_new(message, "tokens", spry_llama_ids(choice, choice->n_written, choice->n_tokens));
+    json_object_set_new(message, "tokens", llama_ids(choice, choice->n_written, choice->n_tokens));
     if (c->options.request.logprobs)
         json_object_set_new(message, "completion_probabilities",
-                            spry_llama_probabilities(c, choice, choice->n_written, choice->n_tokens));
+                            llama_probabilities(c, choice, choice->n_written, choice->n_tokens));
     choice->n_written = choice->n_tokens;
 }
 
@@ -202,10 +204,9 @@ static json_t *whole_choice(spry_completion *c, spry_choice *choice)
 {
     json_t *message = last_piece(c, choice, spry_buffer_json(&choice->content));
     if (c->options.return_tokens)
-        json_object_set_new(message, "tokens", spry_llama_ids(choice, 0, choice->n_tokens));
+        json_object_set_new(message, "tokens", llama_ids(choice, 0, choice->n_tokens));
     if (c->options.request.logprobs)
-        json_object_set_new(message, "completion_probabilities",
-                            spry_llama_probabilities(c, choice, 0, choice->n_tokens));
+        json_object_set_new(message, "completion_probabilities", llama_probabilities(c, choice, 0, choice->n_tokens));
     return chosen_members(message, json_object_get(c->root, "response_fields"));
 }
 
@@ -390,9 +391,8 @@ const spry_field_table spry_fields_llama_detokenize = {
 static bool begin_text(text_call *call, spry_exchange *x, const spry_field_table *table)
 {
     *call = (text_call){.special = true};
-    if (!spry_fields_open(&call->fields, &call->root, x))
+    if (!spry_fields_open(&call->fields, &call->root, x, table))
         return false;
-    spry_fields_check(&call->fields, table);
     if (table == &spry_fields_openai_chat)
         call->name = spry_fields_string(&call->fields, "model", NULL);
     else

@@ -21,7 +21,8 @@ static void print_time(char out[SPRY_OLLAMA_TIME], struct timespec when)
     snprintf(out + n, SPRY_OLLAMA_TIME - n, ".%06ldZ", (long)(when.tv_nsec / 1000 % 1000000));
 }
 
-void spry_ollama_now(char out[SPRY_OLLAMA_TIME])
+/* "2025-01-31T12:00:00.123456Z": the time now, or `seconds` since 1970. */
+static void ollama_now(char out[SPRY_OLLAMA_TIME])
 {
     struct timespec now = {0};
     clock_gettime(CLOCK_REALTIME, &now);
@@ -52,7 +53,7 @@ bool spry_ollama_template_thinks(spry_view source)
     return false;
 }
 
-bool spry_ollama_thinks(const spry_engine *engine)
+static bool ollama_thinks(const spry_engine *engine)
 {
     spry_view source;
     source.data = spry_engine_chat_template(engine, false, &source.size);
@@ -125,7 +126,7 @@ bool spry_ollama_keep_alive(spry_fields *fields, double *seconds)
 static json_t *line(const char *model, bool done)
 {
     char now[SPRY_OLLAMA_TIME];
-    spry_ollama_now(now);
+    ollama_now(now);
     return json_pack("{s:s, s:s, s:b}", "model", model, "created_at", now, "done", done);
 }
 
@@ -395,7 +396,7 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
 {
     const json_t *think = spry_fields_get(fields, "think");
     bool asked = json_is_true(think) || json_is_string(think);
-    if (asked && !c->derived && !c->exchange->server->defaults && !spry_ollama_thinks(c->model->engine))
+    if (asked && !c->derived && !c->exchange->server->defaults && !ollama_thinks(c->model->engine))
         return spry_fail(error, SPRY_ERR_INPUT, "think: \"%s\" does not support thinking", c->model->name);
     json_t *given = json_object_get(c->root, "chat_template_kwargs");
     json_t *variables = json_is_object(given) ? json_copy(given) : json_object();
@@ -527,9 +528,8 @@ void spry_ollama_generate(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, &spry_fields_ollama_generate))
         return;
-    spry_fields_check(&fields, &spry_fields_ollama_generate);
     if (json_string_length(json_object_get(root, "prompt"))) {
         serve(x, root, &fields, &generate_interface);
         return;
@@ -542,9 +542,8 @@ void spry_ollama_chat(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, &spry_fields_ollama_chat))
         return;
-    spry_fields_check(&fields, &spry_fields_ollama_chat);
     if (json_array_size(json_object_get(root, "messages"))) {
         serve(x, root, &fields, &chat_interface);
         return;

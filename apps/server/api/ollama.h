@@ -6,8 +6,6 @@
 
 enum { SPRY_OLLAMA_TIME = 40, SPRY_OLLAMA_NAME = 256 };
 
-/* "2025-01-31T12:00:00.123456Z": the time now, or `seconds` since 1970. */
-void spry_ollama_now(char out[SPRY_OLLAMA_TIME]);
 void spry_ollama_time(char out[SPRY_OLLAMA_TIME], int64_t seconds);
 
 /* "keep_alive": seconds as a number, or a duration such as "5m" or "1h30m"; negative: no limit. False when it is
@@ -19,6 +17,5 @@ const char *spry_ollama_model(char out[SPRY_OLLAMA_NAME], const char *name);
 
 /* Whether a chat template, or that of a model, has thoughts before answers. */
 bool spry_ollama_template_thinks(spry_view source);
-bool spry_ollama_thinks(const spry_engine *engine);
 
 #endif

@@ -266,7 +266,7 @@ void spry_ollama_show(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, NULL))
         return;
     const char *name = spry_fields_string(&fields, "model", spry_fields_string(&fields, "name", ""));
     if (!*name)
@@ -377,9 +377,8 @@ void spry_ollama_create(spry_exchange *x)
     spry_fields fields;
     json_t *root;
     spry_error error;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, &spry_fields_ollama_create))
         return;
-    spry_fields_check(&fields, &spry_fields_ollama_create);
     const char *name = spry_fields_string(&fields, "model", spry_fields_string(&fields, "name", ""));
     char known[SPRY_MODEL_NAME];
     if (!*name)
@@ -407,7 +406,7 @@ void spry_ollama_copy(spry_exchange *x)
     json_t *root;
     spry_error error;
     char known[SPRY_MODEL_NAME];
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, NULL))
         return;
     const char *source = spry_fields_string(&fields, "source", ""),
                *to = spry_fields_string(&fields, "destination", "");
@@ -457,7 +456,7 @@ void spry_ollama_delete(spry_exchange *x)
     spry_fields fields;
     json_t *root;
     char known[SPRY_MODEL_NAME];
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, NULL))
         return;
     const char *name = spry_fields_string(&fields, "model", spry_fields_string(&fields, "name", ""));
     if (!*name)
@@ -695,7 +694,7 @@ void spry_ollama_pull(spry_exchange *x)
     spry_fields fields;
     json_t *root;
     char name[SPRY_OLLAMA_NAME];
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, NULL))
         return;
     const char *model = spry_fields_string(&fields, "model", spry_fields_string(&fields, "name", ""));
     const char *source = spry_fields_string(&fields, "source", NULL);

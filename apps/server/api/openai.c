@@ -20,14 +20,16 @@ static json_t *usage_of(const spry_completion *c)
                      (json_int_t)(n.drafted - n.accepted));
 }
 
-json_t *spry_openai_envelope(const spry_completion *c, const char *object, json_t *choices)
+/* {"id", "object", "created", "model", "system_fingerprint", "choices"}; takes `choices`. */
+static json_t *openai_envelope(const spry_completion *c, const char *object, json_t *choices)
 {
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", c->id, "object", object, "created", (json_int_t)c->created,
                      "model", c->model->name, "system_fingerprint", spry_llama_build(c->exchange->server), "choices",
                      choices);
 }
 
-spry_view spry_openai_token_bytes(const spry_completion *c, int32_t id)
+/* The bytes of a token inside a text. */
+static spry_view openai_token_bytes(const spry_completion *c, int32_t id)
 {
     spry_view bytes;
     bytes.data = spry_engine_token_bytes(c->model->engine, id, true, &bytes.size);
@@ -36,7 +38,7 @@ spry_view spry_openai_token_bytes(const spry_completion *c, int32_t id)
 
 static json_t *entry_json(const spry_completion *c, spry_logprob_entry entry)
 {
-    spry_view bytes = spry_openai_token_bytes(c, entry.id);
+    spry_view bytes = openai_token_bytes(c, entry.id);
     json_t *list = json_array();
     for (size_t i = 0; i < bytes.size; i++)
         json_array_append_new(list, json_integer((unsigned char)bytes.data[i]));
@@ -74,15 +76,15 @@ void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interf
 {
     spry_fields fields;
     json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, interface->table))
         return;
-    spry_fields_check(&fields, interface->table);
     spry_completion_serve(x, root, &fields, spry_fields_string(&fields, "model", NULL), interface);
 }
 
-json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *choices)
+/* The reply that is not streamed; takes `choices`. */
+static json_t *openai_whole(const spry_completion *c, const char *object, json_t *choices)
 {
-    json_t *message = spry_openai_envelope(c, object, choices);
+    json_t *message = openai_envelope(c, object, choices);
     json_object_set_new(message, "usage", usage_of(c));
     json_object_set_new(message, "timings", spry_completion_timings(c));
     if (c->options.verbose)
@@ -92,10 +94,11 @@ json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *
     return message;
 }
 
-void spry_openai_close_stream(spry_completion *c, const char *object)
+/* Appends the end of a stream: usage, where wanted, and [DONE]. */
+static void openai_close_stream(spry_completion *c, const char *object)
 {
     if (c->options.include_usage)
-        spry_completion_event(c, spry_openai_whole(c, object, json_array()));
+        spry_completion_event(c, openai_whole(c, object, json_array()));
     spry_buffer_text(&c->reply.out, "data: [DONE]\n\n");
 }
 
@@ -107,7 +110,7 @@ static json_t *chunk(const spry_completion *c, const spry_choice *choice, json_t
 {
     json_t *entry = json_pack("{s:i, s:o, s:n, s:s?}", "index", (int)choice->index, "delta", delta, "logprobs",
                               "finish_reason", finish);
-    return spry_openai_envelope(c, "chat.completion.chunk", json_pack("[o]", entry));
+    return openai_envelope(c, "chat.completion.chunk", json_pack("[o]", entry));
 }
 
 /* The log probabilities of the tokens since the last chunk. */
@@ -173,7 +176,7 @@ static void close_choice(spry_completion *c, spry_choice *choice, bool last)
 
 static void close_stream(spry_completion *c)
 {
-    spry_openai_close_stream(c, "chat.completion.chunk");
+    openai_close_stream(c, "chat.completion.chunk");
 }
 
 static json_t *calls_json(const json_t *calls)
@@ -209,7 +212,7 @@ static json_t *whole(spry_completion *c)
                               json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "message", message_of(choice),
                                         "logprobs", logprobs, "finish_reason", spry_choice_finish_reason(choice)));
     }
-    return spry_openai_whole(c, "chat.completion", choices);
+    return openai_whole(c, "chat.completion", choices);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -416,7 +419,7 @@ typedef struct logprob_lists {
 
 static void add_token(logprob_lists *lists, const spry_completion *c, const spry_answer_token *token, size_t *offset)
 {
-    spry_view bytes = spry_openai_token_bytes(c, token->token.id);
+    spry_view bytes = openai_token_bytes(c, token->token.id);
     double p = token->token.logprob;
     json_array_append_new(lists->tokens, spry_view_json(bytes));
     json_array_append_new(lists->probabilities, isfinite(p) ? json_real(p) : json_null());
@@ -424,7 +427,7 @@ static void add_token(logprob_lists *lists, const spry_completion *c, const spry
     *offset += characters(bytes);
     json_t *top = isnan(p) ? json_null() : json_object();
     for (size_t i = 0; i < token->n_top; i++) {
-        spry_view name = spry_openai_token_bytes(c, token->top[i].id);
+        spry_view name = openai_token_bytes(c, token->top[i].id);
         json_t *key = spry_view_json(name);
         json_object_set_new(top, json_string_value(key), json_real(token->top[i].logprob));
         json_decref(key);
@@ -459,7 +462,7 @@ static json_t *entry_of(const spry_completion *c, spry_choice *choice, json_t *t
 static void write_chunk(spry_completion *c, spry_choice *choice, spry_view text, const char *finish, bool timings)
 {
     json_t *entry = entry_of(c, choice, spry_view_json(text), finish);
-    json_t *message = spry_openai_envelope(c, "text_completion", json_pack("[o]", entry));
+    json_t *message = openai_envelope(c, "text_completion", json_pack("[o]", entry));
     if (timings)
         json_object_set_new(message, "timings", spry_completion_timings(c));
     else
@@ -481,7 +484,7 @@ static void text_write_delta(spry_completion *c, spry_choice *choice, const spry
 static void text_write_progress(spry_completion *c, spry_choice *choice)
 {
     json_t *entry = entry_of(c, choice, json_string(""), NULL);
-    spry_openai_progress(c, spry_openai_envelope(c, "text_completion", json_pack("[o]", entry)), choice);
+    spry_openai_progress(c, openai_envelope(c, "text_completion", json_pack("[o]", entry)), choice);
 }
 
 static void text_close_choice(spry_completion *c, spry_choice *choice, bool last)
@@ -491,7 +494,7 @@ static void text_close_choice(spry_completion *c, spry_choice *choice, bool last
 
 static void text_close_stream(spry_completion *c)
 {
-    spry_openai_close_stream(c, "text_completion");
+    openai_close_stream(c, "text_completion");
 }
 
 static json_t *text_whole(spry_completion *c)
@@ -507,7 +510,7 @@ static json_t *text_whole(spry_completion *c)
         json_array_append_new(choices, entry_of(c, choice, spry_buffer_json(&all), spry_choice_finish_reason(choice)));
         spry_buffer_deinit(&all);
     }
-    return spry_openai_whole(c, "text_completion", choices);
+    return openai_whole(c, "text_completion", choices);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

@@ -6,12 +6,6 @@
 #include "server/fields/fields.h"
 #include "server/request/completion.h"
 
-/* {"id", "object", "created", "model", "system_fingerprint", "choices"}; takes `choices`. */
-json_t *spry_openai_envelope(const spry_completion *completion, const char *object, json_t *choices);
-
-/* The bytes of a token inside a text. */
-spry_view spry_openai_token_bytes(const spry_completion *completion, int32_t id);
-
 /* {"content": [...]}: the log probabilities of tokens [from, to), in the form of chat completions. */
 json_t *spry_openai_chat_logprobs(const spry_completion *completion, const spry_answer_token *tokens, size_t from,
                                   size_t to);
@@ -31,12 +25,6 @@ void spry_openai_chat_defaults(spry_completion_options *options);
 void spry_openai_chat_read(spry_completion_options *options, spry_fields *fields);
 spry_status spry_openai_chat_prompt(spry_completion *completion, spry_fields *fields, spry_error *error);
 
-/* The reply that is not streamed; takes `choices`. */
-json_t *spry_openai_whole(const spry_completion *completion, const char *object, json_t *choices);
-
-/* Appends the end of a stream: usage, where wanted, and [DONE]. */
-void spry_openai_close_stream(spry_completion *completion, const char *object);
-
 /* ---- objects of llama-server ------------------------------------------------------------------------------------- */
 
 /* The name of this build: "b0-..." where clients of llama-server expect a number. */
@@ -44,12 +32,6 @@ const char *spry_llama_build(const spry_server *server);
 
 /* Reads the fields of /completion. */
 void spry_llama_read(spry_completion_options *options, spry_fields *fields);
-
-/* The ids of tokens [from, to). */
-json_t *spry_llama_ids(const spry_choice *choice, size_t from, size_t to);
-
-/* The log probabilities of tokens [from, to). */
-json_t *spry_llama_probabilities(const spry_completion *completion, const spry_choice *choice, size_t from, size_t to);
 
 /* The text of the prompt, with control tokens. */
 json_t *spry_llama_prompt_text(const spry_completion *completion, const spry_choice *choice);
@@ -62,18 +44,10 @@ json_t *spry_llama_settings(const spry_completion_options *options);
 /* Bodies of other interfaces, written as bodies of OpenAI's chat completions: from there on one reader and one way to a
  * prompt serve all of them. */
 
-/* A new body, of Anthropic's Messages and of OpenAI's Responses. A field that is wrong is stored in `fields`; the
- * caller releases the body in any case. `before` (NULL: none): messages of the responses that came before. */
-json_t *spry_chat_body_anthropic(spry_fields *fields);
-json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before);
-
 /* ---- for the files that make them -------------------------------------------------------------------------------- */
 
 /* Whether obj.key is a string equal to `text`. */
 bool spry_chat_body_is(const json_t *object, const char *key, const char *text);
-
-/* Adds a variable of the template. */
-void spry_chat_body_variable(json_t *body, const char *name, json_t *value);
 
 /* {"type": "function", "function": {...}}; takes no reference. */
 json_t *spry_chat_body_tool(const json_t *name, const json_t *description, const json_t *schema);

@@ -61,8 +61,10 @@ void spry_response_store_deinit(spry_response_store *store)
     pthread_mutex_destroy(&store->lock);
 }
 
-void spry_response_store_put(spry_response_store *store, const char *id, spry_view key, const json_t *response,
-                             const json_t *messages, const json_t *input)
+/* Keeps copies. `messages`: the conversation with the answer, as chat completions have it; `input`: the items that were
+ * sent. */
+static void response_store_put(spry_response_store *store, const char *id, spry_view key, const json_t *response,
+                               const json_t *messages, const json_t *input)
 {
     const json_t *const parts[N_PARTS] = {response, messages, input};
     spry_stored_response *kept = store->keep_ns ? calloc(1, sizeof *kept) : NULL;
@@ -100,7 +102,7 @@ static spry_stored_response **find(spry_response_store *store, const char *id, s
     return NULL;
 }
 
-json_t *spry_response_store_get(spry_response_store *store, const char *id, spry_view key, spry_stored_part part)
+static json_t *response_store_get(spry_response_store *store, const char *id, spry_view key, spry_stored_part part)
 {
     pthread_mutex_lock(&store->lock);
     spry_stored_response **found = find(store, id, key);
@@ -109,7 +111,8 @@ json_t *spry_response_store_get(spry_response_store *store, const char *id, spry
     return json;
 }
 
-json_t *spry_response_store_item(spry_response_store *store, const char *id, spry_view key)
+/* An item of the output of any response of this key. */
+static json_t *response_store_item(spry_response_store *store, const char *id, spry_view key)
 {
     json_t *found = NULL, *item;
     size_t i;
@@ -131,7 +134,7 @@ json_t *spry_response_store_item(spry_response_store *store, const char *id, spr
     return found;
 }
 
-bool spry_response_store_remove(spry_response_store *store, const char *id, spry_view key)
+static bool response_store_remove(spry_response_store *store, const char *id, spry_view key)
 {
     pthread_mutex_lock(&store->lock);
     spry_stored_response **found = find(store, id, key);
@@ -366,7 +369,7 @@ static void add_rest(json_t *body, spry_fields *fields)
         spry_fields_refuse(fields, "truncation", "truncation must be \"auto\" or \"disabled\"");
 }
 
-json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before)
+static json_t *chat_body_responses(spry_fields *fields, const json_t *before)
 {
     json_t *body = json_object();
     const json_t *instructions = spry_fields_get(fields, "instructions");
@@ -390,7 +393,7 @@ enum { SPRY_ITEM_ID = 80 };
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
 /* The id of the item that a part of the answer becomes. */
-static void spry_responses_item_id(char out[SPRY_ITEM_ID], const spry_completion *c, const spry_answer_part *part)
+static void responses_item_id(char out[SPRY_ITEM_ID], const spry_completion *c, const spry_answer_part *part)
 {
     const char *prefix = part->kind == SPRY_CHAT_REASONING ? "rs" : part->kind == SPRY_CHAT_CALL_BEGIN ? "fc" : "msg";
     const char *number = strchr(c->id, '_');
@@ -398,7 +401,7 @@ static void spry_responses_item_id(char out[SPRY_ITEM_ID], const spry_completion
 }
 
 /* {"type": "output_text", ...}, or the text of a thought; takes `logprobs`, NULL: an empty list. */
-static json_t *spry_responses_text(const spry_answer_part *part, bool empty, json_t *logprobs)
+static json_t *responses_text(const spry_answer_part *part, bool empty, json_t *logprobs)
 {
     json_t *text = empty ? json_string("") : spry_buffer_json(&part->text);
     if (part->kind == SPRY_CHAT_REASONING) {
@@ -422,19 +425,19 @@ static json_t *logprobs_of(const spry_completion *c)
 }
 
 /* An item of the output; `done` false: as it opens in a stream. */
-static json_t *spry_responses_item(const spry_completion *c, const spry_answer_part *part, bool done)
+static json_t *responses_item(const spry_completion *c, const spry_answer_part *part, bool done)
 {
     char id[SPRY_ITEM_ID];
     const char *status = done ? "completed" : "in_progress";
-    spry_responses_item_id(id, c, part);
+    responses_item_id(id, c, part);
     if (part->kind == SPRY_CHAT_CALL_BEGIN)
         return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "id", id, "type", "function_call", "status", status,
                          "call_id", spry_buffer_json(&part->id), "name", spry_buffer_json(&part->name), "arguments",
                          done ? spry_buffer_json(&part->text) : json_string(""));
     json_t *content = json_array();
     if (done)
-        json_array_append_new(
-            content, spry_responses_text(part, false, part->kind == SPRY_CHAT_CONTENT ? logprobs_of(c) : NULL));
+        json_array_append_new(content,
+                              responses_text(part, false, part->kind == SPRY_CHAT_CONTENT ? logprobs_of(c) : NULL));
     if (part->kind == SPRY_CHAT_REASONING)
         return json_pack("{s:s, s:s, s:[], s:o, s:s}", "id", id, "type", "reasoning", "summary", "content", content,
                          "status", status);
@@ -483,7 +486,7 @@ static void add_settings(json_t *response, const spry_completion *c)
 }
 
 /* The response object. `status`: "in_progress", "completed", "incomplete" or "failed"; takes `output`. */
-static json_t *spry_responses_object(const spry_completion *c, const char *status, json_t *output)
+static json_t *responses_object(const spry_completion *c, const char *status, json_t *output)
 {
     json_t *response = json_pack("{s:s, s:s, s:I, s:s, s:b, s:n, s:n, s:s, s:o}", "id", c->id, "object", "response",
                                  "created_at", (json_int_t)c->created, "status", status, "background", 0, "error",
@@ -497,7 +500,7 @@ static json_t *spry_responses_object(const spry_completion *c, const char *statu
 }
 
 /* The answer as a message of chat completions, for the next response. */
-static json_t *spry_responses_message(const spry_answer_parts *parts)
+static json_t *responses_message(const spry_answer_parts *parts)
 {
     json_t *message = json_pack("{s:s, s:s}", "role", "assistant", "content", ""), *calls = json_array();
     for (size_t i = 0; i < parts->count; i++) {
@@ -536,18 +539,18 @@ static json_t *finished(spry_completion *c)
     const json_t *request = json_object_get(c->root, "request");
     json_t *output = json_array();
     for (size_t i = 0; i < parts->count; i++)
-        json_array_append_new(output, spry_responses_item(c, &parts->list[i], true));
+        json_array_append_new(output, responses_item(c, &parts->list[i], true));
     bool cut = strcmp(spry_choice_finish_reason(&c->choices[0]), "length") == 0;
-    json_t *response = spry_responses_object(c, cut ? "incomplete" : "completed", output);
+    json_t *response = responses_object(c, cut ? "incomplete" : "completed", output);
     if (!json_is_false(json_object_get(request, "store"))) {
         json_t *messages = json_copy(json_object_get(c->root, "messages")), *input = json_object_get(request, "input");
         if (json_is_string(json_object_get(request, "instructions")))
             json_array_remove(messages, 0); /* they hold for this response only */
-        json_array_append_new(messages, spry_responses_message(parts));
+        json_array_append_new(messages, responses_message(parts));
         json_t *items = json_is_string(input) ? json_pack("[{s:s, s:s, s:[{s:s, s:O}]}]", "type", "message", "role",
                                                           "user", "content", "type", "input_text", "text", input)
                                               : json_incref(input);
-        spry_response_store_put(&c->exchange->server->responses, c->id, c->exchange->key, response, messages, items);
+        response_store_put(&c->exchange->server->responses, c->id, c->exchange->key, response, messages, items);
         json_decref(items);
         json_decref(messages);
     }
@@ -571,12 +574,12 @@ static void open_stream(spry_completion *c)
 {
     static const char *const names[] = {"response.created", "response.in_progress"};
     for (size_t i = 0; i < SPRY_COUNT(names); i++)
-        event(c, names[i], json_pack("{s:o}", "response", spry_responses_object(c, "in_progress", json_array())));
+        event(c, names[i], json_pack("{s:o}", "response", responses_object(c, "in_progress", json_array())));
 }
 
 static void write_progress(spry_completion *c, spry_choice *choice)
 {
-    json_t *more = json_pack("{s:o, s:o}", "response", spry_responses_object(c, "in_progress", json_array()),
+    json_t *more = json_pack("{s:o, s:o}", "response", responses_object(c, "in_progress", json_array()),
                              "prompt_progress", spry_choice_progress(choice));
     spry_openai_add_timings(more, choice);
     event(c, "response.in_progress", more);
@@ -587,7 +590,7 @@ static void part_event(spry_completion *c, const spry_answer_part *part, const c
                        json_t *value)
 {
     char id[SPRY_ITEM_ID];
-    spry_responses_item_id(id, c, part);
+    responses_item_id(id, c, part);
     json_t *more = json_pack("{s:s, s:I, s:o}", "item_id", id, "output_index", (json_int_t)part->index, key, value);
     if (part->kind != SPRY_CHAT_CALL_BEGIN)
         json_object_set_new(more, "content_index", json_integer(0));
@@ -599,14 +602,14 @@ static void part_event(spry_completion *c, const spry_answer_part *part, const c
 static void item_event(spry_completion *c, const spry_answer_part *part, const char *name, bool done)
 {
     event(c, name,
-          json_pack("{s:I, s:o}", "output_index", (json_int_t)part->index, "item", spry_responses_item(c, part, done)));
+          json_pack("{s:I, s:o}", "output_index", (json_int_t)part->index, "item", responses_item(c, part, done)));
 }
 
 static void open_item(spry_completion *c, const spry_answer_part *part)
 {
     item_event(c, part, "response.output_item.added", false);
     if (part->kind != SPRY_CHAT_CALL_BEGIN)
-        part_event(c, part, "response.content_part.added", "part", spry_responses_text(part, true, NULL));
+        part_event(c, part, "response.content_part.added", "part", responses_text(part, true, NULL));
 }
 
 static const char *event_name(const spry_answer_part *part, bool done)
@@ -628,7 +631,7 @@ static void close_item(spry_completion *c, const spry_answer_part *part)
     bool call = part->kind == SPRY_CHAT_CALL_BEGIN;
     part_event(c, part, event_name(part, true), call ? "arguments" : "text", spry_buffer_json(&part->text));
     if (!call)
-        part_event(c, part, "response.content_part.done", "part", spry_responses_text(part, false, NULL));
+        part_event(c, part, "response.content_part.done", "part", responses_text(part, false, NULL));
     item_event(c, part, "response.output_item.done", true);
 }
 
@@ -660,7 +663,7 @@ static void fail_stream(spry_completion *c, unsigned status, const char *sentenc
 {
     json_t *body = spry_reply_error_body(SPRY_ERRORS_OPENAI, status, NULL, sentence);
     const json_t *error = json_object_get(body, "error");
-    json_t *response = spry_responses_object(c, "failed", json_array());
+    json_t *response = responses_object(c, "failed", json_array());
     json_object_set_new(
         response, "error",
         json_pack("{s:O, s:O}", "code", json_object_get(error, "code"), "message", json_object_get(error, "message")));
@@ -714,7 +717,7 @@ static void resolve_items(spry_fields *fields, json_t *root, spry_exchange *x)
         const char *id = json_string_value(json_object_get(item, "id"));
         if (!spry_chat_body_is(item, "type", "item_reference"))
             continue;
-        json_t *found = id ? spry_response_store_item(&x->server->responses, id, x->key) : NULL;
+        json_t *found = id ? response_store_item(&x->server->responses, id, x->key) : NULL;
         if (found)
             json_array_set_new(input, i, found);
         else
@@ -726,12 +729,11 @@ void spry_responses_create(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root, *before = NULL;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, &spry_fields_responses))
         return;
-    spry_fields_check(&fields, &spry_fields_responses);
     const char *previous = spry_fields_string(&fields, "previous_response_id", "");
     if (*previous && !fields.wrong[0]) {
-        before = spry_response_store_get(&x->server->responses, previous, x->key, SPRY_STORED_MESSAGES);
+        before = response_store_get(&x->server->responses, previous, x->key, SPRY_STORED_MESSAGES);
         if (!before) {
             spry_reply_error(x, MHD_HTTP_NOT_FOUND, "previous_response_id",
                              "there is no response \"%.80s\": it was not stored, or not kept that long", previous);
@@ -741,7 +743,7 @@ void spry_responses_create(spry_exchange *x)
     }
     if (!fields.wrong[0])
         resolve_items(&fields, root, x);
-    json_t *body = spry_chat_body_responses(&fields, before);
+    json_t *body = chat_body_responses(&fields, before);
     json_object_set_new(body, "request", root);
     json_decref(before);
     fields.object = body;
@@ -758,7 +760,7 @@ void spry_responses_get(spry_exchange *x)
     bool items = spry_view_ends(tail, list);
     snprintf(id, sizeof id, "%.*s", SPRY_VIEW_ARG(((spry_view){tail.data, tail.size - (items ? list.size : 0)})));
     json_t *found =
-        spry_response_store_get(&x->server->responses, id, x->key, items ? SPRY_STORED_INPUT : SPRY_STORED_RESPONSE);
+        response_store_get(&x->server->responses, id, x->key, items ? SPRY_STORED_INPUT : SPRY_STORED_RESPONSE);
     if (!found)
         spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "there is no response \"%s\"", id);
     else if (items)
@@ -769,7 +771,7 @@ void spry_responses_get(spry_exchange *x)
 
 void spry_responses_delete(spry_exchange *x)
 {
-    if (spry_response_store_remove(&x->server->responses, x->tail, x->key))
+    if (response_store_remove(&x->server->responses, x->tail, x->key))
         spry_reply_json(x, MHD_HTTP_OK,
                         json_pack("{s:s, s:s, s:b}", "id", x->tail, "object", "response", "deleted", 1));
     else

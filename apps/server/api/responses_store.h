@@ -21,18 +21,7 @@ typedef struct spry_response_store {
 void spry_response_store_init(spry_response_store *store, size_t max_bytes, uint32_t keep_s);
 void spry_response_store_deinit(spry_response_store *store);
 
-/* Keeps copies. `messages`: the conversation with the answer, as chat completions have it; `input`: the items that were
- * sent. */
-void spry_response_store_put(spry_response_store *store, const char *id, spry_view key, const json_t *response,
-                             const json_t *messages, const json_t *input);
-
 /* A part of a stored response, a new reference; NULL: there is no such response. */
 typedef enum spry_stored_part { SPRY_STORED_RESPONSE, SPRY_STORED_MESSAGES, SPRY_STORED_INPUT } spry_stored_part;
-json_t *spry_response_store_get(spry_response_store *store, const char *id, spry_view key, spry_stored_part part);
-
-/* An item of the output of any response of this key. */
-json_t *spry_response_store_item(spry_response_store *store, const char *id, spry_view key);
-
-bool spry_response_store_remove(spry_response_store *store, const char *id, spry_view key);
 
 #endif

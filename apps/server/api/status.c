@@ -113,11 +113,10 @@ void spry_models_pin(spry_exchange *x)
     spry_fields fields;
     json_t *root, *model;
     spry_error error;
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, &spry_fields_model_pin))
         return;
     const char *name = spry_fields_string(&fields, "model", "");
     bool pin = spry_fields_bool(&fields, "pin", true);
-    spry_fields_check(&fields, &spry_fields_model_pin);
     if (!*name)
         spry_fields_refuse(&fields, "model", "model is missing");
     if (!x->server->settings->allow_pin) {
@@ -141,9 +140,8 @@ static void change_state(spry_exchange *x, bool load)
     spry_fields fields;
     json_t *root, *model;
     spry_error error = {0};
-    if (!spry_fields_open(&fields, &root, x))
+    if (!spry_fields_open(&fields, &root, x, &spry_fields_model_state))
         return;
-    spry_fields_check(&fields, &spry_fields_model_state);
     const char *name = spry_fields_string(&fields, "model", "");
     if (!*name)
         spry_fields_refuse(&fields, "model", "model is missing");

@@ -199,8 +199,7 @@ void spry_tools_call(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root, *none = json_object();
-    if (spry_fields_open(&fields, &root, x)) {
-        spry_fields_check(&fields, &spry_fields_tool_call);
+    if (spry_fields_open(&fields, &root, x, &spry_fields_tool_call)) {
         const char *url = spry_fields_string(&fields, "url", NULL);
         const json_t *arguments = spry_fields_object(&fields, "arguments");
         if (!url)

@@ -15,7 +15,7 @@ static const char *type_name(const json_t *value)
     return names[json_typeof(value)];
 }
 
-bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange)
+bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange, const spry_field_table *table)
 {
     spry_error error;
     *fields = (spry_fields){.within = ""};
@@ -25,6 +25,8 @@ bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchang
     else if (spry_json_object(root, spry_buffer_view(&exchange->body), &error) != SPRY_OK)
         spry_reply_error(exchange, MHD_HTTP_BAD_REQUEST, NULL, "the body: %s", error.message);
     fields->object = *root;
+    if (*root && table)
+        spry_fields_check(fields, table);
     return *root != NULL;
 }
 

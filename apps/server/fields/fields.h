@@ -18,9 +18,12 @@ typedef struct spry_fields {
     spry_error error;
 } spry_fields;
 
-/* Parses the body. False when it is not a JSON object, and a reply was given. `fields` borrows *root, which the caller
- * owns. */
-bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange);
+struct spry_field_table;
+
+/* Parses the body and checks its fields by the table (NULL: none). False when it is not a JSON object, and a reply was
+ * given. `fields` borrows *root, which the caller owns. */
+bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange,
+                      const struct spry_field_table *table);
 
 /* True when no field was wrong; otherwise replies. */
 bool spry_fields_fine(const spry_fields *fields, spry_exchange *exchange);

@@ -196,7 +196,8 @@ static spry_status submit_choice(spry_choice *choice, spry_error *error)
     return status;
 }
 
-spry_status spry_completion_submit(spry_completion *c, spry_error *error)
+/* Gives every answer a job and submits the jobs. After a failure some may have been submitted. */
+static spry_status completion_submit(spry_completion *c, spry_error *error)
 {
     uint32_t n = c->prompts.count * c->options.n_each;
     c->choices = calloc(n, sizeof *c->choices);
@@ -235,7 +236,8 @@ static void end_status(spry_choice *choice)
     spry_registry_end(&c->exchange->server->registry, &choice->status, how, &choice->job.result, parts_ms);
 }
 
-void spry_completion_cancel_and_wait(spry_completion *c)
+/* Cancels, and waits until every job has ended. */
+static void completion_cancel_and_wait(spry_completion *c)
 {
     size_t waiting, running, n_submitted = 0;
     if (!c->jobs.has_channel)
@@ -656,7 +658,7 @@ void spry_completion_serve(spry_exchange *x, json_t *root, spry_fields *fields, 
     model = use_derived(c, model);
     if (!read_options(c, fields) || !load_model(c, fields, model) || !make_prompts(c, fields) || !keep_stream(c))
         spry_completion_destroy(c);
-    else if (spry_completion_submit(c, &c->jobs.error) != SPRY_OK)
+    else if (completion_submit(c, &c->jobs.error) != SPRY_OK)
         spry_completion_reply_failure(c);
     else
         spry_completion_reply(c);
@@ -701,7 +703,7 @@ static void keep_as_spans(const spry_completion *c)
 void spry_completion_destroy(spry_completion *c)
 {
     if (c->choices) {
-        spry_completion_cancel_and_wait(c);
+        completion_cancel_and_wait(c);
         spry_completion_record(c);
         keep_as_spans(c);
     }

@@ -341,14 +341,8 @@ void spry_answer_parts_deinit(spry_answer_parts *parts);
 
 /* ---- submit: completion_submit.c --------------------------------------------------------------------------------- */
 
-/* Gives every answer a job and submits the jobs. After a failure some may have been submitted. */
-spry_status spry_completion_submit(spry_completion *completion, spry_error *error);
-
 /* Cancels the jobs that have not ended. */
 void spry_completion_cancel(spry_completion *completion);
-
-/* Cancels, and waits until every job has ended. */
-void spry_completion_cancel_and_wait(spry_completion *completion);
 
 /* The posted records. A token record is followed by its n_top alternatives. */
 enum { SPRY_RECORD_TEXT, SPRY_RECORD_TOKEN, SPRY_RECORD_PROGRESS, SPRY_RECORD_PLACE };

@@ -213,7 +213,8 @@ void spry_kept_stream_end(spry_kept_stream *stream)
 
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
-spry_kept_stream *spry_kept_streams_find(spry_kept_streams *streams, const char *id, spry_view key)
+/* The stream with one more reader; NULL: there is none. */
+static spry_kept_stream *kept_streams_find(spry_kept_streams *streams, const char *id, spry_view key)
 {
     pthread_mutex_lock(&streams->lock);
     drop_old(streams);
@@ -224,12 +225,13 @@ spry_kept_stream *spry_kept_streams_find(spry_kept_streams *streams, const char 
     return stream;
 }
 
-const char *spry_kept_stream_type(const spry_kept_stream *stream)
+static const char *kept_stream_type(const spry_kept_stream *stream)
 {
     return stream->type;
 }
 
-bool spry_kept_stream_seek(spry_kept_stream *stream, size_t *position, size_t id)
+/* The position after the event that begins at `id`, its number in the stream; false when none begins there. */
+static bool kept_stream_seek(spry_kept_stream *stream, size_t *position, size_t id)
 {
     char head[40];
     pthread_mutex_lock(&stream->owner->lock);
@@ -272,7 +274,8 @@ ssize_t spry_kept_stream_read(spry_kept_stream *stream, char *out, size_t *posit
     return result;
 }
 
-void spry_kept_stream_cancel(spry_kept_stream *stream)
+/* Its writer stops soon. */
+static void kept_stream_cancel(spry_kept_stream *stream)
 {
     pthread_mutex_lock(&stream->owner->lock);
     stream->cancelled = true;
@@ -324,7 +327,7 @@ static void end_reader(void *self)
 /* NULL, and a reply was given, when there is no such stream. */
 static spry_kept_stream *find_stream(spry_exchange *x)
 {
-    spry_kept_stream *stream = spry_kept_streams_find(&x->server->streams, x->tail, x->key);
+    spry_kept_stream *stream = kept_streams_find(&x->server->streams, x->tail, x->key);
     if (!stream)
         spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL,
                          "there is no such stream; one is kept for %d seconds after its end, or after its last reader",
@@ -341,11 +344,11 @@ void spry_streams_read(spry_exchange *x)
     if (!stream)
         return;
     bool fine = !last || (spry_number_u64(&id, spry_view_of(last)) && id <= SIZE_MAX &&
-                          spry_kept_stream_seek(stream, &position, (size_t)id));
+                          kept_stream_seek(stream, &position, (size_t)id));
     reader *r = fine ? malloc(sizeof *r) : NULL;
     if (r) {
         *r = (reader){x, stream, position};
-        spry_reply_stream(x, spry_kept_stream_type(stream), (spry_reply_source){read_more, end_reader, r});
+        spry_reply_stream(x, kept_stream_type(stream), (spry_reply_source){read_more, end_reader, r});
         return;
     }
     spry_kept_stream_leave(stream);
@@ -360,7 +363,7 @@ void spry_streams_cancel(spry_exchange *x)
     spry_kept_stream *stream = find_stream(x);
     if (!stream)
         return;
-    spry_kept_stream_cancel(stream);
+    kept_stream_cancel(stream);
     spry_kept_stream_leave(stream);
     spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "cancelled", x->tail));
 }

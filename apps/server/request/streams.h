@@ -84,20 +84,9 @@ void spry_kept_stream_end(spry_kept_stream *stream);
 
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
-/* The stream with one more reader; NULL: there is none. */
-spry_kept_stream *spry_kept_streams_find(spry_kept_streams *streams, const char *id, spry_view key);
-
-const char *spry_kept_stream_type(const spry_kept_stream *stream);
-
-/* The position after the event that begins at `id`, its number in the stream; false when none begins there. */
-bool spry_kept_stream_seek(spry_kept_stream *stream, size_t *position, size_t id);
-
 /* Copies bytes from `position` on and advances it. When there are none, waits for at most `wait_ms`. Returns 0 when
  * there are still none, -1 at the end of the stream. */
 ssize_t spry_kept_stream_read(spry_kept_stream *stream, char *out, size_t *position, size_t size, uint32_t wait_ms);
-
-/* Its writer stops soon. */
-void spry_kept_stream_cancel(spry_kept_stream *stream);
 
 /* The last call of a reader. */
 void spry_kept_stream_leave(spry_kept_stream *stream);
