@@ -205,7 +205,7 @@ static void types_without_kernels_are_floats(void **state)
     if (!is_chosen("llama-256") || !golden_folder(folder, "llama-256"))
         return;
     for (size_t i = 0; i < SPRY_COUNT(odd_types); i++)
-        assert_int_equal(spry_cuda_placed(odd_types[i].type), SPRY_F32);
+        assert_int_equal(spry_cuda_stored_type(odd_types[i].type), SPRY_F32);
     cuda_runner_open(&r, folder, NULL, "f32", SPRY_F32);
     size_t n_vocab = r.model->config.n_vocab, bytes = COUNT * n_vocab * sizeof(float);
     float *before = runner_logits(&r, ids, COUNT, COUNT);

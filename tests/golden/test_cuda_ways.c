@@ -79,28 +79,28 @@ static float *decode(model_runner *r, spry_kv_table *tables, size_t n, size_t st
 }
 
 /* Every value of the choices from first to last against those by rule. */
-static void compare_model(const char *model, const char *type, size_t n, size_t tokens, spry_cuda_choice first,
-                          spry_cuda_choice last)
+static void compare_model(const char *model, const char *type, size_t n, size_t tokens, spry_cuda_tunable first,
+                          spry_cuda_tunable last)
 {
     model_runner r;
     spry_kv_table tables[SEQUENCES];
     cuda_runner_open(&r, model, NULL, type, SPRY_F16);
     fill_tables(tables, &r, n, tokens);
-    spry_cuda_way *way = &gpu_of(&r)->measured[spry_cuda_way_index(n)].way;
+    spry_cuda_decode_config *config = &gpu_of(&r)->measured[spry_cuda_step_size_of(n)].config;
     size_t bytes = n * r.model->config.n_vocab * sizeof(float), tried = 0;
     float *by_rule = decode(&r, tables, n, 1);
     assert_false(by_rule[0] != by_rule[0]);
     for (size_t c = first; c <= last; c++)
         for (unsigned value = 1; value <= 8; value++) {
-            *way = (spry_cuda_way){0};
-            if (!spry_cuda_way_set(way, spry_cuda_choice_name((spry_cuda_choice)c), value))
+            *config = (spry_cuda_decode_config){0};
+            if (!spry_cuda_decode_config_set(config, spry_cuda_tunable_name((spry_cuda_tunable)c), value))
                 continue;
             size_t together = imitation.together;
-            float *logits = decode(&r, tables, n, c == SPRY_CHOICE_LAUNCHES ? 3 : 1);
+            float *logits = decode(&r, tables, n, c == SPRY_TUNE_LAUNCHES ? 3 : 1);
             if (!cuda_runner_real) /* and that it is what was computed */
-                assert_int_equal(imitation.together - together, c == SPRY_CHOICE_LAUNCHES && value == 2);
+                assert_int_equal(imitation.together - together, c == SPRY_TUNE_LAUNCHES && value == 2);
             if (memcmp(logits, by_rule, bytes))
-                fail_msg("%s, %zu rows: %s %u changes bits", type, n, spry_cuda_choice_name((spry_cuda_choice)c),
+                fail_msg("%s, %zu rows: %s %u changes bits", type, n, spry_cuda_tunable_name((spry_cuda_tunable)c),
                          value);
             free(logits);
             tried++;
@@ -112,7 +112,7 @@ static void compare_model(const char *model, const char *type, size_t n, size_t 
     cuda_runner_close(&r);
 }
 
-static void compare_ways(const char *type, size_t n, size_t tokens, spry_cuda_choice first, spry_cuda_choice last)
+static void compare_ways(const char *type, size_t n, size_t tokens, spry_cuda_tunable first, spry_cuda_tunable last)
 {
     compare_model(TEST_DATA "/models/llama-256", type, n, tokens, first, last);
 }
@@ -151,14 +151,14 @@ static void one_kernel_changes_no_bit(void **state)
 {
     (void)state;
     scratch model;
-    compare_ways("bf16", 1, LONG_TOKENS, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
-    compare_ways("f16", 1, 20, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
-    compare_ways("q8_0", 1, 1, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
-    compare_ways("q4_k_m", 1, LONG_TOKENS, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
+    compare_ways("bf16", 1, LONG_TOKENS, SPRY_TUNE_LAUNCHES, SPRY_TUNE_LAUNCHES);
+    compare_ways("f16", 1, 20, SPRY_TUNE_LAUNCHES, SPRY_TUNE_LAUNCHES);
+    compare_ways("q8_0", 1, 1, SPRY_TUNE_LAUNCHES, SPRY_TUNE_LAUNCHES);
+    compare_ways("q4_k_m", 1, LONG_TOKENS, SPRY_TUNE_LAUNCHES, SPRY_TUNE_LAUNCHES);
     for (int long_heads = 0; long_heads < 2; long_heads++) {
         scratch_init(&model);
         write_other_heads(&model, long_heads);
-        compare_model(model.folder, long_heads ? "q4_k_m" : "bf16", 1, 500, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
+        compare_model(model.folder, long_heads ? "q4_k_m" : "bf16", 1, 500, SPRY_TUNE_LAUNCHES, SPRY_TUNE_LAUNCHES);
         scratch_deinit(&model);
     }
 }
@@ -166,9 +166,9 @@ static void one_kernel_changes_no_bit(void **state)
 static void no_way_changes_a_bit(void **state)
 {
     (void)state;
-    compare_ways("q4_0", 1, LONG_TOKENS, SPRY_CHOICE_LAUNCHES, SPRY_CHOICES - 1);
-    compare_ways("bf16", 3, LONG_TOKENS, SPRY_CHOICE_SHARE, SPRY_CHOICES - 1);
-    compare_ways("bf16", SEQUENCES, 1, SPRY_CHOICE_CORES, SPRY_CHOICE_CORES);
+    compare_ways("q4_0", 1, LONG_TOKENS, SPRY_TUNE_LAUNCHES, SPRY_TUNABLES - 1);
+    compare_ways("bf16", 3, LONG_TOKENS, SPRY_TUNE_CLUSTER, SPRY_TUNABLES - 1);
+    compare_ways("bf16", SEQUENCES, 1, SPRY_TUNE_WGMMA, SPRY_TUNE_WGMMA);
 }
 
 /* Before kernels wait for those before, they store nothing, and nothing depends on what those write: dry runs, and what
@@ -228,9 +228,10 @@ static void compare_plain(const char *model, const char *type, const char *heads
     }
     fill_tables(&table, &r, 1, tokens);
     if (!strcmp(pages, "long"))
-        assert_true(spry_cuda_way_set(&gpu_of(&r)->measured[0].way, spry_cuda_choice_name(SPRY_CHOICE_SHARE), 1));
+        assert_true(
+            spry_cuda_decode_config_set(&gpu_of(&r)->measured[0].config, spry_cuda_tunable_name(SPRY_TUNE_CLUSTER), 1));
     float *plain = decode(&r, &table, 1, 1);
-    snprintf(name, sizeof name, "spry_attend_decode_%s_%s_%s", heads, strcmp(type, "bf16") ? "bytes" : "one", pages);
+    snprintf(name, sizeof name, "spry_attend_decode_%s_%s_%s", heads, strcmp(type, "bf16") ? "q8" : "bf16", pages);
     assert_true(was_used(&r, name));
     r.pool.turns.end = 2;
     float *general = decode(&r, &table, 1, 1);
@@ -274,7 +275,7 @@ static void compare_small(const char *model, const char *type, int compute_major
     if (!golden_folder(folder, model))
         return;
     cuda_runner_open(&r, folder, NULL, type, SPRY_F16);
-    imitation.processors = 2; /* so that outputs are many */
+    imitation.sm_count = 2; /* so that outputs are many */
     cuda_runner_reopen(&r);
     size_t n_vocab = r.model->config.n_vocab;
     for (size_t i = 0; i < COUNT; i++)
@@ -313,50 +314,50 @@ typedef struct given {
     double launches, share_4, gate_8, rows_64;
 } given;
 
-static double time_given(void *context, size_t rows, const spry_cuda_way *way)
+static double time_given(void *context, size_t rows, const spry_cuda_decode_config *config)
 {
     given *g = context;
     if (g->asked++ == g->most && g->most)
         return 0;
-    return 100 * (way->of[SPRY_CHOICE_LAUNCHES] ? g->launches : 1) *
-           (way->of[SPRY_CHOICE_SHARE] == 4 ? g->share_4 : 1) * (way->of[SPRY_CHOICE_GATE_TILES] == 8 ? g->gate_8 : 1) *
-           (rows == 64 ? g->rows_64 : 1);
+    return 100 * (config->of[SPRY_TUNE_LAUNCHES] ? g->launches : 1) *
+           (config->of[SPRY_TUNE_CLUSTER] == 4 ? g->share_4 : 1) *
+           (config->of[SPRY_TUNE_GATE_TILES] == 8 ? g->gate_8 : 1) * (rows == 64 ? g->rows_64 : 1);
 }
 
 static void the_fastest_way_is_taken(void **state)
 {
     (void)state;
     spry_cuda_measured best;
-    const spry_cuda_way by_rule = {{0}};
+    const spry_cuda_decode_config by_rule = {{0}};
     given g = {.launches = 0.99, .share_4 = 0.8, .gate_8 = 0.5, .rows_64 = 3};
     spry_cuda_choose(&best, 1, time_given, &g);
-    assert_int_equal(best.way.of[SPRY_CHOICE_LAUNCHES], 0); /* not clearly faster */
-    assert_int_equal(best.way.of[SPRY_CHOICE_SHARE], 4);
-    assert_int_equal(best.way.of[SPRY_CHOICE_NORM_TILES], 0);
-    assert_int_equal(best.way.of[SPRY_CHOICE_GATE_TILES], 8);
+    assert_int_equal(best.config.of[SPRY_TUNE_LAUNCHES], 0); /* not clearly faster */
+    assert_int_equal(best.config.of[SPRY_TUNE_CLUSTER], 4);
+    assert_int_equal(best.config.of[SPRY_TUNE_NORM_TILES], 0);
+    assert_int_equal(best.config.of[SPRY_TUNE_GATE_TILES], 8);
     assert_float_equal(best.us, 40, 1e-9);
     assert_float_equal(best.rule_us, 100, 1e-9);
     assert_int_equal(g.asked, 1 + 2 + 4 + 2 + 2 + 1);
     g.asked = 0;
     g.launches = 0.5;
     spry_cuda_choose(&best, 64, time_given, &g);
-    assert_int_equal(best.way.of[SPRY_CHOICE_LAUNCHES], 1);
-    assert_int_equal(best.way.of[SPRY_CHOICE_GATE_TILES], 0); /* no kernel of so many rows */
+    assert_int_equal(best.config.of[SPRY_TUNE_LAUNCHES], 1);
+    assert_int_equal(best.config.of[SPRY_TUNE_GATE_TILES], 0); /* no kernel of so many rows */
     assert_float_equal(best.us, 120, 1e-9);
     assert_int_equal(g.asked, 1 + 1 + 1 + 4 + 1);
     g = (given){.most = 1, .launches = 0.5, .share_4 = 1, .gate_8 = 1, .rows_64 = 1};
     spry_cuda_choose(&best, 1, time_given, &g);
-    assert_memory_equal(&best.way, &by_rule, sizeof by_rule);
+    assert_memory_equal(&best.config, &by_rule, sizeof by_rule);
     assert_float_equal(best.us, 100, 1e-9);
     assert_int_equal(g.asked, 2);
 }
 
 /* Everything becomes faster while it is measured: that is not the choice's doing. */
-static double time_rising_clocks(void *context, size_t rows, const spry_cuda_way *way)
+static double time_rising_clocks(void *context, size_t rows, const spry_cuda_decode_config *config)
 {
     double *us = context;
     (void)rows;
-    (void)way;
+    (void)config;
     return *us *= 0.9;
 }
 
@@ -364,10 +365,10 @@ static void rising_clocks_choose_nothing(void **state)
 {
     (void)state;
     spry_cuda_measured best;
-    const spry_cuda_way by_rule = {{0}};
+    const spry_cuda_decode_config by_rule = {{0}};
     double us = 1000;
     spry_cuda_choose(&best, 1, time_rising_clocks, &us);
-    assert_memory_equal(&best.way, &by_rule, sizeof by_rule);
+    assert_memory_equal(&best.config, &by_rule, sizeof by_rule);
     assert_true(best.us == best.rule_us && best.us > 0);
 }
 
@@ -396,9 +397,9 @@ static said tune(const char *model, spry_dtype kv, const char *profile, given *g
     const spry_log log = {remember, &heard};
     cuda_runner_open(&r, model, NULL, NULL, kv);
     must(spry_cuda_tune(gpu_of(&r), profile, &log, time_given, g, &error), &error);
-    for (size_t i = 0; i < SPRY_CUDA_WAYS; i++) {
+    for (size_t i = 0; i < SPRY_CUDA_STEP_SIZES; i++) {
         const spry_cuda_measured *m = &gpu_of(&r)->measured[i];
-        assert_int_equal(m->way.of[SPRY_CHOICE_SHARE], chosen ? 4 : 0);
+        assert_int_equal(m->config.of[SPRY_TUNE_CLUSTER], chosen ? 4 : 0);
         assert_true(m->us > 0);
     }
     cuda_runner_close(&r);

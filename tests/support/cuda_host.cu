@@ -22,19 +22,19 @@ struct fiber {
     jmp_buf place;
     fiber_state state;
     bool begun;
-    unsigned exchanges; /* so far: two rooms are used in turn */
+    unsigned exchanges;  /* so far: two rooms are used in turn */
     int number, threads; /* of a wait with a number */
 };
 
 static fiber fibers[FIBERS_MAX];
 static unsigned char *stacks;
-alignas(16) static unsigned char rooms[FIBERS_MAX / LANES][2][LANES][CUDA_HOST_ROOM];
+alignas(16) static unsigned char slots[FIBERS_MAX / LANES][2][LANES][CUDA_HOST_SLOT];
 static jmp_buf scheduler;
 static unsigned current;
 static uint64_t entered; /* times that a thread went on */
 static uint64_t arrived; /* times that something happened which a thread may wait for */
 alignas(1024) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES + GUARD_BYTES];
-static bool alone; /* blocks run one after another, so one memory serves all */
+static bool alone;                           /* blocks run one after another, so one memory serves all */
 static int went_on[BLOCKS_MAX][NUMBERS_MAX]; /* threads of a block that are counted at a number and do not wait */
 static const cuda_host_kernel *kernels, *running;
 static const void *running_arguments;
@@ -156,14 +156,14 @@ void cuda_host_cluster_wait()
     wait_as(AT_CLUSTER);
 }
 
-void threads_wait(int number, int threads)
+void named_barrier_sync(int number, int threads)
 {
     fibers[current].number = number;
     fibers[current].threads = threads;
     wait_as(AT_NUMBER);
 }
 
-void threads_arrive(int number, int)
+void named_barrier_arrive(int number, int)
 {
     if (number < 1 || number >= NUMBERS_MAX)
         give_up("threads arrive with a number that no barrier has");
@@ -176,7 +176,7 @@ unsigned char *cuda_host_shared()
     return shared[alone ? 0 : blockIdx.x];
 }
 
-float4 cluster_load(const float4 *own, uint32_t rank)
+float4 dsmem_load(const float4 *own, uint32_t rank)
 {
     float4 four;
     const unsigned char *at = (const unsigned char *)own;
@@ -189,14 +189,15 @@ float4 cluster_load(const float4 *own, uint32_t rank)
 const unsigned char *cuda_host_exchange(const void *bytes, size_t size)
 {
     unsigned thread = current, which = fibers[thread].exchanges++ % 2;
-    memcpy(rooms[thread / LANES][which][thread % LANES], bytes, size);
+    memcpy(slots[thread / LANES][which][thread % LANES], bytes, size);
     wait_as(AT_EXCHANGE);
-    return rooms[thread / LANES][which][0];
+    return slots[thread / LANES][which][0];
 }
 
-/* ---- copies that a barrier counts --------------------------------------------------------------------------------- */
+/* ---- copies that a barrier counts ---------------------------------------------------------------------------------
+ */
 
-/* What a copy_barrier is here. */
+/* What a mbarrier is here. */
 struct host_barrier {
     uint16_t arrivals, left; /* of a phase; until it passes */
     int32_t rest;            /* bytes that are missing, times 2, and the phase */
@@ -206,15 +207,15 @@ struct host_copy {
     void *to;
     const void *from;
     uint32_t bytes;
-    copy_barrier *barrier;
-    const cuda_host_map *map; /* NULL: all bytes lie together */
+    mbarrier *barrier;
+    const cuda_host_tensor_map *map; /* NULL: all bytes lie together */
 };
 static host_copy copies[COPIES_MAX]; /* that were begun */
 static unsigned n_copies;
 
-static host_barrier &open_barrier(copy_barrier *b)
+static host_barrier &open_barrier(mbarrier *b)
 {
-    static_assert(sizeof(host_barrier) == sizeof(copy_barrier), "one in place of the other");
+    static_assert(sizeof(host_barrier) == sizeof(mbarrier), "one in place of the other");
     return *reinterpret_cast<host_barrier *>(b);
 }
 
@@ -227,12 +228,12 @@ static void pass(host_barrier &b)
     arrived++;
 }
 
-void barrier_make(copy_barrier *b, uint32_t arrivals)
+void mbarrier_init(mbarrier *b, uint32_t arrivals)
 {
     open_barrier(b) = {(uint16_t)arrivals, (uint16_t)arrivals, 0};
 }
 
-void barrier_arrive(copy_barrier *b)
+void mbarrier_arrive(mbarrier *b)
 {
     host_barrier &its = open_barrier(b);
     if (!its.left)
@@ -242,13 +243,13 @@ void barrier_arrive(copy_barrier *b)
     pass(its);
 }
 
-void barrier_expect(copy_barrier *b, uint32_t bytes)
+void mbarrier_arrive_expect_tx(mbarrier *b, uint32_t bytes)
 {
     open_barrier(b).rest += (int32_t)bytes * 2;
-    barrier_arrive(b);
+    mbarrier_arrive(b);
 }
 
-void copy_bulk(void *to, const void *from, uint32_t bytes, copy_barrier *b)
+void cp_async_bulk(void *to, const void *from, uint32_t bytes, mbarrier *b)
 {
     if (bytes % 16 || (uintptr_t)to % 16 || (uintptr_t)from % 16)
         give_up("a copy that is not of whole pieces of 16 bytes");
@@ -259,12 +260,12 @@ void copy_bulk(void *to, const void *from, uint32_t bytes, copy_barrier *b)
     arrived++;
 }
 
-void copy_box(void *to, const void *map, uint32_t row, uint32_t page, copy_barrier *b)
+void cp_async_bulk_tensor(void *to, const void *map, uint32_t row, uint32_t page, mbarrier *b)
 {
-    const cuda_host_map *m = static_cast<const cuda_host_map *>(map);
+    const cuda_host_tensor_map *m = static_cast<const cuda_host_tensor_map *>(map);
     if (row + m->box[1] > m->sizes[1] || page >= m->sizes[3] || (uintptr_t)to % 512)
         give_up("a copy of a box that is not there, or not to a multiple of 512");
-    copy_bulk(to, m->memory + row * m->strides[0] + page * m->strides[2], LINE * m->box[1] * m->box[2], b);
+    cp_async_bulk(to, m->memory + row * m->strides[0] + page * m->strides[2], LINE * m->box[1] * m->box[2], b);
     copies[n_copies - 1].map = m;
 }
 
@@ -284,7 +285,7 @@ static void end_copy(const host_copy &c)
 }
 
 /* Those of a barrier end, as late as they can. */
-static void end_copies(copy_barrier *b)
+static void end_copies(mbarrier *b)
 {
     unsigned kept = 0;
     for (unsigned i = 0; i < n_copies; i++) {
@@ -302,7 +303,7 @@ static void end_copies(copy_barrier *b)
     n_copies = kept;
 }
 
-void barrier_wait(copy_barrier *b, uint32_t phase)
+void mbarrier_wait(mbarrier *b, uint32_t phase)
 {
     for (end_copies(b); (uint32_t)(open_barrier(b).rest & 1) == phase; end_copies(b))
         wait_as(AT_COPY);
@@ -348,7 +349,8 @@ static void pass_numbers(unsigned base, unsigned threads)
         wanted[f.number] = f.threads;
     }
     for (unsigned i = base; i < base + threads; i++)
-        if (fibers[i].state == AT_NUMBER && counts[fibers[i].number] + others[fibers[i].number] == wanted[fibers[i].number]) {
+        if (fibers[i].state == AT_NUMBER &&
+            counts[fibers[i].number] + others[fibers[i].number] == wanted[fibers[i].number]) {
             fibers[i].state = READY;
             arrived++;
         }
@@ -357,7 +359,8 @@ static void pass_numbers(unsigned base, unsigned threads)
             others[i] = 0;
 }
 
-/* Returns `all`: whether all threads of the block ended. Then no arrival at a barrier may be left that no thread waited for. */
+/* Returns `all`: whether all threads of the block ended. Then no arrival at a barrier may be left that no thread waited
+ * for. */
 static bool ended(unsigned base, unsigned threads, bool all)
 {
     for (int i = 0; all && i < NUMBERS_MAX; i++)
@@ -381,7 +384,8 @@ static bool run_block(unsigned base, unsigned threads)
         if (counts[AT_NUMBER])
             pass_numbers(base, threads);
         if (counts[AT_BARRIER] != threads && before == arrived)
-            give_up(counts[AT_COPY] ? "threads wait for copies that nothing begins" : "not all threads of a block reach a barrier");
+            give_up(counts[AT_COPY] ? "threads wait for copies that nothing begins"
+                                    : "not all threads of a block reach a barrier");
         for (unsigned i = base; i < base + threads; i++)
             if (fibers[i].state == AT_COPY || counts[AT_BARRIER] == threads)
                 fibers[i].state = READY;
@@ -397,8 +401,8 @@ static void make_stacks(size_t count)
     if (made)
         munmap(stacks, made * STACK_BYTES);
     made = (count + FIBERS_STEP - 1) / FIBERS_STEP * FIBERS_STEP;
-    stacks = (unsigned char *)mmap(NULL, made * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                                   -1, 0);
+    stacks = (unsigned char *)mmap(NULL, made * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stacks == MAP_FAILED)
         give_up("no memory for the stacks of threads");
 }
@@ -428,7 +432,8 @@ static void run_line(unsigned blocks, unsigned threads, bool cluster)
     }
 }
 
-/* Runs all blocks in turns: each goes on until it ends or waits for a counter. Every other time from the last to the first. */
+/* Runs all blocks in turns: each goes on until it ends or waits for a counter. Every other time from the last to the
+ * first. */
 static void run_together(unsigned blocks, unsigned threads)
 {
     enum { TURNS_MAX = 4 }; /* without an end: after one turn each block has seen what all others did */
@@ -439,10 +444,10 @@ static void run_together(unsigned blocks, unsigned threads)
     make_stacks(blocks * threads);
     for (unsigned i = 0; i < blocks * threads; i++)
         fibers[i] = fiber();
-    for (unsigned turn = 0; n_ended < blocks; turn++) {
+    for (unsigned rotation = 0; n_ended < blocks; rotation++) {
         uint64_t before = entered;
         for (unsigned k = 0; k < blocks; k++) {
-            unsigned i = turn % 2 ? blocks - 1 - k : k;
+            unsigned i = rotation % 2 ? blocks - 1 - k : k;
             blockIdx.x = i;
             if (ended[i])
                 continue;
@@ -459,7 +464,7 @@ static void run_together(unsigned blocks, unsigned threads)
 }
 
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
-                      cuda_host_way way, const void *arguments)
+                      cuda_host_launch_kind kind, const void *arguments)
 {
     running = static_cast<const cuda_host_kernel *>(kernel);
     running_arguments = arguments;
@@ -468,10 +473,10 @@ void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsi
     if (threads == 0 || threads % LANES || threads > running->max_threads)
         give_up("a number of threads that it is not made for");
     blockIdx = {0, 0, 0};
-    alone = way == CUDA_HOST_ALONE;
+    alone = kind == CUDA_HOST_BLOCKS;
     unsigned at_once = alone || grid_x > BLOCKS_MAX ? 1 : grid_x;
     fill_shared(at_once);
-    if (way == CUDA_HOST_TOGETHER) {
+    if (kind == CUDA_HOST_COOPERATIVE) {
         if (grid_y != 1 || grid_z != 1)
             give_up("blocks that run at once, in more than one dimension");
         run_together(grid_x, threads);
@@ -490,9 +495,9 @@ struct operands {
     uint32_t a[4], b[2];
 };
 
-static const operands &lane_operands(const unsigned char *room, int lane)
+static const operands &lane_operands(const unsigned char *slot, int lane)
 {
-    return *reinterpret_cast<const operands *>(room + lane * CUDA_HOST_ROOM);
+    return *reinterpret_cast<const operands *>(slot + lane * CUDA_HOST_SLOT);
 }
 
 static float half_word(uint32_t word, int which, bool bf16)
@@ -501,16 +506,16 @@ static float half_word(uint32_t word, int which, bool bf16)
     return bf16 ? spry_bf16_decode(bits) : spry_f16_decode(bits);
 }
 
-static void multiply_halves(float c[4], const operands &own, bool bf16)
+static void mma_halves(float c[4], const operands &own, bool bf16)
 {
-    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    const unsigned char *slot = cuda_host_exchange(&own, sizeof own);
     int lane = (int)(threadIdx.x % LANES);
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         double sum = (double)c[i];
         for (int k = 0; k < 16; k++) {
-            const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
-            const operands &right = lane_operands(room, column * 4 + k % 8 / 2);
+            const operands &left = lane_operands(slot, row % 8 * 4 + k % 8 / 2);
+            const operands &right = lane_operands(slot, column * 4 + k % 8 / 2);
             sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, bf16) *
                    (double)half_word(right.b[k / 8], k % 2, bf16);
         }
@@ -518,17 +523,17 @@ static void multiply_halves(float c[4], const operands &own, bool bf16)
     }
 }
 
-void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    multiply_halves(c, operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, true);
+    mma_halves(c, operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, true);
 }
 
-void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
+void mma_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
 {
-    multiply_halves(c, operands{{a.x, a.y, a.z, a.w}, {b0, b1}}, false);
+    mma_halves(c, operands{{a.x, a.y, a.z, a.w}, {b0, b1}}, false);
 }
 
-uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c)
+uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t bits = 0;
     for (int i = 0; i < 2; i++) {
@@ -543,43 +548,44 @@ static int byte_of(uint32_t word, int which)
     return (int8_t)(word >> 8 * which);
 }
 
-static void multiply_some_bytes(int32_t c[4], const operands &own, int n)
+static void mma_some_s8(int32_t c[4], const operands &own, int n)
 {
-    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    const unsigned char *slot = cuda_host_exchange(&own, sizeof own);
     int lane = (int)(threadIdx.x % LANES);
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         for (int k = 0; k < n; k++) {
-            const operands &left = lane_operands(room, row % 8 * 4 + k % 16 / 4);
-            const operands &right = lane_operands(room, column * 4 + k % 16 / 4);
+            const operands &left = lane_operands(slot, row % 8 * 4 + k % 16 / 4);
+            const operands &right = lane_operands(slot, column * 4 + k % 16 / 4);
             c[i] += byte_of(left.a[row / 8 + k / 16 * 2], k % 4) * byte_of(right.b[k / 16], k % 4);
         }
     }
 }
 
-void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+void mma_s8(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    multiply_some_bytes(c, operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, 32);
+    mma_some_s8(c, operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, 32);
 }
 
-void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
+void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
 {
-    multiply_some_bytes(c, operands{{a0, a1, 0, 0}, {b, 0}}, 16);
+    mma_some_s8(c, operands{{a0, a1, 0, 0}, {b, 0}}, 16);
 }
 
 /* ---- matrix instructions of four warps --------------------------------------------------------------------------- */
 
 /* Where 16 bytes of a column lie: columns by 8, then by 16 bytes of inputs. */
-static const unsigned char *core(const void *b, uint32_t group_bytes, int group, int column, int piece)
+static const unsigned char *core_matrix(const void *b, uint32_t group_bytes, int group, int column, int piece)
 {
     return static_cast<const unsigned char *>(b) + (size_t)group * group_bytes + (size_t)(piece * 128 + column * 16);
 }
 
 /* `right(group, column, k)`: two bytes of input k of a column. */
-template <class RIGHT> static void multiply_core_halves(float (*c)[4], const uint32_t a[4], bool fresh, int groups, bool bf16, RIGHT right)
+template <class RIGHT>
+static void wgmma_halves(float (*c)[4], const uint32_t a[4], bool fresh, int groups, bool bf16, RIGHT right)
 {
     const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
-    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    const unsigned char *slot = cuda_host_exchange(&own, sizeof own);
     int lane = (int)(threadIdx.x % LANES);
     for (int j = 0; j < groups * 4; j++) {
         int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
@@ -587,23 +593,23 @@ template <class RIGHT> static void multiply_core_halves(float (*c)[4], const uin
         for (int k = 0; k < 16; k++) {
             uint16_t bits;
             memcpy(&bits, right(j / 4, column, k), 2);
-            const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
+            const operands &left = lane_operands(slot, row % 8 * 4 + k % 8 / 2);
             sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, bf16) * (double)half_word(bits, 0, bf16);
         }
         c[j / 4][i] = (float)sum;
     }
 }
 
-void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
+void wgmma_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
 {
-    multiply_core_halves(c, a, fresh, groups, true, [&](int group, int column, int k) {
-        return core(b, group_bytes, group, column, k / 8) + k % 8 * 2;
+    wgmma_halves(c, a, fresh, groups, true, [&](int group, int column, int k) {
+        return core_matrix(b, group_bytes, group, column, k / 8) + k % 8 * 2;
     });
 }
 
-void multiply_cores_f16(float (*c)[4], const uint32_t a[4], const core_lines &b, bool fresh, int groups)
+void wgmma_f16(float (*c)[4], const uint32_t a[4], const swizzled_matrix &b, bool fresh, int groups)
 {
-    multiply_core_halves(c, a, fresh, groups, false, [&](int group, int column, int k) {
+    wgmma_halves(c, a, fresh, groups, false, [&](int group, int column, int k) {
         const unsigned char *lines = b.at + (size_t)(k / 8) * b.input_bytes + (size_t)(group / 4) * b.column_bytes;
         return lines + k % 8 * 64 + (group % 4 ^ k % 8 / 2) * 16 + column * 2;
     });

@@ -1,8 +1,9 @@
-/* Kernels on the host: the functions of machine.cuh in plain C++. The threads of a block are fibers that run one after
- * another until each waits at a barrier or an exchange; blocks run one after another, those of a cluster in turns from
- * one wait of the cluster to the next, and those of a grid whose blocks all run at once in turns until each ends or waits for a
- * counter. Bulk copies happen when their barrier is waited for, and until then there are NaNs in their place. A barrier that not all
- * threads reach ends the program with a sentence, and so does a counter, or a copy, that all wait for. */
+/* Kernels on the host: the functions of primitives.cuh in plain C++. The threads of a block are fibers that run one
+ * after another until each waits at a barrier or an exchange; blocks run one after another, those of a cluster in turns
+ * from one wait of the cluster to the next, and those of a grid whose blocks all run at once in turns until each ends
+ * or waits for a counter. Bulk copies happen when their barrier is waited for, and until then there are NaNs in their
+ * place. A barrier that not all threads reach ends the program with a sentence, and so does a counter, or a copy, that
+ * all wait for. */
 #pragma once
 
 #include <math.h>
@@ -11,12 +12,12 @@
 
 #include "kernels/half.h"
 
-#define SPRY_DEVICE static inline
-#define SPRY_METHOD inline
-#define SPRY_SHARED static
-#define SPRY_SHARED_ASKED(name, multiple) unsigned char *name = cuda_host_shared()
-#define SPRY_APART static
-#define SPRY_TABLE static const
+#define SPRY_DEVICE                       static inline
+#define SPRY_METHOD                       inline
+#define SPRY_SMEM                         static
+#define SPRY_SMEM_DYNAMIC(name, multiple) unsigned char *name = cuda_host_shared()
+#define SPRY_NOINLINE                     static
+#define SPRY_TABLE                        static const
 #define SPRY_UNROLL
 #define SPRY_UNROLL_BY(n)
 
@@ -46,35 +47,36 @@ struct cuda_host_kernel {
     unsigned max_threads;
     size_t arguments;
     const cuda_host_kernel *next;
-    cuda_host_kernel(const char *name, void (*run)(const void *), size_t arguments, unsigned max_threads, unsigned blocks = 1);
+    cuda_host_kernel(const char *name, void (*run)(const void *), size_t arguments, unsigned max_threads,
+                     unsigned blocks = 1);
 };
 
-#define SPRY_KERNEL_EARLY(name, arguments, ...)                                                                              \
+#define SPRY_KERNEL_PDL(name, arguments, ...)                                                                          \
     static void name(const arguments &a);                                                                              \
     static void name##_run(const void *given)                                                                          \
     {                                                                                                                  \
         name(*static_cast<const arguments *>(given));                                                                  \
     }                                                                                                                  \
-    static cuda_host_kernel name##_kernel(#name, name##_run, sizeof(arguments), __VA_ARGS__);                           \
+    static cuda_host_kernel name##_kernel(#name, name##_run, sizeof(arguments), __VA_ARGS__);                          \
     static void name(const arguments &a)
 
-#define SPRY_KERNEL_LATE SPRY_KERNEL_EARLY
+#define SPRY_KERNEL_PDL_MANUAL SPRY_KERNEL_PDL
 
 void cuda_host_grid_wait();
 
 /* Kernels run one after the other. */
-SPRY_DEVICE void grid_release()
+SPRY_DEVICE void pdl_launch_dependents()
 {
 }
 
-SPRY_DEVICE void grid_wait()
+SPRY_DEVICE void pdl_wait()
 {
     cuda_host_grid_wait();
 }
 
 void cuda_host_shared_check(size_t bytes);
 
-SPRY_DEVICE void shared_check(size_t bytes)
+SPRY_DEVICE void smem_check(size_t bytes)
 {
     cuda_host_shared_check(bytes);
 }
@@ -85,74 +87,74 @@ void cuda_host_cluster_wait();
 /* Shared memory that the launch asks for, of the block, apart from that of others that run at once. */
 unsigned char *cuda_host_shared();
 /* Puts `size` bytes where all lanes of the warp find them, waits for all, and returns the first lane's place; lanes are
- * CUDA_HOST_ROOM bytes apart. */
-enum { CUDA_HOST_ROOM = 64 };
+ * CUDA_HOST_SLOT bytes apart. */
+enum { CUDA_HOST_SLOT = 64 };
 const unsigned char *cuda_host_exchange(const void *bytes, size_t size);
 
-SPRY_DEVICE void block_wait()
+SPRY_DEVICE void syncthreads()
 {
     cuda_host_block_wait();
 }
 
-SPRY_DEVICE void cluster_wait()
+SPRY_DEVICE void cluster_sync()
 {
     cuda_host_cluster_wait();
 }
 
-SPRY_DEVICE void cluster_wait_shared()
+SPRY_DEVICE void cluster_sync_smem()
 {
     cuda_host_cluster_wait();
 }
 
-float4 cluster_load(const float4 *own, uint32_t rank);
-void threads_wait(int number, int threads);
-void threads_arrive(int number, int threads);
+float4 dsmem_load(const float4 *own, uint32_t rank);
+void named_barrier_sync(int number, int threads);
+void named_barrier_arrive(int number, int threads);
 
-typedef uint64_t copy_barrier;
-void barrier_make(copy_barrier *b, uint32_t arrivals);
-void barrier_arrive(copy_barrier *b);
-void barrier_expect(copy_barrier *b, uint32_t bytes);
-void barrier_wait(copy_barrier *b, uint32_t phase);
-void copy_bulk(void *shared, const void *from, uint32_t bytes, copy_barrier *b);
-void copy_box(void *shared, const void *map, uint32_t row, uint32_t page, copy_barrier *b);
+typedef uint64_t mbarrier;
+void mbarrier_init(mbarrier *b, uint32_t arrivals);
+void mbarrier_arrive(mbarrier *b);
+void mbarrier_arrive_expect_tx(mbarrier *b, uint32_t bytes);
+void mbarrier_wait(mbarrier *b, uint32_t phase);
+void cp_async_bulk(void *shared, const void *from, uint32_t bytes, mbarrier *b);
+void cp_async_bulk_tensor(void *shared, const void *map, uint32_t row, uint32_t page, mbarrier *b);
 
-SPRY_DEVICE void barriers_made()
+SPRY_DEVICE void fence_mbarrier_init()
 {
 }
 
-SPRY_DEVICE void warp_wait()
+SPRY_DEVICE void syncwarp()
 {
     cuda_host_exchange("", 0);
 }
 
-template <class T> SPRY_DEVICE T warp_from(T value, int lane)
+template <class T> SPRY_DEVICE T warp_shfl(T value, int lane)
 {
-    memcpy(&value, cuda_host_exchange(&value, sizeof value) + lane * CUDA_HOST_ROOM, sizeof value);
+    memcpy(&value, cuda_host_exchange(&value, sizeof value) + lane * CUDA_HOST_SLOT, sizeof value);
     return value;
 }
 
-template <class T> SPRY_DEVICE T warp_across(T value, int mask)
+template <class T> SPRY_DEVICE T warp_shfl_xor(T value, int mask)
 {
-    return warp_from(value, (int)(threadIdx.x % 32) ^ mask);
+    return warp_shfl(value, (int)(threadIdx.x % 32) ^ mask);
 }
 
-SPRY_DEVICE uint32_t warp_most(uint32_t value)
+SPRY_DEVICE uint32_t warp_max_u32(uint32_t value)
 {
     const unsigned char *all = cuda_host_exchange(&value, sizeof value);
     for (int lane = 0; lane < 32; lane++) {
         uint32_t other;
-        memcpy(&other, all + lane * CUDA_HOST_ROOM, sizeof other);
+        memcpy(&other, all + lane * CUDA_HOST_SLOT, sizeof other);
         value = other > value ? other : value;
     }
     return value;
 }
 
-SPRY_DEVICE int32_t warp_total(int32_t value)
+SPRY_DEVICE int32_t warp_sum_i32(int32_t value)
 {
     const unsigned char *all = cuda_host_exchange(&value, sizeof value);
     int32_t sum = 0;
     for (int lane = 0; lane < 32; lane++) {
-        memcpy(&value, all + lane * CUDA_HOST_ROOM, sizeof value);
+        memcpy(&value, all + lane * CUDA_HOST_SLOT, sizeof value);
         sum += value;
     }
     return sum;
@@ -162,7 +164,7 @@ SPRY_DEVICE bool warp_all(bool so)
 {
     const unsigned char *all = cuda_host_exchange(&so, sizeof so);
     for (int lane = 0; lane < 32; lane++)
-        so = so && all[lane * CUDA_HOST_ROOM];
+        so = so && all[lane * CUDA_HOST_SLOT];
     return so;
 }
 
@@ -186,54 +188,54 @@ SPRY_DEVICE uint32_t bits_of_float(float value)
     return spry_float_bits(value);
 }
 
-SPRY_DEVICE void copy_ahead(void *shared, const void *from)
+SPRY_DEVICE void cp_async(void *shared, const void *from)
 {
     memcpy(shared, from, 16);
 }
 
-SPRY_DEVICE void copy_wait()
+SPRY_DEVICE void cp_async_wait_all()
 {
 }
 
-SPRY_DEVICE void ask_ahead(const void *)
+SPRY_DEVICE void prefetch_l2(const void *)
 {
 }
 
-SPRY_DEVICE uint32_t bf16_pair(float low, float high)
+SPRY_DEVICE uint32_t pack_bf16x2(float low, float high)
 {
     return spry_bf16_encode(low) | (uint32_t)spry_bf16_encode(high) << 16;
 }
 
-uint32_t fma_bf16(uint32_t a, uint32_t b, uint32_t c);
+uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c);
 
-SPRY_DEVICE uint32_t half_pair(float low, float high)
+SPRY_DEVICE uint32_t pack_f16x2(float low, float high)
 {
     return spry_f16_encode(low) | (uint32_t)spry_f16_encode(high) << 16;
 }
 
-SPRY_DEVICE float quick_power(float x)
+SPRY_DEVICE float ex2_approx(float x)
 {
     return exp2f(x);
 }
 
-SPRY_DEVICE float quick_inverse(float x)
+SPRY_DEVICE float rcp_approx(float x)
 {
     return 1 / x;
 }
 
-SPRY_DEVICE float quick_root_inverse(float x)
+SPRY_DEVICE float rsqrt_approx(float x)
 {
     return 1 / sqrtf(x);
 }
 
-SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
+SPRY_DEVICE uint32_t atomic_add(uint32_t *counter, uint32_t n)
 {
     uint32_t before = *counter;
     *counter += n;
     return before;
 }
 
-SPRY_DEVICE void count_up_wide(uint64_t *counter, uint64_t n)
+SPRY_DEVICE void atomic_add_u64(uint64_t *counter, uint64_t n)
 {
     *counter += n;
 }
@@ -243,7 +245,8 @@ SPRY_DEVICE void counter_add(uint32_t *counter, uint32_t n)
     *counter += n;
 }
 
-/* All threads look, one behind the other while nothing else runs; a thread that looked later may have been the one that added. */
+/* All threads look, one behind the other while nothing else runs; a thread that looked later may have been the one that
+ * added. */
 SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
 {
     cuda_host_block_wait();
@@ -251,7 +254,7 @@ SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
         cuda_host_cluster_wait();
 }
 
-SPRY_DEVICE uint32_t counter_next(uint32_t *counter)
+SPRY_DEVICE uint32_t counter_fetch_increment(uint32_t *counter)
 {
     return (*counter)++;
 }
@@ -271,7 +274,7 @@ SPRY_DEVICE uint32_t upper_halves(uint32_t first, uint32_t second)
     return first >> 16 | (second & 0xffff0000);
 }
 
-SPRY_DEVICE uint32_t pick_bytes(uint32_t first, uint32_t second, uint32_t which)
+SPRY_DEVICE uint32_t byte_perm(uint32_t first, uint32_t second, uint32_t which)
 {
     uint64_t both = first | (uint64_t)second << 32;
     uint32_t bytes = 0;
@@ -280,89 +283,89 @@ SPRY_DEVICE uint32_t pick_bytes(uint32_t first, uint32_t second, uint32_t which)
     return bytes;
 }
 
-SPRY_DEVICE void load_turned(uint32_t out[4], const void *row)
+SPRY_DEVICE void ldmatrix_trans(uint32_t out[4], const void *row)
 {
-    const unsigned char *rooms = cuda_host_exchange(&row, sizeof row);
+    const unsigned char *slots = cuda_host_exchange(&row, sizeof row);
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t block = 0; block < 4; block++) {
         const uint16_t *rows[2];
         for (uint32_t i = 0; i < 2; i++)
-            memcpy(&rows[i], rooms + (block * 8 + lane % 4 * 2 + i) * CUDA_HOST_ROOM, sizeof rows[i]);
+            memcpy(&rows[i], slots + (block * 8 + lane % 4 * 2 + i) * CUDA_HOST_SLOT, sizeof rows[i]);
         out[block] = rows[0][lane / 4] | (uint32_t)rows[1][lane / 4] << 16;
     }
 }
 
-void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1);
-void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
-void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
-void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);
+void mma_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1);
+void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+void mma_s8(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);
 
-void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups);
+void wgmma_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups);
 
 template <int GROUPS>
-SPRY_DEVICE void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+SPRY_DEVICE void wgmma_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
 {
-    multiply_cores_bf16(c, a, b, group_bytes, fresh, GROUPS);
+    wgmma_bf16(c, a, b, group_bytes, fresh, GROUPS);
 }
 
-template <int N> SPRY_DEVICE void registers_fewer()
-{
-}
-
-template <int N> SPRY_DEVICE void registers_more()
+template <int N> SPRY_DEVICE void setmaxnreg_dec()
 {
 }
 
-SPRY_DEVICE void keep_operand(uint32_t)
+template <int N> SPRY_DEVICE void setmaxnreg_inc()
 {
 }
 
-SPRY_DEVICE void cores_begin()
+SPRY_DEVICE void fence_operand(uint32_t)
 {
 }
 
-SPRY_DEVICE void cores_run()
+SPRY_DEVICE void wgmma_fence()
 {
 }
 
-struct core_lines {
+SPRY_DEVICE void wgmma_commit()
+{
+}
+
+struct swizzled_matrix {
     const unsigned char *at;
     size_t input_bytes, column_bytes;
 
-    core_lines(const void *b, size_t inputs, size_t columns)
+    swizzled_matrix(const void *b, size_t inputs, size_t columns)
         : at(static_cast<const unsigned char *>(b)), input_bytes(inputs), column_bytes(columns)
     {
     }
 
-    core_lines behind(size_t bytes) const
+    swizzled_matrix advance(size_t bytes) const
     {
-        return core_lines(at + bytes, input_bytes, column_bytes);
+        return swizzled_matrix(at + bytes, input_bytes, column_bytes);
     }
 };
 
-void multiply_cores_f16(float (*c)[4], const uint32_t a[4], const core_lines &b, bool fresh, int groups);
+void wgmma_f16(float (*c)[4], const uint32_t a[4], const swizzled_matrix &b, bool fresh, int groups);
 
-template <int GROUPS> SPRY_DEVICE void multiply_cores_f16(float (*c)[4], const uint32_t a[4], core_lines b, bool fresh)
+template <int GROUPS> SPRY_DEVICE void wgmma_f16(float (*c)[4], const uint32_t a[4], swizzled_matrix b, bool fresh)
 {
-    multiply_cores_f16(c, a, b, fresh, GROUPS);
+    wgmma_f16(c, a, b, fresh, GROUPS);
 }
 
-template <int BATCHES, int GROUPS, class C> SPRY_DEVICE void cores_wait(C (*)[4])
-{
-}
-
-template <int GROUPS, class C> SPRY_DEVICE void cores_end(C (*)[4])
+template <int BATCHES, int GROUPS, class C> SPRY_DEVICE void wgmma_wait(C (*)[4])
 {
 }
 
-SPRY_DEVICE void cores_publish()
+template <int GROUPS, class C> SPRY_DEVICE void wgmma_wait_all(C (*)[4])
 {
 }
 
-SPRY_DEVICE void copy_commit()
+SPRY_DEVICE void fence_proxy_async()
 {
 }
 
-template <int BATCHES> SPRY_DEVICE void copy_wait_but()
+SPRY_DEVICE void cp_async_commit()
+{
+}
+
+template <int BATCHES> SPRY_DEVICE void cp_async_wait_group()
 {
 }

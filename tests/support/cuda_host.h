@@ -11,11 +11,11 @@ extern "C" {
 #endif
 
 /* A map of memory, in place of the driver's: boxes of lines of 64 bytes, by rows, blocks and pages. */
-typedef struct cuda_host_map {
+typedef struct cuda_host_tensor_map {
     const unsigned char *memory;
     uint64_t sizes[4], strides[3];
     uint32_t box[4];
-} cuda_host_map;
+} cuda_host_tensor_map;
 
 /* A kernel by its name; NULL: there is none. */
 const void *cuda_host_find(const char *name);
@@ -31,11 +31,11 @@ extern size_t cuda_host_shared_asked, cuda_host_shared_left;
 extern void (*cuda_host_at_wait)(void);
 
 /* How blocks run: each alone; those of one y and z as a cluster; all of them at once. */
-typedef enum cuda_host_way { CUDA_HOST_ALONE, CUDA_HOST_CLUSTER, CUDA_HOST_TOGETHER } cuda_host_way;
+typedef enum cuda_host_launch_kind { CUDA_HOST_BLOCKS, CUDA_HOST_CLUSTER, CUDA_HOST_COOPERATIVE } cuda_host_launch_kind;
 
 /* Runs every block of a grid and returns when all are done. */
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
-                      cuda_host_way way, const void *arguments);
+                      cuda_host_launch_kind way, const void *arguments);
 
 #ifdef __cplusplus
 }

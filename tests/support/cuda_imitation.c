@@ -21,7 +21,7 @@ typedef struct node {
     const void *kernel;
     unsigned grid[3], threads;
     size_t shared_asked, shared_left; /* of what a block may have */
-    cuda_host_way way;
+    cuda_host_launch_kind way;
     void *arguments;
     struct node *next;
 } node;
@@ -119,7 +119,7 @@ static void at_wait(void)
 
 static void run_node(const node *n)
 {
-    bool watched = imitation.watch && n->way != CUDA_HOST_TOGETHER;
+    bool watched = imitation.watch && n->way != CUDA_HOST_COOPERATIVE;
     cuda_host_shared_asked = n->shared_asked;
     cuda_host_shared_left = n->shared_left;
     cuda_host_at_wait = watched ? at_wait : NULL;
@@ -220,7 +220,7 @@ void cuda_imitation_reset(void)
     catch_up_all();
     imitation = (cuda_imitation){.devices = 1,
                                  .compute_major = 9,
-                                 .processors = PROCESSORS,
+                                 .sm_count = PROCESSORS,
                                  .free_bytes = (size_t)8 << 30,
                                  .shared_bytes = SHARED_BYTES};
     captured_end = NULL;
@@ -287,7 +287,7 @@ static int device_attribute(int *value, int attribute, int number)
 {
     (void)number;
     *value = attribute == SPRY_CUDA_COMPUTE_MAJOR     ? imitation.compute_major
-             : attribute == SPRY_CUDA_MULTIPROCESSORS ? imitation.processors
+             : attribute == SPRY_CUDA_MULTIPROCESSORS ? imitation.sm_count
              : attribute == SPRY_CUDA_SHARED_BYTES    ? (int)imitation.shared_bytes
              : attribute == SPRY_CUDA_CLOCK           ? CLOCK_KHZ
                                                       : 0;
@@ -602,7 +602,7 @@ static int memory_map(void *map, int type, uint32_t rank, void *memory, const ui
     for (size_t i = 0; i < 4; i++)
         fine =
             fine && box[i] && box[i] <= 256 && box[i] <= sizes[i] && steps[i] == 1 && (i == 3 || strides[i] % 16 == 0);
-    cuda_host_map m = {.memory = memory};
+    cuda_host_tensor_map m = {.memory = memory};
     memcpy(m.sizes, sizes, sizeof m.sizes);
     memcpy(m.strides, strides, sizeof m.strides);
     memcpy(m.box, box, sizeof m.box);
@@ -625,13 +625,13 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
     if (c->block_y != 1 || c->block_z != 1 || extra || !c->grid_x || !c->grid_y || !c->grid_z || c->grid_y > 65535 ||
         c->grid_z > 65535 || c->shared_bytes > imitation.shared_bytes)
         return 1; /* invalid value */
-    cuda_host_way way = CUDA_HOST_ALONE;
+    cuda_host_launch_kind way = CUDA_HOST_BLOCKS;
     for (unsigned i = 0; i < c->n_attributes; i++) {
         const spry_cuda_attribute *a = &c->attributes[i];
         if (a->id == SPRY_CUDA_TOGETHER && a->value.flag) {
             if (c->grid_x * c->grid_y * c->grid_z > PROCESSORS)
                 return 720; /* too many blocks */
-            way = CUDA_HOST_TOGETHER;
+            way = CUDA_HOST_COOPERATIVE;
             imitation.together++;
         }
         if (a->id != SPRY_CUDA_CLUSTER)

@@ -11,7 +11,7 @@
 #define IMITATED_LAUNCH_MS 0.0625 /* a power of two: sums are exact */
 
 typedef struct cuda_imitation {
-    int devices, compute_major, processors;
+    int devices, compute_major, sm_count;
     size_t free_bytes;   /* of the GPU's memory */
     size_t shared_bytes; /* of a block */
     size_t scarce;       /* size of host memory that can be allocated only so many times more: */

@@ -1,11 +1,14 @@
-/* Attention in three steps, each with its result in memory, to compare with: scores of all queries and keys, softmax of each
- * row, weights times values. Products by matrix instructions, in tiles of 128 by 128 that pass through shared memory; tiles that
- * no query sees are left out. */
+/* Attention in three steps, each with its result in memory, to compare with: scores of all queries and keys, softmax of
+ * each row, weights times values. Products by matrix instructions, in tiles of 128 by 128 that pass through shared
+ * memory; tiles that no query sees are left out. */
 #include "support/unfused_args.h"
 
-#include "device/cuda/kernels/machine.cuh"
+#include "device/cuda/kernels/primitives.cuh"
 
-enum { A_STRIDE = UNFUSED_DEPTH + 8, V_STRIDE = UNFUSED_HEAD + 8 }; /* so that lanes find what they read in different banks */
+enum {
+    A_STRIDE = UNFUSED_DEPTH + 8,
+    V_STRIDE = UNFUSED_HEAD + 8
+}; /* so that lanes find what they read in different banks */
 
 /* A tile of `rows` rows of `width` halves to shared memory, 16 bytes a thread at a time. */
 template <int STRIDE>
@@ -13,7 +16,8 @@ SPRY_DEVICE void copy_tile(uint16_t *to, const uint16_t *from, uint64_t from_str
 {
     uint32_t pieces = width / 8;
     for (uint32_t i = threadIdx.x; i < rows * pieces; i += UNFUSED_THREADS)
-        *(uint4 *)(to + i / pieces * STRIDE + i % pieces * 8) = *(const uint4 *)(from + i / pieces * from_stride + i % pieces * 8);
+        *(uint4 *)(to + i / pieces * STRIDE + i % pieces * 8) =
+            *(const uint4 *)(from + i / pieces * from_stride + i % pieces * 8);
 }
 
 /* A lane's part of 16 rows and 16 columns, which a matrix instruction takes first. */
@@ -28,9 +32,9 @@ SPRY_DEVICE uint4 take_rows(const uint16_t *tile, int step, int lane)
 /* A grid of (tiles of keys, tiles of queries, heads); a warp for 16 queries. */
 SPRY_KERNEL(unfused_scores, unfused_args, UNFUSED_THREADS)
 {
-    SPRY_SHARED uint4 queries_room[UNFUSED_TILE * A_STRIDE / 8];
-    SPRY_SHARED uint4 keys_room[UNFUSED_TILE * A_STRIDE / 8];
-    uint16_t *queries = (uint16_t *)queries_room, *keys = (uint16_t *)keys_room;
+    SPRY_SMEM uint4 queries_smem[UNFUSED_TILE * A_STRIDE / 8];
+    SPRY_SMEM uint4 keys_smem[UNFUSED_TILE * A_STRIDE / 8];
+    uint16_t *queries = (uint16_t *)queries_smem, *keys = (uint16_t *)keys_smem;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     uint32_t first_key = blockIdx.x * UNFUSED_TILE, first_query = blockIdx.y * UNFUSED_TILE, head = blockIdx.z;
     uint32_t kv_head = head / (a.n_heads / a.n_kv_heads);
@@ -45,36 +49,36 @@ SPRY_KERNEL(unfused_scores, unfused_args, UNFUSED_THREADS)
     for (uint32_t d = 0; d < UNFUSED_HEAD; d += UNFUSED_DEPTH) {
         copy_tile<A_STRIDE>(queries, q + d, UNFUSED_HEAD, UNFUSED_TILE, UNFUSED_DEPTH);
         copy_tile<A_STRIDE>(keys, k + d, UNFUSED_HEAD, UNFUSED_TILE, UNFUSED_DEPTH);
-        block_wait();
+        syncthreads();
         SPRY_UNROLL
         for (int step = 0; step < UNFUSED_DEPTH / 16; step++) {
             uint4 rows = take_rows(queries + warp * 16 * A_STRIDE, step, lane);
             SPRY_UNROLL
             for (int i = 0; i < UNFUSED_TILE / 8; i++) {
                 const uint16_t *at = keys + (i * 8 + lane / 4) * A_STRIDE + step * 16 + lane % 4 * 2;
-                multiply_f16(sums[i], rows, *(const uint32_t *)at, *(const uint32_t *)(at + 8));
+                mma_f16(sums[i], rows, *(const uint32_t *)at, *(const uint32_t *)(at + 8));
             }
         }
-        block_wait();
+        syncthreads();
     }
     uint16_t *to = a.scores + ((uint64_t)head * a.n + first_query + (uint32_t)(warp * 16 + lane / 4)) * a.n + first_key;
     SPRY_UNROLL
     for (int i = 0; i < UNFUSED_TILE / 8; i++) {
         uint16_t *at = to + i * 8 + lane % 4 * 2;
-        *(uint32_t *)at = half_pair(sums[i][0] * a.scale, sums[i][1] * a.scale);
-        *(uint32_t *)(at + 8 * (uint64_t)a.n) = half_pair(sums[i][2] * a.scale, sums[i][3] * a.scale);
+        *(uint32_t *)at = pack_f16x2(sums[i][0] * a.scale, sums[i][1] * a.scale);
+        *(uint32_t *)(at + 8 * (uint64_t)a.n) = pack_f16x2(sums[i][2] * a.scale, sums[i][3] * a.scale);
     }
 }
 
 SPRY_DEVICE float weight_of(float score)
 {
-    return quick_power(score * 1.44269504088896341f);
+    return ex2_approx(score * 1.44269504088896341f);
 }
 
 /* A block for (query, head): scores become weights, zeros up to the end of the tile behind the query. */
 SPRY_KERNEL(unfused_softmax, unfused_args, UNFUSED_THREADS)
 {
-    SPRY_SHARED float room[WARPS_MAX];
+    SPRY_SMEM float smem[WARPS_MAX];
     uint32_t query = blockIdx.x, end = query / UNFUSED_TILE * UNFUSED_TILE + UNFUSED_TILE;
     uint16_t *row = a.scores + ((uint64_t)blockIdx.y * a.n + query) * a.n;
     float max = -INFINITY, sum = 0;
@@ -83,27 +87,27 @@ SPRY_KERNEL(unfused_softmax, unfused_args, UNFUSED_THREADS)
         max = fmaxf(max, float_of_half((uint16_t)pair));
         max = fmaxf(max, i < query ? float_of_half((uint16_t)(pair >> 16)) : -INFINITY);
     }
-    max = block_max(max, room);
+    max = block_max(max, smem);
     for (uint32_t i = threadIdx.x * 2; i <= query; i += UNFUSED_THREADS * 2) {
         uint32_t pair = *(const uint32_t *)(row + i);
         sum += weight_of(float_of_half((uint16_t)pair) - max);
         sum += i < query ? weight_of(float_of_half((uint16_t)(pair >> 16)) - max) : 0;
     }
-    float factor = 1.0f / block_sum(sum, room);
+    float factor = 1.0f / block_sum(sum, smem);
     for (uint32_t i = threadIdx.x * 2; i < end; i += UNFUSED_THREADS * 2) {
         uint32_t pair = *(const uint32_t *)(row + i);
         float low = i <= query ? weight_of(float_of_half((uint16_t)pair) - max) * factor : 0;
         float high = i < query ? weight_of(float_of_half((uint16_t)(pair >> 16)) - max) * factor : 0;
-        *(uint32_t *)(row + i) = half_pair(low, high);
+        *(uint32_t *)(row + i) = pack_f16x2(low, high);
     }
 }
 
 /* A grid of (tiles of queries, heads), the last first; a warp for 16 queries and all values of the head. */
 SPRY_KERNEL(unfused_values, unfused_args, UNFUSED_THREADS)
 {
-    SPRY_SHARED uint4 weights_room[UNFUSED_TILE * A_STRIDE / 8];
-    SPRY_SHARED uint4 values_room[UNFUSED_DEPTH * V_STRIDE / 8];
-    uint16_t *weights = (uint16_t *)weights_room, *values = (uint16_t *)values_room;
+    SPRY_SMEM uint4 weights_smem[UNFUSED_TILE * A_STRIDE / 8];
+    SPRY_SMEM uint4 values_smem[UNFUSED_DEPTH * V_STRIDE / 8];
+    uint16_t *weights = (uint16_t *)weights_smem, *values = (uint16_t *)values_smem;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     uint32_t first_query = (gridDim.x - 1 - blockIdx.x) * UNFUSED_TILE, head = blockIdx.y;
     const uint16_t *w = a.scores + ((uint64_t)head * a.n + first_query) * a.n;
@@ -115,19 +119,20 @@ SPRY_KERNEL(unfused_values, unfused_args, UNFUSED_THREADS)
     for (uint32_t token = 0; token < first_query + UNFUSED_TILE; token += UNFUSED_DEPTH) {
         copy_tile<A_STRIDE>(weights, w + token, a.n, UNFUSED_TILE, UNFUSED_DEPTH);
         copy_tile<V_STRIDE>(values, v + (uint64_t)token * UNFUSED_HEAD, UNFUSED_HEAD, UNFUSED_DEPTH, UNFUSED_HEAD);
-        block_wait();
+        syncthreads();
         SPRY_UNROLL
         for (int step = 0; step < UNFUSED_DEPTH / 16; step++) {
             uint4 rows = take_rows(weights + warp * 16 * A_STRIDE, step, lane);
             SPRY_UNROLL
             for (int pair = 0; pair < UNFUSED_HEAD / 16; pair++) {
-                uint32_t turned[4];
-                load_turned(turned, values + (step * 16 + lane / 8 % 2 * 8 + lane % 8) * V_STRIDE + (pair * 2 + lane / 16) * 8);
-                multiply_f16(sums[pair * 2], rows, turned[0], turned[1]);
-                multiply_f16(sums[pair * 2 + 1], rows, turned[2], turned[3]);
+                uint32_t transposed[4];
+                ldmatrix_trans(transposed, values + (step * 16 + lane / 8 % 2 * 8 + lane % 8) * V_STRIDE +
+                                               (pair * 2 + lane / 16) * 8);
+                mma_f16(sums[pair * 2], rows, transposed[0], transposed[1]);
+                mma_f16(sums[pair * 2 + 1], rows, transposed[2], transposed[3]);
             }
         }
-        block_wait();
+        syncthreads();
     }
     uint64_t stride = (uint64_t)a.n_heads * UNFUSED_HEAD;
     float *to = a.out + (first_query + (uint32_t)(warp * 16 + lane / 4)) * stride + head * UNFUSED_HEAD + lane % 4 * 2;

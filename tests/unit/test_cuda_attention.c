@@ -36,7 +36,7 @@ typedef struct attend_scene {
     unsigned char *pages;
     spry_kv_entry entries[ENTRIES];
     float cosine[TURNS][SPRY_ATTEND_HEAD_DIM_MAX / 2], sine[TURNS][SPRY_ATTEND_HEAD_DIM_MAX / 2];
-    spry_turn turns[TURNS];
+    spry_turn rotations[TURNS];
     float *query, *expected; /* [ATTEND_ROWS, heads * head_dim] */
     size_t n_tokens, token_bytes, head_bytes, page_bytes, width;
     spry_step_row rows[ATTEND_ROWS];
@@ -77,7 +77,7 @@ static void open_scene(attend_scene *s, const attend_shape *p)
             s->cosine[t][i] = cosf((float)(t * i) + 0.3f);
             s->sine[t][i] = sinf((float)(t * i) + 0.3f);
         }
-        s->turns[t] = (spry_turn){s->cosine[t], s->sine[t]};
+        s->rotations[t] = (spry_turn){s->cosine[t], s->sine[t]};
     }
     s->query = taken(ATTEND_ROWS * s->width, sizeof(float));
     s->expected = taken(ATTEND_ROWS * s->width, sizeof(float));
@@ -111,7 +111,7 @@ static void expect_attention(attend_scene *s)
                            .token_bytes = s->token_bytes,
                            .entries = s->entries,
                            .n_entries = ENTRIES,
-                           .turns = s->turns,
+                           .turns = s->rotations,
                            .n_pairs = p->head_dim / 2,
                            .interleaved = p->interleaved};
     for (size_t h = 0; h < KV_HEADS; h++)
@@ -131,32 +131,32 @@ static void place_rows_of(attend_scene *s)
 enum { ATTEND_MEMORIES = 11 };
 
 /* Rows one by one, in runs and in pieces of `each`. */
-static spry_attend_args place_attention(spry_cuda_memory memory[ATTEND_MEMORIES], const attend_scene *s,
-                                        const spry_cuda_attention *way, size_t chunks, uint32_t each)
+static spry_attend_args load_attention(spry_cuda_memory memory[ATTEND_MEMORIES], const attend_scene *s,
+                                       const spry_cuda_attention *way, size_t chunks, uint32_t each)
 {
     const attend_shape *p = s->shape;
-    uint32_t few[ATTEND_ROWS], n_runs = 0, n_pieces = 0, n_heads = (uint32_t)(KV_HEADS * p->group);
+    uint32_t few[ATTEND_ROWS], n_prefill_tiles = 0, n_decode_tiles = 0, n_heads = (uint32_t)(KV_HEADS * p->group);
     size_t bytes = ATTEND_ROWS * s->width * sizeof(float);
-    spry_attend_run runs[ATTEND_ROWS];
-    spry_attend_piece pieces[ATTEND_ROWS];
+    spry_row_range prefill_tiles[ATTEND_ROWS];
+    spry_decode_tile decode_tiles[ATTEND_ROWS];
     for (uint32_t i = 0; i < ATTEND_ROWS; i++)
         few[i] = i;
     for (uint32_t i = 0; i < ATTEND_ROWS; i += each)
-        runs[n_runs++] = (spry_attend_run){i, ATTEND_ROWS - i < each ? ATTEND_ROWS - i : each};
+        prefill_tiles[n_prefill_tiles++] = (spry_row_range){i, ATTEND_ROWS - i < each ? ATTEND_ROWS - i : each};
     for (uint32_t i = 0; i < ATTEND_ROWS; i += each)
-        pieces[n_pieces++] = (spry_attend_piece){i, ATTEND_ROWS - i < each ? ATTEND_ROWS - i : each, i};
+        decode_tiles[n_decode_tiles++] = (spry_decode_tile){i, ATTEND_ROWS - i < each ? ATTEND_ROWS - i : each, i};
     const spry_cuda_memory placed[ATTEND_MEMORIES] = {
         on_gpu(NULL, bytes),
         on_gpu(s->query, bytes),
-        on_gpu(NULL, ATTEND_ROWS * n_heads * chunks * (p->head_dim + SPRY_PARTIAL_HEAD) * sizeof(float)),
+        on_gpu(NULL, ATTEND_ROWS * n_heads * chunks * (p->head_dim + SPRY_PARTIAL_HEADER) * sizeof(float)),
         on_gpu(s->rows, sizeof s->rows),
         on_gpu(s->entries, sizeof s->entries),
         on_gpu(few, sizeof few),
-        on_gpu(runs, sizeof runs),
+        on_gpu(prefill_tiles, sizeof prefill_tiles),
         on_gpu(NULL, TURNS * p->head_dim / 2 * sizeof(float)),
         on_gpu(NULL, TURNS * p->head_dim / 2 * sizeof(float)),
         on_gpu(s->pages, PAGES * s->page_bytes),
-        on_gpu(pieces, sizeof pieces)};
+        on_gpu(decode_tiles, sizeof decode_tiles)};
     memcpy(memory, placed, sizeof placed);
     for (size_t t = 1; t < TURNS; t++) {
         spry_cuda_write(&gpu, memory[7] + t * p->head_dim / 2 * sizeof(float), s->cosine[t], p->head_dim / 2 * 4);
@@ -167,11 +167,11 @@ static spry_attend_args place_attention(spry_cuda_memory memory[ATTEND_MEMORIES]
                               .partial = memory[2],
                               .rows = memory[3],
                               .entries = memory[4],
-                              .few = memory[5],
-                              .pieces = memory[10],
-                              .runs = memory[6],
-                              .turn_cosine = memory[7],
-                              .turn_sine = memory[8],
+                              .decode_rows = memory[5],
+                              .decode_tiles = memory[10],
+                              .prefill_tiles = memory[6],
+                              .rotation_cosine = memory[7],
+                              .rotation_sine = memory[8],
                               .kv = {.pages = memory[9],
                                      .page_bytes = s->page_bytes,
                                      .value_offset = KV_HEADS * s->head_bytes,
@@ -190,13 +190,13 @@ static spry_attend_args place_attention(spry_cuda_memory memory[ATTEND_MEMORIES]
                               .softcap = p->softcap};
 }
 
-static bool without_cores; /* runs by the matrix instructions of single warps, as on GPUs that have no others */
+static bool without_wgmma; /* runs by the matrix instructions of single warps, as on GPUs that have no others */
 
 static spry_cuda_attention way_of(const attend_shape *p)
 {
     const spry_config config = {
         .n_heads = (uint32_t)(KV_HEADS * p->group), .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
-    const spry_cuda_context by = {.cores = gpu.cores && !without_cores, .shared_bytes = gpu.shared_bytes};
+    const spry_cuda_context by = {.has_wgmma = gpu.has_wgmma && !without_wgmma, .shared_bytes = gpu.shared_bytes};
     return spry_cuda_attention_of(&by, &config, p->type);
 }
 
@@ -211,23 +211,23 @@ static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t ea
     spry_cuda_attention way = way_of(p);
     size_t chunks = (ENTRIES + way.chunk_pages - 1) / way.chunk_pages, n = (ATTEND_ROWS + each - 1) / each;
     spry_cuda_memory memory[ATTEND_MEMORIES];
-    spry_attend_args args = place_attention(memory, s, &way, chunks, each);
-    spry_cuda_map_pages(&gpu, &way, &args.kv, PAGES);
+    spry_attend_args args = load_attention(memory, s, &way, chunks, each);
+    spry_cuda_encode_tensor_maps(&gpu, &way, &args.kv, PAGES);
     gpu.cuda->memory_fill(memory[0], 0xffffffff, ATTEND_ROWS * s->width); /* nothing depends on what was there */
     if (as == SPREAD) {
-        args.n_chunks = (ENTRIES + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
-        args.chunk_pages = SPRY_PAGES_CHUNK;
+        args.n_chunks = (ENTRIES + SPRY_SPLIT_KV_PAGES - 1) / SPRY_SPLIT_KV_PAGES;
+        args.chunk_pages = SPRY_SPLIT_KV_PAGES;
     }
     if (as != FEW) {
-        spry_cuda_attend_runs(&gpu, &way, &args, n, each, as == SPREAD ? args.n_chunks : 0);
+        spry_cuda_attend_prefill(&gpu, &way, &args, n, each, as == SPREAD ? args.n_chunks : 0);
     } else {
         char name[SPRY_CUDA_KERNEL_NAME];
-        snprintf(name, sizeof name, way.few, way.number);
-        spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), way.pieces ? n : ATTEND_ROWS,
+        snprintf(name, sizeof name, way.split_kv, way.number);
+        spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), way.multi_row ? n : ATTEND_ROWS,
                                 KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
                                 (chunks * way.chunk_pages + way.warps - 1) / way.warps, (unsigned)way.warps * 32,
-                                way.few_bytes, &args);
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.merge), ATTEND_ROWS, n_heads, 1, 128, &args);
+                                way.split_kv_bytes, &args);
+        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.combine), ATTEND_ROWS, n_heads, 1, 128, &args);
     }
     from_gpu(out, memory[0], ATTEND_ROWS * s->width * sizeof(float));
     for (size_t i = 0; i < SPRY_COUNT(memory); i++)
@@ -259,17 +259,17 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
             attend_on_gpu(&s, many, FEW, (uint32_t)(16 / s.shape->group));
             assert_memory_equal(few, many, n * sizeof(float));
         }
-        if (way_of(s.shape).merge_runs) { /* runs are as long as a block takes */
+        if (way_of(s.shape).combine_prefill) { /* runs are as long as a block takes */
             attend_on_gpu(&s, many, SPREAD, 32);
             assert_memory_equal(few, many, n * sizeof(float));
             attend_on_gpu(&s, many, SPREAD, 7);
             assert_memory_equal(few, many, n * sizeof(float));
-            without_cores = true;
+            without_wgmma = true;
             attend_on_gpu(&s, many, SPREAD, 32);
             assert_memory_equal(few, many, n * sizeof(float));
             attend_on_gpu(&s, many, RUNS, 16);
             assert_memory_equal(few, many, n * sizeof(float));
-            without_cores = false;
+            without_wgmma = false;
         }
         assert_memory_equal(few, others, n * sizeof(float));
         free(few);

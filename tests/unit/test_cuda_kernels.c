@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "device/cuda/cuda_products.h"
+#include "device/cuda/cuda_gemm.h"
 #include "kernels/blocks.h"
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
@@ -17,7 +17,7 @@ enum { OUTPUTS = 150, ROWS = 70, SLOTS = 128 };
 static const spry_dtype types[] = {SPRY_F32,  SPRY_F16,  SPRY_BF16, SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0,
                                    SPRY_Q5_1, SPRY_Q8_0, SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K, SPRY_MXFP4};
 
-typedef struct product_case {
+typedef struct gemm_case {
     spry_dtype type;
     size_t n_in;
     unsigned char *rows;       /* as in a file */
@@ -28,9 +28,9 @@ typedef struct product_case {
     spry_weights model;
     spry_config config;
     spry_cuda_device device; /* as much of one as launches need */
-} product_case;
+} gemm_case;
 
-static void make_weights(product_case *c)
+static void make_weights(gemm_case *c)
 {
     size_t row_bytes;
     assert_true(spry_dtype_size(&row_bytes, c->type, c->n_in));
@@ -50,15 +50,15 @@ static void make_weights(product_case *c)
         (spry_weight){.data = c->rows, .type = c->type, .n_out = OUTPUTS, .n_in = c->n_in, .row_bytes = row_bytes};
 }
 
-static void make_rows(product_case *c)
+static void make_rows(gemm_case *c)
 {
     c->floats = taken(ROWS * c->n_in, sizeof(float));
     c->worth = taken(ROWS * c->n_in, sizeof(float));
     fill(c->floats, ROWS * c->n_in, 3);
     memcpy(c->worth, c->floats, ROWS * c->n_in * sizeof(float));
-    for (size_t i = 0; spry_cuda_form(c->type) == SPRY_ACT_ONE && i < ROWS * c->n_in; i++)
+    for (size_t i = 0; spry_cuda_act_format(c->type) == SPRY_ACT_BF16 && i < ROWS * c->n_in; i++)
         c->worth[i] = spry_bf16_decode(spry_bf16_encode(c->floats[i]));
-    if (spry_cuda_form(c->type) != SPRY_ACT_BYTES)
+    if (spry_cuda_act_format(c->type) != SPRY_ACT_Q8)
         return;
     spry_act_block *blocks = taken(c->n_in / SPRY_ACT_BLOCK, sizeof *blocks);
     for (size_t row = 0; row < ROWS; row++) {
@@ -70,9 +70,9 @@ static void make_rows(product_case *c)
 
 /* What a product should be, and how far it may be off: roundings of its sum, in which a weight of a block may come as a
  * level and a minimum that are each as large as the block's largest weight, and what of an activation two bf16 drop. */
-static void expect(product_case *c)
+static void expect(gemm_case *c)
 {
-    double act_error = spry_cuda_form(c->type) == SPRY_ACT_TWO ? 0x1p-17 : 0;
+    double act_error = spry_cuda_act_format(c->type) == SPRY_ACT_BF16X2 ? 0x1p-17 : 0;
     c->expected = taken(ROWS * OUTPUTS, sizeof(float));
     c->allowed = taken(ROWS * OUTPUTS, sizeof(float));
     for (size_t row = 0; row < ROWS; row++)
@@ -90,13 +90,13 @@ static void expect(product_case *c)
         }
 }
 
-static void open_case(product_case *c, spry_dtype type)
+static void open_case(gemm_case *c, spry_dtype type)
 {
     bool large = spry_dtype_block(type) == SPRY_BLOCK_LARGE;
     static const float norm[2048];
     static const spry_arch arch = {0};
     spry_error error = {0};
-    *c = (product_case){.type = type, .n_in = large ? 1536 : 1184};
+    *c = (gemm_case){.type = type, .n_in = large ? 1536 : 1184};
     make_weights(c);
     make_rows(c);
     expect(c);
@@ -108,17 +108,17 @@ static void open_case(product_case *c, spry_dtype type)
     if (status)
         fail_msg("%s", error.message);
     size_t units = (c->n_in + 63) / 64;
-    for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
-        c->device.scratch.act_values[form] = on_gpu(NULL, SLOTS * units * 384);
+    for (size_t format = 0; format < SPRY_ACT_FORMATS; format++)
+        c->device.scratch.act_values[format] = on_gpu(NULL, SLOTS * units * 384);
     c->device.scratch.act_scales = on_gpu(NULL, SLOTS * units * 2 * 8);
     c->device.scratch.act_norms = on_gpu(NULL, SLOTS * units * 4);
     c->device.scratch.x_values = on_gpu(NULL, SLOTS * units * 256);
 }
 
-static void close_case(product_case *c)
+static void close_case(gemm_case *c)
 {
-    for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
-        spry_cuda_free(&gpu, &c->device.scratch.act_values[form]);
+    for (size_t format = 0; format < SPRY_ACT_FORMATS; format++)
+        spry_cuda_free(&gpu, &c->device.scratch.act_values[format]);
     spry_cuda_free(&gpu, &c->device.scratch.act_scales);
     spry_cuda_free(&gpu, &c->device.scratch.act_norms);
     spry_cuda_free(&gpu, &c->device.scratch.x_values);
@@ -132,13 +132,13 @@ static void close_case(product_case *c)
 }
 
 /* out[n_rows, OUTPUTS] of rows from `first` on. */
-static void multiply(product_case *c, float *out, size_t first, size_t n_rows)
+static void multiply(gemm_case *c, float *out, size_t first, size_t n_rows)
 {
     spry_cuda_memory in = on_gpu(c->floats + first * c->n_in, n_rows * c->n_in * sizeof(float));
     spry_cuda_memory to = on_gpu(NULL, n_rows * OUTPUTS * sizeof(float));
-    const spry_cuda_product product = {to, OUTPUTS, &c->device.model.output};
-    spry_cuda_encode(&c->device, (spry_encode_args){.in = in, .n = (uint32_t)c->n_in}, &product, 1, n_rows);
-    spry_cuda_products(&c->device, &product, 1, n_rows, false, (spry_cuda_groups){0});
+    const spry_cuda_gemm product = {to, OUTPUTS, &c->device.model.output};
+    spry_cuda_quantise(&c->device, (spry_quantise_args){.in = in, .n = (uint32_t)c->n_in}, &product, 1, n_rows);
+    spry_cuda_gemms(&c->device, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
     assert_int_equal(c->device.context.fault, 0);
     from_gpu(out, to, n_rows * OUTPUTS * sizeof(float));
     spry_cuda_free(&gpu, &in);
@@ -151,26 +151,26 @@ typedef struct kernel_case {
     size_t tiles, rows;
     unsigned threads;
     size_t shared_bytes;
-    size_t blocks, share; /* of multiply_cores, whose rows lie in an order of their own; share: blocks of a cluster */
+    size_t blocks, share; /* of wgmma, whose rows lie in an order of their own; share: blocks of a cluster */
 } kernel_case;
 
 /* The same of all rows by this kernel. */
-static void multiply_by(product_case *c, float *out, const kernel_case *k)
+static void multiply_by(gemm_case *c, float *out, const kernel_case *k)
 {
     const spry_cuda_matrix *w = &c->device.model.output;
     size_t columns = (w->tiles.n_tiles + k->tiles - 1) / k->tiles, row_blocks = (ROWS + k->rows - 1) / k->rows;
     spry_cuda_memory in = on_gpu(c->floats, ROWS * c->n_in * sizeof(float));
     spry_cuda_memory to = on_gpu(NULL, ROWS * OUTPUTS * sizeof(float));
-    spry_acts act = spry_cuda_acts(&c->device, w, c->n_in);
-    act.cores = k->blocks ? SLOTS / 8 : 0;
-    spry_encode_args encode = {.in = in, .n = (uint32_t)c->n_in, .n_rows = ROWS, .in_stride = (uint32_t)c->n_in};
-    encode.to[spry_cuda_form(c->type)] = act;
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_encode"), ROWS, 1, 1, 256, &encode);
-    const spry_product_args args = {.parts = {{.weight = w->tiles, .out = to, .stride = OUTPUTS}},
-                                    .act = act,
-                                    .n_parts = 1,
-                                    .n_tiles = w->tiles.n_tiles,
-                                    .n_rows = ROWS};
+    spry_activations act = spry_cuda_activations(&c->device, w, c->n_in);
+    act.wgmma_groups = k->blocks ? SLOTS / 8 : 0;
+    spry_quantise_args encode = {.in = in, .n = (uint32_t)c->n_in, .n_rows = ROWS, .in_stride = (uint32_t)c->n_in};
+    encode.to[spry_cuda_act_format(c->type)] = act;
+    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_quantise"), ROWS, 1, 1, 256, &encode);
+    const spry_gemm_args args = {.parts = {{.weight = w->tiles, .out = to, .stride = OUTPUTS}},
+                                 .act = act,
+                                 .n_parts = 1,
+                                 .n_tiles = w->tiles.n_tiles,
+                                 .n_rows = ROWS};
     void *kernel = spry_cuda_kernel(&gpu, k->name);
     if (k->share > 1)
         spry_cuda_launch_cluster(&gpu, kernel, k->share, k->blocks, 1, k->threads, k->shared_bytes, &args);
@@ -183,7 +183,7 @@ static void multiply_by(product_case *c, float *out, const kernel_case *k)
     spry_cuda_free(&gpu, &to);
 }
 
-static void expect_bits(product_case *c, const float *few, const kernel_case *k)
+static void expect_bits(gemm_case *c, const float *few, const kernel_case *k)
 {
     static float wide[ROWS * OUTPUTS];
     multiply_by(c, wide, k);
@@ -192,32 +192,32 @@ static void expect_bits(product_case *c, const float *few, const kernel_case *k)
 }
 
 /* Kernels that leave registers for one block of 64 rows only are those of quantised weights. */
-static bool there_is(spry_dtype type, spry_core_kind kind)
+static bool there_is(spry_dtype type, spry_wgmma_config kind)
 {
-    return kind.groups != 8 || kind.blocks != 1 || spry_cuda_form(type) == SPRY_ACT_BYTES;
+    return kind.groups != 8 || kind.blocks != 1 || spry_cuda_act_format(type) == SPRY_ACT_Q8;
 }
 
 /* With the matrix instructions of four warps: 64 or 128 rows; by as many blocks as there are items, or by fewer, which
  * take several. */
-static void compare_cores(product_case *c, const float *few)
+static void compare_wgmma(gemm_case *c, const float *few)
 {
-    static const spry_core_kind kinds[] = {{8, 1, 1, 1}, {8, 1, 2, 1}, {16, 2, 1, 1},
-                                           {8, 1, 2, 2}, {8, 1, 2, 4}, {8, 1, 2, 8}};
+    static const spry_wgmma_config kinds[] = {{8, 1, 1, 1}, {8, 1, 2, 1}, {16, 2, 1, 1},
+                                              {8, 1, 2, 2}, {8, 1, 2, 4}, {8, 1, 2, 8}};
     size_t tile_groups = ((OUTPUTS + 15) / 16 + 3) / 4;
     for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
-        const spry_core_kind *kind = &kinds[i];
+        const spry_wgmma_config *kind = &kinds[i];
         size_t rows = 8 * kind->groups,
-               items = (tile_groups + kind->teams - 1) / kind->teams * ((ROWS + rows - 1) / rows);
-        if (spry_cuda_cores_bytes(c->type, *kind) > gpu.shared_bytes || !there_is(c->type, *kind))
+               items = (tile_groups + kind->warpgroups - 1) / kind->warpgroups * ((ROWS + rows - 1) / rows);
+        if (spry_cuda_wgmma_smem(c->type, *kind) > gpu.shared_bytes || !there_is(c->type, *kind))
             continue;
         for (size_t blocks = kind->share > 1 ? items : 1; blocks <= items; blocks++) {
             kernel_case k = {.tiles = 4,
                              .rows = rows,
-                             .threads = kind->teams == 1 ? 192 : 384,
+                             .threads = kind->warpgroups == 1 ? 192 : 384,
                              .blocks = blocks,
                              .share = kind->share,
-                             .shared_bytes = spry_cuda_cores_bytes(c->type, *kind)};
-            spry_cuda_cores_name(k.name, c->type, false, *kind);
+                             .shared_bytes = spry_cuda_wgmma_smem(c->type, *kind)};
+            spry_cuda_wgmma_name(k.name, c->type, false, *kind);
             expect_bits(c, few, &k);
         }
     }
@@ -228,88 +228,88 @@ static void wide_products_have_the_same_bits(void **state)
     (void)state;
     static float few[ROWS * OUTPUTS];
     for (size_t t = 1; t < SPRY_COUNT(types); t++) { /* not F32 */
-        product_case c;
+        gemm_case c;
         const char *name = spry_cuda_type_name(types[t]);
         open_case(&c, types[t]);
-        c.device.lanes = true; /* by kernels for few rows */
+        c.device.mma_layout = true; /* by kernels for few rows */
         multiply(&c, few, 0, 30);
         multiply(&c, few + 30 * OUTPUTS, 30, 30);
         if (types[t] == SPRY_F16 || types[t] == SPRY_BF16) {
             kernel_case staged = {.tiles = 8, .rows = 64, .threads = 128, .shared_bytes = 3 * 32768};
-            snprintf(staged.name, sizeof staged.name, "spry_product_%s_staged", name);
+            snprintf(staged.name, sizeof staged.name, "spry_gemm_multistage_%s", name);
             expect_bits(&c, few, &staged);
         } else {
             for (size_t each = 1; each <= 2; each++) {
                 kernel_case wide = {.tiles = 4 * each, .rows = 128, .threads = 256};
-                snprintf(wide.name, sizeof wide.name, "spry_product_%s_wide_%zu", name, each);
+                snprintf(wide.name, sizeof wide.name, "spry_gemm_wide_%s_%zu", name, each);
                 expect_bits(&c, few, &wide);
             }
         }
-        if (gpu.cores)
-            compare_cores(&c, few);
+        if (gpu.has_wgmma)
+            compare_wgmma(&c, few);
         close_case(&c);
     }
 }
 
 /* Rows of GATED inputs as products want them, with their scales. */
 enum { GATED = OUTPUTS / 64 * 64 };
-typedef struct encoded_rows {
+typedef struct quantised_rows {
     unsigned char values[SLOTS * (GATED / 64) * 256], scales[SLOTS * (GATED / 32) * 8];
-} encoded_rows;
+} quantised_rows;
 
-static void clear_acts(product_case *c)
+static void clear_activations(gemm_case *c)
 {
-    static const encoded_rows zeros;
-    spry_act_form form = spry_cuda_form(c->type);
-    spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros.values, sizeof zeros.values);
+    static const quantised_rows zeros;
+    spry_act_format format = spry_cuda_act_format(c->type);
+    spry_cuda_write(&gpu, c->device.scratch.act_values[format], zeros.values, sizeof zeros.values);
     spry_cuda_write(&gpu, c->device.scratch.act_scales, zeros.scales, sizeof zeros.scales);
 }
 
-static void read_acts(product_case *c, encoded_rows *rows)
+static void read_activations(gemm_case *c, quantised_rows *rows)
 {
-    spry_act_form form = spry_cuda_form(c->type);
-    from_gpu(rows->values, c->device.scratch.act_values[form], sizeof rows->values);
+    spry_act_format format = spry_cuda_act_format(c->type);
+    from_gpu(rows->values, c->device.scratch.act_values[format], sizeof rows->values);
     from_gpu(rows->scales, c->device.scratch.act_scales, sizeof rows->scales);
 }
 
-static void expect_acts(product_case *c, const encoded_rows *expected, size_t n_rows)
+static void expect_activations(gemm_case *c, const quantised_rows *expected, size_t n_rows)
 {
-    static encoded_rows got;
-    read_acts(c, &got);
+    static quantised_rows got;
+    read_activations(c, &got);
     if (memcmp(&got, expected, sizeof got))
         fail_msg("%s: %zu rows gated on the way have other bits", spry_dtype_name(c->type), n_rows);
 }
 
-static const spry_core_kind fused_kinds[] = {{16, 2, 1, 1}, {8, 1, 2, 2}, {8, 1, 2, 4}, {8, 1, 2, 8}};
+static const spry_wgmma_config fused_kinds[] = {{16, 2, 1, 1}, {8, 1, 2, 2}, {8, 1, 2, 4}, {8, 1, 2, 8}};
 
-/* A kernel of multiply_cores of this kind; clusters for all items, or two blocks. */
-static void launch_kind(product_case *c, const spry_product_args *args, bool gate, const spry_core_kind *kind)
+/* A kernel of wgmma of this kind; clusters for all items, or two blocks. */
+static void launch_kind(gemm_case *c, const spry_gemm_args *args, bool gate, const spry_wgmma_config *kind)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
-    spry_cuda_cores_name(name, c->type, gate, *kind);
+    spry_cuda_wgmma_name(name, c->type, gate, *kind);
     void *kernel = spry_cuda_kernel(&gpu, name);
-    size_t bytes = spry_cuda_cores_bytes(c->type, *kind), items = args->n_tiles / 4 * ((args->n_rows + 63) / 64);
+    size_t bytes = spry_cuda_wgmma_smem(c->type, *kind), items = args->n_tiles / 4 * ((args->n_rows + 63) / 64);
     if (kind->share > 1)
         spry_cuda_launch_cluster(&gpu, kernel, kind->share, items, 1, 192, bytes, args);
     else
         spry_cuda_launch_shared(&gpu, kernel, 1, 2, 1, 384, bytes, args);
 }
 
-/* By kernels for many rows, of rows that lie where spry_cuda_gated_products put them. */
-static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows, const spry_core_kind *kind,
+/* By kernels for many rows, of rows that lie where spry_cuda_gate_up_gemms put them. */
+static void gate_many(gemm_case *c, const spry_cuda_matrix *w, size_t n_rows, const spry_wgmma_config *kind,
                       uint32_t gate)
 {
-    spry_act_form form = spry_cuda_form(c->type);
-    spry_product_args args = {.parts = {{.weight = w->tiles}, {.weight = w->tiles, .first_tile = w->tiles.n_tiles}},
-                              .act = spry_cuda_acts(&c->device, w, c->n_in),
-                              .n_parts = 2,
-                              .n_tiles = 2 * w->tiles.n_tiles,
-                              .n_rows = (uint32_t)n_rows,
-                              .from.gate = gate};
-    args.from.to[form] = spry_cuda_acts(&c->device, w, GATED);
+    spry_act_format format = spry_cuda_act_format(c->type);
+    spry_gemm_args args = {.parts = {{.weight = w->tiles}, {.weight = w->tiles, .first_tile = w->tiles.n_tiles}},
+                           .act = spry_cuda_activations(&c->device, w, c->n_in),
+                           .n_parts = 2,
+                           .n_tiles = 2 * w->tiles.n_tiles,
+                           .n_rows = (uint32_t)n_rows,
+                           .from.gate = gate};
+    args.from.to[format] = spry_cuda_activations(&c->device, w, GATED);
     args.act.values = c->device.scratch.x_values;
     args.act.norms = c->device.scratch.act_norms;
-    args.act.cores = args.from.to[form].cores = SLOTS / 8;
+    args.act.wgmma_groups = args.from.to[format].wgmma_groups = SLOTS / 8;
     launch_kind(c, &args, true, kind);
 }
 
@@ -320,25 +320,25 @@ typedef struct made_rows {
 } made_rows;
 
 /* x, as it is before the product, and no rows. */
-static void begin_rows(product_case *c, const float *x, size_t n_rows)
+static void begin_rows(gemm_case *c, const float *x, size_t n_rows)
 {
     static const made_rows zeros;
-    spry_act_form form = spry_cuda_form(c->type);
+    spry_act_format format = spry_cuda_act_format(c->type);
     spry_cuda_write(&gpu, c->device.scratch.x, x, n_rows * GATED * sizeof(float));
     spry_cuda_write(&gpu, c->device.scratch.act_norms, zeros.squares, sizeof zeros.squares);
     spry_cuda_write(&gpu, c->device.scratch.x_values, zeros.values, sizeof zeros.values);
-    spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros.values, sizeof zeros.values);
+    spry_cuda_write(&gpu, c->device.scratch.act_values[format], zeros.values, sizeof zeros.values);
 }
 
-static void take_rows(product_case *c, made_rows *rows, spry_cuda_memory values, size_t n_rows)
+static void take_rows(gemm_case *c, made_rows *rows, spry_cuda_memory values, size_t n_rows)
 {
     memset(rows, 0, sizeof *rows);
     from_gpu(rows->x, c->device.scratch.x, n_rows * GATED * sizeof(float));
     from_gpu(rows->squares, c->device.scratch.act_norms, sizeof rows->squares);
-    from_gpu(rows->values, values, SLOTS / 8 * (GATED / 64) * spry_cuda_group_bytes(c->type));
+    from_gpu(rows->values, values, SLOTS / 8 * (GATED / 64) * spry_cuda_act_group_bytes(c->type));
 }
 
-static void expect_rows(product_case *c, const made_rows *expected, size_t n_rows, const char *by)
+static void expect_rows(gemm_case *c, const made_rows *expected, size_t n_rows, const char *by)
 {
     static made_rows got;
     take_rows(c, &got, c->device.scratch.x_values, n_rows);
@@ -348,53 +348,53 @@ static void expect_rows(product_case *c, const made_rows *expected, size_t n_row
 }
 
 /* Rows of x that a product adds to and encodes for the next one: what a product and a kernel that encodes give. */
-static void compare_encoded(product_case *c, size_t n_rows, spry_cuda_memory in, spry_cuda_memory norm)
+static void compare_prequantised(gemm_case *c, size_t n_rows, spry_cuda_memory in, spry_cuda_memory norm)
 {
     static made_rows expected;
     spry_cuda_device *d = &c->device;
-    spry_act_form form = spry_cuda_form(c->type);
+    spry_act_format format = spry_cuda_act_format(c->type);
     spry_cuda_matrix w = d->model.output, next = w;
     w.tiles.n_out = next.tiles.n_in = GATED;
     w.tiles.n_tiles = GATED / 16;
     w.bias = on_gpu(c->floats + GATED, GATED * sizeof(float));
     next.tiles.n_units = GATED / 64;
     d->scratch.x = on_gpu(NULL, n_rows * GATED * sizeof(float));
-    const spry_cuda_product product = {d->scratch.x, GATED, &w}, behind = {0, 0, &next};
-    const spry_encode_args rows = {.in = in, .n = (uint32_t)c->n_in};
-    const spry_encode_args of_x = {.in = d->scratch.x, .weight = norm, .n = GATED};
+    const spry_cuda_gemm product = {d->scratch.x, GATED, &w}, behind = {0, 0, &next};
+    const spry_quantise_args rows = {.in = in, .n = (uint32_t)c->n_in};
+    const spry_quantise_args of_x = {.in = d->scratch.x, .weight = norm, .n = GATED};
 
     begin_rows(c, c->floats, n_rows);
-    spry_cuda_encode(d, rows, &product, 1, n_rows);
-    spry_cuda_products(d, &product, 1, n_rows, true, (spry_cuda_groups){0});
-    spry_cuda_encode(d, of_x, &behind, 1, n_rows);
-    take_rows(c, &expected, d->scratch.act_values[form], n_rows);
+    spry_cuda_quantise(d, rows, &product, 1, n_rows);
+    spry_cuda_gemms(d, &product, 1, n_rows, true, (spry_cuda_expert_groups){0});
+    spry_cuda_quantise(d, of_x, &behind, 1, n_rows);
+    take_rows(c, &expected, d->scratch.act_values[format], n_rows);
 
     w.next_norm = norm;
     w.next[0] = &next;
     begin_rows(c, c->floats, n_rows);
-    spry_cuda_encode(d, rows, &product, 1, n_rows);
-    spry_cuda_products(d, &product, 1, n_rows, true, (spry_cuda_groups){0});
+    spry_cuda_quantise(d, rows, &product, 1, n_rows);
+    spry_cuda_gemms(d, &product, 1, n_rows, true, (spry_cuda_expert_groups){0});
     expect_rows(c, &expected, n_rows, "as it is picked");
-    spry_cuda_encode(d, of_x, &behind, 1, n_rows); /* which has nothing to do */
-    assert_int_equal(d->acts[form].values, d->scratch.x_values);
-    assert_int_equal(d->encoded.norm, 0);
+    spry_cuda_quantise(d, of_x, &behind, 1, n_rows); /* which has nothing to do */
+    assert_int_equal(d->activations[format].values, d->scratch.x_values);
+    assert_int_equal(d->prequantised.norm, 0);
 
-    spry_product_args args = {.parts = {{.weight = w.tiles, .out = d->scratch.x, .bias = w.bias, .stride = GATED}},
-                              .act = spry_cuda_acts(d, &w, c->n_in),
-                              .n_parts = 1,
-                              .n_tiles = w.tiles.n_tiles,
-                              .n_rows = (uint32_t)n_rows,
-                              .add = true,
-                              .from = {.weight = norm, .n = GATED}};
-    args.act.cores = SLOTS / 8;
-    args.from.to[form] = d->acts[form];
+    spry_gemm_args args = {.parts = {{.weight = w.tiles, .out = d->scratch.x, .bias = w.bias, .stride = GATED}},
+                           .act = spry_cuda_activations(d, &w, c->n_in),
+                           .n_parts = 1,
+                           .n_tiles = w.tiles.n_tiles,
+                           .n_rows = (uint32_t)n_rows,
+                           .add = true,
+                           .from = {.weight = norm, .n = GATED}};
+    args.act.wgmma_groups = SLOTS / 8;
+    args.from.to[format] = d->activations[format];
     for (size_t i = 0; i < SPRY_COUNT(fused_kinds); i++) {
-        if (spry_cuda_cores_bytes(c->type, fused_kinds[i]) > gpu.shared_bytes)
+        if (spry_cuda_wgmma_smem(c->type, fused_kinds[i]) > gpu.shared_bytes)
             continue;
         begin_rows(c, c->floats, n_rows);
-        spry_cuda_encode(d, rows, &product, 1, n_rows);
+        spry_cuda_quantise(d, rows, &product, 1, n_rows);
         launch_kind(c, &args, false, &fused_kinds[i]);
-        expect_rows(c, &expected, n_rows, fused_kinds[i].teams > 1 ? "by two teams" : "by a cluster");
+        expect_rows(c, &expected, n_rows, fused_kinds[i].warpgroups > 1 ? "by two teams" : "by a cluster");
     }
     spry_cuda_free(&gpu, &d->scratch.x);
     spry_cuda_free(&gpu, &w.bias);
@@ -402,23 +402,23 @@ static void compare_encoded(product_case *c, size_t n_rows, spry_cuda_memory in,
 
 /* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the
  * GPU is taken to have; with few, blocks go through several batches of more tiles, also for rows that are encoded. */
-static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t processors, uint32_t gate)
+static void compare_fused(gemm_case *c, size_t n_rows, float *norm, size_t sm_count, uint32_t gate)
 {
     static float apart[ROWS * OUTPUTS], fused[ROWS * OUTPUTS];
-    static encoded_rows expected;
+    static quantised_rows expected;
     spry_cuda_memory in = on_gpu(c->floats, n_rows * c->n_in * sizeof(float)), weight = on_gpu(norm, c->n_in * 4);
     spry_cuda_memory to = on_gpu(NULL, n_rows * OUTPUTS * 4), up = on_gpu(NULL, n_rows * OUTPUTS * 4);
-    const spry_cuda_product product = {to, OUTPUTS, &c->device.model.output};
-    const spry_encode_args from = {.in = in, .weight = weight, .n = (uint32_t)c->n_in, .gate = gate};
-    spry_cuda_encode(&c->device, from, &product, 1, n_rows);
-    spry_cuda_products(&c->device, &product, 1, n_rows, false, (spry_cuda_groups){0});
+    const spry_cuda_gemm product = {to, OUTPUTS, &c->device.model.output};
+    const spry_quantise_args from = {.in = in, .weight = weight, .n = (uint32_t)c->n_in, .gate = gate};
+    spry_cuda_quantise(&c->device, from, &product, 1, n_rows);
+    spry_cuda_gemms(&c->device, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
     from_gpu(apart, to, n_rows * OUTPUTS * 4);
-    c->device.context.processors = processors;
-    spry_cuda_products(&c->device, &product, 1, n_rows, false, (spry_cuda_groups){0});
+    c->device.context.sm_count = sm_count;
+    spry_cuda_gemms(&c->device, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
     from_gpu(fused, to, n_rows * OUTPUTS * 4);
     if (memcmp(apart, fused, n_rows * OUTPUTS * 4))
-        fail_msg("%s: %zu rows have other bits on %zu processors", spry_dtype_name(c->type), n_rows, processors);
-    spry_cuda_encode_products(&c->device, from, &product, 1, n_rows, false);
+        fail_msg("%s: %zu rows have other bits on %zu processors", spry_dtype_name(c->type), n_rows, sm_count);
+    spry_cuda_quantise_gemms(&c->device, from, &product, 1, n_rows, false);
     from_gpu(fused, to, n_rows * OUTPUTS * 4);
     if (memcmp(apart, fused, n_rows * OUTPUTS * 4))
         fail_msg("%s: %zu rows normalised on the way have other bits", spry_dtype_name(c->type), n_rows);
@@ -426,25 +426,25 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t pr
     spry_cuda_matrix whole = c->device.model.output;
     whole.tiles.n_out = GATED;
     whole.tiles.n_tiles = GATED / 16;
-    const spry_cuda_product both[] = {{to, GATED, &whole}, {up, GATED, &whole}};
-    spry_cuda_encode(&c->device, from, both, 2, n_rows);
-    spry_cuda_products(&c->device, both, 2, n_rows, false, (spry_cuda_groups){0});
-    clear_acts(c);
-    spry_cuda_encode(&c->device, (spry_encode_args){.in = to, .up = up, .n = GATED, .gate = gate}, both, 1, n_rows);
-    read_acts(c, &expected);
-    clear_acts(c);
-    assert_true(spry_cuda_gated_products(&c->device, from, both, &whole, n_rows));
-    expect_acts(c, &expected, n_rows);
+    const spry_cuda_gemm both[] = {{to, GATED, &whole}, {up, GATED, &whole}};
+    spry_cuda_quantise(&c->device, from, both, 2, n_rows);
+    spry_cuda_gemms(&c->device, both, 2, n_rows, false, (spry_cuda_expert_groups){0});
+    clear_activations(c);
+    spry_cuda_quantise(&c->device, (spry_quantise_args){.in = to, .up = up, .n = GATED, .gate = gate}, both, 1, n_rows);
+    read_activations(c, &expected);
+    clear_activations(c);
+    assert_true(spry_cuda_gate_up_gemms(&c->device, from, both, &whole, n_rows));
+    expect_activations(c, &expected, n_rows);
     for (size_t i = 0; n_rows > SPRY_ACT_ROWS && i < SPRY_COUNT(fused_kinds); i++) {
-        if (spry_cuda_cores_bytes(c->type, fused_kinds[i]) > gpu.shared_bytes)
+        if (spry_cuda_wgmma_smem(c->type, fused_kinds[i]) > gpu.shared_bytes)
             continue;
-        clear_acts(c);
+        clear_activations(c);
         gate_many(c, &whole, n_rows, &fused_kinds[i], gate);
-        expect_acts(c, &expected, n_rows);
+        expect_activations(c, &expected, n_rows);
     }
     if (n_rows > SPRY_ACT_ROWS)
-        compare_encoded(c, n_rows, in, weight);
-    c->device.context.processors = gpu.processors;
+        compare_prequantised(c, n_rows, in, weight);
+    c->device.context.sm_count = gpu.sm_count;
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &weight);
     spry_cuda_free(&gpu, &to);
@@ -457,14 +457,14 @@ static void fused_products_have_the_same_bits(void **state)
     static float norm[2048];
     fill(norm, SPRY_COUNT(norm), 2);
     for (size_t t = 1; t < SPRY_COUNT(types); t++) { /* not F32 */
-        product_case c;
+        gemm_case c;
         open_case(&c, types[t]);
         static const size_t counts[] = {1, 3, 8};
         for (size_t i = 0; i < SPRY_COUNT(counts); i++) {
-            compare_fused(&c, counts[i], norm, gpu.processors, SPRY_GATE_GELU_TANH);
+            compare_fused(&c, counts[i], norm, gpu.sm_count, SPRY_GATE_GELU_TANH);
             compare_fused(&c, counts[i], norm, 1, SPRY_GATE_SILU);
         }
-        for (uint32_t gate = 0; gpu.cores && gate < 2; gate++)
+        for (uint32_t gate = 0; gpu.has_wgmma && gate < 2; gate++)
             compare_fused(&c, 65, norm, 1, gate ? SPRY_GATE_GELU_TANH : SPRY_GATE_SILU);
         close_case(&c);
     }
@@ -476,7 +476,7 @@ static void products_are_right_and_do_not_depend_on_other_rows(void **state)
     static float all[ROWS * OUTPUTS], some[ROWS * OUTPUTS];
     static const size_t counts[] = {1, 8, 12, 33, 65};
     for (size_t t = 0; t < SPRY_COUNT(types); t++) {
-        product_case c;
+        gemm_case c;
         open_case(&c, types[t]);
         multiply(&c, all, 0, ROWS);
         double worst = 0;
@@ -489,7 +489,7 @@ static void products_are_right_and_do_not_depend_on_other_rows(void **state)
         }
         for (size_t k = 0; k < 2 * SPRY_COUNT(counts); k++) {
             size_t count = counts[k / 2], first = random_bits() % (ROWS - count + 1);
-            c.device.lanes = k % 2; /* and by what GPUs without matrix instructions of four warps use */
+            c.device.mma_layout = k % 2; /* and by what GPUs without matrix instructions of four warps use */
             multiply(&c, some, first, count);
             if (memcmp(some, all + first * OUTPUTS, count * OUTPUTS * sizeof(float)))
                 fail_msg("%s: rows %zu to %zu alone have other bits", spry_dtype_name(types[t]), first, first + count);
@@ -503,7 +503,7 @@ static void embeddings_are_those_of_the_file(void **state)
 {
     (void)state;
     for (size_t t = 0; t < SPRY_COUNT(types); t++) {
-        product_case c;
+        gemm_case c;
         char name[SPRY_CUDA_KERNEL_NAME];
         open_case(&c, types[t]);
         spry_step_row rows[OUTPUTS] = {{0}};

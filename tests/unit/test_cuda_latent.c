@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "device/cuda/latent_args.h"
+#include "device/cuda/mla_args.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ref/ref.h"
 
@@ -11,7 +11,7 @@ enum { PAGES = 12, ENTRIES = 7, TURNS = 3, ROWS = 18, KEY_MAX = SPRY_ATTEND_HEAD
 
 typedef struct latent_shape {
     spry_dtype type;
-    uint32_t n_values, n_turned, n_heads;
+    uint32_t n_values, n_rotated, n_heads;
     bool interleaved;
 } latent_shape;
 
@@ -28,7 +28,7 @@ typedef struct latent_scene {
     spry_kv_entry entries[ENTRIES];
     spry_step_row rows[ROWS];
     float cosine[TURNS][KEY_MAX / 2], sine[TURNS][KEY_MAX / 2];
-    spry_turn turns[TURNS];
+    spry_turn rotations[TURNS];
     float *query;
 } latent_scene;
 
@@ -52,17 +52,17 @@ static void fill_pages(latent_scene *s)
 
 static void open_scene(latent_scene *s, const latent_shape *p)
 {
-    *s = (latent_scene){.shape = p, .type = spry_cuda_type_name(p->type), .key_dim = p->n_values + p->n_turned};
+    *s = (latent_scene){.shape = p, .type = spry_cuda_type_name(p->type), .key_dim = p->n_values + p->n_rotated};
     assert_true(spry_dtype_size(&s->token_bytes, p->type, s->key_dim));
     s->page_bytes = s->token_bytes * SPRY_PAGE_TOKENS;
     s->width = p->n_heads * s->key_dim;
     fill_pages(s);
     for (size_t t = 1; t < TURNS; t++) {
-        for (size_t i = 0; i < p->n_turned / 2; i++) {
+        for (size_t i = 0; i < p->n_rotated / 2; i++) {
             s->cosine[t][i] = cosf((float)(t * i) + 0.3f);
             s->sine[t][i] = sinf((float)(t * i) + 0.3f);
         }
-        s->turns[t] = (spry_turn){s->cosine[t], s->sine[t]};
+        s->rotations[t] = (spry_turn){s->cosine[t], s->sine[t]};
     }
     s->query = taken(ROWS * s->width, sizeof(float));
     fill(s->query, ROWS * s->width, 1);
@@ -113,26 +113,26 @@ static void expect_attention(const latent_scene *s, float *out)
                            .token_bytes = s->token_bytes,
                            .entries = s->entries,
                            .n_entries = ENTRIES,
-                           .turns = s->turns,
-                           .n_pairs = p->n_turned / 2,
+                           .turns = s->rotations,
+                           .n_pairs = p->n_rotated / 2,
                            .interleaved = p->interleaved};
     spry_ref_attend(&a, 0, 1);
 }
 
 enum { MEMORIES = 10 };
 
-static spry_latent_attend_args place_attention(spry_cuda_memory m[MEMORIES], const latent_scene *s, uint32_t each)
+static spry_mla_attend_args load_attention(spry_cuda_memory m[MEMORIES], const latent_scene *s, uint32_t each)
 {
     const latent_shape *p = s->shape;
-    uint32_t few[ROWS], n = 0, n_pairs = p->n_turned / 2;
-    spry_attend_run runs[ROWS];
-    spry_attend_piece pieces[ROWS];
+    uint32_t few[ROWS], n = 0, n_pairs = p->n_rotated / 2;
+    spry_row_range prefill_tiles[ROWS];
+    spry_decode_tile decode_tiles[ROWS];
     float *angles[2] = {taken(TURNS * n_pairs, sizeof(float)), taken(TURNS * n_pairs, sizeof(float))};
     for (uint32_t i = 0; i < ROWS; i++)
         few[i] = i;
     for (uint32_t i = 0; i < ROWS; i += each, n++) {
-        runs[n] = (spry_attend_run){i, ROWS - i < each ? ROWS - i : each};
-        pieces[n] = (spry_attend_piece){i, runs[n].n_rows, i};
+        prefill_tiles[n] = (spry_row_range){i, ROWS - i < each ? ROWS - i : each};
+        decode_tiles[n] = (spry_decode_tile){i, prefill_tiles[n].n_rows, i};
     }
     for (size_t t = 1; t < TURNS; t++) {
         memcpy(angles[0] + t * n_pairs, s->cosine[t], n_pairs * sizeof(float));
@@ -141,55 +141,54 @@ static spry_latent_attend_args place_attention(spry_cuda_memory m[MEMORIES], con
     const spry_cuda_memory placed[MEMORIES] = {
         on_gpu(NULL, ROWS * p->n_heads * p->n_values * sizeof(float)),
         on_gpu(s->query, ROWS * s->width * sizeof(float)),
-        on_gpu(NULL, ROWS * p->n_heads * ENTRIES * (p->n_values + SPRY_PARTIAL_HEAD) * sizeof(float)),
+        on_gpu(NULL, ROWS * p->n_heads * ENTRIES * (p->n_values + SPRY_PARTIAL_HEADER) * sizeof(float)),
         on_gpu(s->rows, sizeof s->rows),
         on_gpu(s->entries, sizeof s->entries),
         on_gpu(few, sizeof few),
-        on_gpu(pieces, sizeof pieces),
-        on_gpu(runs, sizeof runs),
+        on_gpu(decode_tiles, sizeof decode_tiles),
+        on_gpu(prefill_tiles, sizeof prefill_tiles),
         on_gpu(angles[0], TURNS * n_pairs * sizeof(float)),
         on_gpu(angles[1], TURNS * n_pairs * sizeof(float))};
     memcpy(m, placed, sizeof placed);
     free(angles[0]);
     free(angles[1]);
-    return (spry_latent_attend_args){.attend = {.out = m[0],
-                                                .q = m[1],
-                                                .partial = m[2],
-                                                .rows = m[3],
-                                                .entries = m[4],
-                                                .few = m[5],
-                                                .pieces = m[6],
-                                                .runs = m[7],
-                                                .turn_cosine = m[8],
-                                                .turn_sine = m[9],
-                                                .kv = {.page_bytes = s->page_bytes,
-                                                       .head_bytes = (uint32_t)s->page_bytes,
-                                                       .token_bytes = (uint32_t)s->token_bytes,
-                                                       .n_kv_heads = 1,
-                                                       .head_dim = p->n_values},
-                                                .n_heads = p->n_heads,
-                                                .n_pairs = n_pairs,
-                                                .interleaved = p->interleaved,
-                                                .n_chunks = ENTRIES,
-                                                .chunk_pages = 1,
-                                                .scale = scale_of(s)},
-                                     .key_dim = (uint32_t)s->key_dim};
+    return (spry_mla_attend_args){.attend = {.out = m[0],
+                                             .q = m[1],
+                                             .partial = m[2],
+                                             .rows = m[3],
+                                             .entries = m[4],
+                                             .decode_rows = m[5],
+                                             .decode_tiles = m[6],
+                                             .prefill_tiles = m[7],
+                                             .rotation_cosine = m[8],
+                                             .rotation_sine = m[9],
+                                             .kv = {.page_bytes = s->page_bytes,
+                                                    .head_bytes = (uint32_t)s->page_bytes,
+                                                    .token_bytes = (uint32_t)s->token_bytes,
+                                                    .n_kv_heads = 1,
+                                                    .head_dim = p->n_values},
+                                             .n_heads = p->n_heads,
+                                             .n_pairs = n_pairs,
+                                             .interleaved = p->interleaved,
+                                             .n_chunks = ENTRIES,
+                                             .chunk_pages = 1,
+                                             .scale = scale_of(s)},
+                                  .key_dim = (uint32_t)s->key_dim};
 }
 
 /* In runs or pieces of `each` rows. */
 static void attend_on_gpu(const latent_scene *s, float *out, bool many, uint32_t each)
 {
     spry_cuda_memory m[MEMORIES], pages = on_gpu(s->pages, PAGES * s->page_bytes);
-    spry_latent_attend_args args = place_attention(m, s, each);
-    const spry_cuda_attention way = spry_cuda_latent_attention();
-    size_t n = (ROWS + each - 1) / each,
-           bytes = SPRY_LATENT_ROOM + SPRY_LATENT_QUERY_STRIDE * sizeof(float) * s->key_dim;
-    size_t batches = (each * s->shape->n_heads + SPRY_LATENT_QUERIES - 1) / SPRY_LATENT_QUERIES;
+    spry_mla_attend_args args = load_attention(m, s, each);
+    const spry_cuda_attention way = spry_cuda_mla_attention();
+    size_t n = (ROWS + each - 1) / each, bytes = SPRY_MLA_SMEM + SPRY_MLA_QUERY_STRIDE * sizeof(float) * s->key_dim;
+    size_t batches = (each * s->shape->n_heads + SPRY_MLA_QUERIES - 1) / SPRY_MLA_QUERIES;
     args.attend.kv.pages = pages;
-    spry_cuda_launch_shared(&gpu, typed_kernel(many ? way.many : way.few, s), n, batches, many ? 1 : ENTRIES,
-                            SPRY_LATENT_THREADS, bytes, &args);
+    spry_cuda_launch_shared(&gpu, typed_kernel(many ? way.prefill : way.split_kv, s), n, batches, many ? 1 : ENTRIES,
+                            SPRY_MLA_THREADS, bytes, &args);
     if (!many)
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_attend_merge"), ROWS, s->shape->n_heads, 1, 128,
+        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_attend_combine"), ROWS, s->shape->n_heads, 1, 128,
                          &args.attend);
     from_gpu(out, m[0], (size_t)ROWS * s->shape->n_heads * s->shape->n_values * sizeof(float));
     for (size_t i = 0; i < MEMORIES; i++)
@@ -247,7 +246,7 @@ static float *random_floats(size_t n)
 static void expect_prepared(prepared *e, const latent_scene *s)
 {
     const latent_shape *p = s->shape;
-    size_t raw_dim = NOPE + p->n_turned, n_pairs = p->n_turned / 2, key = s->key_dim;
+    size_t raw_dim = NOPE + p->n_rotated, n_pairs = p->n_rotated / 2, key = s->key_dim;
     *e = (prepared){random_floats(ROWS * p->n_heads * raw_dim),
                     random_floats((size_t)p->n_heads * EACH * p->n_values),
                     random_floats(ROWS * key),
@@ -260,11 +259,11 @@ static void expect_prepared(prepared *e, const latent_scene *s)
         float *q = e->q + row * s->width, *k = e->keys + row * key;
         const float *cosine = e->cosine + row * n_pairs, *sine = e->sine + row * n_pairs;
         for (size_t h = 0; h < p->n_heads; h++) {
-            memcpy(q + h * key, e->raw + (row * p->n_heads + h) * raw_dim + NOPE, p->n_turned * sizeof *q);
-            memcpy(q + h * key + p->n_turned, e->taken + (h * EACH + row) * p->n_values, p->n_values * sizeof *q);
+            memcpy(q + h * key, e->raw + (row * p->n_heads + h) * raw_dim + NOPE, p->n_rotated * sizeof *q);
+            memcpy(q + h * key + p->n_rotated, e->taken + (h * EACH + row) * p->n_values, p->n_values * sizeof *q);
         }
-        memcpy(k, e->k + row * key + p->n_values, p->n_turned * sizeof *k);
-        ref->rms_norm(k + p->n_turned, e->k + row * key, e->norm, p->n_values, 1e-6f);
+        memcpy(k, e->k + row * key + p->n_values, p->n_rotated * sizeof *k);
+        ref->rms_norm(k + p->n_rotated, e->k + row * key, e->norm, p->n_values, 1e-6f);
         ref->rope(q, cosine, sine, p->n_heads, key, n_pairs, p->interleaved);
         ref->rope(k, cosine, sine, 1, key, n_pairs, p->interleaved);
     }
@@ -274,7 +273,7 @@ static void expect_prepared(prepared *e, const latent_scene *s)
 static void prepare_on_gpu(latent_scene *s, const prepared *e)
 {
     const latent_shape *p = s->shape;
-    size_t n_pairs = p->n_turned / 2, raw = ROWS * p->n_heads * (NOPE + p->n_turned);
+    size_t n_pairs = p->n_rotated / 2, raw = ROWS * p->n_heads * (NOPE + p->n_rotated);
     spry_cuda_memory m[] = {on_gpu(NULL, ROWS * s->width * sizeof(float)),
                             on_gpu(e->raw, raw * sizeof(float)),
                             on_gpu(e->taken, (size_t)p->n_heads * EACH * p->n_values * sizeof(float)),
@@ -284,31 +283,30 @@ static void prepare_on_gpu(latent_scene *s, const prepared *e)
                             on_gpu(e->sine, ROWS * n_pairs * sizeof(float)),
                             on_gpu(s->rows, sizeof s->rows),
                             on_gpu(s->pages, PAGES * s->page_bytes)};
-    const spry_latent_prepare_args args = {.q = m[0],
-                                           .raw = m[1],
-                                           .taken = m[2],
-                                           .k = m[3],
-                                           .norm = m[4],
-                                           .cosine = m[5],
-                                           .sine = m[6],
-                                           .rows = m[7],
-                                           .kv = {.pages = m[8],
-                                                  .page_bytes = s->page_bytes,
-                                                  .head_bytes = (uint32_t)s->page_bytes,
-                                                  .token_bytes = (uint32_t)s->token_bytes,
-                                                  .n_kv_heads = 1,
-                                                  .head_dim = (uint32_t)s->key_dim},
-                                           .n_rows = ROWS,
-                                           .n_heads = p->n_heads,
-                                           .n_values = p->n_values,
-                                           .raw_dim = NOPE + p->n_turned,
-                                           .each = EACH,
-                                           .n_pairs = (uint32_t)n_pairs,
-                                           .interleaved = p->interleaved,
-                                           .eps = 1e-6f};
-    spry_cuda_launch(&gpu, typed_kernel("spry_latent_prepare_%s", s),
-                     (ROWS + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS, p->n_heads + 1, 1, SPRY_PREPARE_THREADS,
-                     &args);
+    const spry_mla_rope_kv_args args = {.q = m[0],
+                                        .raw = m[1],
+                                        .taken = m[2],
+                                        .k = m[3],
+                                        .norm = m[4],
+                                        .cosine = m[5],
+                                        .sine = m[6],
+                                        .rows = m[7],
+                                        .kv = {.pages = m[8],
+                                               .page_bytes = s->page_bytes,
+                                               .head_bytes = (uint32_t)s->page_bytes,
+                                               .token_bytes = (uint32_t)s->token_bytes,
+                                               .n_kv_heads = 1,
+                                               .head_dim = (uint32_t)s->key_dim},
+                                        .n_rows = ROWS,
+                                        .n_heads = p->n_heads,
+                                        .n_values = p->n_values,
+                                        .raw_dim = NOPE + p->n_rotated,
+                                        .each = EACH,
+                                        .n_pairs = (uint32_t)n_pairs,
+                                        .interleaved = p->interleaved,
+                                        .eps = 1e-6f};
+    spry_cuda_launch(&gpu, typed_kernel("spry_mla_rope_kv_%s", s), (ROWS + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
+                     p->n_heads + 1, 1, SPRY_ROPE_KV_THREADS, &args);
     from_gpu(s->query, m[0], ROWS * s->width * sizeof(float));
     from_gpu(s->pages, m[8], PAGES * s->page_bytes);
     for (size_t i = 0; i < SPRY_COUNT(m); i++)

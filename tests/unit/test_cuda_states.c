@@ -11,7 +11,7 @@ enum { PAGES = 9, ENTRIES = 6, KV_HEADS = 2, REACH = 4, ROWS = 37 };
 /* Pages of two sequences, of which the step adds the last rows. Some entries are closed before their page is full. */
 static const spry_step_entry entries[ENTRIES] = {{7, 0, 32, 0},  {2, 32, 1, 0}, {4, 33, 2, 0},
                                                  {0, 35, 31, 0}, {5, 0, 32, 0}, {8, 32, 9, 0}};
-static const spry_attend_run segments[] = {{0, 34}, {34, 3}}; /* rows */
+static const spry_row_range segments[] = {{0, 34}, {34, 3}}; /* rows */
 static const uint32_t first_entries[] = {0, 4, ENTRIES}, first_positions[] = {32, 38};
 
 /* A row of a step that adds to a sequence from `first_new` on. */
@@ -81,9 +81,9 @@ static void add_vector(const conv_scene *s, float *sum, uint32_t page, size_t to
     }
 }
 
-static void open_conv(conv_scene *s, spry_dtype type, size_t head_dim, size_t pieces)
+static void open_conv(conv_scene *s, spry_dtype type, size_t head_dim, size_t decode_tiles)
 {
-    *s = (conv_scene){.type = type, .head_dim = head_dim, .n = pieces * head_dim};
+    *s = (conv_scene){.type = type, .head_dim = head_dim, .n = decode_tiles * head_dim};
     assert_true(spry_dtype_size(&s->token_bytes, type, head_dim));
     s->head_bytes = s->token_bytes * SPRY_PAGE_TOKENS;
     s->place_bytes = 2 * KV_HEADS * s->head_bytes;
@@ -141,11 +141,11 @@ static void close_conv(conv_scene *s)
 }
 
 /* Every bit: the order of a sum is that of its tokens here and there. */
-static void check_convolution(spry_dtype type, size_t head_dim, size_t pieces, bool biased)
+static void check_convolution(spry_dtype type, size_t head_dim, size_t decode_tiles, bool biased)
 {
     conv_scene s;
     char name[SPRY_CUDA_KERNEL_NAME];
-    open_conv(&s, type, head_dim, pieces);
+    open_conv(&s, type, head_dim, decode_tiles);
     expect_convolution(&s, biased);
     float *got = taken(ROWS * s.n, sizeof(float));
     spry_cuda_memory memory[] = {on_gpu(NULL, ROWS * s.n * sizeof(float)),
@@ -176,8 +176,8 @@ static void check_convolution(spry_dtype type, size_t head_dim, size_t pieces, b
     static const char *const kernels[] = {"spry_conv_store_%s", "spry_convolve_%s"};
     for (size_t k = 0; k < SPRY_COUNT(kernels); k++) {
         snprintf(name, sizeof name, kernels[k], spry_cuda_type_name(type));
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, name), (ROWS + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS, pieces,
-                         1, SPRY_PREPARE_THREADS, &args);
+        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, name), (ROWS + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
+                         decode_tiles, 1, SPRY_ROPE_KV_THREADS, &args);
     }
     from_gpu(got, memory[0], ROWS * s.n * sizeof(float));
     from_gpu(s.pages, memory[6], PAGES * s.page_bytes);
@@ -314,26 +314,27 @@ typedef struct delta_piece {
 } delta_piece;
 
 /* Gives the rows of the pieces, into their tokens' places of `out`. */
-static void run_delta(const delta_scene *s, float *out, const delta_piece *pieces, size_t n_pieces)
+static void run_delta(const delta_scene *s, float *out, const delta_piece *decode_tiles, size_t n_decode_tiles)
 {
     const delta_shape *p = s->shape;
     spry_step_row rows[TOKENS];
-    spry_attend_run runs[SEQUENCES];
+    spry_row_range prefill_tiles[SEQUENCES];
     uint32_t n_rows = 0, keys = 32;
     float *mixed = taken(TOKENS * s->n_mixed, sizeof(float)), *ba = taken(TOKENS * 2 * p->n_heads, sizeof(float));
-    for (size_t i = 0; i < n_pieces; n_rows += pieces[i++].n_rows) {
-        size_t token = pieces[i].sequence * FIRST_TOKENS + pieces[i].first;
-        runs[i] = (spry_attend_run){n_rows, pieces[i].n_rows};
-        for (uint32_t r = 0; r < pieces[i].n_rows; r++)
-            rows[n_rows + r] = row_at(pieces[i].sequence, pieces[i].first, pieces[i].first + r);
+    for (size_t i = 0; i < n_decode_tiles; n_rows += decode_tiles[i++].n_rows) {
+        size_t token = decode_tiles[i].sequence * FIRST_TOKENS + decode_tiles[i].first;
+        prefill_tiles[i] = (spry_row_range){n_rows, decode_tiles[i].n_rows};
+        for (uint32_t r = 0; r < decode_tiles[i].n_rows; r++)
+            rows[n_rows + r] = row_at(decode_tiles[i].sequence, decode_tiles[i].first, decode_tiles[i].first + r);
         memcpy(mixed + n_rows * s->n_mixed, s->mixed + token * s->n_mixed,
-               pieces[i].n_rows * s->n_mixed * sizeof(float));
+               decode_tiles[i].n_rows * s->n_mixed * sizeof(float));
         memcpy(ba + n_rows * 2 * p->n_heads, s->ba + token * 2 * p->n_heads,
-               pieces[i].n_rows * 2 * p->n_heads * sizeof(float));
+               decode_tiles[i].n_rows * 2 * p->n_heads * sizeof(float));
     }
-    spry_cuda_memory memory[] = {
-        on_gpu(NULL, n_rows * s->width * sizeof(float)), on_gpu(mixed, n_rows * s->n_mixed * sizeof(float)),
-        on_gpu(ba, n_rows * 2 * p->n_heads * sizeof(float)), on_gpu(rows, sizeof rows), on_gpu(runs, sizeof runs)};
+    spry_cuda_memory memory[] = {on_gpu(NULL, n_rows * s->width * sizeof(float)),
+                                 on_gpu(mixed, n_rows * s->n_mixed * sizeof(float)),
+                                 on_gpu(ba, n_rows * 2 * p->n_heads * sizeof(float)), on_gpu(rows, sizeof rows),
+                                 on_gpu(prefill_tiles, sizeof prefill_tiles)};
     const spry_delta_args args = {.out = memory[0],
                                   .mixed = memory[1],
                                   .ba = memory[2],
@@ -357,12 +358,12 @@ static void run_delta(const delta_scene *s, float *out, const delta_piece *piece
     snprintf(name, sizeof name, "spry_delta_%u", keys);
     spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_delta_store"), n_rows, 1, 1, SPRY_DELTA_STORE_THREADS, &args);
     spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, name), (p->value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS,
-                     p->n_heads, n_pieces, SPRY_DELTA_THREADS, &args);
+                     p->n_heads, n_decode_tiles, SPRY_DELTA_THREADS, &args);
     float *got = taken(n_rows * s->width, sizeof(float));
     from_gpu(got, memory[0], n_rows * s->width * sizeof(float));
-    for (size_t i = 0; i < n_pieces; i++)
-        memcpy(out + (pieces[i].sequence * FIRST_TOKENS + pieces[i].first) * s->width,
-               got + runs[i].first_row * s->width, pieces[i].n_rows * s->width * sizeof(float));
+    for (size_t i = 0; i < n_decode_tiles; i++)
+        memcpy(out + (decode_tiles[i].sequence * FIRST_TOKENS + decode_tiles[i].first) * s->width,
+               got + prefill_tiles[i].first_row * s->width, decode_tiles[i].n_rows * s->width * sizeof(float));
     for (size_t i = 0; i < SPRY_COUNT(memory); i++)
         spry_cuda_free(&gpu, &memory[i]);
     free(mixed);

@@ -19,7 +19,7 @@ typedef struct scene {
     spry_cuda_memory memory[MEMORIES];
     spry_attend_args fused;
     unfused_args unfused;
-    size_t n_runs, longest; /* longest: rows of one */
+    size_t n_prefill_tiles, longest; /* longest: rows of one */
 } scene;
 
 /* Random heads as floats and as halves. */
@@ -44,17 +44,17 @@ static void fill_pages(unsigned char *pages, const scene *s, const float *keys, 
         }
 }
 
-static void place_rows(scene *s, spry_step_row *rows, spry_step_entry *entries, spry_attend_run *runs)
+static void load_rows_repacked(scene *s, spry_step_row *rows, spry_step_entry *entries, spry_row_range *prefill_tiles)
 {
-    uint32_t each = (uint32_t)(s->way.run_warps / s->way.parts * s->way.queries / (s->n_heads / s->n_kv_heads));
+    uint32_t each = (uint32_t)(s->way.prefill_warps / s->way.parts * s->way.queries / (s->n_heads / s->n_kv_heads));
     s->longest = each;
     for (uint32_t i = 0; i < s->n; i++)
         rows[i] = (spry_step_row){.position = i, .n_entries = i / SPRY_PAGE_TOKENS + 1};
     for (uint32_t i = 0; i < s->n / SPRY_PAGE_TOKENS; i++)
         entries[i] = (spry_step_entry){.page = i, .start = i * SPRY_PAGE_TOKENS, .count = SPRY_PAGE_TOKENS};
-    s->n_runs = 0;
+    s->n_prefill_tiles = 0;
     for (uint32_t i = 0; i < s->n; i += each)
-        runs[s->n_runs++] = (spry_attend_run){i, s->n - i < each ? s->n - i : each};
+        prefill_tiles[s->n_prefill_tiles++] = (spry_row_range){i, s->n - i < each ? s->n - i : each};
 }
 
 static void set_args(scene *s)
@@ -65,7 +65,7 @@ static void set_args(scene *s)
                                   .q = m[1],
                                   .rows = m[2],
                                   .entries = m[3],
-                                  .runs = m[4],
+                                  .prefill_tiles = m[4],
                                   .kv = {.pages = m[5],
                                          .page_bytes = 2 * s->n_kv_heads * head_bytes,
                                          .value_offset = s->n_kv_heads * head_bytes,
@@ -103,8 +103,8 @@ static void open_scene(scene *s, uint32_t n, uint32_t n_heads, uint32_t n_kv_hea
     fill_pages(pages, s, k, kv + n_kv);
     spry_step_row *rows = taken(n, sizeof *rows);
     spry_step_entry *entries = taken(n / SPRY_PAGE_TOKENS, sizeof *entries);
-    spry_attend_run *runs = taken(n, sizeof *runs);
-    place_rows(s, rows, entries, runs);
+    spry_row_range *prefill_tiles = taken(n, sizeof *prefill_tiles);
+    load_rows_repacked(s, rows, entries, prefill_tiles);
     const struct {
         const void *from;
         size_t bytes;
@@ -112,7 +112,7 @@ static void open_scene(scene *s, uint32_t n, uint32_t n_heads, uint32_t n_kv_hea
                          {rows_first, n_q * 4},
                          {rows, n * sizeof *rows},
                          {entries, n / SPRY_PAGE_TOKENS * sizeof *entries},
-                         {runs, n * sizeof *runs},
+                         {prefill_tiles, n * sizeof *prefill_tiles},
                          {pages, 4 * n_kv},
                          {halves, n_q * 2},
                          {kv, 4 * n_kv},
@@ -120,8 +120,8 @@ static void open_scene(scene *s, uint32_t n, uint32_t n_heads, uint32_t n_kv_hea
     for (size_t i = 0; i < MEMORIES; i++)
         s->memory[i] = on_gpu(parts[i].from, parts[i].bytes);
     set_args(s);
-    spry_cuda_map_pages(&gpu, &s->way, &s->fused.kv, s->n / SPRY_PAGE_TOKENS);
-    void *const lists[] = {halves, kv, q, k, v, rows_first, pages, rows, entries, runs};
+    spry_cuda_encode_tensor_maps(&gpu, &s->way, &s->fused.kv, s->n / SPRY_PAGE_TOKENS);
+    void *const lists[] = {halves, kv, q, k, v, rows_first, pages, rows, entries, prefill_tiles};
     for (size_t i = 0; i < SPRY_COUNT(lists); i++)
         free(lists[i]);
 }
@@ -134,7 +134,7 @@ static void close_scene(scene *s)
 
 static void attend_fused(scene *s)
 {
-    spry_cuda_attend_runs(&gpu, &s->way, &s->fused, s->n_runs, s->longest, 0);
+    spry_cuda_attend_prefill(&gpu, &s->way, &s->fused, s->n_prefill_tiles, s->longest, 0);
 }
 
 static void attend_unfused(scene *s)

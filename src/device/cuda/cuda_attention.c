@@ -5,7 +5,7 @@
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
 
-enum { ROW_THREADS = 256, MERGE_THREADS = 128 };
+enum { ROW_THREADS = 256, COMBINE_THREADS = 128 };
 enum { ALL_AHEAD = 1 << 30 }; /* more positions than any text has */
 
 static const char *kv_name(const spry_cuda_device *d)
@@ -15,48 +15,48 @@ static const char *kv_name(const spry_cuda_device *d)
 
 /* ---- kernels for pages and heads --------------------------------------------------------------------------------- */
 
-/* page_copy of attention_pages.cuh: the keys of a page, and so many blocks of its values. */
+/* page_copy of attention_mma.cuh: the keys of a page, and so many blocks of its values. */
 static size_t copy_bytes(size_t blocks, size_t kept)
 {
     return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
 }
 
-/* decode_room of attention_decode.cuh: queries, once more for each warp, and its weights; the row's key and value; what
+/* decode_smem of attention_decode.cuh: queries, once more for each warp, and its weights; the row's key and value; what
  * a page of each warp leaves. */
 static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
 {
-    size_t queries = SPRY_DECODE_GROUP * (blocks * 32 + 8) * sizeof(float);
-    size_t partials = (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
-    return (1 + warps) * queries + warps * SPRY_DECODE_GROUP * 20 * sizeof(uint32_t) + 2 * blocks * 32 * sizeof(float) +
-           partials;
+    size_t queries = SPRY_DECODE_GQA_MAX * (blocks * 32 + 8) * sizeof(float);
+    size_t partials = (group + 1) / 2 * warps * (SPRY_PARTIAL_HEADER + 2 * blocks * 32) * sizeof(float);
+    return (1 + warps) * queries + warps * SPRY_DECODE_GQA_MAX * 20 * sizeof(uint32_t) +
+           2 * blocks * 32 * sizeof(float) + partials;
 }
 
-/* plain_room of attention_plain.cuh: queries, key and value as halves; of each warp factors, weights, and what a page
- * leaves. */
-static size_t plain_bytes(size_t blocks, size_t warps, size_t group)
+/* fast_smem of attention_decode_fast.cuh: queries, key and value as halves; of each warp factors, weights, and what a
+ * page leaves. */
+static size_t decode_fast_bytes(size_t blocks, size_t warps, size_t group)
 {
-    size_t heads = (SPRY_DECODE_GROUP + 1) * (blocks * 16 + 16) * sizeof(uint32_t) + blocks * 16 * sizeof(uint32_t);
-    size_t of_warp = 34 * 4 * sizeof(float) + SPRY_DECODE_GROUP * 20 * sizeof(uint32_t);
-    return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
+    size_t heads = (SPRY_DECODE_GQA_MAX + 1) * (blocks * 16 + 16) * sizeof(uint32_t) + blocks * 16 * sizeof(uint32_t);
+    size_t of_warp = 34 * 4 * sizeof(float) + SPRY_DECODE_GQA_MAX * 20 * sizeof(uint32_t);
+    return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEADER + 2 * blocks * 32) * sizeof(float);
 }
 
-/* cores_room of attention_cores.cu: five pairs of pages, with entries and barriers; what chunks gave to 256 threads;
+/* prefill_smem of attention_wgmma.cu: five pairs of pages, with entries and barriers; what chunks gave to 256 threads;
  * queries of 8 warps. */
-static size_t cores_bytes(size_t blocks)
+static size_t wgmma_prefill_bytes(size_t blocks)
 {
     return 8 * 40 + 10 * (blocks * 4096 + sizeof(spry_step_entry) + sizeof(uint64_t)) +
            (blocks * 16 + 1) * 256 * sizeof(float);
 }
 
 /* Runs with the matrix instructions of four warps. */
-static void take_cores(spry_cuda_attention *way, size_t blocks)
+static void use_wgmma(spry_cuda_attention *attention, size_t blocks)
 {
-    way->many = "spry_attend_cores_%zu";
-    way->run_warps = 8;
-    way->copy_warps = 4;
-    way->run_blocks = 66; /* of which a multiprocessor has one */
-    way->many_bytes = cores_bytes(blocks);
-    way->maps_pages = true;
+    attention->prefill = "spry_attend_prefill_wgmma_%zu";
+    attention->prefill_warps = 8;
+    attention->producer_warps = 4;
+    attention->prefill_full_grid = 66; /* of which a multiprocessor has one */
+    attention->prefill_bytes = wgmma_prefill_bytes(blocks);
+    attention->uses_tma = true;
 }
 
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. Runs take those
@@ -64,46 +64,46 @@ static void take_cores(spry_cuda_attention *way, size_t blocks)
 spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *c, spry_dtype type)
 {
     if (c->n_kv_rank)
-        return spry_cuda_latent_attention();
+        return spry_cuda_mla_attention();
     size_t blocks = c->head_dim / 32, dims = 1;
     size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
     if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8)) {
-        spry_cuda_attention way = {
-            .few = "spry_attend_pages_few_%zu",
-            .many = "spry_attend_pages_many_%zu",
-            .decode = c->n_heads / c->n_kv_heads <= SPRY_DECODE_GROUP ? "spry_attend_decode_%zu" : NULL,
-            .merge = "spry_attend_merge_pages",
-            .merge_runs = "spry_attend_merge_runs",
+        spry_cuda_attention attention = {
+            .split_kv = "spry_attend_split_kv_mma_%zu",
+            .prefill = "spry_attend_prefill_mma_%zu",
+            .decode = c->n_heads / c->n_kv_heads <= SPRY_DECODE_GQA_MAX ? "spry_attend_decode_%zu" : NULL,
+            .combine = "spry_attend_combine_pages",
+            .combine_prefill = "spry_attend_combine_prefill",
             .number = blocks,
-            .pieces = true,
+            .multi_row = true,
             .chunk_pages = 1,
             .warps = warps,
-            .run_warps = warps,
-            .run_blocks = 264,
+            .prefill_warps = warps,
+            .prefill_full_grid = 264,
             .queries = 16,
             .parts = blocks / part,
-            .few_bytes = queries + warps * copy_bytes(blocks, part),
-            .many_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
+            .split_kv_bytes = queries + warps * copy_bytes(blocks, part),
+            .prefill_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
             .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads),
-            .plain_bytes = plain_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
-        if (gpu->cores && blocks >= 2 && blocks <= 4 && cores_bytes(blocks) <= gpu->shared_bytes)
-            take_cores(&way, blocks);
-        return way;
+            .decode_fast_bytes = decode_fast_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
+        if (gpu->has_wgmma && blocks >= 2 && blocks <= 4 && wgmma_prefill_bytes(blocks) <= gpu->shared_bytes)
+            use_wgmma(&attention, blocks);
+        return attention;
     }
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){
-        .few = type == SPRY_F16   ? "spry_attend_few_f16_%zu"
-               : type == SPRY_F32 ? "spry_attend_few_f32_%zu"
-                                  : "spry_attend_few_q8_0_%zu",
-        .many = type == SPRY_F16   ? "spry_attend_many_f16_%zu"
-                : type == SPRY_F32 ? "spry_attend_many_f32_%zu"
-                                   : "spry_attend_many_q8_0_%zu",
-        .merge = "spry_attend_merge",
+        .split_kv = type == SPRY_F16   ? "spry_attend_split_kv_f16_%zu"
+                    : type == SPRY_F32 ? "spry_attend_split_kv_f32_%zu"
+                                       : "spry_attend_split_kv_q8_0_%zu",
+        .prefill = type == SPRY_F16   ? "spry_attend_prefill_f16_%zu"
+                   : type == SPRY_F32 ? "spry_attend_prefill_f32_%zu"
+                                      : "spry_attend_prefill_q8_0_%zu",
+        .combine = "spry_attend_combine",
         .number = dims,
-        .chunk_pages = SPRY_ATTEND_CHUNK,
-        .warps = SPRY_ATTEND_CHUNK,
-        .run_warps = SPRY_ATTEND_CHUNK,
+        .chunk_pages = SPRY_SIMT_CHUNK_PAGES,
+        .warps = SPRY_SIMT_CHUNK_PAGES,
+        .prefill_warps = SPRY_SIMT_CHUNK_PAGES,
         .queries = dims <= 4 ? 4 : 16 / dims,
         .parts = 1,
     };
@@ -130,7 +130,7 @@ static uint32_t pairs_of(const spry_config *c, uint32_t layer)
     return c->rotated[layer] ? c->rope_dim / 2 : 0;
 }
 
-/* Norms of q and k that spry_prepare does not know, before rope or behind it. */
+/* Norms of q and k that spry_rope_kv does not know, before rope or behind it. */
 static void normalise_heads(spry_cuda_device *d, const spry_cuda_layer *l, bool later)
 {
     const spry_config *c = d->config;
@@ -167,12 +167,12 @@ static void normalise_values(spry_cuda_device *d)
 }
 
 /* Head norms, rope, keys and values into their pages. */
-static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+static spry_rope_kv_args prepare_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     bool here = c->arch->qk_norm <= SPRY_QK_NORM_HEAD;
-    return (spry_prepare_args){.q = s->q,
+    return (spry_rope_kv_args){.q = s->q,
                                .k = s->k,
                                .v = s->v,
                                .q_norm = here ? l->q_norm : 0,
@@ -189,7 +189,7 @@ static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda
 }
 
 /* Heads of 64 or 128 that rope turns whole have kernels of their own, named by how; NULL: they are others. */
-static const char *whole_heads(const spry_config *c, const spry_prepare_args *p)
+static const char *full_head_kind(const spry_config *c, const spry_rope_kv_args *p)
 {
     bool whole = (c->head_dim == 64 || c->head_dim == 128) && p->n_pairs == c->head_dim / 2;
     if (!whole || !p->q_norm != !p->k_norm || (p->q_norm && p->interleaved))
@@ -197,44 +197,44 @@ static const char *whole_heads(const spry_config *c, const spry_prepare_args *p)
     return p->interleaved ? "pairs" : p->q_norm ? "norm" : "raw";
 }
 
-static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+static void rope_kv(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
-    const spry_prepare_args args = prepare_args(d, l, layer);
-    const char *whole = whole_heads(c, &args);
+    const spry_rope_kv_args args = prepare_args(d, l, layer);
+    const char *whole = full_head_kind(c, &args);
     char name[SPRY_CUDA_KERNEL_NAME];
     if (whole && d->pool->shape.type == SPRY_F16)
-        snprintf(name, sizeof name, "spry_prepare_%s_%u", whole, c->head_dim / 32);
+        snprintf(name, sizeof name, "spry_rope_kv_%s_%u", whole, c->head_dim / 32);
     else
-        snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
+        snprintf(name, sizeof name, "spry_rope_kv_%s", kv_name(d));
     spry_cuda_launch(
-        &d->context, spry_cuda_kernel(&d->context, name), (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS,
-        c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, SPRY_PREPARE_THREADS, &args);
+        &d->context, spry_cuda_kernel(&d->context, name), (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
+        c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, SPRY_ROPE_KV_THREADS, &args);
 }
 
 /* ---- rows over pages --------------------------------------------------------------------------------------------- */
 
-static void *attend_kernel(spry_cuda_context *gpu, const spry_cuda_attention *way, const char *format)
+static void *attend_kernel(spry_cuda_context *gpu, const spry_cuda_attention *attention, const char *format)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, format, way->number);
+    snprintf(name, sizeof name, format, attention->number);
     return spry_cuda_kernel(gpu, name);
 }
 
 /* Whether attention also writes its rows as the product behind it wants them: heads of whole blocks, rows that are
  * attended one by one, or in chunks that are folded. */
-static bool attend_encodes(const spry_cuda_device *d)
+static bool attention_quantises(const spry_cuda_device *d)
 {
     size_t n_q = (size_t)d->config->n_heads * d->config->head_dim;
-    return (!d->n_runs || d->n_spread) && !d->config->n_kv_rank && !d->config->arch->gated_attention &&
+    return (!d->n_prefill_tiles || d->n_kv_splits) && !d->config->n_kv_rank && !d->config->arch->gated_attention &&
            d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
 }
 
-static spry_acts attention_acts(const spry_cuda_device *d, const spry_cuda_matrix *o)
+static spry_activations attention_activations(const spry_cuda_device *d, const spry_cuda_matrix *o)
 {
-    spry_acts acts = spry_cuda_acts(d, o, o->tiles.n_in);
-    acts.cores = spry_cuda_cores(d, o->type, d->n_rows);
-    return acts;
+    spry_activations activations = spry_cuda_activations(d, o, o->tiles.n_in);
+    activations.wgmma_groups = spry_cuda_wgmma_groups(d, o->type, d->n_rows);
+    return activations;
 }
 
 spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer)
@@ -247,11 +247,11 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
                              .partial = s->partial,
                              .rows = d->upload.memory + d->upload.rows,
                              .entries = d->upload.memory + d->upload.entries,
-                             .few = d->upload.memory + d->upload.few,
-                             .pieces = d->upload.memory + d->upload.pieces,
-                             .runs = d->upload.memory + d->upload.runs,
-                             .turn_cosine = s->turn_cosine[kind],
-                             .turn_sine = s->turn_sine[kind],
+                             .decode_rows = d->upload.memory + d->upload.decode_rows,
+                             .decode_tiles = d->upload.memory + d->upload.decode_tiles,
+                             .prefill_tiles = d->upload.memory + d->upload.prefill_tiles,
+                             .rotation_cosine = s->rotation_cosine[kind],
+                             .rotation_sine = s->rotation_sine[kind],
                              .sinks = d->model.layers[layer].sinks,
                              .kv = spry_cuda_layer_pages(d, layer),
                              .n_heads = c->n_heads,
@@ -266,88 +266,92 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
                              .scale = 1 / sqrtf(c->query_scalar),
                              .softcap = c->attn_softcap};
     const spry_cuda_matrix *o = &d->model.layers[layer].o;
-    if (attend_encodes(d))
-        args.to[spry_cuda_form(o->type)] = attention_acts(d, o);
+    if (attention_quantises(d))
+        args.to[spry_cuda_act_format(o->type)] = attention_activations(d, o);
     return args;
 }
 
-void spry_cuda_attend_runs(spry_cuda_context *gpu, const spry_cuda_attention *way, const spry_attend_args *args,
-                           size_t n_runs, size_t longest, size_t n_spread)
+void spry_cuda_attend_prefill(spry_cuda_context *gpu, const spry_cuda_attention *attention,
+                              const spry_attend_args *args, size_t n_prefill_tiles, size_t longest, size_t n_kv_splits)
 {
-    size_t each = way->run_warps / way->parts * way->queries, queries = longest * (args->n_heads / args->kv.n_kv_heads);
-    size_t batches = way->merge_runs ? (queries + each - 1) / each : 1;
-    size_t parts = n_spread ? n_spread : 1, blocks = args->kv.n_kv_heads * batches;
-    unsigned threads = (unsigned)(way->run_warps + way->copy_warps) * 32;
-    void *kernel = attend_kernel(gpu, way, way->many);
-    if (way->maps_pages) { /* blocks take one after another, or, of spread chunks, those that are done first */
-        const spry_attend_cores_args mapped = {way->maps, *args, (uint32_t)batches, (uint32_t)n_runs, (uint32_t)parts};
-        blocks *= n_runs * parts;
-        spry_cuda_launch_shared(gpu, kernel, n_spread || blocks < gpu->processors ? blocks : gpu->processors, 1, 1,
-                                threads, way->many_bytes, &mapped);
+    size_t each = attention->prefill_warps / attention->parts * attention->queries,
+           queries = longest * (args->n_heads / args->kv.n_kv_heads);
+    size_t batches = attention->combine_prefill ? (queries + each - 1) / each : 1;
+    size_t parts = n_kv_splits ? n_kv_splits : 1, blocks = args->kv.n_kv_heads * batches;
+    unsigned threads = (unsigned)(attention->prefill_warps + attention->producer_warps) * 32;
+    void *kernel = attend_kernel(gpu, attention, attention->prefill);
+    if (attention->uses_tma) { /* blocks take one after another, or, of spread chunks, those that are done first */
+        const spry_attend_tma_args mapped = {attention->maps, *args, (uint32_t)batches, (uint32_t)n_prefill_tiles,
+                                             (uint32_t)parts};
+        blocks *= n_prefill_tiles * parts;
+        spry_cuda_launch_shared(gpu, kernel, n_kv_splits || blocks < gpu->sm_count ? blocks : gpu->sm_count, 1, 1,
+                                threads, attention->prefill_bytes, &mapped);
     } else {
-        spry_cuda_launch_shared(gpu, kernel, blocks, n_runs, parts, threads, way->many_bytes, args);
+        spry_cuda_launch_shared(gpu, kernel, blocks, n_prefill_tiles, parts, threads, attention->prefill_bytes, args);
     }
-    if (n_spread)
-        spry_cuda_launch(gpu, spry_cuda_kernel(gpu, way->merge_runs), n_runs, args->n_heads, longest, MERGE_THREADS,
-                         args);
+    if (n_kv_splits)
+        spry_cuda_launch(gpu, spry_cuda_kernel(gpu, attention->combine_prefill), n_prefill_tiles, args->n_heads,
+                         longest, COMBINE_THREADS, args);
 }
 
 /* What spread chunks leave lies behind what is left of few rows. */
-static void attend_runs(spry_cuda_device *d, spry_attend_args args)
+static void attend_prefill_split(spry_cuda_device *d, spry_attend_args args)
 {
-    if (d->n_spread) {
-        args.partial += d->n_few * d->n_chunks * spry_cuda_partial_floats(d->config) * sizeof(float);
-        args.n_chunks = (uint32_t)d->n_spread;
-        args.chunk_pages = SPRY_PAGES_CHUNK;
+    if (d->n_kv_splits) {
+        args.partial += d->n_decode_rows * d->n_chunks * spry_cuda_partial_floats(d->config) * sizeof(float);
+        args.n_chunks = (uint32_t)d->n_kv_splits;
+        args.chunk_pages = SPRY_SPLIT_KV_PAGES;
     }
-    spry_cuda_attend_runs(&d->context, &d->attention, &args, d->n_runs, d->longest_run, d->n_spread);
+    spry_cuda_attend_prefill(&d->context, &d->attention, &args, d->n_prefill_tiles, d->longest_prefill_tile,
+                             d->n_kv_splits);
 }
 
 static void attend(spry_cuda_device *d, uint32_t layer)
 {
     const spry_config *c = d->config;
-    const spry_cuda_attention *way = &d->attention;
+    const spry_cuda_attention *attention = &d->attention;
     const spry_attend_args args = spry_cuda_attend_args(d, layer);
     size_t group = c->n_heads / c->n_kv_heads;
-    unsigned threads = (unsigned)way->warps * 32;
-    size_t batches = (group + way->queries - 1) / way->queries * way->parts;
-    size_t pages = d->n_chunks * way->chunk_pages;
-    if (d->n_few) {
-        spry_cuda_launch_shared(&d->context, attend_kernel(&d->context, way, way->few),
-                                way->pieces ? d->n_pieces : d->n_few, c->n_kv_heads * batches,
-                                (pages + way->warps - 1) / way->warps, threads, way->few_bytes, &args);
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge), d->n_few, c->n_heads, 1, MERGE_THREADS,
-                         &args);
+    unsigned threads = (unsigned)attention->warps * 32;
+    size_t batches = (group + attention->queries - 1) / attention->queries * attention->parts;
+    size_t pages = d->n_chunks * attention->chunk_pages;
+    if (d->n_decode_rows) {
+        spry_cuda_launch_shared(&d->context, attend_kernel(&d->context, attention, attention->split_kv),
+                                attention->multi_row ? d->n_decode_tiles : d->n_decode_rows, c->n_kv_heads * batches,
+                                (pages + attention->warps - 1) / attention->warps, threads, attention->split_kv_bytes,
+                                &args);
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, attention->combine), d->n_decode_rows, c->n_heads,
+                         1, COMBINE_THREADS, &args);
     }
-    if (d->n_runs)
-        attend_runs(d, args);
+    if (d->n_prefill_tiles)
+        attend_prefill_split(d, args);
 }
 
 /* Whether one kernel does everything for the step's rows, each the only new one of its sequence. */
 static bool decodes(const spry_cuda_device *d)
 {
-    return d->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER && d->attention.decode && d->context.overlaps &&
-           d->alone && !d->n_runs;
+    return d->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER && d->attention.decode && d->context.sm90_up &&
+           d->alone && !d->n_prefill_tiles;
 }
 
-/* The kernel of attention_plain.cu for rows that are alone in their sequences; false where a model or its pages want
- * more than it has, or where blocks that share the pages of a row have several for each warp. */
-static bool plain_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_device *d, const spry_decode_args *args,
-                         size_t share, size_t pages)
+/* The kernel of attention_decode_fast.cu for rows that are alone in their sequences; false where a model or its pages
+ * want more than it has, or where blocks that share the pages of a row have several for each warp. */
+static bool fast_decode_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_device *d,
+                               const spry_decode_args *args, size_t share, size_t pages)
 {
-    const spry_cuda_attention *way = &d->attention;
-    const spry_prepare_args *p = &args->prepare;
+    const spry_cuda_attention *attention = &d->attention;
+    const spry_rope_kv_args *p = &args->rope_kv;
     const spry_attend_args *a = &args->attend;
-    const char *heads = whole_heads(d->config, p);
-    bool bytes = a->to[SPRY_ACT_BYTES].values, single = pages <= share * way->warps;
-    if (!heads || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !(bytes || a->to[SPRY_ACT_ONE].values) ||
+    const char *heads = full_head_kind(d->config, p);
+    bool bytes = a->to[SPRY_ACT_Q8].values, single = pages <= share * attention->warps;
+    if (!heads || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !(bytes || a->to[SPRY_ACT_BF16].values) ||
         (share > 1 && !single))
         return false;
-    snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_attend_decode_%s_%s_%s_%zu", heads, bytes ? "bytes" : "one",
+    snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_attend_decode_%s_%s_%s_%zu", heads, bytes ? "q8" : "bf16",
              !single      ? "long"
              : share == 1 ? "short"
                           : "single",
-             way->number);
+             attention->number);
     return true;
 }
 
@@ -356,21 +360,22 @@ static bool plain_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_devic
 static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     enum { BLOCKS = 264, SHARE = 8, FEWEST = 2 };
-    const spry_cuda_attention *way = &d->attention;
-    const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
-    size_t chosen = spry_cuda_chosen(d, SPRY_CHOICE_SHARE), share = chosen ? chosen : SHARE;
-    size_t n_kv = d->config->n_kv_heads, pages = d->n_chunks * way->chunk_pages, warps = way->warps;
-    while (share > way->parts &&
-           ((!chosen && d->n_rows * n_kv * share > BLOCKS) || share / 2 / way->parts * warps >= pages))
+    const spry_cuda_attention *attention = &d->attention;
+    const spry_decode_args args = {.rope_kv = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
+    size_t chosen = spry_cuda_tuned(d, SPRY_TUNE_CLUSTER), share = chosen ? chosen : SHARE;
+    size_t n_kv = d->config->n_kv_heads, pages = d->n_chunks * attention->chunk_pages, warps = attention->warps;
+    while (share > attention->parts &&
+           ((!chosen && d->n_rows * n_kv * share > BLOCKS) || share / 2 / attention->parts * warps >= pages))
         share /= 2;
-    share = share > way->parts ? share : way->parts;
-    if (pages < warps && d->n_rows * n_kv * share > 2 * d->context.processors)
+    share = share > attention->parts ? share : attention->parts;
+    if (pages < warps && d->n_rows * n_kv * share > 2 * d->context.sm_count)
         warps = pages > FEWEST ? pages : FEWEST;
     char name[SPRY_CUDA_KERNEL_NAME];
-    bool plain = plain_kernel(name, d, &args, share, pages);
-    void *kernel = plain ? spry_cuda_kernel(&d->context, name) : attend_kernel(&d->context, way, way->decode);
+    bool plain = fast_decode_kernel(name, d, &args, share, pages);
+    void *kernel =
+        plain ? spry_cuda_kernel(&d->context, name) : attend_kernel(&d->context, attention, attention->decode);
     spry_cuda_launch_cluster(&d->context, kernel, share, n_kv, d->n_rows, (unsigned)warps * 32,
-                             plain ? way->plain_bytes : way->decode_bytes, &args);
+                             plain ? attention->decode_fast_bytes : attention->decode_bytes, &args);
 }
 
 bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
@@ -380,12 +385,12 @@ bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     size_t n_qkv = l->k.type == SPRY_DTYPE_COUNT ? 1 : 3;
     bool gated = c->arch->gated_attention;
-    const spry_cuda_product qkv[] = {
+    const spry_cuda_gemm qkv[] = {
         {gated ? s->raw : s->q, gated ? 2 * n_q : n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
-    spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
-    spry_cuda_took_products(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
+    spry_cuda_charge_gemms(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
     if (gated)
-        spry_cuda_head_gates(d, "spry_take_queries", s->q);
+        spry_cuda_head_gates(d, "spry_gated_query_split", s->q);
     normalise_heads(d, l, false);
     if (c->arch->v_norm && n_qkv > 1)
         normalise_values(d);
@@ -393,16 +398,16 @@ bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
         attend_decode(d, l, layer);
     } else {
         if (n_qkv > 1 || c->n_shared_kv)
-            prepare(d, l, layer);
+            rope_kv(d, l, layer);
         normalise_heads(d, l, true);
         spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
         attend(d, layer);
     }
     if (gated)
-        spry_cuda_head_gates(d, "spry_close_heads", s->attn);
+        spry_cuda_head_gates(d, "spry_gated_heads_apply", s->attn);
     spry_cuda_charge_attention(d, layer);
-    bool encoded = attend_encodes(d);
-    if (encoded)
-        d->acts[spry_cuda_form(l->o.type)] = attention_acts(d, &l->o);
-    return encoded;
+    bool quantised = attention_quantises(d);
+    if (quantised)
+        d->activations[spry_cuda_act_format(l->o.type)] = attention_activations(d, &l->o);
+    return quantised;
 }

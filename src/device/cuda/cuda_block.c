@@ -7,7 +7,7 @@
 
 enum { ROW_THREADS = 256, SOFTCAP_BLOCKS = 1024 };
 
-static const spry_cuda_groups no_groups = {0};
+static const spry_cuda_expert_groups no_groups = {0};
 
 /* ---- before the layers ------------------------------------------------------------------------------------------- */
 
@@ -51,18 +51,18 @@ static void make_angles(spry_cuda_device *d)
 {
     const spry_cuda_scratch *s = &d->scratch;
     for (size_t kind = 0; kind < (d->config->window ? 2 : 1); kind++) {
-        const spry_angles_args args = {.frequencies = d->model.frequencies[kind],
-                                       .cosine = s->cosine[kind],
-                                       .sine = s->sine[kind],
-                                       .turn_cosine = s->turn_cosine[kind],
-                                       .turn_sine = s->turn_sine[kind],
-                                       .rows = d->upload.memory + d->upload.rows,
-                                       .deltas = d->upload.memory + d->upload.deltas,
-                                       .n_rows = (uint32_t)d->n_rows,
-                                       .n_pairs = d->config->rope_dim / 2,
-                                       .magnitude = d->model.magnitude[kind]};
-        size_t turns = d->pool->turns.end > 1 ? d->pool->turns.end - 1 : 0;
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_angles"), d->n_rows + turns, 1, 1,
+        const spry_rope_angles_args args = {.frequencies = d->model.frequencies[kind],
+                                            .cosine = s->cosine[kind],
+                                            .sine = s->sine[kind],
+                                            .rotation_cosine = s->rotation_cosine[kind],
+                                            .rotation_sine = s->rotation_sine[kind],
+                                            .rows = d->upload.memory + d->upload.rows,
+                                            .deltas = d->upload.memory + d->upload.deltas,
+                                            .n_rows = (uint32_t)d->n_rows,
+                                            .n_pairs = d->config->rope_dim / 2,
+                                            .magnitude = d->model.magnitude[kind]};
+        size_t rotations = d->pool->turns.end > 1 ? d->pool->turns.end - 1 : 0;
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_rope_angles"), d->n_rows + rotations, 1, 1,
                          ROW_THREADS, &args);
     }
 }
@@ -107,20 +107,20 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
 {
     const spry_config *c = d->config;
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
-    const spry_cuda_product o = {sum.out, c->n_embd, &l->o};
-    bool encoded = false;
+    const spry_cuda_gemm o = {sum.out, c->n_embd, &l->o};
+    bool quantised = false;
     if (c->n_kv_rank)
-        spry_cuda_latent(d, l, layer);
+        spry_cuda_mla(d, l, layer);
     else
-        encoded = spry_cuda_attend(d, l, layer);
-    if (encoded) {
-        spry_cuda_adapt_from(d, &(spry_encode_args){.in = d->scratch.attn});
-        spry_cuda_products(d, &o, 1, d->n_rows, sum.add, no_groups);
+        quantised = spry_cuda_attend(d, l, layer);
+    if (quantised) {
+        spry_cuda_lora_input(d, &(spry_quantise_args){.in = d->scratch.attn});
+        spry_cuda_gemms(d, &o, 1, d->n_rows, sum.add, no_groups);
     } else {
-        const spry_encode_args rows = {.in = c->n_kv_rank ? d->scratch.raw : d->scratch.attn, .n = l->o.tiles.n_in};
-        spry_cuda_encode_products(d, rows, &o, 1, d->n_rows, sum.add);
+        const spry_quantise_args rows = {.in = c->n_kv_rank ? d->scratch.raw : d->scratch.attn, .n = l->o.tiles.n_in};
+        spry_cuda_quantise_gemms(d, rows, &o, 1, d->n_rows, sum.add);
     }
-    spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
+    spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (c->arch->streams)
         spry_cuda_add_laurel(d, l);
     else if (!sum.done)
@@ -131,38 +131,38 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
 static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
-    const spry_cuda_product o = {sum.out, d->config->n_embd, &l->o};
-    const spry_encode_args given =
+    const spry_cuda_gemm o = {sum.out, d->config->n_embd, &l->o};
+    const spry_quantise_args given =
         d->config->arch->delta ? spry_cuda_delta(d, l, layer) : spry_cuda_convolution(d, l, layer);
-    spry_cuda_encode_products(d, given, &o, 1, d->n_rows, sum.add);
-    spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
+    spry_cuda_quantise_gemms(d, given, &o, 1, d->n_rows, sum.add);
+    spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (!sum.done)
         add_residual(d, &sum);
 }
 
 /* `input`: rows as attention or this part takes them. */
-static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, spry_encode_args input,
+static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, spry_quantise_args input,
                          const part_sum *sum)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     bool has_gate = l->gate.type != SPRY_DTYPE_COUNT, sparse = spry_cuda_is_sparse(d, layer);
     size_t n = l->up.tiles.n_out, n_both = has_gate ? 2 : 1;
-    const spry_cuda_product both[] = {{s->gate, n, has_gate ? &l->gate : &l->up}, {s->up, n, &l->up}};
-    const spry_cuda_product down = {sum->out, c->n_embd, &l->down};
-    const spry_encode_args activated = {
+    const spry_cuda_gemm both[] = {{s->gate, n, has_gate ? &l->gate : &l->up}, {s->up, n, &l->up}};
+    const spry_cuda_gemm down = {sum->out, c->n_embd, &l->down};
+    const spry_quantise_args activated = {
         .in = s->gate, .up = has_gate ? s->up : 0, .ungated = !has_gate, .n = (uint32_t)n, .gate = c->arch->gate};
-    if (has_gate && !sparse && spry_cuda_gated_products(d, input, both, &l->down, d->n_rows)) {
-        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
-        spry_cuda_products(d, &down, 1, d->n_rows, sum->add, no_groups);
+    if (has_gate && !sparse && spry_cuda_gate_up_gemms(d, input, both, &l->down, d->n_rows)) {
+        spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+        spry_cuda_gemms(d, &down, 1, d->n_rows, sum->add, no_groups);
     } else {
-        spry_cuda_encode_products(d, input, both, n_both, d->n_rows, false);
-        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+        spry_cuda_quantise_gemms(d, input, both, n_both, d->n_rows, false);
+        spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
         if (sparse)
             spry_cuda_sparsify(d, layer, n);
-        spry_cuda_encode_products(d, activated, &down, 1, d->n_rows, sum->add);
+        spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, sum->add);
     }
-    spry_cuda_took_products(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
+    spry_cuda_charge_gemms(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
 }
 
 static void run_layer(spry_cuda_device *d, uint32_t layer)
@@ -196,26 +196,26 @@ void spry_cuda_unembed(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    const spry_cuda_product logits = {s->logits, c->n_vocab, &d->model.output};
+    const spry_cuda_gemm logits = {s->logits, c->n_vocab, &d->model.output};
     if (!d->n_wanted)
         return;
-    const spry_encode_args norm = {.in = s->x,
-                                   .weight = d->model.output_norm,
-                                   .bias = d->model.output_norm_bias,
-                                   .centre = c->arch->layer_norm,
-                                   .plain = s->h,
-                                   .source = d->upload.memory + d->upload.source,
-                                   .n = c->n_embd};
-    spry_cuda_encode(d, norm, &logits, d->n_logits ? 1 : 0, d->n_wanted);
+    const spry_quantise_args norm = {.in = s->x,
+                                     .weight = d->model.output_norm,
+                                     .bias = d->model.output_norm_bias,
+                                     .centre = c->arch->layer_norm,
+                                     .plain = s->h,
+                                     .source = d->upload.memory + d->upload.source,
+                                     .n = c->n_embd};
+    spry_cuda_quantise(d, norm, &logits, d->n_logits ? 1 : 0, d->n_wanted);
     spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     if (!d->n_logits)
         return;
-    spry_cuda_products(d, &logits, 1, d->n_logits, false, no_groups);
+    spry_cuda_gemms(d, &logits, 1, d->n_logits, false, no_groups);
     const spry_softcap_args cap = {s->logits, d->n_logits * c->n_vocab, c->final_softcap, c->logit_scale};
     if (c->final_softcap > 0 || c->logit_scale != 1)
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_softcap"), SOFTCAP_BLOCKS, 1, 1, ROW_THREADS,
                          &cap);
-    spry_cuda_took_products(d, SPRY_OP_LOGITS, &logits, 1, d->n_logits);
+    spry_cuda_charge_gemms(d, SPRY_OP_LOGITS, &logits, 1, d->n_logits);
 }
 
 void spry_cuda_layers(spry_cuda_device *d)
@@ -230,12 +230,12 @@ void spry_cuda_run(spry_cuda_device *d)
     spry_cuda_embed(d);
     make_angles(d);
     if (d->config->n_kv_rank)
-        spry_cuda_latent_begin(d);
+        spry_cuda_mla_begin(d);
     if (d->config->arch->streams)
         spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
-    if (d->list)
-        spry_cuda_list_launch(d, d->list);
+    if (d->stage_list)
+        spry_cuda_stage_list_launch(d, d->stage_list);
     else
         spry_cuda_layers(d);
     if (d->config->arch->streams)

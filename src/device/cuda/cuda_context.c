@@ -43,7 +43,7 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
 
 static spry_status find_device(spry_cuda_context *c, int index, spry_error *error)
 {
-    int count = 0, major = 0, minor = 0, processors = 0, shared = 0;
+    int count = 0, major = 0, minor = 0, sm_count = 0, shared = 0;
     if (!spry_cuda_went_well(c, c->cuda->init(0), "cuInit") ||
         !spry_cuda_went_well(c, c->cuda->device_count(&count), "cuDeviceGetCount"))
         return spry_cuda_fault(c, "looking for a GPU", error);
@@ -55,16 +55,16 @@ static spry_status find_device(spry_cuda_context *c, int index, spry_error *erro
                              "cuDeviceGetAttribute") ||
         !spry_cuda_went_well(c, c->cuda->device_attribute(&minor, SPRY_CUDA_COMPUTE_MINOR, c->device),
                              "cuDeviceGetAttribute") ||
-        !spry_cuda_went_well(c, c->cuda->device_attribute(&processors, SPRY_CUDA_MULTIPROCESSORS, c->device),
+        !spry_cuda_went_well(c, c->cuda->device_attribute(&sm_count, SPRY_CUDA_MULTIPROCESSORS, c->device),
                              "cuDeviceGetAttribute") ||
         !spry_cuda_went_well(c, c->cuda->device_attribute(&shared, SPRY_CUDA_SHARED_BYTES, c->device),
                              "cuDeviceGetAttribute"))
         return spry_cuda_fault(c, "asking for a GPU", error);
     c->name[sizeof c->name - 1] = '\0';
-    c->processors = processors > 0 ? (size_t)processors : 1;
+    c->sm_count = sm_count > 0 ? (size_t)sm_count : 1;
     c->shared_bytes = shared > 0 ? (size_t)shared : 0;
-    c->overlaps = major >= COMPUTE_OVERLAPS;
-    c->cores = major == COMPUTE_OVERLAPS && minor == 0;
+    c->sm90_up = major >= COMPUTE_OVERLAPS;
+    c->has_wgmma = major == COMPUTE_OVERLAPS && minor == 0;
     if (major < COMPUTE_MIN)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s is of compute capability %d, at least %d is needed", c->name,
                          major, COMPUTE_MIN);
@@ -162,10 +162,10 @@ static const char *name_of(const spry_cuda_context *c, const void *kernel)
 }
 
 /* Blocks run each for itself, those of one y and z together, or all of them. */
-typedef enum launch_way { LAUNCH_ALONE, LAUNCH_CLUSTER, LAUNCH_TOGETHER } launch_way;
+typedef enum launch_kind { LAUNCH_BLOCKS, LAUNCH_CLUSTER, LAUNCH_COOPERATIVE } launch_kind;
 
 static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], unsigned threads, size_t shared_bytes,
-                   launch_way way, const void *arguments)
+                   launch_kind kind, const void *arguments)
 {
     void *parameters[] = {(void *)(uintptr_t)arguments};
     spry_cuda_attribute attributes[] = {{.id = SPRY_CUDA_OVERLAP, .value.flag = 1},
@@ -183,10 +183,10 @@ static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], uns
                                             .block_z = 1,
                                             .shared_bytes = (unsigned)shared_bytes,
                                             .stream = c->stream,
-                                            .attributes = way == LAUNCH_TOGETHER ? &together : attributes,
-                                            .n_attributes = way == LAUNCH_TOGETHER  ? 1
-                                                            : way == LAUNCH_CLUSTER ? 2
-                                                                                    : c->overlaps};
+                                            .attributes = kind == LAUNCH_COOPERATIVE ? &together : attributes,
+                                            .n_attributes = kind == LAUNCH_COOPERATIVE ? 1
+                                                            : kind == LAUNCH_CLUSTER   ? 2
+                                                                                       : c->sm90_up};
     if (!c->fault && shared_bytes)
         spry_cuda_went_well(c, c->cuda->function_attribute(kernel, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
                             "cuFuncSetAttribute");
@@ -197,13 +197,13 @@ static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], uns
 void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
                       const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, LAUNCH_ALONE, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, LAUNCH_BLOCKS, arguments);
 }
 
 void spry_cuda_launch_shared(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                              unsigned threads, size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_ALONE, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_BLOCKS, arguments);
 }
 
 void spry_cuda_launch_cluster(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
@@ -212,10 +212,10 @@ void spry_cuda_launch_cluster(spry_cuda_context *c, void *kernel, size_t grid_x,
     launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_CLUSTER, arguments);
 }
 
-void spry_cuda_launch_together(spry_cuda_context *c, void *kernel, size_t blocks, unsigned threads, size_t shared_bytes,
-                               const void *arguments)
+void spry_cuda_launch_cooperative(spry_cuda_context *c, void *kernel, size_t blocks, unsigned threads,
+                                  size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){blocks, 1, 1}, threads, shared_bytes, LAUNCH_TOGETHER, arguments);
+    launch(c, kernel, (size_t[]){blocks, 1, 1}, threads, shared_bytes, LAUNCH_COOPERATIVE, arguments);
 }
 
 void spry_cuda_capture_begin(spry_cuda_context *c)

@@ -26,9 +26,9 @@ typedef struct spry_cuda_context {
     size_t n_modules;
     spry_cuda_function functions[SPRY_CUDA_FUNCTIONS]; /* by the hash of their name */
     char name[SPRY_CUDA_NAME];
-    bool overlaps;       /* kernels may begin while those before them end, and blocks form clusters */
-    bool cores;          /* it has matrix instructions of four warps */
-    size_t processors;   /* multiprocessors */
+    bool sm90_up;        /* kernels may begin while those before them end, and blocks form clusters */
+    bool has_wgmma;      /* it has matrix instructions of four warps */
+    size_t sm_count;     /* multiprocessors */
     size_t shared_bytes; /* shared memory of a block, at most */
     uint32_t timeout_ms; /* a step that takes longer is a fault */
     uint64_t waits;      /* times the host waited for it */
@@ -54,7 +54,7 @@ void *spry_cuda_kernel(spry_cuda_context *context, const char *name);
 void spry_cuda_launch(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                       unsigned threads, const void *arguments);
 
-/* The same for kernels that have SPRY_SHARED_ASKED memory. */
+/* The same for kernels that have SPRY_SMEM_DYNAMIC memory. */
 void spry_cuda_launch_shared(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                              unsigned threads, size_t shared_bytes, const void *arguments);
 
@@ -64,8 +64,8 @@ void spry_cuda_launch_cluster(spry_cuda_context *context, void *kernel, size_t g
 
 /* The same for a kernel whose blocks all run at once and wait for each other: a grid that is refused where it has more
  * blocks than the GPU can hold. */
-void spry_cuda_launch_together(spry_cuda_context *context, void *kernel, size_t blocks, unsigned threads,
-                               size_t shared_bytes, const void *arguments);
+void spry_cuda_launch_cooperative(spry_cuda_context *context, void *kernel, size_t blocks, unsigned threads,
+                                  size_t shared_bytes, const void *arguments);
 
 /* Until the next call with NULL nothing is launched: `record` gets the name of each kernel and what it was to be
  * launched with; NULL for a kernel that is not known by name. */

@@ -55,20 +55,20 @@ static void recur(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
                      &norm);
 }
 
-spry_encode_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     uint32_t width = c->n_delta_heads * c->delta_value_dim;
-    const spry_cuda_product in[] = {{s->delta_mixed, spry_config_delta_mixed(c), &l->delta_qkv},
-                                    {s->delta_gate, width, &l->delta_gate},
-                                    {s->delta_ba, 2 * (size_t)c->n_delta_heads, &l->delta_ba}};
-    spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), in, SPRY_COUNT(in), d->n_rows,
-                              false);
-    spry_cuda_took_products(d, SPRY_OP_QKV, in, SPRY_COUNT(in), d->n_rows);
+    const spry_cuda_gemm in[] = {{s->delta_mixed, spry_config_delta_mixed(c), &l->delta_qkv},
+                                 {s->delta_gate, width, &l->delta_gate},
+                                 {s->delta_ba, 2 * (size_t)c->n_delta_heads, &l->delta_ba}};
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), in, SPRY_COUNT(in), d->n_rows,
+                             false);
+    spry_cuda_charge_gemms(d, SPRY_OP_QKV, in, SPRY_COUNT(in), d->n_rows);
     recur(d, l, layer);
     spry_cuda_charge(d, SPRY_OP_ATTEND, SPRY_F32, 0, 0);
-    return (spry_encode_args){.in = s->delta_gate, .up = s->delta_result, .n = width, .gate = SPRY_GATE_SILU};
+    return (spry_quantise_args){.in = s->delta_gate, .up = s->delta_result, .n = width, .gate = SPRY_GATE_SILU};
 }
 
 void spry_cuda_head_gates(spry_cuda_device *d, const char *kernel, spry_cuda_memory x)

@@ -216,7 +216,7 @@ static void close_device(spry_device *device)
     spry_cuda_watch_deinit(d);
     spry_cuda_draw_deinit(d);
     spry_cuda_upload_deinit(d);
-    spry_cuda_lists_deinit(d);
+    spry_cuda_stage_lists_deinit(d);
     spry_cuda_scratch_deinit(d);
     spry_cuda_tier_deinit(d);
     spry_cuda_pages_deinit(d);
@@ -288,7 +288,7 @@ static spry_status open_parts(spry_cuda_device *d, const spry_device_setup *s, s
     if (!status)
         status = spry_cuda_scratch_init(d, error);
     if (!status)
-        status = spry_cuda_lists_init(d, error);
+        status = spry_cuda_stage_lists_init(d, error);
     return status ? status : spry_cuda_upload_init(d, error);
 }
 

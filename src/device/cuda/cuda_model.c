@@ -6,36 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/adapt_args.h"
+#include "device/cuda/lora_args.h"
 #include "model/arch.h"
 #include "model/config.h"
 
 enum { ALIGNMENT = 256 };
 
-/* ---- layout: the sizes of kernels/tiles.cuh ---------------------------------------------------------------------- */
+/* ---- layout: the sizes of kernels/weight_tiles.cuh
+ * ---------------------------------------------------------------------- */
 
 /* Bytes of a unit in each plane; of the super plane for four units. */
 static const struct tile_type {
     const char *name;
-    spry_act_form form;
+    spry_act_format format;
     uint32_t values, high, scale, super;
 } tile_types[SPRY_DTYPE_COUNT] = {
-    [SPRY_F32] = {"f32", SPRY_ACT_THREE, 4096, 0, 0, 0},      [SPRY_F16] = {"f16", SPRY_ACT_TWO, 2048, 0, 0, 0},
-    [SPRY_BF16] = {"bf16", SPRY_ACT_ONE, 2048, 0, 0, 0},      [SPRY_Q4_0] = {"q4_0", SPRY_ACT_BYTES, 512, 0, 64, 0},
-    [SPRY_Q4_1] = {"q4_1", SPRY_ACT_BYTES, 512, 0, 128, 0},   [SPRY_Q5_0] = {"q5_0", SPRY_ACT_BYTES, 512, 128, 64, 0},
-    [SPRY_Q5_1] = {"q5_1", SPRY_ACT_BYTES, 512, 128, 128, 0}, [SPRY_Q8_0] = {"q8_0", SPRY_ACT_BYTES, 1024, 0, 64, 0},
-    [SPRY_Q4_K] = {"q4_k", SPRY_ACT_BYTES, 512, 0, 64, 64},   [SPRY_Q5_K] = {"q5_k", SPRY_ACT_BYTES, 512, 128, 64, 64},
-    [SPRY_Q6_K] = {"q6_k", SPRY_ACT_BYTES, 512, 256, 64, 64}, [SPRY_MXFP4] = {"mxfp4", SPRY_ACT_BYTES, 512, 0, 64, 0},
+    [SPRY_F32] = {"f32", SPRY_ACT_BF16X3, 4096, 0, 0, 0},  [SPRY_F16] = {"f16", SPRY_ACT_BF16X2, 2048, 0, 0, 0},
+    [SPRY_BF16] = {"bf16", SPRY_ACT_BF16, 2048, 0, 0, 0},  [SPRY_Q4_0] = {"q4_0", SPRY_ACT_Q8, 512, 0, 64, 0},
+    [SPRY_Q4_1] = {"q4_1", SPRY_ACT_Q8, 512, 0, 128, 0},   [SPRY_Q5_0] = {"q5_0", SPRY_ACT_Q8, 512, 128, 64, 0},
+    [SPRY_Q5_1] = {"q5_1", SPRY_ACT_Q8, 512, 128, 128, 0}, [SPRY_Q8_0] = {"q8_0", SPRY_ACT_Q8, 1024, 0, 64, 0},
+    [SPRY_Q4_K] = {"q4_k", SPRY_ACT_Q8, 512, 0, 64, 64},   [SPRY_Q5_K] = {"q5_k", SPRY_ACT_Q8, 512, 128, 64, 64},
+    [SPRY_Q6_K] = {"q6_k", SPRY_ACT_Q8, 512, 256, 64, 64}, [SPRY_MXFP4] = {"mxfp4", SPRY_ACT_Q8, 512, 0, 64, 0},
 };
 
-spry_dtype spry_cuda_placed(spry_dtype type)
+spry_dtype spry_cuda_stored_type(spry_dtype type)
 {
     return tile_types[type].name ? type : SPRY_F32;
 }
 
-spry_act_form spry_cuda_form(spry_dtype placed)
+spry_act_format spry_cuda_act_format(spry_dtype placed)
 {
-    return tile_types[placed].form;
+    return tile_types[placed].format;
 }
 
 const char *spry_cuda_type_name(spry_dtype placed)
@@ -61,8 +62,8 @@ static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
                         .n_in = (uint32_t)w->n_in,
                         .n_tiles = (uint32_t)((w->n_out + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS),
                         .n_units = (uint32_t)((w->n_in + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
-    uint64_t together = (tiles.n_tiles + SPRY_TILES_TOGETHER - 1) / SPRY_TILES_TOGETHER;
-    uint64_t units = together * SPRY_TILES_TOGETHER * tiles.n_units;
+    uint64_t together = (tiles.n_tiles + SPRY_TILE_GROUP - 1) / SPRY_TILE_GROUP;
+    uint64_t units = together * SPRY_TILE_GROUP * tiles.n_units;
     tiles.high = aligned(units * t->values);
     tiles.scale = aligned(tiles.high + units * t->high);
     tiles.super = aligned(tiles.scale + units * t->scale);
@@ -72,16 +73,16 @@ static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
-typedef spry_cuda_placer placer;
+typedef spry_cuda_loader loader;
 
-static spry_cuda_memory carve(placer *p, uint64_t bytes)
+static spry_cuda_memory carve(loader *p, uint64_t bytes)
 {
     spry_cuda_memory at = p->base + p->used;
     p->used += aligned(bytes);
     return at;
 }
 
-static spry_cuda_memory place_vector(placer *p, const float *values, size_t n)
+static spry_cuda_memory load_vector(loader *p, const float *values, size_t n)
 {
     if (!values)
         return 0;
@@ -92,17 +93,17 @@ static spry_cuda_memory place_vector(placer *p, const float *values, size_t n)
 }
 
 /* Some rows, from whole tiles on, of a matrix: to the staging memory, from there to their tiles. */
-static void place_rows(placer *p, const spry_cuda_matrix *m, spry_tiles tiles, void *kernel, const void *rows,
-                       size_t row_bytes, size_t first, size_t n)
+static void load_rows_repacked(loader *p, const spry_cuda_matrix *m, spry_tiles tiles, void *kernel, const void *rows,
+                               size_t row_bytes, size_t first, size_t n)
 {
-    const spry_place_args args = {
+    const spry_repack_args args = {
         .to = tiles, .rows = p->staging, .row_bytes = row_bytes, .first_tile = (uint32_t)(first / SPRY_TILE_ROWS)};
     spry_cuda_write(p->context, p->staging, rows, n * row_bytes);
     spry_cuda_launch(p->context, kernel, m->tiles.n_units, (n + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS, 1, 32, &args);
 }
 
 /* One matrix, in parts that the staging memory holds. */
-static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight *w, uint64_t offset)
+static void load_matrix(loader *p, const spry_cuda_matrix *m, const spry_weight *w, uint64_t offset)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
     bool decode = m->type != w->type;
@@ -111,7 +112,7 @@ static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight
     float *floats = decode ? malloc(most * row_bytes) : NULL;
     spry_tiles tiles = m->tiles;
     tiles.base += offset;
-    snprintf(name, sizeof name, "spry_place_%s", spry_cuda_type_name(m->type));
+    snprintf(name, sizeof name, "spry_repack_%s", spry_cuda_type_name(m->type));
     void *kernel = spry_cuda_kernel(p->context, name);
     if (decode && !floats)
         p->context->fault = p->context->fault ? p->context->fault : SPRY_CUDA_OUT_OF_MEMORY;
@@ -119,8 +120,8 @@ static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight
         size_t n = w->n_out - row < most ? w->n_out - row : most;
         for (size_t i = 0; floats && i < n; i++)
             p->ops->decode[w->type](floats + i * w->n_in, w->data + (row + i) * w->row_bytes, w->n_in);
-        place_rows(p, m, tiles, kernel, floats ? (const void *)floats : w->data + row * w->row_bytes, row_bytes, row,
-                   n);
+        load_rows_repacked(p, m, tiles, kernel, floats ? (const void *)floats : w->data + row * w->row_bytes, row_bytes,
+                           row, n);
         if (floats)
             spry_cuda_finish(p->context);
     }
@@ -128,21 +129,21 @@ static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight
 }
 
 /* What adapters add to `n` matrices, those of experts or heads, or one. */
-static spry_cuda_memory place_pairs(placer *p, const spry_weight *w, size_t n)
+static spry_cuda_memory load_lora_pairs(loader *p, const spry_weight *w, size_t n)
 {
     bool any = false;
     for (size_t i = 0; i < n; i++)
         any = any || w[i].adapters;
-    spry_cuda_memory list = any ? carve(p, n * p->n_adapters * sizeof(spry_adapt_pair)) : 0;
+    spry_cuda_memory list = any ? carve(p, n * p->n_adapters * sizeof(spry_lora_pair)) : 0;
     for (size_t i = 0; any && i < n; i++) {
-        spry_adapt_pair pairs[SPRY_ADAPTERS_MAX] = {0};
+        spry_lora_pair pairs[SPRY_ADAPTERS_MAX] = {0};
         for (size_t k = 0; w[i].adapters && k < p->n_adapters; k++) {
             const spry_adapter_pair *pair = &w[i].adapters[k];
             if (pair->rank)
-                pairs[k] = (spry_adapt_pair){.a = place_vector(p, pair->a, pair->rank * w->n_in),
-                                             .b = place_vector(p, pair->b, pair->rank * w->n_out),
-                                             .rank = pair->rank,
-                                             .scale = pair->scale};
+                pairs[k] = (spry_lora_pair){.a = load_vector(p, pair->a, pair->rank * w->n_in),
+                                            .b = load_vector(p, pair->b, pair->rank * w->n_out),
+                                            .rank = pair->rank,
+                                            .scale = pair->scale};
         }
         if (!p->context)
             continue;
@@ -153,123 +154,123 @@ static spry_cuda_memory place_pairs(placer *p, const spry_weight *w, size_t n)
 }
 
 /* `n` matrices of one shape, those of experts or heads, or one. Their types may differ: then all are placed as F32. */
-static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
+static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
 {
     spry_cuda_matrix m = {.type = SPRY_DTYPE_COUNT};
     if (!w || !w->data)
         return m;
-    m.type = spry_cuda_placed(w->type);
+    m.type = spry_cuda_stored_type(w->type);
     for (size_t i = 1; i < n; i++)
         m.type = w[i].type == w->type ? m.type : SPRY_F32;
     m.tiles = lay_out(m.type, w);
     m.tiles.base = carve(p, m.tiles.matrix_bytes * n);
     m.read_bytes = (double)m.tiles.matrix_bytes;
     m.bias = w->bias ? carve(p, n * w->n_out * sizeof(float)) : 0;
-    m.pairs = place_pairs(p, w, n);
-    m.pairs_bytes = p->n_adapters * sizeof(spry_adapt_pair);
+    m.pairs = load_lora_pairs(p, w, n);
+    m.pairs_bytes = p->n_adapters * sizeof(spry_lora_pair);
     for (size_t i = 0; i < n; i++) {
         p->as_floats += m.type != w[i].type;
         if (!p->context)
             continue;
-        place_matrix(p, &m, &w[i], i * m.tiles.matrix_bytes);
+        load_matrix(p, &m, &w[i], i * m.tiles.matrix_bytes);
         if (w->bias)
             spry_cuda_write(p->context, m.bias + i * w->n_out * sizeof(float), w[i].bias, w->n_out * sizeof(float));
     }
     return m;
 }
 
-spry_cuda_matrix spry_cuda_place(spry_cuda_placer *p, const spry_weight *w)
+spry_cuda_matrix spry_cuda_load_matrix(spry_cuda_loader *p, const spry_weight *w)
 {
-    return place(p, w, 1);
+    return load(p, w, 1);
 }
 
-spry_cuda_memory spry_cuda_place_vector(spry_cuda_placer *p, const float *values, size_t n)
+spry_cuda_memory spry_cuda_load_vector(spry_cuda_loader *p, const float *values, size_t n)
 {
-    return place_vector(p, values, n);
+    return load_vector(p, values, n);
 }
 
 /* The norm of queries, with that of keys in it where both stand behind rope: what is stored is then rotated
  * last, and can be turned. */
-static spry_cuda_memory place_q_norm(placer *p, const spry_layer *l, size_t n)
+static spry_cuda_memory load_q_norm(loader *p, const spry_layer *l, size_t n)
 {
     float both[SPRY_MAX_HEAD_DIM];
     if (!l->q_norm || p->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER)
-        return place_vector(p, l->q_norm, n);
+        return load_vector(p, l->q_norm, n);
     for (size_t i = 0; i < n; i++)
         both[i] = l->q_norm[i] * l->k_norm[i];
-    return place_vector(p, both, n);
+    return load_vector(p, both, n);
 }
 
-static spry_cuda_side place_side(placer *p, const spry_side *s)
+static spry_cuda_side load_side(loader *p, const spry_side *s)
 {
     size_t n = p->config->n_embd, streams = p->config->n_streams;
     if (!s)
         return (spry_cuda_side){0};
     return (spry_cuda_side){
-        .laurel_l = place(p, &s->laurel_l, 1),
-        .laurel_r = place(p, &s->laurel_r, 1),
-        .router = place(p, &s->router, 1),
-        .gate = place(p, &s->gate, 1),
-        .proj = place(p, &s->proj, 1),
-        .laurel_norm = place_vector(p, s->laurel_norm, n),
-        .router_norm = place_vector(p, s->router_norm, n),
-        .post_norm = place_vector(p, s->post_norm, n),
-        .correct_scale = place_vector(p, s->correct_scale, n),
-        .predict = place_vector(p, s->predict, streams * streams * streams),
-        .correct = place_vector(p, s->correct, streams * streams),
+        .laurel_l = load(p, &s->laurel_l, 1),
+        .laurel_r = load(p, &s->laurel_r, 1),
+        .router = load(p, &s->router, 1),
+        .gate = load(p, &s->gate, 1),
+        .proj = load(p, &s->proj, 1),
+        .laurel_norm = load_vector(p, s->laurel_norm, n),
+        .router_norm = load_vector(p, s->router_norm, n),
+        .post_norm = load_vector(p, s->post_norm, n),
+        .correct_scale = load_vector(p, s->correct_scale, n),
+        .predict = load_vector(p, s->predict, streams * streams * streams),
+        .correct = load_vector(p, s->correct, streams * streams),
     };
 }
 
-static spry_cuda_layer place_layer(placer *p, const spry_layer *l)
+static spry_cuda_layer load_layer(loader *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
     bool experts = l->router.data, wide = c->arch->qk_norm >= SPRY_QK_NORM_EACH;
     size_t n = experts ? c->n_experts : 1;
     return (spry_cuda_layer){
-        .attn_norm = place_vector(p, l->attn_norm, c->n_embd),
-        .ffn_norm = place_vector(p, l->ffn_norm, c->n_embd),
-        .attn_post_norm = place_vector(p, l->attn_post_norm, c->n_embd),
-        .ffn_post_norm = place_vector(p, l->ffn_post_norm, c->n_embd),
-        .attn_norm_bias = place_vector(p, l->attn_norm_bias, c->n_embd),
-        .ffn_norm_bias = place_vector(p, l->ffn_norm_bias, c->n_embd),
-        .attn_post_norm_bias = place_vector(p, l->attn_post_norm_bias, c->n_embd),
-        .ffn_post_norm_bias = place_vector(p, l->ffn_post_norm_bias, c->n_embd),
-        .q_norm = place_q_norm(p, l, (size_t)c->head_dim * (wide ? c->n_heads : 1)),
-        .k_norm = place_vector(p, l->k_norm, (size_t)c->head_dim * (wide ? c->n_kv_heads : 1)),
-        .sinks = place_vector(p, l->sinks, c->n_heads),
-        .choice_bias = place_vector(p, l->choice_bias, c->n_experts),
-        .conv = place_vector(p, l->conv, (size_t)c->n_embd * c->n_conv),
-        .conv_bias = place_vector(p, l->conv_bias, c->n_embd),
-        .q = place(p, &l->q, 1),
-        .k = place(p, &l->k, 1),
-        .v = place(p, &l->v, 1),
-        .o = place(p,
-                   l->conv_out.data    ? &l->conv_out
-                   : l->delta_out.data ? &l->delta_out
-                                       : &l->o,
-                   1),
-        .conv_in = place(p, &l->conv_in, 1),
-        .delta_conv = place_vector(p, l->delta_conv, spry_config_delta_mixed(c) * c->n_conv),
-        .delta_dt = place_vector(p, l->delta_dt, c->n_delta_heads),
-        .delta_fading = place_vector(p, l->delta_fading, c->n_delta_heads),
-        .delta_norm = place_vector(p, l->delta_norm, c->delta_value_dim),
-        .delta_qkv = place(p, &l->delta_qkv, 1),
-        .delta_gate = place(p, &l->delta_gate, 1),
-        .delta_ba = place(p, &l->delta_ba, 1),
-        .q_a_norm = place_vector(p, l->q_a_norm, c->n_q_rank),
-        .kv_a_norm = place_vector(p, l->kv_a_norm, c->n_kv_rank),
-        .q_a = place(p, &l->q_a, 1),
-        .k_b = place(p, l->k_b, c->n_heads),
-        .v_b = place(p, l->v_b, c->n_heads),
-        .gate = place(p, experts ? l->expert_gate : &l->gate, n),
-        .up = place(p, experts ? l->expert_up : &l->up, n),
-        .down = place(p, experts ? l->expert_down : &l->down, n),
-        .router = place(p, &l->router, 1),
-        .shared_gate = place(p, &l->shared_gate, 1),
-        .shared_up = place(p, &l->shared_up, 1),
-        .shared_down = place(p, &l->shared_down, 1),
-        .shared_router = place(p, &l->shared_router, 1),
-        .side = place_side(p, l->side),
+        .attn_norm = load_vector(p, l->attn_norm, c->n_embd),
+        .ffn_norm = load_vector(p, l->ffn_norm, c->n_embd),
+        .attn_post_norm = load_vector(p, l->attn_post_norm, c->n_embd),
+        .ffn_post_norm = load_vector(p, l->ffn_post_norm, c->n_embd),
+        .attn_norm_bias = load_vector(p, l->attn_norm_bias, c->n_embd),
+        .ffn_norm_bias = load_vector(p, l->ffn_norm_bias, c->n_embd),
+        .attn_post_norm_bias = load_vector(p, l->attn_post_norm_bias, c->n_embd),
+        .ffn_post_norm_bias = load_vector(p, l->ffn_post_norm_bias, c->n_embd),
+        .q_norm = load_q_norm(p, l, (size_t)c->head_dim * (wide ? c->n_heads : 1)),
+        .k_norm = load_vector(p, l->k_norm, (size_t)c->head_dim * (wide ? c->n_kv_heads : 1)),
+        .sinks = load_vector(p, l->sinks, c->n_heads),
+        .choice_bias = load_vector(p, l->choice_bias, c->n_experts),
+        .conv = load_vector(p, l->conv, (size_t)c->n_embd * c->n_conv),
+        .conv_bias = load_vector(p, l->conv_bias, c->n_embd),
+        .q = load(p, &l->q, 1),
+        .k = load(p, &l->k, 1),
+        .v = load(p, &l->v, 1),
+        .o = load(p,
+                  l->conv_out.data    ? &l->conv_out
+                  : l->delta_out.data ? &l->delta_out
+                                      : &l->o,
+                  1),
+        .conv_in = load(p, &l->conv_in, 1),
+        .delta_conv = load_vector(p, l->delta_conv, spry_config_delta_mixed(c) * c->n_conv),
+        .delta_dt = load_vector(p, l->delta_dt, c->n_delta_heads),
+        .delta_fading = load_vector(p, l->delta_fading, c->n_delta_heads),
+        .delta_norm = load_vector(p, l->delta_norm, c->delta_value_dim),
+        .delta_qkv = load(p, &l->delta_qkv, 1),
+        .delta_gate = load(p, &l->delta_gate, 1),
+        .delta_ba = load(p, &l->delta_ba, 1),
+        .q_a_norm = load_vector(p, l->q_a_norm, c->n_q_rank),
+        .kv_a_norm = load_vector(p, l->kv_a_norm, c->n_kv_rank),
+        .q_a = load(p, &l->q_a, 1),
+        .k_b = load(p, l->k_b, c->n_heads),
+        .v_b = load(p, l->v_b, c->n_heads),
+        .gate = load(p, experts ? l->expert_gate : &l->gate, n),
+        .up = load(p, experts ? l->expert_up : &l->up, n),
+        .down = load(p, experts ? l->expert_down : &l->down, n),
+        .router = load(p, &l->router, 1),
+        .shared_gate = load(p, &l->shared_gate, 1),
+        .shared_up = load(p, &l->shared_up, 1),
+        .shared_down = load(p, &l->shared_down, 1),
+        .shared_router = load(p, &l->shared_router, 1),
+        .side = load_side(p, l->side),
     };
 }
 
@@ -299,32 +300,32 @@ static void link_layers(spry_cuda_model *m, const spry_config *c)
     }
 }
 
-static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, const float *frequencies)
+static void load_all(spry_cuda_model *m, loader *p, const spry_weights *w, const float *frequencies)
 {
     const spry_config *c = p->config;
-    m->embedding = place(p, &w->embedding, 1);
+    m->embedding = load(p, &w->embedding, 1);
     m->output = m->embedding;
     if (w->output.data == w->embedding.data)
-        m->output.pairs = place_pairs(p, &w->output, 1);
+        m->output.pairs = load_lora_pairs(p, &w->output, 1);
     else
-        m->output = place(p, &w->output, 1);
-    m->output_norm = place_vector(p, w->output_norm, c->n_embd);
-    m->output_norm_bias = place_vector(p, w->output_norm_bias, c->n_embd);
-    m->positions = place(p, &w->positions, 1);
-    m->token_types = place(p, &w->token_types, 1);
-    m->embedding_norm = place_vector(p, w->embedding_norm, c->n_embd);
-    m->embedding_norm_bias = place_vector(p, w->embedding_norm_bias, c->n_embd);
+        m->output = load(p, &w->output, 1);
+    m->output_norm = load_vector(p, w->output_norm, c->n_embd);
+    m->output_norm_bias = load_vector(p, w->output_norm_bias, c->n_embd);
+    m->positions = load(p, &w->positions, 1);
+    m->token_types = load(p, &w->token_types, 1);
+    m->embedding_norm = load_vector(p, w->embedding_norm, c->n_embd);
+    m->embedding_norm_bias = load_vector(p, w->embedding_norm_bias, c->n_embd);
     if (c->arch->streams) {
-        m->stream_in = place(p, w->stream_in, c->n_streams - 1);
-        m->stream_out = place(p, w->stream_out, c->n_streams - 1);
-        m->layer_embedding = place(p, &w->layer_embedding, 1);
-        m->layer_projection = place(p, &w->layer_projection, 1);
-        m->layer_norm = place_vector(p, w->layer_norm, c->n_layer_embd);
+        m->stream_in = load(p, w->stream_in, c->n_streams - 1);
+        m->stream_out = load(p, w->stream_out, c->n_streams - 1);
+        m->layer_embedding = load(p, &w->layer_embedding, 1);
+        m->layer_projection = load(p, &w->layer_projection, 1);
+        m->layer_norm = load_vector(p, w->layer_norm, c->n_layer_embd);
     }
     for (size_t i = 0; i < 2; i++)
-        m->frequencies[i] = place_vector(p, frequencies + i * (c->rope_dim / 2), c->rope_dim / 2);
+        m->frequencies[i] = load_vector(p, frequencies + i * (c->rope_dim / 2), c->rope_dim / 2);
     for (size_t i = 0; i < c->n_layers; i++) {
-        spry_cuda_layer layer = place_layer(p, &w->layers[i]);
+        spry_cuda_layer layer = load_layer(p, &w->layers[i]);
         if (m->layers)
             m->layers[i] = layer;
     }
@@ -342,8 +343,8 @@ size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weig
 {
     static const float none[2 * SPRY_MAX_HEAD_DIM];
     spry_cuda_model counted = {0};
-    placer counting = {.config = config, .n_adapters = limits->n_adapters};
-    place_all(&counted, &counting, weights, none);
+    loader counting = {.config = config, .n_adapters = limits->n_adapters};
+    load_all(&counted, &counting, weights, none);
     return counting.used;
 }
 
@@ -359,11 +360,11 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     m->layers = calloc(config->n_layers, sizeof *m->layers);
     if (!m->layers)
         return spry_fail_memory(error, "the layers of a model", config->n_layers * sizeof *m->layers);
-    placer p = {.context = context, .config = config, .ops = ops, .n_adapters = limits->n_adapters};
+    loader p = {.context = context, .config = config, .ops = ops, .n_adapters = limits->n_adapters};
     m->memory = p.base = spry_cuda_allocate(context, m->bytes);
     p.staging = spry_cuda_allocate(context, SPRY_CUDA_STAGING);
     if (p.staging) {
-        place_all(m, &p, weights, frequencies);
+        load_all(m, &p, weights, frequencies);
         link_layers(m, config);
     }
     spry_cuda_finish(context);

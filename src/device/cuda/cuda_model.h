@@ -1,5 +1,5 @@
-/* A model's weights in a GPU's memory: matrices as tiles (kernels/tiles.cuh), vectors as floats, all in one allocation,
- * so that what does not fit is known before anything is copied. */
+/* A model's weights in a GPU's memory: matrices as tiles (kernels/weight_tiles.cuh), vectors as floats, all in one
+ * allocation, so that what does not fit is known before anything is copied. */
 #ifndef SPRY_DEVICE_CUDA_CUDA_MODEL_H
 #define SPRY_DEVICE_CUDA_CUDA_MODEL_H
 
@@ -14,13 +14,13 @@ typedef struct spry_cuda_matrix {
     spry_dtype type;        /* as placed */
     spry_cuda_memory bias;  /* 0: none; of experts one behind the other */
     double read_bytes;      /* that going through one matrix reads */
-    spry_cuda_memory pairs; /* of adapters, [experts or one, adapters] spry_adapt_pair; 0: none changes it */
+    spry_cuda_memory pairs; /* of adapters, [experts or one, adapters] spry_lora_pair; 0: none changes it */
     size_t pairs_bytes;     /* of one matrix */
 
     /* Where its products are added to x: the RMS norm that x passes next, 0: something else follows, and matrices
      * behind that norm, NULL: fewer. */
     spry_cuda_memory next_norm;
-    const struct spry_cuda_matrix *next[SPRY_PRODUCT_PARTS];
+    const struct spry_cuda_matrix *next[SPRY_GEMM_PARTS];
 } spry_cuda_matrix;
 
 /* Gemma 3n: what a layer has beside attention and feed-forward (spry_side). */
@@ -68,10 +68,10 @@ typedef struct spry_cuda_model {
 spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number);
 
 /* How activations are given to products with a matrix. */
-spry_act_form spry_cuda_form(spry_dtype placed);
+spry_act_format spry_cuda_act_format(spry_dtype placed);
 
 /* The type a matrix of a type is placed as: itself, or F32 where there are no kernels for it. */
-spry_dtype spry_cuda_placed(spry_dtype type);
+spry_dtype spry_cuda_stored_type(spry_dtype type);
 
 /* The name in kernels: "q4_0". */
 const char *spry_cuda_type_name(spry_dtype placed);
@@ -90,7 +90,7 @@ void spry_cuda_model_deinit(spry_cuda_model *model, spry_cuda_context *context);
 /* Placing one by one what lies one behind the other: first to count, then to copy. */
 enum { SPRY_CUDA_STAGING = 64 << 20 };
 
-typedef struct spry_cuda_placer {
+typedef struct spry_cuda_loader {
     spry_cuda_context *context; /* NULL: counting */
     const spry_config *config;
     const spry_ops *ops;
@@ -98,10 +98,10 @@ typedef struct spry_cuda_placer {
     spry_cuda_memory base, staging; /* where all of it goes; SPRY_CUDA_STAGING bytes */
     size_t used;
     size_t as_floats; /* matrices placed as F32 that were of another type */
-} spry_cuda_placer;
+} spry_cuda_loader;
 
 /* Rows as they lie in files; what they lie in is in use until the next spry_cuda_finish. */
-spry_cuda_matrix spry_cuda_place(spry_cuda_placer *placer, const spry_weight *weight);
-spry_cuda_memory spry_cuda_place_vector(spry_cuda_placer *placer, const float *values, size_t n);
+spry_cuda_matrix spry_cuda_load_matrix(spry_cuda_loader *placer, const spry_weight *weight);
+spry_cuda_memory spry_cuda_load_vector(spry_cuda_loader *placer, const float *values, size_t n);
 
 #endif

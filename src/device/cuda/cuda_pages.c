@@ -84,8 +84,8 @@ static size_t places(const spry_kv_pool *pool, bool restores)
 }
 
 /* Boxes of `rows` rows times `blocks` lines of 64 bytes; lines of one block lie together in shared memory. */
-static void map_boxes(spry_cuda_context *gpu, spry_page_map *map, const spry_kv_pages *kv, size_t n_pages,
-                      uint32_t row_bytes, uint32_t rows, uint32_t blocks)
+static void encode_tensor_map(spry_cuda_context *gpu, spry_tensor_map *map, const spry_kv_pages *kv, size_t n_pages,
+                              uint32_t row_bytes, uint32_t rows, uint32_t blocks)
 {
     enum { RANK = 4, LINE = 64 };
     const uint64_t sizes[RANK] = {LINE / 2, kv->page_bytes / row_bytes, blocks, n_pages};
@@ -99,19 +99,20 @@ static void map_boxes(spry_cuda_context *gpu, spry_page_map *map, const spry_kv_
                             "cuTensorMapEncodeTiled");
 }
 
-void spry_cuda_map_pages(spry_cuda_context *gpu, spry_cuda_attention *way, const spry_kv_pages *kv, size_t n_pages)
+void spry_cuda_encode_tensor_maps(spry_cuda_context *gpu, spry_cuda_attention *attention, const spry_kv_pages *kv,
+                                  size_t n_pages)
 {
-    if (!way->maps_pages)
+    if (!attention->uses_tma)
         return;
-    map_boxes(gpu, &way->maps.keys, kv, n_pages, 64, kv->head_dim, 1);
-    map_boxes(gpu, &way->maps.values, kv, n_pages, kv->token_bytes, SPRY_PAGE_TOKENS, kv->head_dim / 32);
+    encode_tensor_map(gpu, &attention->maps.keys, kv, n_pages, 64, kv->head_dim, 1);
+    encode_tensor_map(gpu, &attention->maps.values, kv, n_pages, kv->token_bytes, SPRY_PAGE_TOKENS, kv->head_dim / 32);
 }
 
 spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error *error)
 {
     d->pages = spry_cuda_allocate(&d->context, d->pool->page_bytes * d->pool->n_pages);
     const spry_kv_pages kv = spry_cuda_layer_pages(d, 0);
-    spry_cuda_map_pages(&d->context, &d->attention, &kv, d->pool->n_pages);
+    spry_cuda_encode_tensor_maps(&d->context, &d->attention, &kv, d->pool->n_pages);
     d->writes.capacity = places(d->pool, restores);
     d->writes.host = spry_cuda_allocate_host(&d->context, d->writes.capacity * d->pool->page_bytes);
     return spry_cuda_fault(&d->context, "allocating KV pages", error);

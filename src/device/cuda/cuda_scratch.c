@@ -9,7 +9,7 @@ static const size_t partial_bytes_max = (size_t)128 << 20;
 size_t spry_cuda_partial_floats(const spry_config *c)
 {
     size_t pairs = (c->n_heads / c->n_kv_heads + 1) / 2; /* queries of a key head lie in pairs: attention_decode.cu */
-    return c->n_kv_heads * pairs * 2 * (c->head_dim + SPRY_PARTIAL_HEAD);
+    return c->n_kv_heads * pairs * 2 * (c->head_dim + SPRY_PARTIAL_HEADER);
 }
 
 static size_t larger(size_t a, size_t b)
@@ -51,19 +51,19 @@ static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t row
 }
 
 /* Of the widest input, and of all rows or slots. */
-void spry_cuda_carve_acts(spry_cuda_scratch *s, size_t rows, size_t width)
+void spry_cuda_carve_activations(spry_cuda_scratch *s, size_t rows, size_t width)
 {
-    static const size_t unit_bytes[SPRY_ACT_FORMS] = {SPRY_CORE_BYTES / 8, 128, 256, 384}; /* of a row and unit */
+    static const size_t unit_bytes[SPRY_ACT_FORMATS] = {SPRY_WGMMA_Q8_BYTES / 8, 128, 256, 384}; /* of a row and unit */
     size_t units = (width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, whole = (rows + 127) / 128 * 128;
-    for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
-        s->act_values[form] = carve(s, whole, units, unit_bytes[form]);
+    for (size_t format = 0; format < SPRY_ACT_FORMATS; format++)
+        s->act_values[format] = carve(s, whole, units, unit_bytes[format]);
     s->act_scales = carve(s, whole, units * 2, 2 * sizeof(float));
     s->act_norms = carve(s, whole, units, sizeof(float));
 }
 
-static void carve_latent(spry_cuda_scratch *s, const spry_config *c, size_t rows)
+static void carve_mla(spry_cuda_scratch *s, const spry_config *c, size_t rows)
 {
-    size_t slots = spry_cuda_latent_slots(c, rows), latent_rows = slots ? rows : 0;
+    size_t slots = spry_cuda_mla_slots(c, rows), latent_rows = slots ? rows : 0;
     s->raw = carve(s, latent_rows, (size_t)c->n_heads * larger((size_t)c->nope_dim + c->rope_dim, c->value_dim),
                    sizeof(float));
     s->low = carve(s, latent_rows, c->n_q_rank, sizeof(float));
@@ -107,15 +107,15 @@ static size_t units_of(size_t rows, size_t width)
 static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits, size_t ff_rows,
                          size_t ff)
 {
-    size_t slots = spry_cuda_latent_slots(c, limits->max_rows), wide = larger(c->nope_dim, c->n_kv_rank);
+    size_t slots = spry_cuda_mla_slots(c, limits->max_rows), wide = larger(c->nope_dim, c->n_kv_rank);
     size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : (size_t)c->n_heads * c->head_dim;
     size_t width = larger(larger(c->n_embd, c->n_layer_embd), larger(ff, n_out));
     width = larger(width, (size_t)c->n_delta_heads * c->delta_value_dim);
     bool heads = units_of(slots, wide) > units_of(ff_rows, width);
-    spry_cuda_carve_acts(s, heads ? slots : ff_rows, heads ? wide : width);
+    spry_cuda_carve_activations(s, heads ? slots : ff_rows, heads ? wide : width);
     size_t adapted = limits->adapter_ranks ? ff_rows : 0;
     s->plain = carve(s, adapted, width, sizeof(float));
-    s->narrow = carve(s, adapted, (size_t)SPRY_ADAPT_PARTS * limits->adapter_ranks, sizeof(float));
+    s->shrunk = carve(s, adapted, (size_t)SPRY_LORA_PARTS * limits->adapter_ranks, sizeof(float));
 }
 
 static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits)
@@ -135,17 +135,17 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     s->gate = carve(s, ff_rows, ff, sizeof(float));
     s->up = carve(s, ff_rows, ff, sizeof(float));
     carve_experts(s, c, rows);
-    carve_latent(s, c, rows);
+    carve_mla(s, c, rows);
     carve_streams(s, c, rows);
     carve_delta(s, c, rows);
     for (size_t i = 0; i < 2; i++) {
         s->cosine[i] = carve(s, rows, pairs, sizeof(float));
         s->sine[i] = carve(s, rows, pairs, sizeof(float));
-        s->turn_cosine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
-        s->turn_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
+        s->rotation_cosine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
+        s->rotation_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
     }
     carve_inputs(s, c, limits, ff_rows, ff);
-    s->x_values = carve(s, (rows + 127) / 128 * 128, (c->n_embd + 63) / 64, 2 * SPRY_CORE_TERM / SPRY_ACT_ROWS);
+    s->x_values = carve(s, (rows + 127) / 128 * 128, (c->n_embd + 63) / 64, 2 * SPRY_WGMMA_TERM_BYTES / SPRY_ACT_ROWS);
     size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
     size_t partial = rows * chunks * spry_cuda_partial_floats(c);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);
@@ -155,7 +155,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     s->draw_weight = carve(s, SPRY_CUDA_DRAWS, c->n_vocab, sizeof(uint64_t));
     s->draw_count = carve(s, SPRY_CUDA_DRAWS, c->n_vocab, sizeof(uint32_t));
     s->draw_best = carve(s, SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES, sizeof(uint64_t));
-    s->lists = carve(s, SPRY_CUDA_GRAPHS, spry_cuda_list_bytes(c), 1);
+    s->stage_lists = carve(s, SPRY_CUDA_GRAPHS, spry_cuda_stage_list_bytes(c), 1);
 }
 
 size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits)

@@ -31,11 +31,11 @@ static void launch_rows(spry_cuda_device *d, const char *kernel, const void *arg
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, kernel), d->n_rows, 1, 1, ROW_THREADS, args);
 }
 
-static void multiply(spry_cuda_device *d, spry_op op, spry_encode_args from, const spry_cuda_product *products,
+static void multiply(spry_cuda_device *d, spry_op op, spry_quantise_args from, const spry_cuda_gemm *products,
                      size_t n_products)
 {
-    spry_cuda_encode_products(d, from, products, n_products, d->n_rows, false);
-    spry_cuda_took_products(d, op, products, n_products, d->n_rows);
+    spry_cuda_quantise_gemms(d, from, products, n_products, d->n_rows, false);
+    spry_cuda_charge_gemms(d, op, products, n_products, d->n_rows);
 }
 
 /* ---- before and behind the layers -------------------------------------------------------------------------------- */
@@ -80,14 +80,14 @@ void spry_cuda_streams_begin(spry_cuda_device *d)
     const spry_config *c = d->config;
     const spry_streams_args args = streams_args(d);
     spry_cuda_matrix in[SPRY_MAX_STREAMS];
-    spry_cuda_product products[SPRY_MAX_STREAMS];
+    spry_cuda_gemm products[SPRY_MAX_STREAMS];
     products[0] =
-        (spry_cuda_product){d->scratch.layer_in, (size_t)c->n_layers * c->n_layer_embd, &d->model.layer_projection};
+        (spry_cuda_gemm){d->scratch.layer_in, (size_t)c->n_layers * c->n_layer_embd, &d->model.layer_projection};
     for (size_t i = 1; i < c->n_streams; i++) {
         in[i] = spry_cuda_matrix_of(&d->model.stream_in, i - 1);
-        products[i] = (spry_cuda_product){stream(d, d->scratch.streams, i), c->n_embd, &in[i]};
+        products[i] = (spry_cuda_gemm){stream(d, d->scratch.streams, i), c->n_embd, &in[i]};
     }
-    multiply(d, SPRY_OP_EMBED, (spry_encode_args){.in = d->scratch.x, .n = c->n_embd}, products, c->n_streams);
+    multiply(d, SPRY_OP_EMBED, (spry_quantise_args){.in = d->scratch.x, .n = c->n_embd}, products, c->n_streams);
     make_layer_inputs(d);
     launch_rows(d, "spry_streams_begin", &args);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
@@ -99,8 +99,8 @@ void spry_cuda_streams_end(spry_cuda_device *d)
     const spry_streams_args args = streams_args(d);
     for (size_t i = 1; i < c->n_streams; i++) {
         const spry_cuda_matrix out = spry_cuda_matrix_of(&d->model.stream_out, i - 1);
-        const spry_cuda_product product = {stream(d, d->scratch.predicted, i), c->n_embd, &out};
-        multiply(d, SPRY_OP_OUT, (spry_encode_args){.in = stream(d, d->scratch.streams, i), .n = c->n_embd}, &product,
+        const spry_cuda_gemm product = {stream(d, d->scratch.predicted, i), c->n_embd, &out};
+        multiply(d, SPRY_OP_OUT, (spry_quantise_args){.in = stream(d, d->scratch.streams, i), .n = c->n_embd}, &product,
                  1);
     }
     launch_rows(d, "spry_streams_end", &args);
@@ -114,8 +114,8 @@ static spry_streams_mix_args make_modalities(spry_cuda_device *d, const spry_cud
                                              spry_cuda_memory coefficients)
 {
     const spry_config *c = d->config;
-    const spry_cuda_product product = {d->scratch.modality, c->n_streams, &side->router};
-    spry_encode_args from = spry_cuda_input(d, side->router_norm, 0);
+    const spry_cuda_gemm product = {d->scratch.modality, c->n_streams, &side->router};
+    spry_quantise_args from = spry_cuda_input(d, side->router_norm, 0);
     from.in = x;
     multiply(d, SPRY_OP_ROUTE, from, &product, 1);
     return (spry_streams_mix_args){.x = d->scratch.x,
@@ -147,12 +147,12 @@ void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, 
     const spry_cuda_scratch *s = &d->scratch;
     uint32_t all = c->n_layers * c->n_layer_embd;
     const spry_streams_mix_args mix = make_modalities(d, side, s->x, side->correct);
-    const spry_cuda_product gate = {s->layer_gate, all, &side->gate}, proj = {s->y, c->n_embd, &side->proj};
-    const spry_encode_args gated = {.in = s->layer_gate,
-                                    .up = s->layer_in + (size_t)layer * c->n_layer_embd * sizeof(float),
-                                    .n = c->n_layer_embd,
-                                    .in_stride = all,
-                                    .gate = c->arch->gate};
+    const spry_cuda_gemm gate = {s->layer_gate, all, &side->gate}, proj = {s->y, c->n_embd, &side->proj};
+    const spry_quantise_args gated = {.in = s->layer_gate,
+                                      .up = s->layer_in + (size_t)layer * c->n_layer_embd * sizeof(float),
+                                      .n = c->n_layer_embd,
+                                      .in_stride = all,
+                                      .gate = c->arch->gate};
     const spry_streams_add_args add = {.streams = s->streams,
                                        .y = s->y,
                                        .weight = side->post_norm,
@@ -161,7 +161,7 @@ void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, 
                                        .n_streams = c->n_streams,
                                        .eps = c->norm_eps};
     launch_rows(d, "spry_streams_correct", &mix);
-    multiply(d, SPRY_OP_GATE_UP, (spry_encode_args){.in = s->y, .n = c->n_embd}, &gate, 1);
+    multiply(d, SPRY_OP_GATE_UP, (spry_quantise_args){.in = s->y, .n = c->n_embd}, &gate, 1);
     multiply(d, SPRY_OP_DOWN, gated, &proj, 1);
     launch_rows(d, "spry_streams_add", &add);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
@@ -174,10 +174,10 @@ void spry_cuda_laurel(spry_cuda_device *d, const spry_cuda_layer *l)
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     size_t rank = l->side.laurel_l.tiles.n_out;
-    const spry_cuda_product left = {s->laurel_low, rank, &l->side.laurel_l},
-                            right = {s->laurel, c->n_embd, &l->side.laurel_r};
+    const spry_cuda_gemm left = {s->laurel_low, rank, &l->side.laurel_l},
+                         right = {s->laurel, c->n_embd, &l->side.laurel_r};
     multiply(d, SPRY_OP_OUT, spry_cuda_input(d, l->attn_norm, 0), &left, 1);
-    multiply(d, SPRY_OP_OUT, (spry_encode_args){.in = s->laurel_low, .n = (uint32_t)rank}, &right, 1);
+    multiply(d, SPRY_OP_OUT, (spry_quantise_args){.in = s->laurel_low, .n = (uint32_t)rank}, &right, 1);
 }
 
 void spry_cuda_add_laurel(spry_cuda_device *d, const spry_cuda_layer *l)

@@ -1,4 +1,4 @@
-/* Measures ways to launch decode steps (cuda_ways.h) on the GPU that is open, before anything else runs on it: steps of
+/* Measures ways to launch decode steps (cuda_tune.h) on the GPU that is open, before anything else runs on it: steps of
  * sequences in the middle of a text, over pages of zeros. They are launched one behind the other and waited for at the
  * end, as steps ahead are. What the profile has for this GPU, its driver, these kernels and this model's shape is not
  * measured again. */
@@ -13,7 +13,7 @@
 
 enum { TOKENS = 512, ROWS_MAX = 64, WARM = 2, ROUNDS = 3, ROUND_MAX = 4, KEY_BYTES = 384, TEXT_BYTES = 512 };
 
-static const double way_us = 40e3;        /* the time that one way may take */
+static const double config_us = 40e3;     /* the time that one way may take */
 static const uint64_t warm_ns = 50000000; /* until clocks are up */
 
 typedef struct tuner {
@@ -86,7 +86,7 @@ static double time_round(spry_cuda_device *d, size_t steps)
     return (double)(spry_clock_ns() - begin) / 1e3 / (double)steps;
 }
 
-static double time_way(void *context, size_t rows, const spry_cuda_way *way)
+static double time_config(void *context, size_t rows, const spry_cuda_decode_config *config)
 {
     tuner *t = context;
     spry_cuda_device *d = t->d;
@@ -96,14 +96,14 @@ static double time_way(void *context, size_t rows, const spry_cuda_way *way)
     if (t->status || (!first && !t->round_steps))
         return 0;
     t->rows = rows;
-    d->measured[spry_cuda_way_index(rows)].way = *way;
+    d->measured[spry_cuda_step_size_of(rows)].config = *config;
     spry_cuda_graphs_deinit(d);
     for (uint64_t begin = spry_clock_ns(); first && !d->context.fault && spry_clock_ns() - begin < warm_ns;)
         time_round(d, 1);
     time_round(d, WARM); /* the second one becomes a graph */
     double best = time_round(d, first ? 1 : t->round_steps);
     if (first) {
-        double steps = way_us / best / ROUNDS;
+        double steps = config_us / best / ROUNDS;
         t->round_steps = steps < 1 ? 0 : steps < ROUND_MAX ? (size_t)steps : ROUND_MAX;
     }
     for (size_t i = 0; t->round_steps && i < ROUNDS; i++) {
@@ -156,14 +156,14 @@ spry_status spry_cuda_tune(spry_cuda_device *d, const char *profile, const spry_
     if (!decodes(d, 1))
         return SPRY_OK;
     make_key(key, d);
-    if (spry_cuda_ways_read(d->measured, profile, key, &why))
+    if (spry_cuda_profile_read(d->measured, profile, key, &why))
         spry_log_write(log, SPRY_LOG_WARN, "%s; decode steps are measured anew", why.message);
     spry_cuda_enter(&d->context);
-    for (size_t i = 0; i < SPRY_CUDA_WAYS && !own.status; i++) {
+    for (size_t i = 0; i < SPRY_CUDA_STEP_SIZES && !own.status; i++) {
         spry_cuda_measured best;
-        if (d->measured[i].us > 0 || !decodes(d, spry_cuda_way_rows[i]))
+        if (d->measured[i].us > 0 || !decodes(d, spry_cuda_step_sizes[i]))
             continue;
-        spry_cuda_choose(&best, spry_cuda_way_rows[i], timer ? timer : time_way, timer ? context : &own);
+        spry_cuda_choose(&best, spry_cuda_step_sizes[i], timer ? timer : time_config, timer ? context : &own);
         d->measured[i] = best;
         anew = true;
     }
@@ -171,11 +171,11 @@ spry_status spry_cuda_tune(spry_cuda_device *d, const char *profile, const spry_
     d->context.waits = waits;
     if (own.status)
         return own.status;
-    spry_cuda_ways_describe(text, sizeof text, d->measured);
+    spry_cuda_profile_describe(text, sizeof text, d->measured);
     spry_log_write(log, SPRY_LOG_INFO, "%s: decode steps %s in %.0f ms, %s: %s", d->context.name,
                    anew ? "measured" : "as measured before, read", (double)(spry_clock_ns() - begin) / 1e6, profile,
                    text);
-    if (anew && spry_cuda_ways_write(profile, key, d->measured, &why))
+    if (anew && spry_cuda_profile_write(profile, key, d->measured, &why))
         spry_log_write(log, SPRY_LOG_WARN, "decode steps will be measured again: %s", why.message);
     return SPRY_OK;
 }

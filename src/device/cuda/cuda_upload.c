@@ -24,10 +24,10 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
     size_t rows = d->device.limits.max_rows, used = 0;
     void *host = u->both;
     u->rows = section(&used, rows, sizeof(spry_step_row));
-    u->few = section(&used, rows, sizeof(uint32_t));
-    u->pieces = section(&used, rows, sizeof(spry_attend_piece));
-    u->runs = section(&used, rows, sizeof(spry_attend_run));
-    u->segments = section(&used, d->config->n_delta_layers ? rows : 0, sizeof(spry_attend_run));
+    u->decode_rows = section(&used, rows, sizeof(uint32_t));
+    u->decode_tiles = section(&used, rows, sizeof(spry_decode_tile));
+    u->prefill_tiles = section(&used, rows, sizeof(spry_row_range));
+    u->segments = section(&used, d->config->n_delta_layers ? rows : 0, sizeof(spry_row_range));
     u->source = section(&used, rows, sizeof(int32_t));
     u->deltas = section(&used, SPRY_KV_TURNS_MAX, sizeof(int32_t));
     u->drawn = section(&used, rows, sizeof(uint32_t));
@@ -61,48 +61,49 @@ static size_t table_chunks(const spry_cuda_device *d, const spry_kv_table *table
 }
 
 /* Whether a segment's rows, of `all` rows in the step, are attended one by one, over many blocks each. */
-static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t all)
+static bool is_decode(const spry_cuda_device *d, const spry_segment *g, size_t all)
 {
-    size_t chunks = table_chunks(d, g->table), most = SPRY_CUDA_FEW_ROWS;
+    size_t chunks = table_chunks(d, g->table), most = SPRY_CUDA_DECODE_ROWS;
     chunks = chunks > d->n_chunks ? chunks : d->n_chunks;
-    if (d->attention.pieces && (all <= SPRY_CUDA_FEW_STEP || !d->attention.merge_runs))
-        most = SPRY_CUDA_FEW_PIECES;
+    if (d->attention.multi_row && (all <= SPRY_CUDA_DECODE_STEP_ROWS || !d->attention.combine_prefill))
+        most = SPRY_CUDA_DECODE_TILE_ROWS;
     return g->n_rows <= most &&
-           (d->n_few + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
+           (d->n_decode_rows + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
 }
 
 /* As many queries as its warps work on together. */
-static size_t run_rows(const spry_cuda_device *d)
+static size_t prefill_tile_rows(const spry_cuda_device *d)
 {
-    const spry_cuda_attention *way = &d->attention;
-    size_t queries = way->run_warps / way->parts * way->queries, group = d->config->n_heads / d->config->n_kv_heads;
+    const spry_cuda_attention *attention = &d->attention;
+    size_t queries = attention->prefill_warps / attention->parts * attention->queries,
+           group = d->config->n_heads / d->config->n_kv_heads;
     return queries > group ? queries / group : 1;
 }
 
-static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_row)
+static void add_prefill_tiles(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
-    spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
-    size_t each = run_rows(d), chunks = (g->table->n_entries + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
+    spry_row_range *prefill_tiles = (spry_row_range *)(void *)(d->upload.host + d->upload.prefill_tiles);
+    size_t each = prefill_tile_rows(d), chunks = (g->table->n_entries + SPRY_SPLIT_KV_PAGES - 1) / SPRY_SPLIT_KV_PAGES;
     for (size_t row = 0; row < g->n_rows; row += each)
-        runs[d->n_runs++] =
-            (spry_attend_run){(uint32_t)(first_row + row), (uint32_t)(g->n_rows - row < each ? g->n_rows - row : each)};
+        prefill_tiles[d->n_prefill_tiles++] =
+            (spry_row_range){(uint32_t)(first_row + row), (uint32_t)(g->n_rows - row < each ? g->n_rows - row : each)};
     each = each < g->n_rows ? each : g->n_rows;
-    d->longest_run = each > d->longest_run ? each : d->longest_run;
-    d->n_spread = chunks > d->n_spread ? chunks : d->n_spread;
+    d->longest_prefill_tile = each > d->longest_prefill_tile ? each : d->longest_prefill_tile;
+    d->n_kv_splits = chunks > d->n_kv_splits ? chunks : d->n_kv_splits;
 }
 
-static void add_few(spry_cuda_device *d, const spry_segment *g, size_t first_row)
+static void add_decode_rows(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
-    uint32_t *few = (uint32_t *)(void *)(d->upload.host + d->upload.few);
-    spry_attend_piece *pieces = (spry_attend_piece *)(void *)(d->upload.host + d->upload.pieces);
+    uint32_t *decode_rows = (uint32_t *)(void *)(d->upload.host + d->upload.decode_rows);
+    spry_decode_tile *decode_tiles = (spry_decode_tile *)(void *)(d->upload.host + d->upload.decode_tiles);
     size_t chunks = table_chunks(d, g->table), group = d->config->n_heads / d->config->n_kv_heads;
     size_t each = d->attention.queries > group ? d->attention.queries / group : 1;
     for (size_t i = 0; i < g->n_rows; i += each)
-        pieces[d->n_pieces++] =
-            (spry_attend_piece){(uint32_t)(first_row + i), (uint32_t)(g->n_rows - i < each ? g->n_rows - i : each),
-                                (uint32_t)(d->n_few + i)};
+        decode_tiles[d->n_decode_tiles++] =
+            (spry_decode_tile){(uint32_t)(first_row + i), (uint32_t)(g->n_rows - i < each ? g->n_rows - i : each),
+                               (uint32_t)(d->n_decode_rows + i)};
     for (size_t i = 0; i < g->n_rows; i++)
-        few[d->n_few++] = (uint32_t)(first_row + i);
+        decode_rows[d->n_decode_rows++] = (uint32_t)(first_row + i);
     d->n_chunks = chunks > d->n_chunks ? chunks : d->n_chunks;
 }
 
@@ -143,10 +144,10 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
 }
 
 /* Rows of one sequence, which delta nets take one after another. */
-static void add_segment(spry_cuda_device *d, spry_attend_run rows)
+static void add_segment(spry_cuda_device *d, spry_row_range rows)
 {
     if (d->config->n_delta_layers)
-        ((spry_attend_run *)(void *)(d->upload.host + d->upload.segments))[d->n_segments] = rows;
+        ((spry_row_range *)(void *)(d->upload.host + d->upload.segments))[d->n_segments] = rows;
     d->n_segments++;
 }
 
@@ -165,7 +166,7 @@ static void add_wanted(spry_cuda_device *d, const spry_device_step *step, bool h
 /* A power of two, where memory allows, so that steps of a growing sequence have few shapes. */
 static void round_chunks(spry_cuda_device *d)
 {
-    size_t rounded = 1, each = d->n_few * spry_cuda_partial_floats(d->config);
+    size_t rounded = 1, each = d->n_decode_rows * spry_cuda_partial_floats(d->config);
     while (rounded < d->n_chunks)
         rounded *= 2;
     if (rounded * each <= d->scratch.partial_floats)
@@ -173,12 +174,13 @@ static void round_chunks(spry_cuda_device *d)
 }
 
 /* Chunks of runs are spread over blocks where runs alone would leave much of the GPU idle and memory allows. */
-static void spread_runs(spry_cuda_device *d)
+static void split_prefill(spry_cuda_device *d)
 {
-    size_t floats = (d->n_few * d->n_chunks + d->n_rows * d->n_spread) * spry_cuda_partial_floats(d->config);
-    if (!d->attention.merge_runs || d->n_spread < 2 || d->n_runs * d->config->n_kv_heads >= d->attention.run_blocks ||
+    size_t floats = (d->n_decode_rows * d->n_chunks + d->n_rows * d->n_kv_splits) * spry_cuda_partial_floats(d->config);
+    if (!d->attention.combine_prefill || d->n_kv_splits < 2 ||
+        d->n_prefill_tiles * d->config->n_kv_heads >= d->attention.prefill_full_grid ||
         floats > d->scratch.partial_floats)
-        d->n_spread = 0;
+        d->n_kv_splits = 0;
 }
 
 /* Tokens that the GPU drew in the step before, into the rows that were sent. */
@@ -205,8 +207,8 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
     if (status)
         return status;
     spry_cuda_upload *u = &d->upload;
-    d->n_rows = d->n_few = d->n_pieces = d->n_runs = d->n_chunks = d->n_wanted = 0;
-    d->n_segments = d->n_spread = d->longest_run = 0;
+    d->n_rows = d->n_decode_rows = d->n_decode_tiles = d->n_prefill_tiles = d->n_chunks = d->n_wanted = 0;
+    d->n_segments = d->n_kv_splits = d->longest_prefill_tile = 0;
     d->alone = true;
     d->adapted = false;
     n_entries = 0;
@@ -215,21 +217,21 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
         uint32_t first_new;
         d->alone = !find_first(&first_new, step, g) && g->n_rows == 1 && d->alone;
         add_rows(d, g, d->n_rows, n_entries, first_new);
-        spry_cuda_adapt_rows(d, g, d->n_rows);
+        spry_cuda_lora_rows(d, g, d->n_rows);
         if (g->n_rows)
-            add_segment(d, (spry_attend_run){(uint32_t)d->n_rows, g->n_rows});
-        if (takes_few(d, g, n_rows))
-            add_few(d, g, d->n_rows);
+            add_segment(d, (spry_row_range){(uint32_t)d->n_rows, g->n_rows});
+        if (is_decode(d, g, n_rows))
+            add_decode_rows(d, g, d->n_rows);
         else
-            add_runs(d, g, d->n_rows);
+            add_prefill_tiles(d, g, d->n_rows);
         memcpy(u->host + u->entries + n_entries * sizeof(spry_step_entry), g->table->entries,
                g->table->n_entries * sizeof(spry_step_entry));
         n_entries += g->table->n_entries;
         d->n_rows += g->n_rows;
     }
-    if (d->n_few)
+    if (d->n_decode_rows)
         round_chunks(d);
-    spread_runs(d);
+    split_prefill(d);
     add_wanted(d, step, false);
     d->n_logits = d->n_wanted;
     add_wanted(d, step, true);

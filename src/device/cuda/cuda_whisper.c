@@ -172,7 +172,7 @@ static void carve_all(spry_cuda_whisper *w)
     for (size_t i = 0; i < SPRY_COUNT(vectors); i++)
         *vectors[i] = spry_cuda_carve(s, rows, n, sizeof(float));
     s->gate = spry_cuda_carve(s, rows, wide, sizeof(float));
-    spry_cuda_carve_acts(s, rows, wide);
+    spry_cuda_carve_activations(s, rows, wide);
     s->logits = spry_cuda_carve(s, 1, shape->n_vocab, sizeof(float));
     w->features = spry_cuda_carve(s, frames, shape->n_bands, sizeof(float));
     w->wide = spry_cuda_carve(s, frames, n, sizeof(float));
@@ -182,7 +182,7 @@ static void carve_all(spry_cuda_whisper *w)
         chunks = larger(chunks, view->n_chunks);
     }
     const spry_config heads = heads_of(&w->config, shape->n_text_heads);
-    s->partial_floats = SPRY_CUDA_FEW_PIECES * chunks * spry_cuda_partial_floats(&heads);
+    s->partial_floats = SPRY_CUDA_DECODE_TILE_ROWS * chunks * spry_cuda_partial_floats(&heads);
     s->partial = spry_cuda_carve(s, s->partial_floats, 1, sizeof(float));
 }
 
@@ -203,10 +203,10 @@ static void open_upload(spry_cuda_whisper *w)
     size_t row = s->n_audio_state * sizeof(float);
     w->gpu.host_rows_bytes = larger(rows * row, s->n_vocab * sizeof(float));
     u->entries = section(&used, pages, sizeof(spry_step_entry));
-    u->few = section(&used, SPRY_CUDA_FEW_PIECES, sizeof(uint32_t));
+    u->decode_rows = section(&used, SPRY_CUDA_DECODE_TILE_ROWS, sizeof(uint32_t));
     u->source = section(&used, 1, sizeof(int32_t));
-    u->pieces = section(&used, SPRY_CUDA_FEW_PIECES, sizeof(spry_attend_piece));
-    u->runs = section(&used, rows, sizeof(spry_attend_run));
+    u->decode_tiles = section(&used, SPRY_CUDA_DECODE_TILE_ROWS, sizeof(spry_decode_tile));
+    u->prefill_tiles = section(&used, rows, sizeof(spry_row_range));
     w->rows = section(&used, 2 * rows, sizeof(spry_step_row));
     u->bytes = used;
     u->memory = spry_cuda_allocate(c, used);
@@ -215,11 +215,11 @@ static void open_upload(spry_cuda_whisper *w)
     if (c->fault)
         return;
     spry_step_entry *entries = (spry_step_entry *)(void *)(u->host + u->entries);
-    uint32_t *few = (uint32_t *)(void *)(u->host + u->few);
+    uint32_t *decode_rows = (uint32_t *)(void *)(u->host + u->decode_rows);
     for (uint32_t i = 0; i < pages; i++)
         entries[i] = (spry_step_entry){.page = i, .start = i * SPRY_PAGE_TOKENS, .count = SPRY_PAGE_TOKENS};
-    for (uint32_t i = 0; i < SPRY_CUDA_FEW_PIECES; i++)
-        few[i] = i;
+    for (uint32_t i = 0; i < SPRY_CUDA_DECODE_TILE_ROWS; i++)
+        decode_rows[i] = i;
     memset(w->gpu.host_rows, 0, row);
     spry_cuda_write(c, u->memory, u->host, u->source);
     spry_cuda_write(c, w->wide, w->gpu.host_rows, row);
@@ -249,7 +249,7 @@ static spry_status open_parts(spry_cuda_whisper *w, const spry_ops *ops, spry_er
     carve_all(w);
     status = check_memory(w, ops, error);
     if (!status)
-        status = spry_cuda_whisper_place(w, ops, error);
+        status = spry_cuda_whisper_load(w, ops, error);
     if (status)
         return status;
     w->gpu.scratch.memory = spry_cuda_allocate(c, w->gpu.scratch.bytes);
@@ -260,7 +260,7 @@ static spry_status open_parts(spry_cuda_whisper *w, const spry_ops *ops, spry_er
                                   .page_bytes = view->pool.page_bytes,
                                   .token_bytes = (uint32_t)view->pool.token_bytes,
                                   .head_dim = view->head_dim};
-        spry_cuda_map_pages(c, &view->attention, &kv, view->pool.n_pages);
+        spry_cuda_encode_tensor_maps(c, &view->attention, &kv, view->pool.n_pages);
     }
     open_upload(w);
     return spry_cuda_fault(c, "allocating the working memory of steps", error);

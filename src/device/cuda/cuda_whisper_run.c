@@ -7,7 +7,7 @@
 
 enum { ROW_THREADS = 256 };
 
-static const spry_cuda_groups no_groups = {0};
+static const spry_cuda_expert_groups no_groups = {0};
 
 /* ---- what is sent ahead ------------------------------------------------------------------------------------------ */
 
@@ -27,21 +27,21 @@ static void look_at(spry_cuda_whisper *w, spry_cuda_view_kind kind)
 }
 
 /* Which blocks of attention take which rows: few one by one, many in runs. */
-static void share_rows(spry_cuda_device *d, bool few)
+static void share_rows(spry_cuda_device *d, bool decode)
 {
-    const spry_cuda_attention *way = &d->attention;
-    spry_attend_piece *pieces = (spry_attend_piece *)(void *)(d->upload.host + d->upload.pieces);
-    spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
-    size_t each = few ? way->queries : way->run_warps / way->parts * way->queries;
-    d->n_few = few ? d->n_rows : 0;
-    d->n_pieces = d->n_runs = 0;
-    d->longest_run = each < d->n_rows ? each : d->n_rows;
+    const spry_cuda_attention *attention = &d->attention;
+    spry_decode_tile *decode_tiles = (spry_decode_tile *)(void *)(d->upload.host + d->upload.decode_tiles);
+    spry_row_range *prefill_tiles = (spry_row_range *)(void *)(d->upload.host + d->upload.prefill_tiles);
+    size_t each = decode ? attention->queries : attention->prefill_warps / attention->parts * attention->queries;
+    d->n_decode_rows = decode ? d->n_rows : 0;
+    d->n_decode_tiles = d->n_prefill_tiles = 0;
+    d->longest_prefill_tile = each < d->n_rows ? each : d->n_rows;
     for (size_t row = 0; row < d->n_rows; row += each) {
         uint32_t first = (uint32_t)row, n = (uint32_t)(d->n_rows - row < each ? d->n_rows - row : each);
-        if (few)
-            pieces[d->n_pieces++] = (spry_attend_piece){first, n, first};
+        if (decode)
+            decode_tiles[d->n_decode_tiles++] = (spry_decode_tile){first, n, first};
         else
-            runs[d->n_runs++] = (spry_attend_run){first, n};
+            prefill_tiles[d->n_prefill_tiles++] = (spry_row_range){first, n};
     }
 }
 
@@ -69,7 +69,7 @@ static void send_text(spry_cuda_whisper *w, const int32_t *tokens, uint32_t past
 {
     spry_cuda_device *d = &w->gpu;
     spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + w->rows), *cross = rows + d->n_rows;
-    size_t most = d->attention.pieces ? SPRY_CUDA_FEW_PIECES : SPRY_CUDA_FEW_ROWS;
+    size_t most = d->attention.multi_row ? SPRY_CUDA_DECODE_TILE_ROWS : SPRY_CUDA_DECODE_ROWS;
     for (uint32_t i = 0; i < d->n_rows; i++) {
         uint32_t position = past + i;
         rows[i] = (spry_step_row){.token = tokens[i],
@@ -93,11 +93,11 @@ static void send_text(spry_cuda_whisper *w, const int32_t *tokens, uint32_t past
 static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
 {
     size_t n = l->up.tiles.n_out;
-    const spry_cuda_product up = {d->scratch.gate, n, &l->up}, down = {d->scratch.x, d->config->n_embd, &l->down};
-    const spry_encode_args activated = {
+    const spry_cuda_gemm up = {d->scratch.gate, n, &l->up}, down = {d->scratch.x, d->config->n_embd, &l->down};
+    const spry_quantise_args activated = {
         .in = d->scratch.gate, .n = (uint32_t)n, .ungated = true, .gate = SPRY_GATE_GELU};
-    spry_cuda_encode_products(d, spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias), &up, 1, d->n_rows, false);
-    spry_cuda_encode_products(d, activated, &down, 1, d->n_rows, true);
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias), &up, 1, d->n_rows, false);
+    spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, true);
 }
 
 static void add_positions(spry_cuda_whisper *w, spry_cuda_memory positions, spry_cuda_memory rows, bool activated)
@@ -119,17 +119,17 @@ static void convolve(spry_cuda_whisper *w)
     spry_cuda_device *d = &w->gpu;
     size_t n = d->config->n_embd, row = n * sizeof(float), n_bands = w->weights->shape.n_bands;
     for (size_t first = 0; first < 2 * d->n_rows; first += d->n_rows) { /* encoded rows have room for so many */
-        const spry_cuda_product conv1 = {w->wide + (1 + first) * row, n, &w->conv1};
-        const spry_encode_args frames = {.in = w->features + first * n_bands * sizeof(float),
-                                         .n = (uint32_t)(3 * n_bands),
-                                         .in_stride = (uint32_t)n_bands};
-        spry_cuda_encode_products(d, frames, &conv1, 1, d->n_rows, false);
+        const spry_cuda_gemm conv1 = {w->wide + (1 + first) * row, n, &w->conv1};
+        const spry_quantise_args frames = {.in = w->features + first * n_bands * sizeof(float),
+                                           .n = (uint32_t)(3 * n_bands),
+                                           .in_stride = (uint32_t)n_bands};
+        spry_cuda_quantise_gemms(d, frames, &conv1, 1, d->n_rows, false);
     }
     spry_cuda_copy(&d->context, w->wide + (1 + 2 * d->n_rows) * row, w->wide, row);
-    const spry_cuda_product conv2 = {d->scratch.x, n, &w->conv2};
-    const spry_encode_args activated = {
+    const spry_cuda_gemm conv2 = {d->scratch.x, n, &w->conv2};
+    const spry_quantise_args activated = {
         .in = w->wide, .n = (uint32_t)(3 * n), .in_stride = (uint32_t)(2 * n), .ungated = true, .gate = SPRY_GATE_GELU};
-    spry_cuda_encode_products(d, activated, &conv2, 1, d->n_rows, false);
+    spry_cuda_quantise_gemms(d, activated, &conv2, 1, d->n_rows, false);
     add_positions(w, w->audio_positions, 0, true);
 }
 
@@ -140,24 +140,24 @@ static void keep_states(spry_cuda_whisper *w)
     const spry_whisper_shape *s = &w->weights->shape;
     size_t n = s->n_audio_state, first_cross = s->n_audio_layers + s->n_text_layers;
     char name[SPRY_CUDA_KERNEL_NAME];
-    spry_encode_args states = spry_cuda_input(d, w->audio_norm, w->audio_norm_bias);
+    spry_quantise_args states = spry_cuda_input(d, w->audio_norm, w->audio_norm_bias);
     states.plain = d->scratch.h;
-    snprintf(name, sizeof name, "spry_prepare_%s", spry_cuda_type_name(w->weights->kv_type));
+    snprintf(name, sizeof name, "spry_rope_kv_%s", spry_cuda_type_name(w->weights->kv_type));
     look_at(w, SPRY_VIEW_CROSS);
     for (size_t i = 0; i < s->n_text_layers; i++) {
-        const spry_cuda_product kv[] = {{d->scratch.k, n, &w->cross_kv[2 * i]},
-                                        {d->scratch.v, n, &w->cross_kv[2 * i + 1]}};
-        const spry_prepare_args args = {.k = d->scratch.k,
+        const spry_cuda_gemm kv[] = {{d->scratch.k, n, &w->cross_kv[2 * i]},
+                                     {d->scratch.v, n, &w->cross_kv[2 * i + 1]}};
+        const spry_rope_kv_args args = {.k = d->scratch.k,
                                         .v = d->scratch.v,
                                         .rows = d->upload.memory + w->rows,
                                         .kv = spry_cuda_layer_pages(d, (uint32_t)(first_cross + i)),
                                         .n_rows = (uint32_t)d->n_rows};
-        spry_cuda_encode(d, states, kv, SPRY_COUNT(kv), d->n_rows);
+        spry_cuda_quantise(d, states, kv, SPRY_COUNT(kv), d->n_rows);
         states.plain = 0;
-        spry_cuda_products(d, kv, SPRY_COUNT(kv), d->n_rows, false, no_groups);
+        spry_cuda_gemms(d, kv, SPRY_COUNT(kv), d->n_rows, false, no_groups);
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
-                         (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS, 2 * (size_t)s->n_text_heads, 1,
-                         SPRY_PREPARE_THREADS, &args);
+                         (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, 2 * (size_t)s->n_text_heads, 1,
+                         SPRY_ROPE_KV_THREADS, &args);
     }
 }
 

@@ -39,7 +39,7 @@ typedef struct spry_cuda_whisper {
 
 /* cuda_whisper_model.c: the weights to the GPU; bytes they take there. */
 size_t spry_cuda_whisper_bytes(spry_cuda_whisper *w, const spry_ops *ops);
-spry_status spry_cuda_whisper_place(spry_cuda_whisper *w, const spry_ops *ops, spry_error *error);
+spry_status spry_cuda_whisper_load(spry_cuda_whisper *w, const spry_ops *ops, spry_error *error);
 
 /* cuda_whisper_run.c: what a step of the device sends ahead, and launches. */
 void spry_cuda_whisper_encode(spry_cuda_whisper *w, const float *features, size_t n_states);

@@ -18,9 +18,9 @@
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 /* A placed matrix: tiles of 16 outputs, each in units of 64 inputs, in the order in which the lanes of a warp want them
- * (tiles.cuh). Outputs and inputs that fill up the last tile and unit are zeros. Quantised types have planes besides:
- * high bits, scales of the groups, scales of 256. */
-enum { SPRY_TILE_ROWS = 16, SPRY_TILE_UNIT = 64, SPRY_TILES_TOGETHER = 4 };
+ * (weight_tiles.cuh). Outputs and inputs that fill up the last tile and unit are zeros. Quantised types have planes
+ * besides: high bits, scales of the groups, scales of 256. */
+enum { SPRY_TILE_ROWS = 16, SPRY_TILE_UNIT = 64, SPRY_TILE_GROUP = 4 };
 
 typedef struct spry_tiles {
     SPRY_AT(unsigned char) base;
@@ -31,56 +31,62 @@ typedef struct spry_tiles {
 } spry_tiles;
 
 /* Lays rows of a file's blocks out as tiles: a grid of (units, tiles), 32 threads. */
-typedef struct spry_place_args {
+typedef struct spry_repack_args {
     spry_tiles to;
     SPRY_AT(const unsigned char) rows; /* of tile `first_tile` on */
     uint64_t row_bytes;
     uint32_t first_tile;
-} spry_place_args;
+} spry_repack_args;
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* Inputs of products, in groups of 8 rows, in the order in which lanes want them (acts.cuh): as bytes with a scale for
- * 32, or as sums of bf16. Rows that pass a norm are multiplied by its weights; by what the norm divides them the sums
- * of a product are divided. */
+/* Inputs of products, in groups of 8 rows, in the order in which lanes want them (activations.cuh): as bytes with a
+ * scale for 32, or as sums of bf16. Rows that pass a norm are multiplied by its weights; by what the norm divides them
+ * the sums of a product are divided. */
 enum { SPRY_ACT_ROWS = 8 };
 
-/* In the order of multiply_cores: bytes of a group of rows and a unit, of a bf16 each, and of bytes with their scales.
+/* In the order of wgmma: bytes of a group of rows and a unit, of a bf16 each, and of bytes with their scales.
  */
-enum { SPRY_CORE_TERM = 1024, SPRY_CORE_BYTES = 1024 + 128 };
+enum { SPRY_WGMMA_TERM_BYTES = 1024, SPRY_WGMMA_Q8_BYTES = 1024 + 128 };
 
-typedef enum spry_act_form { SPRY_ACT_BYTES, SPRY_ACT_ONE, SPRY_ACT_TWO, SPRY_ACT_THREE, SPRY_ACT_FORMS } spry_act_form;
+typedef enum spry_act_format {
+    SPRY_ACT_Q8,
+    SPRY_ACT_BF16,
+    SPRY_ACT_BF16X2,
+    SPRY_ACT_BF16X3,
+    SPRY_ACT_FORMATS
+} spry_act_format;
 
-typedef struct spry_acts {
+typedef struct spry_activations {
     SPRY_AT(unsigned char) values;
     SPRY_AT(float) scales; /* of bytes in the order of lanes: of 8 rows and 32 inputs {scale, sum of the values} */
     SPRY_AT(float)
-    norms;            /* NULL, or [rows]: what sums are multiplied by; in the order of multiply_cores the squares
-                         of units, [units, 8 * cores], from which that is made */
-    uint32_t n_units; /* of 64 inputs */
-    uint32_t cores;   /* groups of rows, a multiple of 8, in the order of multiply_cores; 0: in the order of lanes */
-} spry_acts;
+    norms;                 /* NULL, or [rows]: what sums are multiplied by; in the order of wgmma the squares
+                              of units, [units, 8 * cores], from which that is made */
+    uint32_t n_units;      /* of 64 inputs */
+    uint32_t wgmma_groups; /* groups of rows, a multiple of 8, in the order of wgmma; 0: in the order of lanes */
+} spry_activations;
 
 /* Each row is normalised (with a weight), gated (with an `up`, or `ungated`: by its activation alone) or taken as it
  * is, and written in the forms that are wanted; a form that is not wanted has no values. With `source` row i is made
- * from row source[i] of `in`, unless that is negative. A block for a row; of spry_encode_cores, a warp for 8 rows and a
- * unit. */
-enum { SPRY_ENCODE_THREADS = 256, SPRY_ENCODE_CORES_UNITS = 4 };
+ * from row source[i] of `in`, unless that is negative. A block for a row; of spry_quantise_wgmma, a warp for 8 rows and
+ * a unit. */
+enum { SPRY_QUANTISE_THREADS = 256, SPRY_QUANTISE_WGMMA_UNITS = 4 };
 
-typedef struct spry_encode_args {
+typedef struct spry_quantise_args {
     SPRY_AT(const float) in;
     SPRY_AT(const float) up;     /* NULL, or like `in`: row = activation(in) * up */
     SPRY_AT(const float) weight; /* NULL, or [n]: row = in / rms(in) * weight */
     SPRY_AT(const float) bias;   /* NULL, or [n]: of a layer norm */
     SPRY_AT(float) plain;        /* NULL, or where the row goes as floats */
     SPRY_AT(const int32_t) source;
-    spry_acts to[SPRY_ACT_FORMS];
+    spry_activations to[SPRY_ACT_FORMATS];
     uint32_t n, n_rows, in_stride;
     float eps;
     uint32_t gate; /* spry_gate */
     uint32_t ungated;
     uint32_t centre; /* a layer norm: the mean is subtracted first, and rows are normalised whole */
-} spry_encode_args;
+} spry_quantise_args;
 
 /* x is normalised in place: `n_groups` of n values a row, each with weights `step` behind those of the one before, all
  * with one bias. A block for a group. */
@@ -107,34 +113,38 @@ typedef struct spry_residual_args {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16 };
-enum { SPRY_PRODUCT_AHEAD = 3, SPRY_PRODUCT_AHEAD_SMALL = 2 }; /* units that wait for each warp */
-/* Blocks of multiply_cores: rows, at most; bytes of barriers, and of all that lies before the stages; stages, by groups
+enum { SPRY_GEMM_PARTS = 3, SPRY_SPLIT_K = 16 };
+enum { SPRY_GEMM_PREFETCH = 3, SPRY_GEMM_PREFETCH_SMALL = 2 }; /* units that wait for each warp */
+/* Blocks of wgmma: rows, at most; bytes of barriers, and of all that lies before the stages; stages, by groups
  * of rows, 8 or 16, of these with activations in two terms fewer. */
-enum { SPRY_CORE_ROWS = 128, SPRY_CORE_BARRIERS = 256, SPRY_CORE_HEAD = SPRY_CORE_BARRIERS + 2 * SPRY_CORE_ROWS * 4 };
-enum { SPRY_CORE_STAGES_8 = 5, SPRY_CORE_STAGES_16 = 4, SPRY_CORE_STAGES_TWO = 3 };
-enum { SPRY_ONE_BYTES = 216 << 10 }; /* of shared memory, at most, for a product of one row */
+enum {
+    SPRY_WGMMA_ROWS = 128,
+    SPRY_WGMMA_BARRIER_BYTES = 256,
+    SPRY_WGMMA_HEAD_BYTES = SPRY_WGMMA_BARRIER_BYTES + 2 * SPRY_WGMMA_ROWS * 4
+};
+enum { SPRY_WGMMA_STAGES_64 = 5, SPRY_WGMMA_STAGES_128 = 4, SPRY_WGMMA_STAGES_128_X2 = 3 };
+enum { SPRY_GEMV_SMEM_MAX = 216 << 10 }; /* of shared memory, at most, for a product of one row */
 
 /* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
  * matrices of one type and one input; blocks take tiles of all of them in order. */
-typedef struct spry_product_part {
+typedef struct spry_gemm_part {
     spry_tiles weight;
     SPRY_AT(float) out;
     SPRY_AT(const float) bias; /* NULL, or [n_out]; of experts one behind the other */
     uint32_t stride;           /* of out, in floats */
     uint32_t first_tile;       /* number of its first tile among those of all parts */
-} spry_product_part;
+} spry_gemm_part;
 
-typedef struct spry_product_args {
-    spry_product_part parts[SPRY_PRODUCT_PARTS];
-    spry_acts act;
+typedef struct spry_gemm_args {
+    spry_gemm_part parts[SPRY_GEMM_PARTS];
+    spry_activations act;
     SPRY_AT(const int32_t) experts; /* NULL, or for each group of `expert_rows` rows its expert, negative: none */
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
-    spry_encode_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go. Of
-                              multiply_cores `to`: where gates go, or, with a weight, the results once more */
-} spry_product_args;
+    spry_quantise_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go. Of
+                              wgmma `to`: where gates go, or, with a weight, the results once more */
+} spry_gemm_args;
 
 /* ---- rows of a step ---------------------------------------------------------------------------------------------- */
 
@@ -148,7 +158,7 @@ typedef struct spry_step_row {
 
 /* spry_kv_entry of kernels/ops.h */
 typedef struct spry_step_entry {
-    uint32_t page, start, count, turn;
+    uint32_t page, start, count, rotation;
 } spry_step_entry;
 
 /* A row of a table for each row, by its token, its position or neither, times `scale`: a block for a row. */
@@ -166,17 +176,17 @@ typedef struct spry_embed_args {
 } spry_embed_args;
 
 /* cos and sin of positions, and of turns: one kind of rope. A block for a row or turn; rows first. */
-typedef struct spry_angles_args {
+typedef struct spry_rope_angles_args {
     SPRY_AT(const float) frequencies;
     SPRY_AT(float) cosine; /* [rows, pairs] */
     SPRY_AT(float) sine;
-    SPRY_AT(float) turn_cosine; /* [turns, pairs] */
-    SPRY_AT(float) turn_sine;
+    SPRY_AT(float) rotation_cosine; /* [turns, pairs] */
+    SPRY_AT(float) rotation_sine;
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const int32_t) deltas; /* of turns: how far a page is used from where it was computed */
     uint32_t n_rows, n_pairs;
     float magnitude;
-} spry_angles_args;
+} spry_rope_angles_args;
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
@@ -189,10 +199,10 @@ typedef struct spry_kv_pages {
 } spry_kv_pages;
 
 /* q and k normalised per head, turned to their positions; keys and values into their pages. Blocks of
- * SPRY_PREPARE_THREADS for (SPRY_PREPARE_ROWS rows, head): heads of q, then of k, then of v. */
-enum { SPRY_PREPARE_ROWS = 16, SPRY_PREPARE_THREADS = 256 };
+ * SPRY_ROPE_KV_THREADS for (SPRY_ROPE_KV_ROWS rows, head): heads of q, then of k, then of v. */
+enum { SPRY_ROPE_KV_ROWS = 16, SPRY_ROPE_KV_THREADS = 256 };
 
-typedef struct spry_prepare_args {
+typedef struct spry_rope_kv_args {
     SPRY_AT(float) q;
     SPRY_AT(const float) k;
     SPRY_AT(const float) v;
@@ -204,39 +214,39 @@ typedef struct spry_prepare_args {
     spry_kv_pages kv;
     uint32_t n_rows, n_heads, n_pairs, interleaved;
     float eps;
-} spry_prepare_args;
+} spry_rope_kv_args;
 
 /* Pages whose sums are added up before they are added to the rest, but for latent attention, which adds each page
  * alone. */
-enum { SPRY_ATTEND_CHUNK = 8, SPRY_PARTIAL_HEAD = 4 };
-enum { SPRY_PAGES_CHUNK = 16 }; /* the same of attention_pages.cuh */
+enum { SPRY_SIMT_CHUNK_PAGES = 8, SPRY_PARTIAL_HEADER = 4 };
+enum { SPRY_SPLIT_KV_PAGES = 16 }; /* the same of attention_mma.cuh */
 
 /* A run of consecutive rows of one sequence. */
-typedef struct spry_attend_run {
+typedef struct spry_row_range {
     uint32_t first_row, n_rows;
-} spry_attend_run;
+} spry_row_range;
 
 /* The same of rows that are attended one by one, so few that a warp takes all their queries; `few`: number of the first
  * among such rows. */
-typedef struct spry_attend_piece {
-    uint32_t first_row, n_rows, few;
-} spry_attend_piece;
+typedef struct spry_decode_tile {
+    uint32_t first_row, n_rows, partial_row;
+} spry_decode_tile;
 
 typedef struct spry_attend_args {
     SPRY_AT(float) out; /* [rows, n_heads * head_dim] */
     SPRY_AT(const float) q;
-    SPRY_AT(float) partial; /* [few rows, or rows, n_heads, chunks, SPRY_PARTIAL_HEAD + head_dim] */
+    SPRY_AT(float) partial; /* [few rows, or rows, n_heads, chunks, SPRY_PARTIAL_HEADER + head_dim] */
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
-    SPRY_AT(const uint32_t) few;             /* numbers of rows that are attended one by one */
-    SPRY_AT(const spry_attend_piece) pieces; /* the same rows */
-    SPRY_AT(const spry_attend_run) runs;     /* and runs of the others */
-    SPRY_AT(const float) turn_cosine;        /* [turns, pairs] */
-    SPRY_AT(const float) turn_sine;
+    SPRY_AT(const uint32_t) decode_rows;          /* numbers of rows that are attended one by one */
+    SPRY_AT(const spry_decode_tile) decode_tiles; /* the same rows */
+    SPRY_AT(const spry_row_range) prefill_tiles;  /* and runs of the others */
+    SPRY_AT(const float) rotation_cosine;         /* [turns, pairs] */
+    SPRY_AT(const float) rotation_sine;
     SPRY_AT(const float) sinks; /* NULL, or [n_heads]: scores that take their share of the weights and give nothing */
     spry_kv_pages kv;
-    spry_acts to[SPRY_ACT_FORMS]; /* written besides, where there are values, of few rows, and of runs whose chunks are
-                                     folded; heads are whole blocks then */
+    spry_activations to[SPRY_ACT_FORMATS]; /* written besides, where there are values, of few rows, and of runs whose
+                                     chunks are folded; heads are whole blocks then */
     uint32_t n_heads, n_pairs, interleaved;
     uint32_t window;                /* 0: none */
     uint32_t ahead;                 /* later positions that a row sees; their sum is below 2^32 */
@@ -245,35 +255,35 @@ typedef struct spry_attend_args {
 } spry_attend_args;
 
 /* How pages come to shared memory, as the driver encodes it. */
-typedef struct spry_page_map {
+typedef struct spry_tensor_map {
     SPRY_ALIGNED(64) uint64_t words[16];
-} spry_page_map;
+} spry_tensor_map;
 
 /* Lines of 64 bytes of a head: its keys, a coordinate each; of its values 32 coordinates of a token, token after token.
  */
-typedef struct spry_page_maps {
-    spry_page_map keys, values;
-} spry_page_maps;
+typedef struct spry_kv_tensor_maps {
+    spry_tensor_map keys, values;
+} spry_kv_tensor_maps;
 
-typedef struct spry_attend_cores_args {
-    spry_page_maps maps;
+typedef struct spry_attend_tma_args {
+    spry_kv_tensor_maps maps;
     spry_attend_args attend;
-    uint32_t n_batches, n_runs, n_parts; /* batches of queries of a run; chunks that are spread, or 1 */
-} spry_attend_cores_args;
+    uint32_t n_batches, n_prefill_tiles, n_parts; /* batches of queries of a run; chunks that are spread, or 1 */
+} spry_attend_tma_args;
 
 /* Both at once, for rows that are the only new ones of their sequences (attention_decode.cu); `few` numbers them. Heads
- * that share keys and values are at most SPRY_DECODE_GROUP. */
-enum { SPRY_DECODE_GROUP = 8 };
+ * that share keys and values are at most SPRY_DECODE_GQA_MAX. */
+enum { SPRY_DECODE_GQA_MAX = 8 };
 
 typedef struct spry_decode_args {
-    spry_prepare_args prepare;
+    spry_rope_kv_args rope_kv;
     spry_attend_args attend;
 } spry_decode_args;
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
 /* Chooses experts from router logits: a block of one warp for a row. */
-typedef struct spry_choose_args {
+typedef struct spry_moe_route_args {
     SPRY_AT(float) router;     /* [rows, n_experts] */
     SPRY_AT(uint32_t) chosen;  /* [rows, n_used], ascending */
     SPRY_AT(float) weight;     /* [rows, n_used] */
@@ -282,20 +292,20 @@ typedef struct spry_choose_args {
     uint32_t sigmoid;                 /* scores are sigmoids; else a softmax */
     uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
     float scale;                      /* of the weights */
-} spry_choose_args;
+} spry_moe_route_args;
 
 /* Puts (row, expert) pairs into slots, grouped by expert in multiples of `align`: one block. */
-typedef struct spry_group_args {
+typedef struct spry_moe_group_args {
     SPRY_AT(const uint32_t) chosen;
     SPRY_AT(int32_t) source;  /* [slots]: the slot's row, -1: none */
     SPRY_AT(int32_t) experts; /* [slots / align]: the slots' expert, -1: none */
     SPRY_AT(uint32_t) slot;   /* [rows, n_used]: a pair's slot */
     uint32_t n_rows, n_experts, n_used, n_slots, align;
-} spry_group_args;
+} spry_moe_group_args;
 
 /* y[row] = sum of weight * out[slot], experts ascending; then the shared expert times the sigmoid of its gate. A block
  * for a row. */
-typedef struct spry_combine_args {
+typedef struct spry_moe_combine_args {
     SPRY_AT(float) y;
     SPRY_AT(const float) out; /* [slots, n] */
     SPRY_AT(const uint32_t) slot;
@@ -303,7 +313,7 @@ typedef struct spry_combine_args {
     SPRY_AT(const float) shared;      /* NULL, or [rows, n] */
     SPRY_AT(const float) shared_gate; /* NULL, or [rows] */
     uint32_t n, n_used;
-} spry_combine_args;
+} spry_moe_combine_args;
 
 /* ---- logits and tokens ------------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 
 /* Short convolutions, as cpu/convolution.c has them: B * x of each row into its page, in a second launch C times what
  * the row's token and those before it give. A vector of a token lies in pieces of head_dim values, in the layer's
- * places for keys and values. Blocks of SPRY_PREPARE_THREADS for (SPRY_PREPARE_ROWS rows, piece). */
+ * places for keys and values. Blocks of SPRY_ROPE_KV_THREADS for (SPRY_ROPE_KV_ROWS rows, piece). */
 typedef struct spry_conv_args {
     SPRY_AT(float) out;          /* [rows, n] */
     SPRY_AT(const float) in;     /* [rows, 3 * n]: B | C | x */
@@ -33,8 +33,8 @@ typedef struct spry_delta_args {
     SPRY_AT(const float) fading; /* [n_heads] */
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
-    SPRY_AT(const spry_attend_run) segments; /* rows of one sequence each */
-    SPRY_AT(unsigned char) pages;            /* of page 0: where the layer's floats begin */
+    SPRY_AT(const spry_row_range) segments; /* rows of one sequence each */
+    SPRY_AT(unsigned char) pages;           /* of page 0: where the layer's floats begin */
     uint64_t page_bytes;
     uint32_t n_heads, n_keys, key_dim, value_dim, n_mixed, reach;
 } spry_delta_args;

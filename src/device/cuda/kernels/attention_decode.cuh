@@ -1,44 +1,45 @@
-/* Attention of rows that are the only new ones of their sequences, over pages of F16, in one kernel: head norms, rope, the
- * row's own keys and values into their page, attention and the folding of pages.
+/* Attention of rows that are the only new ones of their sequences, over pages of F16, in one kernel: head norms, rope,
+ * the row's own keys and values into their page, attention and the folding of pages.
  *
  * A warp multiplies the 32 keys of a page by up to 8 queries, then its values by their weights. Keys and values go from
- * memory to the registers that multiply them: lane = 4 g + t loads tokens 4g .. 4g + 3 of the coordinates that its t takes
- * in a product, and coordinates of values that its g takes. Sums have the order of attention_pages.cuh, where the operands change
- * places: a step of 16 coordinates, or tokens, has the same 16 there.
+ * memory to the registers that multiply them: lane = 4 g + t loads tokens 4g .. 4g + 3 of the coordinates that its t
+ * takes in a product, and coordinates of values that its g takes. Sums have the order of attention_mma.cuh, where the
+ * operands change places: a step of 16 coordinates, or tokens, has the same 16 there.
  *
- * The blocks of a cluster share the pages of a row and key head; what they leave of each page the same blocks fold in order, as
- * spry_attend_merge_pages does. The first page of each warp is loaded before the kernels that made the row's queries are done:
- * the row's own page without the row, whose key and values are put in later. Blocks store them before they read a page. */
+ * The blocks of a cluster share the pages of a row and key head; what they leave of each page the same blocks fold in
+ * order, as spry_attend_combine_pages does. The first page of each warp is loaded before the kernels that made the
+ * row's queries are done: the row's own page without the row, whose key and values are put in later. Blocks store them
+ * before they read a page. */
 #pragma once
 
-#include "device/cuda/kernels/attention_pages.cuh"
+#include "device/cuda/kernels/attention_mma.cuh"
 
-/* S, the shape of a block, has BLOCKS: 32 coordinates of a head; KEYS: of them those whose keys are loaded together; PART, PARTS:
- * blocks of values of a warp, and how many warps, or blocks of threads, share a head for that; WARPS of a block; WORDS: of 4 bytes
- * that a lane loads at once of a token's values, LOADS times. */
-template <int N> struct decode_shape {
-    enum { BLOCKS = N, PART = head_shape<N>::PART, PARTS = head_shape<N>::PARTS, WARPS = head_shape<N>::WARPS };
+/* S, the shape of a block, has BLOCKS: 32 coordinates of a head; KEYS: of them those whose keys are loaded together;
+ * PART, PARTS: blocks of values of a warp, and how many warps, or blocks of threads, share a head for that; WARPS of a
+ * block; WORDS: of 4 bytes that a lane loads at once of a token's values, LOADS times. */
+template <int N> struct decode_config {
+    enum { BLOCKS = N, PART = head_config<N>::PART, PARTS = head_config<N>::PARTS, WARPS = head_config<N>::WARPS };
     enum { KEYS = PART, STEPS = KEYS * 2, WORDS = PART % 2 ? 2 : 4, LOADS = PART * 2 / WORDS, TILES = PART * 2 };
     enum { STRIDE = BLOCKS * 32 + 8, WEIGHTS_STRIDE = 20 }; /* so that lanes find what they read in different banks */
 };
 
 /* Of a row and key head. */
 template <class S> struct decode_heads {
-    float queries[SPRY_DECODE_GROUP][S::STRIDE];
+    float queries[SPRY_DECODE_GQA_MAX][S::STRIDE];
     float key[S::BLOCKS * 32], value[S::BLOCKS * 32];
 };
 
 /* Of a warp: queries as pages that are used elsewhere want them, and pairs of weights, [query, token]. */
-template <class S> struct decode_warp {
-    float turned[SPRY_DECODE_GROUP][S::STRIDE];
-    uint32_t weights[SPRY_DECODE_GROUP][S::WEIGHTS_STRIDE];
+template <class S> struct decode_warp_smem {
+    float rotated[SPRY_DECODE_GQA_MAX][S::STRIDE];
+    uint32_t weights[SPRY_DECODE_GQA_MAX][S::WEIGHTS_STRIDE];
 };
 
-/* Brings a head of the row to shared memory as attention wants it; what turn_head of pages.cuh does, with all loads at
- * once. */
+/* Brings a head of the row to shared memory as attention wants it; what load_rotated_head of kv_pages.cuh does, with
+ * all loads at once. */
 template <class S>
-SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, bool turns, const spry_prepare_args &a,
-                          uint32_t row, int lane)
+SPRY_DEVICE void load_rotated_row(float *head, const float *from, const float *norm, bool rotates,
+                                  const spry_rope_kv_args &a, uint32_t row, int lane)
 {
     enum { PAIRS = (S::BLOCKS + 1) / 2 };
     float v[S::BLOCKS], weight[S::BLOCKS], cosine[PAIRS], sine[PAIRS], sum = 0;
@@ -50,7 +51,7 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
     }
     SPRY_UNROLL
     for (int k = 0; k < PAIRS; k++) {
-        bool pair = turns && (uint32_t)(lane + k * WARP) < a.n_pairs;
+        bool pair = rotates && (uint32_t)(lane + k * WARP) < a.n_pairs;
         cosine[k] = pair ? cosines[lane + k * WARP] : 1;
         sine[k] = pair ? sines[lane + k * WARP] : 0;
     }
@@ -58,7 +59,7 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
         SPRY_UNROLL
         for (int k = 0; k < S::BLOCKS; k++)
             sum = fmaf(v[k], v[k], sum);
-        float scale = quick_norm(warp_sum(sum), S::BLOCKS * WARP, a.eps);
+        float scale = inverse_rms(warp_sum(sum), S::BLOCKS * WARP, a.eps);
         SPRY_UNROLL
         for (int k = 0; k < S::BLOCKS; k++)
             v[k] = v[k] * scale * weight[k];
@@ -66,23 +67,23 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
     SPRY_UNROLL
     for (int k = 0; k < S::BLOCKS; k++)
         head[lane + k * WARP] = v[k];
-    warp_wait();
+    syncwarp();
     SPRY_UNROLL
     for (int k = 0; k < PAIRS; k++) {
         uint32_t i = (uint32_t)(lane + k * WARP), first = a.interleaved ? 2 * i : i;
         uint32_t second = a.interleaved ? first + 1 : i + a.n_pairs;
-        if (!turns || i >= a.n_pairs)
+        if (!rotates || i >= a.n_pairs)
             continue;
         float x = head[first], y = head[second];
         head[first] = x * cosine[k] - y * sine[k];
         head[second] = x * sine[k] + y * cosine[k];
     }
-    warp_wait();
+    syncwarp();
 }
 
 /* The queries of a row and key head, and, in the block that `stores` them, its key and value: a warp for each. */
 template <class S>
-SPRY_DEVICE void prepare_row(decode_heads<S> &heads, const spry_prepare_args &a, const spry_step_row &at, uint32_t row,
+SPRY_DEVICE void prepare_row(decode_heads<S> &heads, const spry_rope_kv_args &a, const spry_step_row &at, uint32_t row,
                              uint32_t kv_head, bool stores)
 {
     uint32_t n = S::BLOCKS * 32, n_kv = a.kv.n_kv_heads, group = a.n_heads / n_kv;
@@ -94,7 +95,11 @@ SPRY_DEVICE void prepare_row(decode_heads<S> &heads, const spry_prepare_args &a,
         const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n
                                  : (is_k ? a.k : a.v) + ((uint64_t)row * n_kv + kv_head) * n;
         float *head = is_q ? heads.queries[i] : is_k ? heads.key : heads.value;
-        turn_row<S>(head, from, is_q ? a.q_norm : is_k ? a.k_norm : (const float *)0, is_q || is_k, a, row, lane);
+        load_rotated_row<S>(head, from,
+                            is_q   ? a.q_norm
+                            : is_k ? a.k_norm
+                                   : (const float *)0,
+                            is_q || is_k, a, row, lane);
         if (is_q)
             continue;
         SPRY_UNROLL
@@ -110,7 +115,7 @@ SPRY_DEVICE void prepare_row(decode_heads<S> &heads, const spry_prepare_args &a,
 /* What a row sees of a page. */
 struct decode_page {
     page_head at;
-    uint32_t begin, end, turn;
+    uint32_t begin, end, rotation;
 
     SPRY_METHOD bool seen() const
     {
@@ -135,10 +140,10 @@ struct decode_pages {
         uint32_t own = number(i + (uint32_t)lane), from = i % WARP;
         if (from == 0)
             held = entries[own < last ? own : last];
-        const spry_step_entry e = {warp_from(held.page, (int)from), warp_from(held.start, (int)from),
-                                   warp_from(held.count, (int)from), warp_from(held.turn, (int)from)};
+        const spry_step_entry e = {warp_shfl(held.page, (int)from), warp_shfl(held.start, (int)from),
+                                   warp_shfl(held.count, (int)from), warp_shfl(held.rotation, (int)from)};
         uint32_t begin = lowest > e.start ? lowest - e.start : 0, end = highest > e.start ? highest - e.start : 0;
-        decode_page p = {head_of_page(a.kv, e.page, kv_head), begin, end < e.count ? end : e.count, e.turn};
+        decode_page p = {head_of_page(a.kv, e.page, kv_head), begin, end < e.count ? end : e.count, e.rotation};
         if (number(i) > last)
             p.end = 0;
         return p;
@@ -154,14 +159,14 @@ SPRY_DEVICE uint4 both_halves(uint32_t k0, uint32_t k1, uint32_t k8, uint32_t k9
 
 /* A lane's part of keys: of each 16 coordinates those of its t, four tokens each. */
 template <class S> struct decode_keys {
-    typedef S shape;
-    uint2 rows[shape::STEPS][4];
+    typedef S config;
+    uint2 rows[config::STEPS][4];
 
     SPRY_METHOD void load(const decode_page &page, int first_block, int lane)
     {
         const unsigned char *from = page.at.keys + (first_block * 32 + lane % 4 * 2) * PAGE_TOKENS * 2 + lane / 4 * 8;
         SPRY_UNROLL
-        for (int i = 0; i < shape::STEPS * 4; i++)
+        for (int i = 0; i < config::STEPS * 4; i++)
             rows[i / 4][i % 4] = *(const uint2 *)(from + (i / 4 * 16 + i % 2 + i % 4 / 2 * 8) * PAGE_TOKENS * 2);
     }
 
@@ -176,61 +181,62 @@ template <class S> struct decode_keys {
     SPRY_METHOD void put(const float *key, uint32_t slot, int lane)
     {
         bool here = (uint32_t)lane / 4 == slot / 4;
-        uint32_t lower = slot % 2 ? 0x5410 : 0x3254, upper = slot % 2 ? 0x7610 : 0x3276; /* half of a pair in its place */
+        uint32_t lower = slot % 2 ? 0x5410 : 0x3254,
+                 upper = slot % 2 ? 0x7610 : 0x3276; /* half of a pair in its place */
         uint32_t x[2] = {here && slot % 4 < 2 ? lower : 0x3210, here && slot % 4 < 2 ? upper : 0x3210};
         uint32_t y[2] = {here && slot % 4 > 1 ? lower : 0x3210, here && slot % 4 > 1 ? upper : 0x3210};
         SPRY_UNROLL
-        for (int i = 0; i < shape::STEPS * 2; i++) {
+        for (int i = 0; i < config::STEPS * 2; i++) {
             const float *from = key + i / 2 * 16 + i % 2 * 8 + lane % 4 * 2;
-            uint32_t pair = half_pair(from[0], from[1]);
+            uint32_t pair = pack_f16x2(from[0], from[1]);
             SPRY_UNROLL
             for (int k = 0; k < 2; k++) {
                 uint2 &row = rows[i / 2][i % 2 * 2 + k];
-                row.x = pick_bytes(row.x, pair, x[k]);
-                row.y = pick_bytes(row.y, pair, y[k]);
+                row.x = byte_perm(row.x, pair, x[k]);
+                row.y = byte_perm(row.y, pair, y[k]);
             }
         }
     }
 };
 
-/* A lane's part of values: of each 16 tokens those of its t. Of tokens that the row does not see, whose values may be anything,
- * another one's: their weights are zeros. */
+/* A lane's part of values: of each 16 tokens those of its t. Of tokens that the row does not see, whose values may be
+ * anything, another one's: their weights are zeros. */
 template <class S> struct decode_values {
-    typedef S shape;
-    uint32_t words[2][4][shape::LOADS][shape::WORDS];
+    typedef S config;
+    uint32_t words[2][4][config::LOADS][config::WORDS];
 
     SPRY_METHOD void load(const decode_page &page, uint32_t token_bytes, uint32_t part, int lane)
     {
-        const unsigned char *from = page.at.values + part * shape::PART * 64 + lane / 4 * shape::WORDS * 4;
+        const unsigned char *from = page.at.values + part * config::PART * 64 + lane / 4 * config::WORDS * 4;
         SPRY_UNROLL
         for (uint32_t i = 0; i < 8; i++) {
             uint32_t token = i / 4 * 16 + (uint32_t)lane % 4 * 2 + i % 2 + i % 4 / 2 * 8;
             token = token < page.begin ? page.begin : token < page.end ? token : page.end - 1;
             SPRY_UNROLL
-            for (int n = 0; n < shape::LOADS; n++)
-                load_words(words[i / 4][i % 4][n], from + token * token_bytes + n * shape::WORDS * 32);
+            for (int n = 0; n < config::LOADS; n++)
+                load_words(words[i / 4][i % 4][n], from + token * token_bytes + n * config::WORDS * 32);
         }
     }
 
     /* Of 16 tokens: two coordinates as rows of a matrix. */
     SPRY_METHOD uint4 operand(int half, int tile) const
     {
-        int n = tile / shape::WORDS, w = tile % shape::WORDS;
+        int n = tile / config::WORDS, w = tile % config::WORDS;
         return both_halves(words[half][0][n][w], words[half][1][n][w], words[half][2][n][w], words[half][3][n][w]);
     }
 
     /* The values of token `slot`, which are not in memory yet, in its place and in those of tokens behind it. */
     SPRY_METHOD void put(const float *value, uint32_t slot, uint32_t part, int lane)
     {
-        const float *from = value + part * shape::PART * 32 + (uint32_t)lane / 4 * shape::WORDS * 2;
+        const float *from = value + part * config::PART * 32 + (uint32_t)lane / 4 * config::WORDS * 2;
         SPRY_UNROLL
-        for (uint32_t k = 0; k < shape::LOADS * shape::WORDS; k++) {
-            const float *its = from + k / shape::WORDS * shape::WORDS * 16 + k % shape::WORDS * 2;
-            uint32_t pair = half_pair(its[0], its[1]);
+        for (uint32_t k = 0; k < config::LOADS * config::WORDS; k++) {
+            const float *its = from + k / config::WORDS * config::WORDS * 16 + k % config::WORDS * 2;
+            uint32_t pair = pack_f16x2(its[0], its[1]);
             SPRY_UNROLL
             for (uint32_t i = 0; i < 8; i++) {
                 uint32_t token = i / 4 * 16 + (uint32_t)lane % 4 * 2 + i % 2 + i % 4 / 2 * 8;
-                uint32_t &word = words[i / 4][i % 4][k / shape::WORDS][k % shape::WORDS];
+                uint32_t &word = words[i / 4][i % 4][k / config::WORDS][k % config::WORDS];
                 word = token < slot ? word : pair;
             }
         }
@@ -259,7 +265,7 @@ template <class S> struct decode_queries {
         SPRY_UNROLL
         for (int s = 0; s < S::BLOCKS * 2; s++) {
             const float *at = from + s * 16;
-            uint2 none = {0, 0}, pairs = {half_pair(at[0], at[1]), half_pair(at[8], at[9])};
+            uint2 none = {0, 0}, pairs = {pack_f16x2(at[0], at[1]), pack_f16x2(at[8], at[9])};
             steps[s] = (uint32_t)(lane / 4) < group ? pairs : none;
         }
     }
@@ -267,22 +273,22 @@ template <class S> struct decode_queries {
 
 /* The queries as pages with a turn want them. */
 template <class S>
-SPRY_DEVICE void turn_queries(decode_warp<S> &room, const decode_heads<S> &heads, const spry_attend_args &a,
-                              uint32_t group, uint32_t turn, int lane)
+SPRY_DEVICE void rotate_queries(decode_warp_smem<S> &smem, const decode_heads<S> &heads, const spry_attend_args &a,
+                                uint32_t group, uint32_t rotation, int lane)
 {
-    warp_wait();
+    syncwarp();
     SPRY_UNROLL_BY(1)
     for (uint32_t i = (uint32_t)lane; i < group * S::BLOCKS * 32; i += WARP)
-        room.turned[i / (S::BLOCKS * 32)][i % (S::BLOCKS * 32)] =
-            turned_value(a, heads.queries[i / (S::BLOCKS * 32)], turn, i % (S::BLOCKS * 32));
-    warp_wait();
+        smem.rotated[i / (S::BLOCKS * 32)][i % (S::BLOCKS * 32)] =
+            rotated_value(a, heads.queries[i / (S::BLOCKS * 32)], rotation, i % (S::BLOCKS * 32));
+    syncwarp();
 }
 
-/* What a page gives: of queries 2t and 2t + 1 the largest score and the sum of weights, and sums of values. scores[m]: tokens
- * 4g + 2m and the next, out[tile]: two coordinates; each of both queries. */
+/* What a page gives: of queries 2t and 2t + 1 the largest score and the sum of weights, and sums of values. scores[m]:
+ * tokens 4g + 2m and the next, out[tile]: two coordinates; each of both queries. */
 template <class S> struct decode_sums {
-    typedef S shape;
-    float max[2], sum[4], scores[2][4], out[shape::TILES][4];
+    typedef S config;
+    float max[2], sum[4], scores[2][4], out[config::TILES][4];
 
     SPRY_METHOD void clear()
     {
@@ -291,23 +297,23 @@ template <class S> struct decode_sums {
             scores[i / 4][i % 4] = 0;
     }
 
-    template <class K> SPRY_METHOD void score(const K &keys, const uint2 *queries)
+    template <class K> SPRY_METHOD void multiply_qk(const K &keys, const uint2 *queries)
     {
         SPRY_UNROLL
-        for (int i = 0; i < shape::STEPS * 2; i++)
-            multiply_f16(scores[i % 2], keys.operand(i / 2, i % 2), queries[i / 2].x, queries[i / 2].y);
+        for (int i = 0; i < config::STEPS * 2; i++)
+            mma_f16(scores[i % 2], keys.operand(i / 2, i % 2), queries[i / 2].x, queries[i / 2].y);
     }
 
-    /* As weigh_page of attention_pages.cuh. */
-    SPRY_METHOD void weigh(const spry_attend_args &a, const decode_page &page, int lane)
+    /* As softmax_page of attention_mma.cuh. */
+    SPRY_METHOD void softmax(const spry_attend_args &a, const decode_page &page, int lane)
     {
-        weigh_by(score_factor<2>(scores, a), page, lane);
+        softmax_scaled(score_scale<2>(scores, a), page, lane);
     }
 
     /* `factor`: what makes products scores. */
-    SPRY_METHOD void weigh_by(float factor, const decode_page &page, int lane)
+    SPRY_METHOD void softmax_scaled(float factor, const decode_page &page, int lane)
     {
-        float power = factor * POWER_OF_2;
+        float power = factor * LOG2E;
         max[0] = max[1] = -INFINITY;
         SPRY_UNROLL
         for (int i = 0; i < 8; i++) {
@@ -318,43 +324,44 @@ template <class S> struct decode_sums {
         }
         SPRY_UNROLL
         for (int mask = 4; mask < WARP; mask *= 2) {
-            max[0] = fmaxf(max[0], warp_across(max[0], mask));
-            max[1] = fmaxf(max[1], warp_across(max[1], mask));
+            max[0] = fmaxf(max[0], warp_shfl_xor(max[0], mask));
+            max[1] = fmaxf(max[1], warp_shfl_xor(max[1], mask));
         }
         SPRY_UNROLL
         for (int i = 0; i < 8; i++)
-            scores[i / 4][i % 4] = quick_power(fmaf(scores[i / 4][i % 4], power, base_power(max[i % 2], power)));
+            scores[i / 4][i % 4] = ex2_approx(fmaf(scores[i / 4][i % 4], power, exponent_base(max[i % 2], power)));
         max[0] *= factor;
         max[1] *= factor;
     }
 
-    /* Sums of values and of weights, which pass through shared memory: lanes with tokens get those of all tokens of a query. */
+    /* Sums of values and of weights, which pass through shared memory: lanes with tokens get those of all tokens of a
+     * query. */
     template <class V>
-    SPRY_METHOD void gather(const V &values, uint32_t (*weights)[shape::WEIGHTS_STRIDE], int lane)
+    SPRY_METHOD void multiply_pv(const V &values, uint32_t (*weights)[config::WEIGHTS_STRIDE], int lane)
     {
         const uint4 ones = {HALF_ONES, HALF_ONES, HALF_ONES, HALF_ONES};
         uint32_t pairs[4], g = (uint32_t)lane / 4, t = (uint32_t)lane % 4;
         SPRY_UNROLL
         for (int u = 0; u < 2; u++) {
-            weights[t * 2 + u][g * 2] = half_pair(scores[0][u], scores[0][u + 2]);
-            weights[t * 2 + u][g * 2 + 1] = half_pair(scores[1][u], scores[1][u + 2]);
+            weights[t * 2 + u][g * 2] = pack_f16x2(scores[0][u], scores[0][u + 2]);
+            weights[t * 2 + u][g * 2 + 1] = pack_f16x2(scores[1][u], scores[1][u + 2]);
         }
-        warp_wait();
+        syncwarp();
         SPRY_UNROLL
         for (int i = 0; i < 4; i++) {
             pairs[i] = weights[g][i * 4 + t];
             sum[i] = 0;
         }
-        warp_wait();
+        syncwarp();
         SPRY_UNROLL
-        for (int i = 0; i < shape::TILES * 4; i++)
+        for (int i = 0; i < config::TILES * 4; i++)
             out[i / 4][i % 4] = 0;
         SPRY_UNROLL
         for (int half = 0; half < 2; half++) {
-            multiply_f16(sum, ones, pairs[half * 2], pairs[half * 2 + 1]);
+            mma_f16(sum, ones, pairs[half * 2], pairs[half * 2 + 1]);
             SPRY_UNROLL
-            for (int tile = 0; tile < shape::TILES; tile++)
-                multiply_f16(out[tile], values.operand(half, tile), pairs[half * 2], pairs[half * 2 + 1]);
+            for (int tile = 0; tile < config::TILES; tile++)
+                mma_f16(out[tile], values.operand(half, tile), pairs[half * 2], pairs[half * 2 + 1]);
         }
     }
 
@@ -362,25 +369,26 @@ template <class S> struct decode_sums {
     SPRY_METHOD void write(float *to, bool seen, uint32_t part, int lane) const
     {
         if (part == 0 && lane < 4) {
-            const float4 figures = {seen ? max[0] : -INFINITY, seen ? max[1] : -INFINITY, seen ? sum[0] : 0, seen ? sum[1] : 0};
-            *(float4 *)to = figures;
+            const float4 stats = {seen ? max[0] : -INFINITY, seen ? max[1] : -INFINITY, seen ? sum[0] : 0,
+                                  seen ? sum[1] : 0};
+            *(float4 *)to = stats;
         }
         if (!seen)
             return;
-        to += SPRY_PARTIAL_HEAD + (part * shape::PART * 32 + (uint32_t)lane / 4 * shape::WORDS * 2) * 2;
+        to += SPRY_PARTIAL_HEADER + (part * config::PART * 32 + (uint32_t)lane / 4 * config::WORDS * 2) * 2;
         SPRY_UNROLL
-        for (int tile = 0; tile < shape::TILES; tile++) {
+        for (int tile = 0; tile < config::TILES; tile++) {
             const float4 both = {out[tile][0], out[tile][1], out[tile][2], out[tile][3]};
-            *(float4 *)(to + (tile / shape::WORDS * shape::WORDS * 16 + tile % shape::WORDS * 2) * 2) = both;
+            *(float4 *)(to + (tile / config::WORDS * config::WORDS * 16 + tile % config::WORDS * 2) * 2) = both;
         }
     }
 };
 
 /* A warp's way through its pages. */
-template <class S> struct decode_walk {
-    typedef S shape;
+template <class S> struct page_walk {
+    typedef S config;
     decode_pages pages;
-    uint32_t i, part, group, turn; /* turn: of the queries that were taken */
+    uint32_t i, part, group, rotation; /* turn: of the queries that were taken */
     decode_page now;
     decode_keys<S> keys;
     decode_values<S> values;
@@ -393,7 +401,7 @@ template <class S> struct decode_walk {
         pages.last = row.n_entries - 1;
         see(&pages.lowest, &pages.highest, a, number_of_row);
         group = a.n_heads / a.kv.n_kv_heads;
-        turn = 0xffffffffu;
+        rotation = 0xffffffffu;
         i = 0;
         now = pages.page(a, 0, lane);
     }
@@ -406,37 +414,37 @@ template <class S> struct decode_walk {
         }
     }
 
-    SPRY_METHOD void score(decode_sums<S> &sums, decode_warp<S> &room, const decode_heads<S> &heads,
+    SPRY_METHOD void score(decode_sums<S> &sums, decode_warp_smem<S> &smem, const decode_heads<S> &heads,
                            const spry_attend_args &a)
     {
-        if (turn != now.turn) {
-            if (now.turn)
-                turn_queries<S>(room, heads, a, group, now.turn, lane);
-            queries.take(now.turn ? room.turned : heads.queries, group, lane);
-            turn = now.turn;
+        if (rotation != now.rotation) {
+            if (now.rotation)
+                rotate_queries<S>(smem, heads, a, group, now.rotation, lane);
+            queries.take(now.rotation ? smem.rotated : heads.queries, group, lane);
+            rotation = now.rotation;
         }
         sums.clear();
-        sums.score(keys, queries.steps);
+        sums.multiply_qk(keys, queries.steps);
         SPRY_UNROLL
-        for (int block = shape::KEYS; block < S::BLOCKS; block += shape::KEYS) {
+        for (int block = config::KEYS; block < S::BLOCKS; block += config::KEYS) {
             keys.load(now, block, lane);
-            sums.score(keys, queries.steps + block * 2);
+            sums.multiply_qk(keys, queries.steps + block * 2);
         }
     }
 
     /* What the page gives; false where the row does not see it. The next one is on its way then. */
-    SPRY_METHOD bool take(decode_sums<S> &sums, decode_warp<S> &room, const decode_heads<S> &heads,
+    SPRY_METHOD bool take(decode_sums<S> &sums, decode_warp_smem<S> &smem, const decode_heads<S> &heads,
                           const spry_attend_args &a)
     {
         const decode_page page = now;
         if (page.seen())
-            score(sums, room, heads, a);
+            score(sums, smem, heads, a);
         now = pages.page(a, ++i, lane);
         if (now.seen())
             keys.load(now, 0, lane);
         if (page.seen()) {
-            sums.weigh(a, page, lane);
-            sums.gather(values, room.weights, lane);
+            sums.softmax(a, page, lane);
+            sums.multiply_pv(values, smem.weights, lane);
         }
         if (now.seen())
             values.load(now, a.kv.token_bytes, part, lane);
@@ -444,25 +452,26 @@ template <class S> struct decode_walk {
     }
 };
 
-template <class S> struct decode_room {
+template <class S> struct decode_smem {
     decode_heads<S> heads;
-    decode_warp<S> warps[S::WARPS];
+    decode_warp_smem<S> warps[S::WARPS];
 };
 
-/* What pages leave of queries 2 * pair and the next of a key head of row number `few`: both maxima, both sums, then of each
- * coordinate both sums of values. Where a block has all pages, and each warp one, they stay in shared memory. */
+/* What pages leave of queries 2 * pair and the next of a key head of row number `few`: both maxima, both sums, then of
+ * each coordinate both sums of values. Where a block has all pages, and each warp one, they stay in shared memory. */
 template <class S> struct pair_partials {
-    enum { SIZE = SPRY_PARTIAL_HEAD + 2 * S::BLOCKS * 32 };
+    enum { SIZE = SPRY_PARTIAL_HEADER + 2 * S::BLOCKS * 32 };
     float *first;
     uint32_t n; /* pages that there is room for */
 
     /* `alone`: one block has all pages. */
-    SPRY_METHOD void place(float *room, const spry_attend_args &a, uint32_t few, uint32_t kv_head, uint32_t n_entries, bool alone)
+    SPRY_METHOD void locate(float *smem, const spry_attend_args &a, uint32_t decode_row, uint32_t kv_head,
+                            uint32_t n_entries, bool alone)
     {
         uint32_t pairs = (a.n_heads / a.kv.n_kv_heads + 1) / 2, warps = S::WARPS;
         bool here = alone && n_entries <= warps;
         n = here ? warps : a.n_chunks;
-        first = here ? room : a.partial + ((uint64_t)few * a.kv.n_kv_heads + kv_head) * pairs * n * SIZE;
+        first = here ? smem : a.partial + ((uint64_t)decode_row * a.kv.n_kv_heads + kv_head) * pairs * n * SIZE;
     }
 
     SPRY_METHOD float *at(uint32_t pair, uint32_t page) const
@@ -471,26 +480,26 @@ template <class S> struct pair_partials {
     }
 };
 
-/* Which pages of a row and key head a warp has: those of number walker * ranks + rank, and every so many; and its part of their
- * values. */
-struct decode_place {
-    uint32_t few, kv_head, rank, ranks, walker, walkers, part;
+/* Which pages of a row and key head a warp has: those of number walker * ranks + rank, and every so many; and its part
+ * of their values. */
+struct decode_work {
+    uint32_t decode_row, kv_head, rank, ranks, walker, walkers, part;
 };
 
 template <class S> struct decode_job {
-    decode_walk<S> walk;
+    page_walk<S> walk;
     spry_step_row row;
     uint32_t number_of_row, last, kv_head, rank, ranks;
 
     /* What does not need the row's queries: its pages are on their way. */
-    SPRY_METHOD void start(const spry_decode_args &d, const decode_place &p)
+    SPRY_METHOD void start(const spry_decode_args &d, const decode_work &p)
     {
         const spry_attend_args &a = d.attend;
         int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
         kv_head = p.kv_head;
         rank = p.rank;
         ranks = p.ranks;
-        number_of_row = a.few[p.few];
+        number_of_row = a.decode_rows[p.decode_row];
         row = a.rows[number_of_row];
         last = row.n_entries - 1;
         walk.lane = lane;
@@ -500,42 +509,43 @@ template <class S> struct decode_job {
         walk.pages.kv_head = kv_head;
         walk.start(a, row, number_of_row);
         walk.load(a);
-        if (d.prepare.q_norm && warp < 2)
-            ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * S::BLOCKS);
+        if (d.rope_kv.q_norm && warp < 2)
+            prefetch_l2((warp ? d.rope_kv.k_norm : d.rope_kv.q_norm) + lane * S::BLOCKS);
     }
 
     /* What each of the warp's pages leaves. */
-    SPRY_METHOD void work(decode_room<S> &room, const pair_partials<S> &partials, const spry_decode_args &d)
+    SPRY_METHOD void work(decode_smem<S> &smem, const pair_partials<S> &partials, const spry_decode_args &d)
     {
         const spry_attend_args &a = d.attend;
         int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-        prepare_row<S>(room.heads, d.prepare, row, number_of_row, kv_head, last % ranks == rank);
-        block_wait();
+        prepare_row<S>(smem.heads, d.rope_kv, row, number_of_row, kv_head, last % ranks == rank);
+        syncthreads();
         bool own = walk.pages.first == last && walk.now.at.keys == head_of_page(a.kv, row.page, kv_head).keys;
         if (own) { /* the row's own page, which was loaded without the row */
-            walk.keys.put(room.heads.key, row.slot, lane);
-            walk.values.put(room.heads.value, row.slot, walk.part, lane);
+            walk.keys.put(smem.heads.key, row.slot, lane);
+            walk.values.put(smem.heads.value, row.slot, walk.part, lane);
         }
         SPRY_UNROLL_BY(1)
         while (walk.pages.number(walk.i) <= last) {
             decode_sums<S> sums;
             uint32_t number = walk.pages.number(walk.i), pair = (uint32_t)lane % 4;
-            bool seen = walk.take(sums, room.warps[warp], room.heads, a);
+            bool seen = walk.take(sums, smem.warps[warp], smem.heads, a);
             if (pair * 2 < walk.group)
                 sums.write(partials.at(pair, number), seen, walk.part, lane);
         }
     }
 
     /* All pages folded, by `threads` threads of which this is one. */
-    SPRY_METHOD void fold(const pair_partials<S> &partials, const spry_attend_args &a, uint32_t thread, uint32_t threads) const
+    SPRY_METHOD void combine(const pair_partials<S> &partials, const spry_attend_args &a, uint32_t thread,
+                             uint32_t threads) const
     {
         const uint32_t n = S::BLOCKS * 32;
         SPRY_UNROLL_BY(1)
         for (uint32_t i = thread; i < walk.group * n; i += threads) {
             uint32_t query = i / n, head = kv_head * walk.group + query, u = query % 2;
-            const chunk_list list = {partials.at(query / 2, 0), SPRY_PARTIAL_HEAD + 2 * n, u, 2 + u,
-                                     SPRY_PARTIAL_HEAD + i % n * 2 + u};
-            write_value(a, number_of_row, head, i % n, merged<SPRY_PAGES_CHUNK>(a, list, head, row.n_entries));
+            const partial_list list = {partials.at(query / 2, 0), SPRY_PARTIAL_HEADER + 2 * n, u, 2 + u,
+                                       SPRY_PARTIAL_HEADER + i % n * 2 + u};
+            store_output(a, number_of_row, head, i % n, combined<SPRY_SPLIT_KV_PAGES>(a, list, head, row.n_entries));
         }
     }
 };

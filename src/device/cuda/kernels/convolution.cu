@@ -1,8 +1,8 @@
 /* Short convolutions over tokens whose vectors lie in pages, in pieces of a head's size. */
-#include "device/cuda/kernels/pages.cuh"
+#include "device/cuda/kernels/kv_pages.cuh"
 #include "device/cuda/state_args.h"
 
-enum { CONV_ROWS = SPRY_PREPARE_ROWS, CONV_THREADS = SPRY_PREPARE_THREADS };
+enum { CONV_ROWS = SPRY_ROPE_KV_ROWS, CONV_THREADS = SPRY_ROPE_KV_THREADS };
 static_assert(CONV_ROWS * CONV_ROWS == CONV_THREADS, "threads are rows by coordinates");
 
 /* Where the piece of a block lies: as keys or as values of a place. */
@@ -23,7 +23,7 @@ SPRY_DEVICE conv_piece find_piece(const spry_conv_args &a)
 
 template <class KV> SPRY_DEVICE void store_rows(const spry_conv_args &a)
 {
-    SPRY_SHARED float heads[CONV_ROWS * (HEAD_DIM_MAX + 1)];
+    SPRY_SMEM float heads[CONV_ROWS * (HEAD_DIM_MAX + 1)];
     conv_piece p = find_piece(a);
     uint32_t n = a.kv.head_dim, first = blockIdx.x * CONV_ROWS;
     int lane = (int)(threadIdx.x % WARP);
@@ -39,7 +39,7 @@ template <class KV> SPRY_DEVICE void store_rows(const spry_conv_args &a)
         else
             store_value(page.values + (uint64_t)row.slot * a.kv.token_bytes, head, n, lane, KV());
     }
-    block_wait();
+    syncthreads();
     if (p.is_key)
         store_keys(p.kv, p.head, a.rows + first, a.n_rows - first, heads, KV());
 }
@@ -69,14 +69,14 @@ SPRY_DEVICE float convolved(const spry_conv_args &a, const conv_piece &p, const 
  * is also how rows are written. */
 template <class KV> SPRY_DEVICE void convolve_rows(const spry_conv_args &a)
 {
-    SPRY_SHARED float sums[CONV_ROWS * (HEAD_DIM_MAX + 1)];
+    SPRY_SMEM float sums[CONV_ROWS * (HEAD_DIM_MAX + 1)];
     conv_piece p = find_piece(a);
     uint32_t n = a.kv.head_dim, first = blockIdx.x * CONV_ROWS;
     uint32_t own = threadIdx.x / CONV_ROWS, begin = threadIdx.x % CONV_ROWS;
     uint32_t row = p.is_key ? begin : own;
     for (uint32_t d = p.is_key ? own : begin; first + row < a.n_rows && d < n; d += CONV_ROWS)
         sums[row * (n + 1) + d] = convolved<KV>(a, p, a.rows[first + row], d);
-    block_wait();
+    syncthreads();
     for (uint32_t d = begin; first + own < a.n_rows && d < n; d += CONV_ROWS) {
         uint64_t number = first + own, at = blockIdx.y * n + d;
         a.out[number * a.n + at] =

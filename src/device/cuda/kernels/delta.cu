@@ -1,9 +1,10 @@
 /* Gated delta nets, and heads of attention that have a gate.
  *
- * A column of a head's state depends on other columns nowhere: four lanes of a warp hold one in registers, and blocks take
- * the columns of a head in groups. A block goes through the tokens of its sequence one after another, from the beginning
- * of the page where the step's first row continues; queries, keys and values of some tokens are made at a time. */
-#include "device/cuda/kernels/machine.cuh"
+ * A column of a head's state depends on other columns nowhere: four lanes of a warp hold one in registers, and blocks
+ * take the columns of a head in groups. A block goes through the tokens of its sequence one after another, from the
+ * beginning of the page where the step's first row continues; queries, keys and values of some tokens are made at a
+ * time. */
+#include "device/cuda/kernels/primitives.cuh"
 #include "device/cuda/state_args.h"
 
 enum {
@@ -94,8 +95,8 @@ SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_step
 /* Tokens from position `begin` on, n of them; `entry` is theirs, or one before. Queries of rows only: those from
  * `first_row` on. */
 template <int KEYS>
-SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, const spry_step_entry *entry, uint32_t begin,
-                             uint32_t n, uint32_t first_row)
+SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, const spry_step_entry *entry,
+                             uint32_t begin, uint32_t n, uint32_t first_row)
 {
     uint32_t head = blockIdx.y, key_head = head / (a.n_heads / a.n_keys), lane = threadIdx.x % WARP;
     uint32_t keys = a.n_keys * a.key_dim, column = blockIdx.x * SPRY_DELTA_COLUMNS;
@@ -104,7 +105,8 @@ SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, co
         while (position >= entry->start + entry->count)
             entry++;
         if (position >= first_row)
-            make_unit<KEYS>((float *)s.q[t], a, entry, position, key_head * a.key_dim, 1 / sqrtf((float)a.key_dim), lane);
+            make_unit<KEYS>((float *)s.q[t], a, entry, position, key_head * a.key_dim, 1 / sqrtf((float)a.key_dim),
+                            lane);
         make_unit<KEYS>((float *)s.k[t], a, entry, position, keys + key_head * a.key_dim, 1, lane);
         for (uint32_t j = lane; j < SPRY_DELTA_COLUMNS; j += WARP)
             s.v[t][j] = column + j < a.value_dim
@@ -130,7 +132,7 @@ template <int KEYS> struct delta_column {
         return (uint32_t)(i / 4) * 16 + part * 4 + (uint32_t)(i % 4);
     }
 
-    SPRY_METHOD float *place(const spry_delta_args &a, uint32_t page, int i) const
+    SPRY_METHOD float *address(const spry_delta_args &a, uint32_t page, int i) const
     {
         return page_of(a, page).state + ((uint64_t)blockIdx.y * a.key_dim + key(i)) * a.value_dim + column;
     }
@@ -151,7 +153,7 @@ template <int KEYS> struct delta_column {
     {
         SPRY_UNROLL
         for (int i = 0; i < KEYS / DELTA_LANES; i++)
-            x[i] = has(a, i) ? *place(a, page, i) : 0;
+            x[i] = has(a, i) ? *address(a, page, i) : 0;
     }
 
     SPRY_METHOD void store(const spry_delta_args &a, uint32_t page) const
@@ -159,7 +161,7 @@ template <int KEYS> struct delta_column {
         SPRY_UNROLL
         for (int i = 0; i < KEYS / DELTA_LANES; i++)
             if (has(a, i))
-                *place(a, page, i) = x[i];
+                *address(a, page, i) = x[i];
     }
 
     /* The column times a vector; every lane of the column gets it. */
@@ -175,8 +177,8 @@ template <int KEYS> struct delta_column {
             sums[3] = fmaf(x[r * 4 + 3], v.w, sums[3]);
         }
         float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        sum += warp_across(sum, 1);
-        return sum + warp_across(sum, 2);
+        sum += warp_shfl_xor(sum, 1);
+        return sum + warp_shfl_xor(sum, 2);
     }
 
     /* The column fades; what it gives for a key is replaced by the value, as far as beta says. */
@@ -200,8 +202,8 @@ template <int KEYS> struct delta_column {
 /* The rows of a segment, for one head and some of its columns. */
 template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
 {
-    SPRY_SHARED delta_tokens<KEYS> s;
-    const spry_attend_run rows = a.segments[blockIdx.z];
+    SPRY_SMEM delta_tokens<KEYS> s;
+    const spry_row_range rows = a.segments[blockIdx.z];
     const spry_step_row row = a.rows[rows.first_row];
     const spry_step_entry *entry = a.entries + row.first_entry + row.n_entries - 1;
     uint32_t local = threadIdx.x / DELTA_LANES, first = row.position, end = first + rows.n_rows;
@@ -215,9 +217,9 @@ template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
         c.load(a, entry->page);
     for (uint32_t begin = entry->start; begin < end; begin += DELTA_TOKENS) {
         uint32_t n = end - begin < DELTA_TOKENS ? end - begin : (uint32_t)DELTA_TOKENS;
-        block_wait();
+        syncthreads();
         make_tokens(s, a, entry, begin, n, first);
-        block_wait();
+        syncthreads();
         for (uint32_t t = 0; t < n; t++) {
             uint32_t position = begin + t;
             if (position >= entry->start + entry->count)
@@ -229,8 +231,8 @@ template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
                 continue;
             float answer = c.times(s.q[t]);
             if (c.part == 0 && c.column < a.value_dim)
-                a.out[((uint64_t)(rows.first_row + position - first) * a.n_heads + blockIdx.y) * a.value_dim + c.column] =
-                    answer;
+                a.out[((uint64_t)(rows.first_row + position - first) * a.n_heads + blockIdx.y) * a.value_dim +
+                      c.column] = answer;
         }
     }
 }
@@ -247,14 +249,14 @@ DELTA(256)
 
 /* ---- gated attention --------------------------------------------------------------------------------------------- */
 
-SPRY_KERNEL(spry_take_queries, spry_head_gates_args, SPRY_DELTA_THREADS)
+SPRY_KERNEL(spry_gated_query_split, spry_head_gates_args, SPRY_DELTA_THREADS)
 {
     uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
         a.x[head * a.n + i] = a.raw[head * 2 * a.n + i];
 }
 
-SPRY_KERNEL(spry_close_heads, spry_head_gates_args, SPRY_DELTA_THREADS)
+SPRY_KERNEL(spry_gated_heads_apply, spry_head_gates_args, SPRY_DELTA_THREADS)
 {
     uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)

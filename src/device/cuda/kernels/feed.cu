@@ -1,6 +1,6 @@
 /* Tokens from the draws of one step to the rows of the next. */
 #include "device/cuda/feed_args.h"
-#include "device/cuda/kernels/machine.cuh"
+#include "device/cuda/kernels/primitives.cuh"
 
 SPRY_KERNEL(spry_feed_tokens, spry_feed_args, SPRY_FEED_THREADS)
 {

@@ -1,10 +1,10 @@
-/* From logits to a token, as docs/SAMPLING.md says: penalties, bias and mask, temperature, top-k, top-p, min-p, typical,
- * draw. A block for a draw; `u` comes from the host's generator.
+/* From logits to a token, as docs/SAMPLING.md says: penalties, bias and mask, temperature, top-k, top-p, min-p,
+ * typical, draw. A block for a draw; `u` comes from the host's generator.
  *
- * Weights are exp(score - max) in units of 2^-44. Integers have one sum in any order, so cuts and draws do not depend on
- * how threads run, and they agree with the host's but where a decision hangs on the last bits of a sum. A weight of 0 is
- * a token that was cut. */
-#include "device/cuda/kernels/machine.cuh"
+ * Weights are exp(score - max) in units of 2^-44. Integers have one sum in any order, so cuts and draws do not depend
+ * on how threads run, and they agree with the host's but where a decision hangs on the last bits of a sum. A weight of
+ * 0 is a token that was cut. */
+#include "device/cuda/kernels/primitives.cuh"
 
 #include "device/cuda/kernel_args.h"
 #define SPRY_WEIGH_INLINE SPRY_DEVICE
@@ -17,43 +17,43 @@ enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, THREADS = SPRY_DRAW_THREADS };
 
 SPRY_DEVICE uint64_t block_largest(uint64_t value)
 {
-    SPRY_SHARED uint64_t room[WARPS_MAX];
+    SPRY_SMEM uint64_t smem[WARPS_MAX];
     for (int mask = WARP / 2; mask > 0; mask /= 2) {
-        uint64_t other = warp_across(value, mask);
+        uint64_t other = warp_shfl_xor(value, mask);
         value = other > value ? other : value;
     }
-    block_wait();
+    syncthreads();
     if (threadIdx.x % WARP == 0)
-        room[threadIdx.x / WARP] = value;
-    block_wait();
+        smem[threadIdx.x / WARP] = value;
+    syncthreads();
     for (uint32_t i = 0; i < blockDim.x / WARP; i++)
-        value = room[i] > value ? room[i] : value;
+        value = smem[i] > value ? smem[i] : value;
     return value;
 }
 
 SPRY_DEVICE uint64_t block_total(uint64_t value)
 {
-    SPRY_SHARED uint64_t room[WARPS_MAX];
-    return block_sum(value, room);
+    SPRY_SMEM uint64_t smem[WARPS_MAX];
+    return block_sum(value, smem);
 }
 
 /* The sum of all lower threads' values. */
 SPRY_DEVICE uint64_t block_before(uint64_t value)
 {
-    SPRY_SHARED uint64_t room[WARPS_MAX];
+    SPRY_SMEM uint64_t smem[WARPS_MAX];
     int lane = (int)threadIdx.x % WARP;
     uint64_t through = value;
     for (int apart = 1; apart < WARP; apart *= 2) {
-        uint64_t lower = warp_from(through, lane >= apart ? lane - apart : lane);
+        uint64_t lower = warp_shfl(through, lane >= apart ? lane - apart : lane);
         through += lane >= apart ? lower : 0;
     }
-    block_wait();
+    syncthreads();
     if (lane == WARP - 1)
-        room[threadIdx.x / WARP] = through;
-    block_wait();
+        smem[threadIdx.x / WARP] = through;
+    syncthreads();
     uint64_t before = through - value;
     for (uint32_t i = 0; i < threadIdx.x / WARP; i++)
-        before += room[i];
+        before += smem[i];
     return before;
 }
 
@@ -149,8 +149,8 @@ SPRY_DEVICE void apply_penalties(const draw_state &d, const int32_t *history)
     if (!o.n_history)
         return;
     for (uint32_t i = threadIdx.x; i < o.n_history; i += THREADS)
-        count_up(&d.count[history[i]], 1);
-    block_wait();
+        atomic_add(&d.count[history[i]], 1);
+    syncthreads();
     every_token(
         d.n, [&](uint32_t i) { return d.count[i]; },
         [&](uint32_t i, uint32_t count) {
@@ -161,7 +161,7 @@ SPRY_DEVICE void apply_penalties(const draw_state &d, const int32_t *history)
             d.scores[i] = score - o.presence_penalty - (float)count * o.frequency_penalty;
             d.count[i] = 0;
         });
-    block_wait();
+    syncthreads();
 }
 
 /* The same token may be named twice, so one thread applies them in order. */
@@ -173,7 +173,7 @@ SPRY_DEVICE void apply_bias(const draw_state &d, const unsigned char *list)
         float *score = &d.scores[tokens[2 * i]], bias = biases[2 * i + 1];
         *score = bias == -INFINITY ? -INFINITY : *score + bias; /* a ban beats a logit of infinity */
     }
-    block_wait();
+    syncthreads();
 }
 
 SPRY_DEVICE void apply_mask(const draw_state &d, const uint32_t *mask)
@@ -184,7 +184,7 @@ SPRY_DEVICE void apply_mask(const draw_state &d, const uint32_t *mask)
             if (!(allowed >> i % 32 & 1))
                 d.scores[i] = -INFINITY;
         });
-    block_wait();
+    syncthreads();
 }
 
 /* False when no token can be drawn. */
@@ -196,7 +196,7 @@ SPRY_DEVICE bool find_max(draw_state &d)
     for (uint32_t i = threadIdx.x; i < d.n; i += THREADS) /* the limit of ever larger logits: they share everything */
         d.scores[i] = d.scores[i] == INFINITY ? 0 : -INFINITY;
     d.max = 0;
-    block_wait();
+    syncthreads();
     return true;
 }
 
@@ -215,7 +215,7 @@ SPRY_DEVICE void temper(draw_state &d)
         d.n, [&](uint32_t i) { return d.scores[i]; },
         [&](uint32_t i, float score) { d.scores[i] = (score - base) / temperature; });
     d.max = (d.max - base) / temperature;
-    block_wait();
+    syncthreads();
 }
 
 /* ---- cuts -------------------------------------------------------------------------------------------------------- */
@@ -250,8 +250,8 @@ struct border {
 /* Finds the digit at which the sum of all lower ones and its own reaches the goal, or the last one in use. */
 SPRY_DEVICE void find_digit(border *b, const uint64_t *sums, double goal, int shift)
 {
-    SPRY_SHARED uint64_t lowest;
-    SPRY_SHARED border found;
+    SPRY_SMEM uint64_t lowest;
+    SPRY_SMEM border found;
     uint32_t digit = threadIdx.x * 2;
     uint64_t first = sums[digit], second = sums[digit + 1], before = b->before + block_before(first + second);
     /* Digits in use as candidates: those that reach the goal come first, in order; else the last one. */
@@ -263,28 +263,28 @@ SPRY_DEVICE void find_digit(border *b, const uint64_t *sums, double goal, int sh
     uint64_t best = block_largest(candidate);
     if (threadIdx.x == 0)
         lowest = best >> 32 ? DIGITS - (best & 0xffffffffu) : (best ? best - 1 : 0);
-    block_wait();
+    syncthreads();
     if (lowest / 2 == threadIdx.x) {
         found.key = b->key | (uint32_t)lowest << shift;
         found.before = before + (lowest % 2 ? first : 0);
     }
-    block_wait();
+    syncthreads();
     *b = found;
 }
 
 /* The key at which a sum of weights (of ones, BY_COUNT), in order of rising keys, reaches a goal. */
 SPRY_DEVICE border find_border(const draw_state &d, ranking by, double goal, double mean)
 {
-    SPRY_SHARED uint64_t sums[DIGITS];
-    SPRY_SHARED uint32_t counts[DIGITS]; /* narrow ones are much faster, and every token is counted */
+    SPRY_SMEM uint64_t sums[DIGITS];
+    SPRY_SMEM uint32_t counts[DIGITS]; /* narrow ones are much faster, and every token is counted */
     border b = {0, 0};
     uint32_t known = 0;
     for (int level = 0; level < 3; level++) {
         int shift = level == 0 ? 21 : level == 1 ? 10 : 0;
-        block_wait();
+        syncthreads();
         for (uint32_t i = threadIdx.x; i < DIGITS; i += THREADS)
             sums[i] = counts[i] = 0;
-        block_wait();
+        syncthreads();
         every_token(
             d.n,
             [&](uint32_t i) {
@@ -296,14 +296,14 @@ SPRY_DEVICE border find_border(const draw_state &d, ranking by, double goal, dou
                 if (!c.weight || (key & known) != b.key)
                     return;
                 if (by == BY_COUNT)
-                    count_up(&counts[(key & ~known) >> shift], 1);
+                    atomic_add(&counts[(key & ~known) >> shift], 1);
                 else
-                    count_up_wide(&sums[(key & ~known) >> shift], c.weight);
+                    atomic_add_u64(&sums[(key & ~known) >> shift], c.weight);
             });
-        block_wait();
+        syncthreads();
         for (uint32_t i = threadIdx.x; i < DIGITS; i += THREADS)
             sums[i] += counts[i];
-        block_wait();
+        syncthreads();
         find_digit(&b, sums, goal, shift);
         known |= 0xffffffffu << shift;
     }
@@ -381,7 +381,7 @@ SPRY_DEVICE void cut_top_p(draw_state &d)
         return;
     if (threadIdx.x == 0)
         cut_equals(d, b, goal);
-    block_wait();
+    syncthreads();
     cut(d, [](candidate) { return true; });
 }
 
@@ -395,7 +395,7 @@ SPRY_DEVICE void cut_min_p(draw_state &d)
 
 SPRY_DEVICE void cut_typical(draw_state &d)
 {
-    SPRY_SHARED double room[WARPS_MAX];
+    SPRY_SMEM double smem[WARPS_MAX];
     if (d.order->typical_p >= 1)
         return;
     double mean = 0;
@@ -405,7 +405,7 @@ SPRY_DEVICE void cut_typical(draw_state &d)
             if (c.weight)
                 mean += (double)c.weight * ((double)c.score - (double)d.max);
         });
-    mean = block_sum(mean, room) / (double)d.total;
+    mean = block_sum(mean, smem) / (double)d.total;
     uint32_t last = find_border(d, BY_DISTANCE, (double)d.total * forgive(d.order->typical_p), mean).key;
     cut(d, [&](candidate c) { return rank_key(d, BY_DISTANCE, c.score, mean) <= last; });
 }
@@ -423,7 +423,7 @@ SPRY_DEVICE void pick_in_range(int32_t *token, const uint64_t *weight, uint32_t 
             continue;
         }
         for (int apart = 1; apart < WARP; apart *= 2) {
-            uint64_t lower = warp_from(through, (int)lane >= apart ? (int)lane - apart : (int)lane);
+            uint64_t lower = warp_shfl(through, (int)lane >= apart ? (int)lane - apart : (int)lane);
             through += (int)lane >= apart ? lower : 0;
         }
         if (target >= through - own && target < through)
@@ -436,8 +436,8 @@ SPRY_DEVICE void pick_in_range(int32_t *token, const uint64_t *weight, uint32_t 
 SPRY_DEVICE int32_t pick(const draw_state &d)
 {
     enum { AHEAD = 8 };
-    SPRY_SHARED uint64_t warp_sums[THREADS / WARP];
-    SPRY_SHARED int32_t token;
+    SPRY_SMEM uint64_t warp_sums[THREADS / WARP];
+    SPRY_SMEM int32_t token;
     uint64_t target = (uint64_t)(d.order->u * (double)d.total);
     target = target < d.total ? target : d.total - 1;
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, each = (d.n + THREADS - 1) / THREADS * WARP;
@@ -455,13 +455,13 @@ SPRY_DEVICE int32_t pick(const draw_state &d)
     sum = warp_sum(sum);
     if (lane == 0)
         warp_sums[warp] = sum;
-    block_wait();
+    syncthreads();
     uint64_t before = 0;
     for (uint32_t i = 0; i < warp; i++)
         before += warp_sums[i];
     if (target >= before && target < before + sum)
         pick_in_range(&token, d.weight, begin, end, target - before, lane);
-    block_wait();
+    syncthreads();
     return token;
 }
 
@@ -476,7 +476,7 @@ SPRY_DEVICE double logprob_of(float logit, float max, double log_total)
 
 SPRY_DEVICE void write_logprobs(const draw_state &d, spry_draw_result *result)
 {
-    SPRY_SHARED double room[WARPS_MAX];
+    SPRY_SMEM double smem[WARPS_MAX];
     float max = largest_score(d.logits, d.n);
     bool infinite = max == INFINITY || max == -INFINITY;
     double total = 0;
@@ -485,7 +485,7 @@ SPRY_DEVICE void write_logprobs(const draw_state &d, spry_draw_result *result)
         [&](uint32_t, float logit) {
             total += infinite ? (double)(logit == max) : spry_weigh_exp((double)logit - (double)max);
         });
-    double log_total = log(block_sum(total, room));
+    double log_total = log(block_sum(total, smem));
     uint32_t n_top = d.order->n_top < d.n ? d.order->n_top : d.n;
     if (threadIdx.x == 0) {
         result->logprob = logprob_of(d.logits[result->token], max, log_total);
@@ -516,7 +516,7 @@ SPRY_DEVICE uint32_t draw_token(draw_state &d, const unsigned char *upload, int3
     const spry_draw_order &o = *d.order;
     if (!copy_logits(d))
         return SPRY_DRAW_NAN;
-    block_wait();
+    syncthreads();
     apply_penalties(d, (const int32_t *)(upload + o.history));
     apply_bias(d, upload + o.bias);
     if (o.has_mask)
@@ -572,10 +572,14 @@ SPRY_KERNEL(spry_draw_tokens, spry_draw_args, THREADS)
     uint64_t first = (uint64_t)blockIdx.x * a.n_vocab;
     const spry_draw_order *order = a.orders + blockIdx.x;
     spry_draw_result *result = a.results + blockIdx.x;
-    draw_state d = {order,           a.logits + (uint64_t)order->row * a.n_vocab,
-                    a.scores + first, a.weight + first,
-                    a.count + first, a.n_vocab,
-                    0,               0};
+    draw_state d = {order,
+                    a.logits + (uint64_t)order->row * a.n_vocab,
+                    a.scores + first,
+                    a.weight + first,
+                    a.count + first,
+                    a.n_vocab,
+                    0,
+                    0};
     int32_t token = 0;
     uint32_t fault = is_plain(*order) ? plain_token(d, a.best + blockIdx.x * SPRY_DRAW_SLICES, &token)
                                       : draw_token(d, a.upload, &token);
@@ -584,7 +588,7 @@ SPRY_KERNEL(spry_draw_tokens, spry_draw_args, THREADS)
         result->token = token;
         result->n_top = 0;
     }
-    block_wait();
+    syncthreads();
     if (fault == SPRY_DRAW_OK && (order->wants_logprob || order->n_top))
         write_logprobs(d, result);
 }

@@ -1,6 +1,6 @@
-/* Gemma 3n: several residual streams (altup), inputs by layer, the low-rank path beside attention (laurel), sparse gates. A
- * block works on a row. */
-#include "device/cuda/kernels/acts.cuh"
+/* Gemma 3n: several residual streams (altup), inputs by layer, the low-rank path beside attention (laurel), sparse
+ * gates. A block works on a row. */
+#include "device/cuda/kernels/activations.cuh"
 #include "device/cuda/streams_args.h"
 
 SPRY_KERNEL(spry_layer_inputs, spry_layer_inputs_args, ROW_THREADS)
@@ -66,12 +66,12 @@ SPRY_DEVICE void make_mix(float *mix, const spry_streams_mix_args &a, uint32_t c
                        tanhf(a.modality[(uint64_t)blockIdx.x * a.n_streams + m] * a.scale), sum);
         mix[i] = sum;
     }
-    block_wait();
+    syncthreads();
 }
 
 SPRY_KERNEL(spry_streams_predict, spry_streams_mix_args, ROW_THREADS)
 {
-    SPRY_SHARED float mix[SPRY_STREAMS_MAX * SPRY_STREAMS_MAX];
+    SPRY_SMEM float mix[SPRY_STREAMS_MAX * SPRY_STREAMS_MAX];
     uint64_t row = (uint64_t)blockIdx.x * a.n;
     make_mix(mix, a, a.n_streams * a.n_streams);
     for (uint32_t i = threadIdx.x; i < a.n; i += ROW_THREADS)
@@ -87,7 +87,7 @@ SPRY_KERNEL(spry_streams_predict, spry_streams_mix_args, ROW_THREADS)
 
 SPRY_KERNEL(spry_streams_correct, spry_streams_mix_args, ROW_THREADS)
 {
-    SPRY_SHARED float mix[SPRY_STREAMS_MAX];
+    SPRY_SMEM float mix[SPRY_STREAMS_MAX];
     uint64_t row = (uint64_t)blockIdx.x * a.n;
     make_mix(mix, a, a.n_streams);
     for (uint32_t i = threadIdx.x; i < a.n; i += ROW_THREADS) {
@@ -120,7 +120,8 @@ SPRY_KERNEL(spry_laurel, spry_laurel_args, ROW_THREADS)
     row_norm x_norm = norm_of(x, a.n, a.eps, 0), y_norm = norm_of(y, a.n, a.eps, 0);
     row_norm low_norm = norm_of(low, a.n, a.eps, 0);
     for (uint32_t i = threadIdx.x; i < a.n; i += ROW_THREADS) {
-        float beside = normalised(low[i], low_norm, a.low_weight, none, i) + normalised(x[i], x_norm, a.x_weight, none, i);
+        float beside =
+            normalised(low[i], low_norm, a.low_weight, none, i) + normalised(x[i], x_norm, a.x_weight, none, i);
         x[i] = (x[i] + normalised(y[i], y_norm, a.y_weight, none, i) + beside) * a.scale;
     }
 }

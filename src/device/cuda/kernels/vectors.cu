@@ -1,6 +1,6 @@
 /* Rows of floats: embeddings, norms, gates, residual sums, angles, softcap. A block works on a row. */
-#include "device/cuda/kernels/acts.cuh"
-#include "device/cuda/kernels/tiles.cuh"
+#include "device/cuda/kernels/activations.cuh"
+#include "device/cuda/kernels/weight_tiles.cuh"
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
@@ -37,12 +37,13 @@ EMBED(f32)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* What the sums of a product of the row are multiplied by; a block. Where rows lie in the order of multiply_cores, squares are written. */
-SPRY_DEVICE float row_scale(const float *in, const spry_encode_args &a)
+/* What the sums of a product of the row are multiplied by; a block. Where rows lie in the order of wgmma, squares are
+ * written. */
+SPRY_DEVICE float row_scale(const float *in, const spry_quantise_args &a)
 {
-    SPRY_SHARED float splits[ACT_SPLITS];
+    SPRY_SMEM float splits[ACT_SPLITS];
     uint32_t lane = threadIdx.x % WARP, n_units = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT;
-    block_wait(); /* for threads that read what was there */
+    syncthreads(); /* for threads that read what was there */
     for (uint32_t split = threadIdx.x / WARP; split < ACT_SPLITS; split += blockDim.x / WARP) {
         float sum = 0;
         for (uint32_t unit = split_begin(n_units, split); unit < split_begin(n_units, split + 1); unit++) {
@@ -51,46 +52,46 @@ SPRY_DEVICE float row_scale(const float *in, const spry_encode_args &a)
             float squares = unit_sum(low * low + high * high);
             sum += squares;
             if (lane == 0)
-                write_squares(a.to, blockIdx.x, unit, squares);
+                store_squares(a.to, blockIdx.x, unit, squares);
         }
         if (lane == 0)
             splits[split] = sum;
     }
-    block_wait();
+    syncthreads();
     return norm_of_splits(splits, 1, a.n, a.eps);
 }
 
-SPRY_KERNEL(spry_encode, spry_encode_args, SPRY_ENCODE_THREADS)
+SPRY_KERNEL(spry_quantise, spry_quantise_args, SPRY_QUANTISE_THREADS)
 {
     int64_t row = a.source ? a.source[blockIdx.x] : (int64_t)blockIdx.x;
     if (row < 0)
         return;
     row_norm norm = {0, 1};
     float scale = 1;
-    if (encodes_whole(a))
+    if (normalises_first(a))
         norm = norm_of(a.in + row * a.in_stride, a.n, a.eps, a.centre);
     else if (a.weight)
         scale = row_scale(a.in + row * a.in_stride, a);
     uint32_t blocks = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT * 2;
     int lane = (int)(threadIdx.x % WARP);
     if (threadIdx.x == 0)
-        write_norms(a.to, blockIdx.x, scale);
+        store_norms(a.to, blockIdx.x, scale);
     for (uint32_t block = threadIdx.x / WARP; block < blocks; block += blockDim.x / WARP) {
         uint32_t i = block * ACT_BLOCK + (uint32_t)lane;
-        float value = encoded_value(a, (uint64_t)row, i, norm);
-        write_forms(a.to, blockIdx.x, block, lane, value);
+        float value = activation_at(a, (uint64_t)row, i, norm);
+        store_activations(a.to, blockIdx.x, block, lane, value);
         if (a.plain && i < a.n)
             a.plain[(uint64_t)blockIdx.x * a.n + i] = value * scale;
     }
 }
 
-/* The same for rows of whole pieces that are not normalised whole, in the order of multiply_cores; nothing else is written. */
-SPRY_KERNEL(spry_encode_cores, spry_encode_args, SPRY_ENCODE_CORES_UNITS * WARP)
+/* The same for rows of whole pieces that are not normalised whole, in the order of wgmma; nothing else is written. */
+SPRY_KERNEL(spry_quantise_wgmma, spry_quantise_args, SPRY_QUANTISE_WGMMA_UNITS *WARP)
 {
-    uint32_t unit = blockIdx.y * SPRY_ENCODE_CORES_UNITS + threadIdx.x / WARP;
+    uint32_t unit = blockIdx.y * SPRY_QUANTISE_WGMMA_UNITS + threadIdx.x / WARP;
     int lane = (int)(threadIdx.x % WARP);
     uint32_t row = blockIdx.x * SPRY_ACT_ROWS + (uint32_t)lane % SPRY_ACT_ROWS;
-    unit_pieces pieces, weight;
+    wgmma_fragment pieces, weight;
     if (unit * SPRY_TILE_UNIT >= a.n)
         return;
     pieces.load(a.in + (uint64_t)row * a.in_stride, a.n, unit * SPRY_TILE_UNIT, lane, row < a.n_rows);
@@ -98,7 +99,7 @@ SPRY_KERNEL(spry_encode_cores, spry_encode_args, SPRY_ENCODE_CORES_UNITS * WARP)
         pieces.gate(a, row, unit, lane);
     } else if (a.weight) {
         weight.load(a.weight, a.n, unit * SPRY_TILE_UNIT, lane, true);
-        pieces.weigh(weight, a.to, blockIdx.x, unit, lane);
+        pieces.scale_by_weight(weight, a.to, blockIdx.x, unit, lane);
     }
     pieces.of[0].write(a.to, blockIdx.x, unit, 0, lane);
     pieces.of[1].write(a.to, blockIdx.x, unit, 1, lane);
@@ -140,14 +141,15 @@ SPRY_KERNEL(spry_softcap, spry_softcap_args, ROW_THREADS)
 /* ---- angles ------------------------------------------------------------------------------------------------------ */
 
 /* Rows first, then turns: number 0 is no turn and has no angles. */
-SPRY_KERNEL(spry_angles, spry_angles_args, ROW_THREADS)
+SPRY_KERNEL(spry_rope_angles, spry_rope_angles_args, ROW_THREADS)
 {
     bool is_row = blockIdx.x < a.n_rows;
-    uint32_t turn = is_row ? 0 : blockIdx.x - a.n_rows + 1;
-    int32_t delta = is_row ? 0 : a.deltas[turn];
+    uint32_t rotation = is_row ? 0 : blockIdx.x - a.n_rows + 1;
+    int32_t delta = is_row ? 0 : a.deltas[rotation];
     uint32_t distance = is_row ? a.rows[blockIdx.x].position : (uint32_t)(delta < 0 ? -(int64_t)delta : delta);
-    float *cosine = is_row ? a.cosine + (uint64_t)blockIdx.x * a.n_pairs : a.turn_cosine + (uint64_t)turn * a.n_pairs;
-    float *sine = is_row ? a.sine + (uint64_t)blockIdx.x * a.n_pairs : a.turn_sine + (uint64_t)turn * a.n_pairs;
+    float *cosine =
+        is_row ? a.cosine + (uint64_t)blockIdx.x * a.n_pairs : a.rotation_cosine + (uint64_t)rotation * a.n_pairs;
+    float *sine = is_row ? a.sine + (uint64_t)blockIdx.x * a.n_pairs : a.rotation_sine + (uint64_t)rotation * a.n_pairs;
     float magnitude = is_row ? a.magnitude : 1;
     for (uint32_t i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
         float angle = (float)distance * a.frequencies[i];

@@ -1,6 +1,6 @@
 /* What Whisper models have besides the block of language models: learned positions, which the encoder adds behind the
  * activation of its second convolution. */
-#include "device/cuda/kernels/acts.cuh"
+#include "device/cuda/kernels/activations.cuh"
 #include "device/cuda/whisper_args.h"
 
 SPRY_KERNEL(spry_positions, spry_positions_args, ROW_THREADS)

@@ -1,0 +1,500 @@
+/* Activations as products want them: groups of 8 rows, and of their inputs what a lane of a warp needs lies together.
+ * Lane = 4 g + t works on row g of its group.
+ *   bytes: [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper; scale
+ * = largest magnitude / 127, as kernels/act.h says. Beside them {scale, sum of the bytes} as floats, [group, block,
+ * row]. sums:  [group, step of 16, term, lane, 4 bf16]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. One term keeps 8 bits of an
+ *          activation, two keep 16, three all of them.
+ * For wgmma both are bf16, [unit, group, term, 8 inputs, row, 8 bf16]; bytes, which are exact, in the order of their
+ * lanes: of each 16 inputs 4t and 4t + 1 come first. Their scales, [block of the unit, row], follow those of a unit and
+ * group.
+ *
+ * Squares are added up in one order by all kernels: in a unit of 64 pairs first, then what is 8 apart, 16 and 32, then
+ * 2 and 4; the units of a split in order; splits in order. */
+#pragma once
+
+#include "device/cuda/kernel_args.h"
+#include "device/cuda/kernels/primitives.cuh"
+
+enum { ACT_BLOCK = 32, ACT_STEP = 16, ACT_SPLITS = SPRY_SPLIT_K };
+#define ACT_SMALLEST 0x1p-100f
+#define ACT_LARGEST  0x1p100f
+
+/* Number of a unit of a group in the order of wgmma. */
+SPRY_DEVICE uint64_t wgmma_unit(const spry_activations &to, uint32_t group, uint32_t unit)
+{
+    return (uint64_t)unit * to.wgmma_groups + group;
+}
+
+SPRY_DEVICE const uint2 *mma_q8(const spry_activations &to, uint32_t group, uint32_t block)
+{
+    return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 2 + block) * WARP;
+}
+
+/* Bytes of a unit and group in that order. */
+SPRY_DEVICE unsigned char *wgmma_q8(const spry_activations &to, uint32_t group, uint32_t unit)
+{
+    return to.values + wgmma_unit(to, group, unit) * SPRY_WGMMA_Q8_BYTES;
+}
+
+/* Of the 8 rows of a group; in the order of wgmma behind their bytes. */
+SPRY_DEVICE float2 *mma_scales(const spry_activations &to, uint32_t group, uint32_t block)
+{
+    return (float2 *)to.scales + ((uint64_t)group * to.n_units * 2 + block) * SPRY_ACT_ROWS;
+}
+
+SPRY_DEVICE float2 *wgmma_scales(const spry_activations &to, uint32_t group, uint32_t block)
+{
+    return (float2 *)(wgmma_q8(to, group, block / 2) + SPRY_WGMMA_TERM_BYTES) + block % 2 * SPRY_ACT_ROWS;
+}
+
+template <int TERMS> SPRY_DEVICE const uint2 *mma_terms(const spry_activations &to, uint32_t group, uint32_t step)
+{
+    return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 4 + step) * TERMS * WARP;
+}
+
+/* Adds what lanes have that stand so far apart. */
+SPRY_DEVICE float add_across(float value, int mask)
+{
+    return value + warp_shfl_xor(value, mask);
+}
+
+/* Of squares of pairs of a unit, lane by lane: their sum. */
+SPRY_DEVICE float unit_sum(float pair)
+{
+    return add_across(add_across(add_across(add_across(add_across(pair, 4), 8), 16), 1), 2);
+}
+
+/* ---- bytes --------------------------------------------------------------------------------------------------------
+ */
+
+/* a / b, rounded as division rounds it, of numbers that are neither very small nor very large; `inverse`: of b, nearly.
+ */
+SPRY_DEVICE float quotient(float a, float b, float inverse)
+{
+    inverse = fmaf(inverse, fmaf(-b, inverse, 1), inverse);
+    float q = a * inverse;
+    return fmaf(fmaf(-b, q, a), inverse, q);
+}
+
+/* What makes bytes of the values of a block, of whose magnitudes `most` are the largest's bits. A block with a value
+ * that is not finite, or too large for a quotient, has zeros, and NaN as scale. */
+struct q8_scale {
+    float scale, inverse;
+
+    SPRY_METHOD q8_scale(uint32_t most)
+    {
+        float largest = float_of_bits(most);
+        bool finite = largest < ACT_LARGEST; /* NaN is not */
+        largest = largest < ACT_SMALLEST ? 0 : largest;
+        inverse = finite && largest > 0 ? quotient(127, largest, rcp_approx(largest)) : 0;
+        scale = finite ? quotient(largest, 127, 1.0f / 127) : NAN;
+    }
+
+    SPRY_METHOD int quant(float value) const
+    {
+        return inverse > 0 ? (int)rintf(value * inverse) : 0;
+    }
+};
+
+SPRY_DEVICE uint32_t larger_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+SPRY_DEVICE uint32_t magnitude_bits(float value)
+{
+    return bits_of_float(fabsf(value));
+}
+
+/* A warp writes one block of a row, each lane one value, in the order of wgmma or of lanes. */
+SPRY_DEVICE void store_q8(const spry_activations &to, uint32_t row, uint32_t block, int lane, float value, bool wgmma)
+{
+    const q8_scale by(warp_max_u32(magnitude_bits(value)));
+    int quant = by.quant(value), sum = warp_sum_i32(quant);
+    uint32_t group = row / SPRY_ACT_ROWS, in_row = row % SPRY_ACT_ROWS;
+    if (wgmma) {
+        uint32_t chunk = (block % 2 * 2 + (uint32_t)lane / 16) * 2 + (uint32_t)lane % 4 / 2,
+                 at = (uint32_t)lane % 16 / 4 * 2 + (uint32_t)lane % 2;
+        ((uint16_t *)wgmma_q8(to, group, block / 2))[chunk * 64 + in_row * 8 + at] = (uint16_t)bf16_bits((float)quant);
+    } else {
+        ((int8_t *)mma_q8(
+            to, group,
+            block))[(in_row * 4 + (uint32_t)lane % 16 / 4) * 8 + (uint32_t)lane / 16 * 4 + (uint32_t)lane % 4] =
+            (int8_t)quant;
+    }
+    float2 scale = {by.scale, (float)sum};
+    if (lane == 0)
+        (wgmma ? wgmma_scales(to, group, block) : mma_scales(to, group, block))[in_row] = scale;
+}
+
+/* Eight values of a block of 32, of which the four lanes of a row have one part each: as bytes, with the block's scale
+ * and sum. */
+SPRY_DEVICE uint2 quantise_eight(float2 *scale, const float v[8])
+{
+    uint32_t most = 0, words[2] = {0, 0};
+    int sum = 0;
+    SPRY_UNROLL
+    for (int i = 0; i < 8; i++)
+        most = larger_of(most, magnitude_bits(v[i]));
+    most = larger_of(most, warp_shfl_xor(most, 1));
+    const q8_scale by(larger_of(most, warp_shfl_xor(most, 2)));
+    SPRY_UNROLL
+    for (int i = 0; i < 8; i++) {
+        int quant = by.quant(v[i]);
+        sum += quant;
+        words[i / 4] |= ((uint32_t)quant & 255) << i % 4 * 8;
+    }
+    sum += warp_shfl_xor(sum, 1);
+    sum += warp_shfl_xor(sum, 2);
+    scale->x = by.scale;
+    scale->y = (float)sum;
+    uint2 both = {words[0], words[1]};
+    return both;
+}
+
+/* ---- sums of bf16 -------------------------------------------------------------------------------------------------
+ */
+
+template <int TERMS>
+SPRY_DEVICE void store_terms(const spry_activations &to, uint32_t row, uint32_t block, int lane, float value,
+                             bool wgmma)
+{
+    int in_step = lane % ACT_STEP;
+    uint32_t group = row / SPRY_ACT_ROWS;
+    uint16_t *halves = (uint16_t *)mma_terms<TERMS>(to, group, block * 2 + lane / ACT_STEP);
+    halves += ((row % SPRY_ACT_ROWS) * 4 + in_step % 8 / 2) * 4 + in_step / 8 * 2 + in_step % 2;
+    uint64_t next = WARP * 4;
+    if (wgmma) {
+        uint32_t in_unit = block % 2 * 32 + (uint32_t)lane;
+        next = 8 * 64;
+        halves = (uint16_t *)to.values + wgmma_unit(to, group, block / 2) * TERMS * next + in_unit / 8 * 64 +
+                 row % SPRY_ACT_ROWS * 8 + in_unit % 8;
+    }
+    SPRY_UNROLL
+    for (int term = 0; term < TERMS; term++) {
+        uint32_t bits = bf16_bits(value);
+        halves[term * next] = (uint16_t)bits;
+        value -= float_of_bf16(bits);
+    }
+}
+
+/* In every form that has a place. */
+SPRY_DEVICE void store_activations(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t block, int lane,
+                                   float value)
+{
+    if (to[SPRY_ACT_Q8].values)
+        store_q8(to[SPRY_ACT_Q8], row, block, lane, value, to[SPRY_ACT_Q8].wgmma_groups);
+    if (to[SPRY_ACT_BF16].values)
+        store_terms<1>(to[SPRY_ACT_BF16], row, block, lane, value, to[SPRY_ACT_BF16].wgmma_groups);
+    if (to[SPRY_ACT_BF16X2].values)
+        store_terms<2>(to[SPRY_ACT_BF16X2], row, block, lane, value, to[SPRY_ACT_BF16X2].wgmma_groups);
+    if (to[SPRY_ACT_BF16X3].values)
+        store_terms<3>(to[SPRY_ACT_BF16X3], row, block, lane, value, to[SPRY_ACT_BF16X3].wgmma_groups);
+}
+
+/* In the form and order that products of at most 8 rows with weights of type T want. */
+template <class T>
+SPRY_DEVICE void store_activation_for(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t block,
+                                      int lane, float value)
+{
+    if (T::QUANTS)
+        store_q8(to[SPRY_ACT_Q8], row, block, lane, value, false);
+    else
+        store_terms<(T::ACTS > 0 ? T::ACTS : 1)>(to[T::FORMAT], row, block, lane, value, false);
+}
+
+SPRY_DEVICE void store_norms(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, float norm)
+{
+    SPRY_UNROLL
+    for (int format = 0; format < SPRY_ACT_FORMATS; format++)
+        if (to[format].norms && !to[format].wgmma_groups)
+            to[format].norms[row] = norm;
+}
+
+/* In the order of wgmma. */
+SPRY_DEVICE void store_squares(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t unit, float squares)
+{
+    SPRY_UNROLL
+    for (int format = 0; format < SPRY_ACT_FORMATS; format++)
+        if (to[format].norms && to[format].wgmma_groups)
+            to[format].norms[(uint64_t)unit * to[format].wgmma_groups * SPRY_ACT_ROWS + row] = squares;
+}
+
+/* ---- pieces of many rows ------------------------------------------------------------------------------------------
+ */
+
+/* Eight values of a row, as a thread has them. */
+struct vec8 {
+    float v[8];
+
+    /* From input `at` on; behind the last one zeros. */
+    SPRY_METHOD void load(const float *row, uint32_t n, uint32_t at, bool valid)
+    {
+        SPRY_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            float4 four = {0, 0, 0, 0};
+            if (valid && at + half * 4 < n)
+                four = *(const float4 *)(row + at + half * 4);
+            v[half * 4] = four.x, v[half * 4 + 1] = four.y, v[half * 4 + 2] = four.z, v[half * 4 + 3] = four.w;
+        }
+    }
+
+    SPRY_METHOD void store(float *to) const
+    {
+        const float4 first = {v[0], v[1], v[2], v[3]}, second = {v[4], v[5], v[6], v[7]};
+        ((float4 *)to)[0] = first;
+        ((float4 *)to)[1] = second;
+    }
+
+    /* Of squares of pairs 2 i, 2 i + 1. */
+    SPRY_METHOD float squares(int i) const
+    {
+        return v[2 * i] * v[2 * i] + v[2 * i + 1] * v[2 * i + 1];
+    }
+};
+
+/* Half of a unit of 8 rows, as a warp has it in the order of wgmma: lane = 8 c + r inputs 8 c .. 8 c + 7 of row r. */
+struct wgmma_vec8 : vec8 {
+    template <int TERMS>
+    SPRY_METHOD void store_terms(const spry_activations &to, uint32_t group, uint32_t unit, uint32_t half,
+                                 int lane) const
+    {
+        uint4 *at = (uint4 *)to.values + wgmma_unit(to, group, unit) * TERMS * 64 + half * 32 + (uint32_t)lane;
+        float rest[8];
+        SPRY_UNROLL
+        for (int k = 0; k < 8; k++)
+            rest[k] = v[k];
+        SPRY_UNROLL
+        for (int term = 0; term < TERMS; term++) {
+            uint4 word = {split_bf16x2(&rest[0], &rest[1]), split_bf16x2(&rest[2], &rest[3]),
+                          split_bf16x2(&rest[4], &rest[5]), split_bf16x2(&rest[6], &rest[7])};
+            at[term * 64] = word;
+        }
+    }
+
+    /* As bytes, in the order of their lanes; the four lanes of a row have a block. */
+    SPRY_METHOD void store_q8(const spry_activations &to, uint32_t group, uint32_t unit, uint32_t half, int lane) const
+    {
+        uint32_t most = 0, piece = half * 4 + (uint32_t)lane / 8, row = (uint32_t)lane % 8;
+        SPRY_UNROLL
+        for (int k = 0; k < 8; k++)
+            most = larger_of(most, magnitude_bits(v[k]));
+        most = larger_of(most, warp_shfl_xor(most, 8));
+        const q8_scale by(larger_of(most, warp_shfl_xor(most, 16)));
+        int sum = 0;
+        uint32_t words[4];
+        SPRY_UNROLL
+        for (int k = 0; k < 4; k++) {
+            int low = by.quant(v[2 * k]), high = by.quant(v[2 * k + 1]);
+            words[k] = pack_bf16x2((float)low, (float)high);
+            sum += low + high;
+        }
+        sum += warp_shfl_xor(sum, 8);
+        sum += warp_shfl_xor(sum, 16);
+        uint32_t *first = (uint32_t *)wgmma_q8(to, group, unit) + piece / 2 * 64 + row * 4 + piece % 2 * 2;
+        const uint2 even = {words[0], words[2]}, odd = {words[1], words[3]};
+        *(uint2 *)first = even;
+        *(uint2 *)(first + 32) = odd;
+        const float2 scale = {by.scale, (float)sum};
+        if (lane < SPRY_ACT_ROWS)
+            wgmma_scales(to, group, unit * 2 + half)[lane] = scale;
+    }
+
+    /* In form FORM where that has a place, which it mostly has, or else in another. */
+    template <int FORMAT>
+    SPRY_METHOD void store_expecting(const spry_activations to[SPRY_ACT_FORMATS], uint32_t group, uint32_t unit,
+                                     uint32_t half, int lane) const
+    {
+        if (SPRY_UNLIKELY(!to[FORMAT].values))
+            write(to, group, unit, half, lane);
+        else if (FORMAT == SPRY_ACT_Q8)
+            store_q8(to[FORMAT], group, unit, half, lane);
+        else
+            store_terms<FORMAT == SPRY_ACT_BF16X2 ? 2 : 1>(to[FORMAT], group, unit, half, lane);
+    }
+
+    /* In every form that has a place; never in three terms. */
+    SPRY_METHOD void write(const spry_activations to[SPRY_ACT_FORMATS], uint32_t group, uint32_t unit, uint32_t half,
+                           int lane) const
+    {
+        if (to[SPRY_ACT_Q8].values)
+            store_q8(to[SPRY_ACT_Q8], group, unit, half, lane);
+        if (to[SPRY_ACT_BF16].values)
+            store_terms<1>(to[SPRY_ACT_BF16], group, unit, half, lane);
+        if (to[SPRY_ACT_BF16X2].values)
+            store_terms<2>(to[SPRY_ACT_BF16X2], group, unit, half, lane);
+    }
+};
+
+/* ---- what rows are made of --------------------------------------------------------------------------------------- */
+
+enum { ROW_THREADS = 256 };
+
+/* The sum of what the first ROW_THREADS threads of a block give; every thread gets it. */
+SPRY_DEVICE float block_sum(float sum)
+{
+    SPRY_SMEM float smem[ROW_THREADS / WARP];
+    sum = warp_sum(sum);
+    syncthreads();
+    if (threadIdx.x < ROW_THREADS && threadIdx.x % WARP == 0)
+        smem[threadIdx.x / WARP] = sum;
+    syncthreads();
+    sum = smem[0];
+    SPRY_UNROLL
+    for (int i = 1; i < ROW_THREADS / WARP; i++)
+        sum += smem[i];
+    return sum;
+}
+
+struct row_norm {
+    float mean, scale;
+};
+
+/* What a row's values are less, and 1 / rms of the rest: the same bits in every block of at least ROW_THREADS. Without
+ * `centre` the mean counts as 0. */
+SPRY_DEVICE row_norm norm_of(const float *in, uint32_t n, float eps, uint32_t centre)
+{
+    row_norm norm = {0, 0};
+    float sum = 0;
+    for (uint32_t i = threadIdx.x; centre && threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
+        sum += in[i];
+    if (centre)
+        norm.mean = block_sum(sum) / (float)n;
+    sum = 0;
+    for (uint32_t i = threadIdx.x; threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
+        sum = fmaf(in[i] - norm.mean, in[i] - norm.mean, sum);
+    norm.scale = 1.0f / sqrtf(block_sum(sum) / (float)n + eps);
+    return norm;
+}
+
+SPRY_DEVICE float normalised(float value, row_norm norm, const float *weight, const float *bias, uint32_t i)
+{
+    value = (value - norm.mean) * norm.scale * (weight ? weight[i] : 1);
+    return bias ? value + bias[i] : value;
+}
+
+/* 1 / rms of a row, of the sums of squares of its splits, `stride` apart. */
+SPRY_DEVICE float norm_of_splits(const float *splits, uint32_t stride, uint32_t n, float eps)
+{
+    float sum = splits[0];
+    SPRY_UNROLL
+    for (uint32_t i = 1; i < ACT_SPLITS; i++)
+        sum += splits[i * stride];
+    return inverse_rms(sum, n, eps);
+}
+
+/* The first unit of a split of inputs. */
+SPRY_DEVICE uint32_t split_begin(uint32_t n_units, uint32_t split)
+{
+    return n_units * split / ACT_SPLITS;
+}
+
+/* x times the logistic function of x * slope. */
+SPRY_DEVICE float silu(float x, float slope)
+{
+    return x * rcp_approx(1.0f + ex2_approx(x * (-1.44269504088896341f * slope)));
+}
+
+/* As kernels/ref/gate_ref.c; the kinds are those of spry_gate. */
+enum { GATE_SILU = 0, GATE_CLAMPED = 2, GATE_GELU = 3 };
+
+SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
+{
+    if (!SPRY_UNLIKELY(kind != GATE_SILU))
+        return silu(gate, 1) * up;
+    if (kind == GATE_CLAMPED)
+        return (fminf(fmaxf(up, -7.0f), 7.0f) + 1) * silu(gate > 7 ? 7 : gate, 1.702f);
+    if (kind == GATE_GELU)
+        return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752440f)) * up;
+    float inner = 0.79788456080286535588f * (gate + 0.044715f * (gate * gate * gate));
+    return 0.5f * gate * (1.0f + tanhf(inner)) * up;
+}
+
+/* Whether rows are normalised whole, and not by what their products are multiplied by: where something is subtracted or
+ * added. */
+SPRY_DEVICE bool normalises_first(const spry_quantise_args &a)
+{
+    return a.weight && (a.centre || a.bias);
+}
+
+/* Value i of a row as it is encoded; `up` where there is one. */
+SPRY_DEVICE float activation_of(const spry_quantise_args &a, float value, float up, uint32_t i, row_norm norm)
+{
+    if (a.up || a.ungated)
+        return gated(value, up, a.gate);
+    if (normalises_first(a))
+        return normalised(value, norm, a.weight, a.bias, i);
+    return a.weight ? value * a.weight[i] : value;
+}
+
+SPRY_DEVICE float activation_at(const spry_quantise_args &a, uint64_t row, uint32_t i, row_norm norm)
+{
+    uint64_t at = row * a.in_stride + i;
+    return i < a.n ? activation_of(a, a.in[at], a.up ? a.up[at] : 1, i, norm) : 0;
+}
+
+/* ---- units of many rows -------------------------------------------------------------------------------------------
+ */
+
+/* A unit of 8 rows, as a warp has it in the order of wgmma. */
+struct wgmma_fragment {
+    wgmma_vec8 of[2];
+
+    /* Where the lane's values of a half begin, in the unit. */
+    static SPRY_METHOD uint32_t begin(uint32_t half, int lane)
+    {
+        return half * ACT_BLOCK + (uint32_t)lane / 8 * 8;
+    }
+
+    /* From value `first` of the lane's row on. */
+    SPRY_METHOD void load(const float *row, uint32_t n, uint32_t first, int lane, bool valid)
+    {
+        SPRY_UNROLL
+        for (uint32_t half = 0; half < 2; half++)
+            of[half].load(row, n, first + begin(half, lane), valid);
+    }
+
+    SPRY_METHOD void add(const float *values, uint32_t first, int lane)
+    {
+        SPRY_UNROLL
+        for (uint32_t k = 0; k < 16; k++)
+            of[k / 8].v[k % 8] += values[first + begin(k / 8, lane) + k % 8];
+    }
+
+    /* The sum of squares of the lane's row. */
+    SPRY_METHOD float squares() const
+    {
+        float pairs[4];
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++)
+            pairs[i] =
+                add_across(add_across(of[0].squares(i), 8), 16) + add_across(add_across(of[1].squares(i), 8), 16);
+        return (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
+    }
+
+    SPRY_METHOD void gate(const spry_quantise_args &a, uint32_t row, uint32_t unit, int lane)
+    {
+        SPRY_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            vec8 up = {{1, 1, 1, 1, 1, 1, 1, 1}};
+            if (a.up)
+                up.load(a.up + (uint64_t)row * a.in_stride, a.n, unit * SPRY_TILE_UNIT + begin(half, lane),
+                        row < a.n_rows);
+            SPRY_UNROLL
+            for (int k = 0; k < 8; k++)
+                of[half].v[k] = gated(of[half].v[k], up.v[k], a.gate);
+        }
+    }
+
+    /* Squares are written, and values multiplied by the norm's weights. */
+    SPRY_METHOD void scale_by_weight(const wgmma_fragment &weight, const spry_activations to[SPRY_ACT_FORMATS],
+                                     uint32_t group, uint32_t unit, int lane)
+    {
+        float sum = squares();
+        if (lane < SPRY_ACT_ROWS)
+            store_squares(to, group * SPRY_ACT_ROWS + (uint32_t)lane, unit, sum);
+        SPRY_UNROLL
+        for (int k = 0; k < 16; k++)
+            of[k / 8].v[k % 8] *= weight.of[k / 8].v[k % 8];
+    }
+};

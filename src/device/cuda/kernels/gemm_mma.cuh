@@ -1,0 +1,687 @@
+/* Matrix products of placed weights (weight_tiles.cuh) and encoded rows (activations.cuh) with matrix instructions.
+ *
+ * One sum for every number of rows: the inputs are cut into 16 splits, each added up in order, then the splits in
+ * order. For few rows the warps of a block take a split each; for many rows a warp goes through all of them (here, and
+ * for floats of 16 bits in gemm_multistage.cu). Columns of a matrix instruction do not touch each other, so a row's
+ * bits do not depend on what other rows there are. */
+#pragma once
+
+#include "device/cuda/kernels/activations.cuh"
+#include "device/cuda/kernels/weight_tiles.cuh"
+
+/* What a warp works on: one tile of weights and GROUPS groups of 8 rows. */
+struct gemm_tile {
+    spry_tiles weight; /* of the expert, where there are experts */
+    uint32_t tile;     /* in the matrix */
+    uint32_t group;    /* first group of rows */
+    uint32_t n_rows;
+    int lane;
+};
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+/* As integers these bits are a number, as a float 1.5 * 2^23: integers added to it are added to that float. */
+#define ROUND_BITS  0x4b400000
+#define ROUND_FLOAT 12582912.0f
+
+/* Four quants less 32 as signed bytes. */
+SPRY_DEVICE uint32_t centre_32(uint32_t word)
+{
+    return ((word | 0x80808080u) - 0x20202020u) ^ 0x80808080u;
+}
+
+/* acc += scale * quants * acts for 32 inputs, or for each 16 of them. */
+template <class Q>
+SPRY_DEVICE void add_block(float acc[4], const uint32_t q[4], const unit_scales<Q> s[2], int block, uint2 act,
+                           const float2 col[2])
+{
+    if (Q::GROUP == 32) {
+        int32_t dots[4] = {ROUND_BITS, ROUND_BITS, ROUND_BITS, ROUND_BITS};
+        mma_s8(dots, q, act.x, act.y);
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++) {
+            const float2 &c = col[i % 2];
+            float dot = float_of_bits((uint32_t)dots[i]) - fmaf((float)Q::ZERO, c.y, ROUND_FLOAT);
+            acc[i] = fmaf(dot, s[i / 2].scale[block] * c.x, acc[i]);
+            if (Q::MIN)
+                acc[i] = fmaf(s[i / 2].min[block], c.x * c.y, acc[i]);
+        }
+        return;
+    }
+    SPRY_UNROLL
+    for (int half = 0; half < 2; half++) {
+        int32_t dots[4] = {ROUND_BITS, ROUND_BITS, ROUND_BITS, ROUND_BITS};
+        mma_s8_k16(dots, centre_32(q[half * 2]), centre_32(q[half * 2 + 1]), half ? act.y : act.x);
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++) {
+            float dot = float_of_bits((uint32_t)dots[i]) - ROUND_FLOAT;
+            acc[i] = fmaf(dot, s[i / 2].scale[(block * 2 + half) % (64 / Q::GROUP)] * col[i % 2].x, acc[i]);
+        }
+    }
+}
+
+/* A lane's weights of a unit. */
+template <class Q> struct quant_unit {
+    unit_words<Q> words;
+    scale_words<Q> raw[2];
+
+    SPRY_METHOD void load(const gemm_tile &p, uint32_t unit)
+    {
+        load_unit<Q>(words, p.weight, tile_unit(p.weight, p.tile, unit), p.lane);
+        load_scales<Q>(raw[0], p.weight, p.tile, unit, p.lane / 4);
+        load_scales<Q>(raw[1], p.weight, p.tile, unit, p.lane / 4 + 8);
+    }
+
+    template <int GROUPS>
+    SPRY_METHOD void add(float acc[GROUPS][4], const gemm_tile &p, const spry_activations &act, uint32_t unit) const
+    {
+        unit_scales<Q> scales[2];
+        decode_scales<Q>(scales[0], raw[0]);
+        decode_scales<Q>(scales[1], raw[1]);
+        SPRY_UNROLL
+        for (int block = 0; block < 2; block++) {
+            const uint32_t q[4] = {quant_word<Q>(words, block * 4), quant_word<Q>(words, block * 4 + 2),
+                                   quant_word<Q>(words, block * 4 + 1), quant_word<Q>(words, block * 4 + 3)};
+            SPRY_UNROLL
+            for (int g = 0; g < GROUPS; g++) {
+                uint32_t group = p.group + (uint32_t)g, number = unit * 2 + (uint32_t)block;
+                uint2 values = {0, 0};
+                float2 columns[2] = {{0, 0}, {0, 0}};
+                const float2 *from = mma_scales(act, group, number) + p.lane % 4 * 2;
+                uint32_t column = group * SPRY_ACT_ROWS + (uint32_t)(p.lane % 4) * 2;
+                if (group * SPRY_ACT_ROWS + (uint32_t)(p.lane / 4) < p.n_rows)
+                    values = mma_q8(act, group, number)[p.lane];
+                if (column < p.n_rows)
+                    columns[0] = from[0];
+                if (column + 1 < p.n_rows)
+                    columns[1] = from[1];
+                add_block<Q>(acc[g], q, scales, block, values, columns);
+            }
+        }
+    }
+};
+
+/* ---- floats ------------------------------------------------------------------------------------------------------ */
+
+/* A lane's weights of a unit. */
+template <class F> struct float_unit {
+    float_bits<F> steps[4];
+
+    SPRY_METHOD void load(const gemm_tile &p, uint32_t unit)
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++)
+            load_floats(steps[step], p.weight, tile_unit(p.weight, p.tile, unit), step, p.lane);
+    }
+
+    /* Products of terms that matter: their numbers add up to less than the number of an activation's terms. */
+    SPRY_METHOD static void add_step(float acc[4], const float_words<F> &w, const uint2 *from, bool valid)
+    {
+        SPRY_UNROLL
+        for (int j = 0; j < F::ACTS; j++) {
+            uint2 values = {0, 0};
+            if (valid)
+                values = from[j * WARP];
+            SPRY_UNROLL
+            for (int i = 0; i < F::TERMS && i + j < F::ACTS; i++)
+                mma_bf16(acc, w.words[i], values.x, values.y);
+        }
+    }
+
+    template <int GROUPS>
+    SPRY_METHOD void add(float acc[GROUPS][4], const gemm_tile &p, const spry_activations &act, uint32_t unit) const
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            float_words<F> w;
+            split_floats(w, steps[step]);
+            SPRY_UNROLL
+            for (int g = 0; g < GROUPS; g++) {
+                uint32_t group = p.group + (uint32_t)g;
+                bool valid = group * SPRY_ACT_ROWS + (uint32_t)(p.lane / 4) < p.n_rows;
+                add_step(acc[g], w, mma_terms<F::ACTS>(act, group, unit * 4 + (uint32_t)step) + p.lane, valid);
+            }
+        }
+    }
+};
+
+/* Which of the two a type needs. */
+template <class T, bool QUANTS> struct unit_of {
+    typedef quant_unit<T> weights;
+};
+template <class T> struct unit_of<T, false> {
+    typedef float_unit<T> weights;
+};
+template <class T> struct unit_weights {
+    typedef typename unit_of<T, T::QUANTS>::weights type;
+};
+
+SPRY_DEVICE uint32_t split_begin(const gemm_tile &p, uint32_t split)
+{
+    return split_begin(p.weight.n_units, split);
+}
+
+/* Units that are on their way before anything else is there, in shared memory: in registers they would leave no room
+ * for a second kernel beside this one. Lanes copy the values that they need themselves, and share the other planes of
+ * quants. */
+template <class T, int AHEAD, bool QUANTS> struct smem_units {
+    typedef quant_unit<T> unit;
+    enum { VALUES = T::LANE * WARP, HIGH = T::HIGH * 4 * WARP, SCALES = T::SCALE * SPRY_TILE_ROWS };
+    enum {
+        SUPER_AT = VALUES + HIGH + SCALES,
+        UNIT = SUPER_AT + (T::SUPER ? 4 * SPRY_TILE_ROWS : 0),
+        ROOM = AHEAD * UNIT
+    };
+    unsigned char *smem;
+    int lane;
+
+    /* `number` of a list of units in `all`. */
+    SPRY_METHOD void bind(unsigned char *all, uint32_t number, int its)
+    {
+        smem = all + number * ROOM;
+        lane = its;
+    }
+
+    SPRY_METHOD void load(const gemm_tile &p, uint32_t i, uint32_t number)
+    {
+        uint64_t at = tile_unit(p.weight, p.tile, number);
+        const unsigned char *values = tile_plane(p.weight, 0, at, VALUES) + lane * T::LANE;
+        unsigned char *to = smem + i * UNIT;
+        uint32_t rest = VALUES + (uint32_t)lane * 16;
+        const unsigned char *from =
+            rest < VALUES + HIGH ? tile_plane(p.weight, p.weight.high, at, HIGH) - VALUES
+            : rest < SUPER_AT
+                ? tile_plane(p.weight, p.weight.scale, at, SCALES) - VALUES - HIGH
+                : tile_plane(p.weight, p.weight.super, tile_super(p.weight, p.tile, number), 64) - SUPER_AT;
+        syncwarp(); /* for lanes that use what was there */
+        SPRY_UNROLL
+        for (int k = 0; k < T::LANE; k += 16)
+            cp_async(to + lane * T::LANE + k, values + k);
+        if (rest < UNIT)
+            cp_async(to + rest, from + rest);
+    }
+
+    SPRY_METHOD void wait() const
+    {
+        cp_async_wait_all();
+    }
+
+    SPRY_METHOD unit get(uint32_t i) const
+    {
+        unit u;
+        const unsigned char *from = smem + i * UNIT;
+        syncwarp(); /* for what other lanes copied */
+        load_words(u.words.words, from + lane * T::LANE, T::LANE / 4);
+        SPRY_UNROLL
+        for (int k = 0; k < T::HIGH; k++)
+            u.words.high[k] = ((const uint32_t *)(from + VALUES))[lane * T::HIGH + k];
+        SPRY_UNROLL
+        for (int upper = 0; upper < 2; upper++) {
+            int output = lane / 4 + upper * 8;
+            SPRY_UNROLL
+            for (int k = 0; k < T::SCALE / 4; k++)
+                u.raw[upper].scale[k] = ((const uint32_t *)(from + VALUES + HIGH))[output * (T::SCALE / 4) + k];
+            u.raw[upper].super = T::SUPER ? ((const uint32_t *)(from + SUPER_AT))[output] : 0;
+        }
+        return u;
+    }
+};
+
+template <class T, int AHEAD> struct smem_units<T, AHEAD, false> {
+    typedef float_unit<T> unit;
+    enum { PIECES = T::LANE / 16, UNIT = 4 * PIECES * WARP * 16, ROOM = AHEAD * UNIT };
+    unsigned char *smem;
+
+    /* `number` of a list of units in `all`. */
+    SPRY_METHOD void bind(unsigned char *all, uint32_t number, int lane)
+    {
+        smem = all + number * ROOM + lane * 16;
+    }
+
+    SPRY_METHOD void load(const gemm_tile &p, uint32_t i, uint32_t number)
+    {
+        const unsigned char *from = tile_plane(p.weight, 0, tile_unit(p.weight, p.tile, number), UNIT) + p.lane * 16;
+        SPRY_UNROLL
+        for (int k = 0; k < 4 * PIECES; k++)
+            cp_async(smem + i * UNIT + k * WARP * 16, from + k * WARP * 16);
+    }
+
+    SPRY_METHOD void wait() const
+    {
+        cp_async_wait_all();
+    }
+
+    SPRY_METHOD unit get(uint32_t i) const
+    {
+        unit u;
+        SPRY_UNROLL
+        for (int k = 0; k < 4 * PIECES; k++)
+            load_words(u.steps[k / PIECES].words + k % PIECES * 4, smem + i * UNIT + k * WARP * 16, 4);
+        return u;
+    }
+};
+
+template <class T, int AHEAD> struct prefetched_units {
+    typedef smem_units<T, AHEAD, T::QUANTS> ring_units;
+    ring_units units;
+    uint32_t begin, end;
+
+    SPRY_METHOD void load(const gemm_tile &p, uint32_t split)
+    {
+        begin = split_begin(p, split);
+        end = split_begin(p, split + 1);
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (begin + i < end)
+                units.load(p, i, begin + i);
+    }
+
+    /* Adds up the split. Behind the first units the next one is on its way while one is used. */
+    template <int GROUPS> SPRY_METHOD void add(float acc[GROUPS][4], const gemm_tile &p, const spry_activations &act)
+    {
+        typename unit_weights<T>::type next = {};
+        if (begin + AHEAD < end)
+            next.load(p, begin + AHEAD);
+        units.wait();
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (begin + i < end)
+                units.get(i).template add<GROUPS>(acc, p, act, begin + i);
+        for (uint32_t unit = begin + AHEAD; unit < end; unit++) {
+            typename unit_weights<T>::type now = next;
+            if (unit + 1 < end)
+                next.load(p, unit + 1);
+            now.template add<GROUPS>(acc, p, act, unit);
+        }
+    }
+};
+
+/* ---- in and out -------------------------------------------------------------------------------------------------- */
+
+SPRY_DEVICE uint32_t part_of_tile(const spry_gemm_args &a, uint32_t tile)
+{
+    uint32_t part = 0;
+    while (part + 1 < a.n_parts && tile >= a.parts[part + 1].first_tile)
+        part++;
+    return part;
+}
+
+/* The expert of the rows from `group` on: 0 where there are none, negative where the rows are not used. */
+SPRY_DEVICE int32_t expert_of_group(const spry_gemm_args &a, uint32_t group)
+{
+    return a.experts ? a.experts[group * SPRY_ACT_ROWS / a.expert_rows] : 0;
+}
+
+SPRY_DEVICE gemm_tile gemm_tile_at(const spry_gemm_args &a, const spry_gemm_part &part, uint32_t tile, uint32_t group,
+                                   int32_t expert)
+{
+    gemm_tile p = {part.weight, tile - part.first_tile, group, a.n_rows, (int)(threadIdx.x % WARP)};
+    p.weight.base += (uint64_t)expert * part.weight.matrix_bytes;
+    return p;
+}
+
+/* Where number i of lane's four sums of a group of rows goes, and what is added to it there. */
+struct output_slot {
+    float *out; /* NULL: nowhere */
+    float base;
+};
+
+SPRY_DEVICE output_slot find_output(const spry_gemm_args &a, const spry_gemm_part &part, const gemm_tile &p,
+                                    uint32_t group, int lane, int i)
+{
+    uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(lane / 4 + i / 2 * 8);
+    uint32_t row = group * SPRY_ACT_ROWS + (uint32_t)(lane % 4 * 2 + i % 2);
+    output_slot at = {(float *)0, 0};
+    if (output >= part.weight.n_out || row >= a.n_rows)
+        return at;
+    at.out = part.out + (uint64_t)row * part.stride + output;
+    at.base = a.add ? *at.out : 0;
+    return at;
+}
+
+/* What the sums of a row are multiplied by. */
+SPRY_DEVICE float row_scale_of(const spry_gemm_args &a, uint32_t row)
+{
+    return a.act.norms && row < a.n_rows ? a.act.norms[row] : 1;
+}
+
+/* Of the same number: what an output has besides. */
+SPRY_DEVICE float output_bias(const spry_gemm_part &part, const gemm_tile &p, int lane, int i, int32_t expert)
+{
+    uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(lane / 4 + i / 2 * 8);
+    return part.bias && output < part.weight.n_out ? part.bias[(uint64_t)expert * part.weight.n_out + output] : 0;
+}
+
+/* Writes a sum that was multiplied by the row's norm. */
+SPRY_DEVICE void store_scaled(const spry_gemm_args &a, const spry_gemm_part &part, const gemm_tile &p, uint32_t group,
+                              int lane, int i, float sum, int32_t expert)
+{
+    output_slot at = find_output(a, part, p, group, lane, i);
+    if (!at.out)
+        return;
+    if (part.bias)
+        sum += output_bias(part, p, lane, i, expert);
+    *at.out = a.add ? at.base + sum : sum;
+}
+
+SPRY_DEVICE void store_sum(const spry_gemm_args &a, const spry_gemm_part &part, const gemm_tile &p, uint32_t group,
+                           int lane, int i, float sum, int32_t expert)
+{
+    float norm = row_scale_of(a, group * SPRY_ACT_ROWS + (uint32_t)(lane % 4 * 2 + i % 2));
+    store_scaled(a, part, p, group, lane, i, sum * norm, expert);
+}
+
+/* ---- few rows, and the plain way for many
+ * ------------------------------------------------------------------------------------------------ */
+
+enum { SPLITK_THREADS = SPRY_SPLIT_K * WARP, PLAIN_WARPS = 8, PLAIN_GROUPS = 8 };
+
+/* A block for (TILES tiles, groups of rows); a warp for a split of a tile, in as many rounds as there are tiles: the
+ * warps that have the same split use the same rows at about the same time. What sums are added to is loaded as soon as
+ * it is there. */
+template <class T, int GROUPS, int TILES, int AHEAD> struct splitk_block {
+    enum { SPLITS = SPRY_SPLIT_K / TILES, N = GROUPS * 4 * WARP, ALL = TILES * N };
+    enum { EACH = (ALL + SPLITK_THREADS - 1) / SPLITK_THREADS };
+    typedef prefetched_units<T, AHEAD> weights;
+    uint32_t part, group;
+    int32_t expert;
+    output_slot to[EACH];
+    float total[EACH];
+
+    /* Number k of the thread's sums: its place among all, in the tile's, its tile. */
+    static SPRY_METHOD int number(int k)
+    {
+        return (int)threadIdx.x + k * SPLITK_THREADS;
+    }
+
+    SPRY_METHOD const spry_gemm_part &find(gemm_tile &at, const spry_gemm_args &a, uint32_t tile) const
+    {
+        uint32_t last = blockIdx.x * TILES + tile, which = last < a.n_tiles ? last : a.n_tiles - 1;
+        const spry_gemm_part &its = a.parts[TILES > 1 ? part_of_tile(a, which) : part];
+        at = gemm_tile_at(a, its, which, group, expert);
+        return its;
+    }
+
+    SPRY_METHOD void find_sums(const spry_gemm_args &a)
+    {
+        SPRY_UNROLL
+        for (int k = 0; k < EACH; k++) {
+            int i = number(k) % N;
+            gemm_tile at;
+            to[k].out = (float *)0;
+            to[k].base = total[k] = 0;
+            if (number(k) >= ALL || blockIdx.x * TILES + (uint32_t)(number(k) / N) >= a.n_tiles)
+                continue;
+            const spry_gemm_part &its = find(at, a, (uint32_t)(number(k) / N));
+            to[k] = find_output(a, its, at, group + (uint32_t)(i / (4 * WARP)), i % WARP, i / WARP % 4);
+        }
+    }
+
+    /* Adds the splits of a round to what those before gave, in order. */
+    SPRY_METHOD void add_round(const float (*sums)[ALL])
+    {
+        SPRY_UNROLL
+        for (int k = 0; k < EACH; k++) {
+            SPRY_UNROLL
+            for (int s = 0; s < SPLITS; s++)
+                if (number(k) < ALL)
+                    total[k] += sums[s][number(k)];
+        }
+    }
+
+    SPRY_METHOD void write(const spry_gemm_args &a)
+    {
+        SPRY_UNROLL
+        for (int k = 0; k < EACH; k++) {
+            int i = number(k) % N;
+            gemm_tile at;
+            if (!to[k].out)
+                continue;
+            const spry_gemm_part &its = find(at, a, (uint32_t)(number(k) / N));
+            uint32_t row = (group + (uint32_t)(i / (4 * WARP))) * SPRY_ACT_ROWS + (uint32_t)(i % 4 * 2 + i / WARP % 2);
+            float sum = total[k] * row_scale_of(a, row);
+            sum = its.bias ? sum + output_bias(its, at, i % WARP, i / WARP % 4, expert) : sum;
+            *to[k].out = a.add ? to[k].base + sum : sum;
+        }
+    }
+};
+
+/* AHEAD: units of weights that wait for each warp. */
+template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void gemm_splitk(const spry_gemm_args &a)
+{
+    typedef splitk_block<T, GROUPS, TILES, AHEAD> block;
+    SPRY_SMEM float sums[block::SPLITS][block::ALL];
+    smem_check(sizeof sums);
+    uint32_t warp = threadIdx.x / WARP, tile = warp % TILES, slot = warp / TILES;
+    block b;
+    b.part = part_of_tile(a, blockIdx.x);
+    b.group = blockIdx.y * GROUPS;
+    if (a.experts) /* which weights is known only now */
+        pdl_wait();
+    b.expert = expert_of_group(a, b.group);
+    if (b.expert < 0)
+        return;
+    gemm_tile p;
+    b.find(p, a, tile);
+    SPRY_SMEM_DYNAMIC(smem, 1024);
+    typename block::weights ahead;
+    ahead.units.bind(smem, warp, p.lane);
+    ahead.load(p, slot);
+    if (!a.experts)
+        pdl_wait();
+    b.find_sums(a);
+    SPRY_UNROLL
+    for (uint32_t round = 0; round < TILES; round++) {
+        float acc[GROUPS][4] = {};
+        ahead.template add<GROUPS>(acc, p, a.act);
+        if (round + 1 < TILES)
+            ahead.load(p, (round + 1) * block::SPLITS + slot);
+        if (round)
+            syncthreads();
+        SPRY_UNROLL
+        for (int i = 0; i < GROUPS * 4; i++)
+            sums[slot][tile * block::N + (uint32_t)(i * WARP + p.lane)] = acc[i / 4][i % 4];
+        syncthreads();
+        b.add_round(sums);
+    }
+    b.write(a);
+}
+
+/* A warp for (tile, groups of rows): warps of a block share rows. */
+template <class T, int GROUPS> SPRY_DEVICE void gemm_plain(const spry_gemm_args &a)
+{
+    uint32_t tile = blockIdx.x * PLAIN_WARPS + threadIdx.x / WARP, group = blockIdx.y * GROUPS;
+    int32_t expert = expert_of_group(a, group);
+    if (expert < 0 || tile >= a.n_tiles)
+        return;
+    const spry_gemm_part &part = a.parts[part_of_tile(a, tile)];
+    gemm_tile p = gemm_tile_at(a, part, tile, group, expert);
+    float total[GROUPS][4] = {};
+    for (uint32_t split = 0; split < SPRY_SPLIT_K; split++) {
+        float acc[GROUPS][4] = {};
+        uint32_t end = split_begin(p, split + 1);
+        for (uint32_t unit = split_begin(p, split); unit < end; unit++) {
+            typename unit_weights<T>::type weights;
+            weights.load(p, unit);
+            weights.template add<GROUPS>(acc, p, a.act, unit);
+        }
+        SPRY_UNROLL
+        for (int i = 0; i < GROUPS * 4; i++)
+            total[i / 4][i % 4] += acc[i / 4][i % 4];
+    }
+    SPRY_UNROLL
+    for (int i = 0; i < GROUPS * 4; i++)
+        store_sum(a, part, p, group + (uint32_t)(i / 4), p.lane, i % 4, total[i / 4][i % 4], expert);
+}
+
+/* ---- many rows through shared memory ----------------------------------------------------------------------------- */
+
+/* A block works on 4 * TILES tiles and 128 rows, which its warps share: they are copied ahead to shared memory, a stage
+ * at a time, while the stage before is used. Warps stand 4 along the tiles and 2 along the rows. */
+enum { WIDE_WARPS = 8, WIDE_GROUPS = 8, WIDE_ROWS = 2 * WIDE_GROUPS * SPRY_ACT_ROWS };
+
+/* A stage of rows and weights: of quantised weights a unit. */
+template <class Q> struct wide_q8 {
+    enum { STAGES = 1, GROUP_BYTES = 512, GROUP_SCALES = 128 };
+    typedef quant_unit<Q> weights;
+
+    static SPRY_METHOD void load(weights &w, const gemm_tile &p, uint32_t unit, int)
+    {
+        w.load(p, unit);
+    }
+
+    template <int TILES>
+    static SPRY_METHOD void add(float acc[TILES][WIDE_GROUPS][4], const weights w[TILES], const unsigned char *values,
+                                const unsigned char *scales, int lane)
+    {
+        unit_scales<Q> s[TILES][2];
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++) {
+            decode_scales<Q>(s[tile][0], w[tile].raw[0]);
+            decode_scales<Q>(s[tile][1], w[tile].raw[1]);
+        }
+        SPRY_UNROLL
+        for (int block = 0; block < 2; block++) {
+            SPRY_UNROLL
+            for (int g = 0; g < WIDE_GROUPS; g++) {
+                uint2 row = ((const uint2 *)(values + g * GROUP_BYTES))[block * WARP + lane];
+                const float2 *columns = (const float2 *)(scales + g * GROUP_SCALES) + block * 8 + lane % 4 * 2;
+                const float2 both[2] = {columns[0], columns[1]};
+                SPRY_UNROLL
+                for (int tile = 0; tile < TILES; tile++) {
+                    const unit_words<Q> &q = w[tile].words;
+                    const uint32_t words[4] = {quant_word<Q>(q, block * 4), quant_word<Q>(q, block * 4 + 2),
+                                               quant_word<Q>(q, block * 4 + 1), quant_word<Q>(q, block * 4 + 3)};
+                    add_block<Q>(acc[tile][g], words, s[tile], block, row, both);
+                }
+            }
+        }
+    }
+};
+
+/* Copies a stage of the block's rows ahead: of each group so many bytes that lie together. */
+template <class W>
+SPRY_DEVICE void copy_rows(unsigned char *values, unsigned char *scales, const spry_activations &act,
+                           uint32_t first_group, uint32_t n_groups, uint32_t stage)
+{
+    enum {
+        PIECES = W::GROUP_BYTES / 16,
+        SCALE_PIECES = W::GROUP_SCALES / 16,
+        SCALES = SCALE_PIECES > 0 ? SCALE_PIECES : 1
+    };
+    uint32_t stages = act.n_units * W::STAGES, n_scales = 2 * WIDE_GROUPS * SCALE_PIECES;
+    for (uint32_t i = threadIdx.x; i < 2 * WIDE_GROUPS * PIECES; i += WIDE_WARPS * WARP) {
+        uint64_t group = first_group + i / PIECES;
+        if (group < n_groups)
+            cp_async(values + i * 16, act.values + (group * stages + stage) * W::GROUP_BYTES + i % PIECES * 16);
+    }
+    for (uint32_t i = threadIdx.x; i < n_scales; i += WIDE_WARPS * WARP) {
+        uint64_t group = first_group + i / SCALES;
+        if (group < n_groups)
+            cp_async(scales + i * 16,
+                     (const unsigned char *)act.scales + (group * stages + stage) * W::GROUP_SCALES + i % SCALES * 16);
+    }
+}
+
+/* The sums of a block's warp: splits in order, each added up alone. */
+template <class T, int TILES>
+SPRY_DEVICE void add_wide(float total[TILES][WIDE_GROUPS][4], gemm_tile p[TILES], const spry_gemm_args &a,
+                          uint32_t first_group, int row_warp)
+{
+    typedef wide_q8<T> W;
+    SPRY_SMEM uint4 values[2][2 * WIDE_GROUPS * W::GROUP_BYTES / 16];
+    SPRY_SMEM uint4 scales[2][W::GROUP_SCALES > 0 ? 2 * WIDE_GROUPS * W::GROUP_SCALES / 16 : 1];
+    uint32_t n_groups = (a.n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, n = p[0].weight.n_units * W::STAGES, split = 0;
+    typename W::weights now[TILES], next[TILES];
+    float acc[TILES][WIDE_GROUPS][4] = {};
+    copy_rows<W>((unsigned char *)values[0], (unsigned char *)scales[0], a.act, first_group, n_groups, 0);
+    SPRY_UNROLL
+    for (int tile = 0; tile < TILES; tile++)
+        W::load(now[tile], p[tile], 0, 0);
+    for (uint32_t stage = 0; stage < n; stage++) {
+        uint32_t unit = stage / W::STAGES, following = stage + 1 < n ? stage + 1 : stage;
+        cp_async_wait_all();
+        syncthreads();
+        if (stage + 1 < n)
+            copy_rows<W>((unsigned char *)values[following % 2], (unsigned char *)scales[following % 2], a.act,
+                         first_group, n_groups, following);
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++)
+            W::load(next[tile], p[tile], following / W::STAGES, (int)(following % W::STAGES));
+        const unsigned char *rows = (const unsigned char *)values[stage % 2] + row_warp * WIDE_GROUPS * W::GROUP_BYTES;
+        W::template add<TILES>(acc, now, rows,
+                               (const unsigned char *)scales[stage % 2] + row_warp * WIDE_GROUPS * W::GROUP_SCALES,
+                               p[0].lane);
+        while (split < SPRY_SPLIT_K && stage % W::STAGES == W::STAGES - 1 && split_begin(p[0], split + 1) <= unit + 1) {
+            SPRY_UNROLL
+            for (int i = 0; i < TILES * WIDE_GROUPS * 4; i++) {
+                float *sum = &acc[i / (WIDE_GROUPS * 4)][i / 4 % WIDE_GROUPS][i % 4];
+                total[i / (WIDE_GROUPS * 4)][i / 4 % WIDE_GROUPS][i % 4] += *sum;
+                *sum = 0;
+            }
+            split++;
+        }
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++)
+            now[tile] = next[tile];
+    }
+}
+
+/* A grid of (tiles by 4 * TILES, rows by WIDE_ROWS). */
+template <class T, int TILES> SPRY_DEVICE void gemm_wide(const spry_gemm_args &a)
+{
+    uint32_t first_group = blockIdx.y * 2 * WIDE_GROUPS;
+    int warp = (int)threadIdx.x / WARP, row_warp = warp / 4;
+    int32_t expert = expert_of_group(a, first_group);
+    if (expert < 0)
+        return;
+    uint32_t first = (blockIdx.x * 4 + (uint32_t)(warp % 4)) * TILES, parts[TILES];
+    gemm_tile p[TILES];
+    float total[TILES][WIDE_GROUPS][4] = {};
+    SPRY_UNROLL
+    for (int tile = 0; tile < TILES; tile++) { /* beyond the last tile: the last again, and nothing is written */
+        uint32_t number = first + (uint32_t)tile < a.n_tiles ? first + (uint32_t)tile : a.n_tiles - 1;
+        parts[tile] = part_of_tile(a, number);
+        p[tile] =
+            gemm_tile_at(a, a.parts[parts[tile]], number, first_group + (uint32_t)(row_warp * WIDE_GROUPS), expert);
+    }
+    add_wide<T, TILES>(total, p, a, first_group, row_warp);
+    SPRY_UNROLL
+    for (int i = 0; i < TILES * WIDE_GROUPS * 4; i++) {
+        int tile = i / (WIDE_GROUPS * 4), g = i / 4 % WIDE_GROUPS;
+        if (first + (uint32_t)tile < a.n_tiles)
+            store_sum(a, a.parts[parts[tile]], p[tile], p[tile].group + (uint32_t)g, p[tile].lane, i % 4,
+                      total[tile][g][i % 4], expert);
+    }
+}
+
+#define GEMM_SPLITK(name, groups, tiles)                                                                               \
+    SPRY_KERNEL_PDL(spry_gemm_splitk_##name##_##groups##_##tiles, spry_gemm_args, SPLITK_THREADS, groups > 1 ? 1 : 2)  \
+    {                                                                                                                  \
+        const int ahead = groups * tiles > 1 || (int)type_##name::ACTS > 2 ? 1 : SPRY_GEMM_PREFETCH;                   \
+        gemm_splitk<type_##name, groups, tiles, ahead>(a);                                                             \
+    }
+/* With fewer units that wait, for GPUs whose blocks have less shared memory. */
+#define GEMM_SPLITK_SMALL(name)                                                                                        \
+    SPRY_KERNEL_PDL(spry_gemm_splitk_##name##_1_1_small, spry_gemm_args, SPLITK_THREADS, 2)                            \
+    {                                                                                                                  \
+        gemm_splitk<type_##name, 1, 1, SPRY_GEMM_PREFETCH_SMALL>(a);                                                   \
+    }
+#define GEMMS_SPLITK(name)                                                                                             \
+    GEMM_SPLITK(name, 1, 1)                                                                                            \
+    GEMM_SPLITK(name, 2, 1) GEMM_SPLITK(name, 4, 1) GEMM_SPLITK(name, 2, 2) GEMM_SPLITK(name, 4, 4)
+#define GEMM_PLAIN(name)                                                                                               \
+    SPRY_KERNEL(spry_gemm_plain_##name, spry_gemm_args, PLAIN_WARPS *WARP)                                             \
+    {                                                                                                                  \
+        gemm_plain<type_##name, PLAIN_GROUPS>(a);                                                                      \
+    }
+#define GEMMS_WIDE(name)                                                                                               \
+    SPRY_KERNEL(spry_gemm_wide_##name##_1, spry_gemm_args, WIDE_WARPS *WARP)                                           \
+    {                                                                                                                  \
+        gemm_wide<type_##name, 1>(a);                                                                                  \
+    }                                                                                                                  \
+    SPRY_KERNEL(spry_gemm_wide_##name##_2, spry_gemm_args, WIDE_WARPS *WARP)                                           \
+    {                                                                                                                  \
+        gemm_wide<type_##name, 2>(a);                                                                                  \
+    }
+#define GEMMS_MMA(name) GEMMS_SPLITK(name) GEMMS_WIDE(name)

@@ -1,0 +1,165 @@
+/* Products of weights in floats of 16 bits for many rows: a block takes 8 tiles of weights (128 outputs) and 8 groups
+ * of rows, a unit of 64 inputs at a time, which travels to shared memory while those before it are used. A warp takes 4
+ * tiles and 4 groups.
+ *
+ * Each sum is the one of gemm_mma.cuh: the same instructions in the same order, split after split. So a row has the
+ * same bits here and there. Rows behind the last are computed from whatever lies there, and not written. */
+#include "device/cuda/kernels/gemm_mma.cuh"
+
+enum { BLOCK_TILES = 8, BLOCK_GROUPS = 8, WARP_TILES = 4, WARP_GROUPS = 4, BLOCK_WARPS = 4, STAGES = 3, PIECE = 16 };
+enum { UNIT_BYTES = 2048, STAGE_ROWS = BLOCK_TILES * UNIT_BYTES }; /* UNIT_BYTES: of a tile */
+
+/* Bytes of a unit of a group of rows, and of all that a block needs of a unit. */
+template <class T> struct stage_bytes {
+    enum { GROUP = T::ACTS * 1024, STAGE = STAGE_ROWS + BLOCK_GROUPS * GROUP };
+};
+
+typedef float warp_sums[WARP_TILES][WARP_GROUPS][4];
+
+/* The weights of tile `number` among all parts; behind the end those of the last. */
+SPRY_DEVICE const unsigned char *tile_weights(const spry_gemm_args &a, uint32_t number, int32_t expert)
+{
+    number = number < a.n_tiles ? number : a.n_tiles - 1;
+    const spry_gemm_part &part = a.parts[part_of_tile(a, number)];
+    const spry_tiles &w = part.weight;
+    return tile_plane(w, (uint64_t)expert * w.matrix_bytes, tile_unit(w, number - part.first_tile, 0), UNIT_BYTES);
+}
+
+/* The block's threads copy a unit of the tiles and of the rows; behind the last group that one again. */
+template <class T>
+SPRY_DEVICE void copy_unit(unsigned char *stage, const unsigned char *const *tiles, const spry_gemm_args &a,
+                           uint32_t group, uint32_t unit)
+{
+    enum {
+        EACH = UNIT_BYTES / PIECE,
+        THREADS = BLOCK_WARPS * WARP,
+        GROUP = stage_bytes<T>::GROUP,
+        ROWS = GROUP / PIECE
+    };
+    uint32_t last = (a.n_rows - 1) / SPRY_ACT_ROWS;
+    uint64_t offset = (uint64_t)unit * SPRY_TILE_GROUP * UNIT_BYTES + threadIdx.x % EACH * PIECE;
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < BLOCK_TILES * EACH / THREADS; i++)
+        cp_async(stage + (threadIdx.x + i * THREADS) * PIECE, tiles[(threadIdx.x + i * THREADS) / EACH] + offset);
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < BLOCK_GROUPS * ROWS / THREADS; i++) {
+        uint32_t number = group + (threadIdx.x + i * THREADS) / ROWS;
+        number = number < last ? number : last;
+        cp_async(stage + STAGE_ROWS + (threadIdx.x + i * THREADS) * PIECE,
+                 a.act.values + ((uint64_t)number * a.act.n_units + unit) * GROUP + threadIdx.x % ROWS * PIECE);
+    }
+}
+
+/* Adds a unit to the sums of a warp; `tiles` and `rows` are its own. */
+template <class T>
+SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char *tiles, const unsigned char *rows, int lane)
+{
+    SPRY_UNROLL
+    for (int step = 0; step < 4; step++) {
+        uint2 values[WARP_GROUPS][T::ACTS];
+        float_words<T> words[WARP_TILES];
+        SPRY_UNROLL
+        for (int i = 0; i < WARP_GROUPS * T::ACTS; i++) {
+            const uint2 *group = (const uint2 *)(rows + i / T::ACTS * stage_bytes<T>::GROUP);
+            values[i / T::ACTS][i % T::ACTS] = group[(step * T::ACTS + i % T::ACTS) * WARP + lane];
+        }
+        SPRY_UNROLL
+        for (int i = 0; i < WARP_TILES; i++) {
+            float_bits<T> bits;
+            load_words(bits.words, tiles + i * UNIT_BYTES + (step * WARP + lane) * 16, 4);
+            split_floats(words[i], bits);
+        }
+        SPRY_UNROLL
+        for (int term = 0; term < T::ACTS; term++) { /* what is added to one sum stands far apart */
+            SPRY_UNROLL
+            for (int k = 0; k < T::TERMS && k + term < T::ACTS; k++) {
+                SPRY_UNROLL
+                for (int i = 0; i < WARP_TILES * WARP_GROUPS; i++)
+                    mma_bf16(acc[i / WARP_GROUPS][i % WARP_GROUPS], words[i / WARP_GROUPS].words[k],
+                             values[i % WARP_GROUPS][term].x, values[i % WARP_GROUPS][term].y);
+            }
+        }
+    }
+}
+
+/* Adds what a split gave to the rest. */
+SPRY_DEVICE void add_sums(warp_sums total, warp_sums acc)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < WARP_TILES * WARP_GROUPS * 4; i++) {
+        float *sum = &acc[i / 4 / WARP_GROUPS][i / 4 % WARP_GROUPS][i % 4];
+        total[i / 4 / WARP_GROUPS][i / 4 % WARP_GROUPS][i % 4] += *sum;
+        *sum = 0;
+    }
+}
+
+/* All units, in the order of gemm_mma.cuh. */
+template <class T>
+SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigned char *const *tiles,
+                           const spry_gemm_args &a, uint32_t group)
+{
+    enum { STAGE = stage_bytes<T>::STAGE };
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    const gemm_tile first_tile = {a.parts[0].weight, 0, 0, 0, 0};
+    uint32_t n_units = first_tile.weight.n_units, split = 0;
+    warp_sums acc = {};
+    for (uint32_t unit = 0; unit < STAGES - 1; unit++) {
+        if (unit < n_units)
+            copy_unit<T>(stages + unit * STAGE, tiles, a, group, unit);
+        cp_async_commit();
+    }
+    for (uint32_t unit = 0; unit < n_units; unit++) {
+        cp_async_wait_group<STAGES - 2>();
+        syncthreads();
+        uint32_t ahead = unit + STAGES - 1;
+        if (ahead < n_units)
+            copy_unit<T>(stages + ahead % STAGES * STAGE, tiles, a, group, ahead);
+        cp_async_commit();
+        const unsigned char *stage = stages + unit % STAGES * STAGE;
+        add_unit<T>(acc, stage + warp % 2 * WARP_TILES * UNIT_BYTES,
+                    stage + STAGE_ROWS + warp / 2 * WARP_GROUPS * stage_bytes<T>::GROUP, lane);
+        while (split_begin(first_tile, split + 1) <= unit)
+            split++;
+        if (split_begin(first_tile, split + 1) == unit + 1)
+            add_sums(total, acc);
+    }
+}
+
+/* A grid of (groups of 8 tiles, groups of 64 rows); warps stand 2 along the tiles and 2 along the rows. */
+template <class T> SPRY_DEVICE void gemm_multistage(const spry_gemm_args &a)
+{
+    SPRY_SMEM_DYNAMIC(stages, 1024);
+    SPRY_SMEM const unsigned char *tiles[BLOCK_TILES];
+    smem_check(sizeof tiles);
+    uint32_t group = blockIdx.y * BLOCK_GROUPS;
+    int32_t expert = expert_of_group(a, group);
+    if (expert < 0)
+        return;
+    if (threadIdx.x < BLOCK_TILES)
+        tiles[threadIdx.x] = tile_weights(a, blockIdx.x * BLOCK_TILES + threadIdx.x, expert);
+    syncthreads();
+    warp_sums total = {};
+    add_units<T>(total, stages, tiles, a, group);
+    uint32_t warp = threadIdx.x / WARP;
+    SPRY_UNROLL
+    for (int i = 0; i < WARP_TILES; i++) {
+        uint32_t number = blockIdx.x * BLOCK_TILES + warp % 2 * WARP_TILES + (uint32_t)i;
+        if (number >= a.n_tiles)
+            continue;
+        const spry_gemm_part &part = a.parts[part_of_tile(a, number)];
+        gemm_tile p = gemm_tile_at(a, part, number, group + warp / 2 * WARP_GROUPS, expert);
+        SPRY_UNROLL
+        for (int k = 0; k < WARP_GROUPS * 4; k++)
+            store_sum(a, part, p, p.group + (uint32_t)(k / 4), p.lane, k % 4, total[i][k / 4][k % 4], expert);
+    }
+}
+
+SPRY_KERNEL(spry_gemm_multistage_f16, spry_gemm_args, BLOCK_WARPS *WARP)
+{
+    gemm_multistage<type_f16>(a);
+}
+
+SPRY_KERNEL(spry_gemm_multistage_bf16, spry_gemm_args, BLOCK_WARPS *WARP)
+{
+    gemm_multistage<type_bf16>(a);
+}

@@ -1,0 +1,410 @@
+/* Products of 2 to 8 rows by blocks that stream weights: each warp has a split of all tiles of its block, and goes
+ * through them unit after unit while the next ones are on their way; the first are loaded before the kernels that make
+ * the rows are waited for. What a lane multiplies with is made in its registers: of rows that are normalised on the way
+ * the same values that spry_quantise writes, otherwise what it wrote.
+ *
+ * Code is kept short: a kernel of a decode step is run once by each block, so every line of it is fetched anew.
+ *
+ * TILES of a block at a time, in batches. One row: gemv.cuh. */
+#pragma once
+
+#include "device/cuda/kernels/gemm_mma.cuh"
+
+enum { ROWS = SPRY_ACT_ROWS };
+
+/* What is done with rows: they pass a norm; and the block writes what they give gated, where half of its tiles are of a
+ * gate and half of an `up`, encoded for the product that follows; they are encoded already. */
+typedef enum gemm_fusion { FUSE_NORM, FUSE_GATE, FUSE_NONE } gemm_fusion;
+
+/* ---- what a lane multiplies with ----------------------------------------------------------------------------------
+ */
+
+/* 16 of the 64 inputs of a unit, in the order in which lane_fragment has them. */
+template <bool BYTES> struct lane_inputs {
+    enum { WIDTH = BYTES ? 4 : 2, PIECES = 16 / WIDTH };
+    float v[16];
+
+    SPRY_METHOD void load(const float *from, bool valid, uint32_t n, uint32_t unit, int lane)
+    {
+        SPRY_UNROLL
+        for (int p = 0; p < PIECES; p++) {
+            uint32_t at = unit * SPRY_TILE_UNIT + (uint32_t)(p * 4 * WIDTH + lane % 4 * WIDTH);
+            bool inside = valid && at < n;
+            if (BYTES) {
+                float4 four = {0, 0, 0, 0};
+                if (inside)
+                    four = *(const float4 *)(from + at);
+                v[p * WIDTH] = four.x;
+                v[p * WIDTH + 1] = four.y;
+                v[p * WIDTH + 2 * BYTES] = four.z;
+                v[p * WIDTH + 3 * BYTES] = four.w;
+            } else {
+                float2 two = {0, 0};
+                if (inside)
+                    two = *(const float2 *)(from + at);
+                v[p * WIDTH] = two.x;
+                v[p * WIDTH + 1] = two.y;
+            }
+        }
+    }
+
+    /* The sum of squares of the lane's row. */
+    SPRY_METHOD float squares() const
+    {
+        return BYTES ? squares_of_four() : squares_of_two();
+    }
+
+  private:
+    SPRY_METHOD float pair(int i) const
+    {
+        return v[i] * v[i] + v[i + 1] * v[i + 1];
+    }
+
+    /* The lane has inputs 2t and 2t + 1 of each 8. */
+    SPRY_METHOD float squares_of_two() const
+    {
+        float steps[4];
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++)
+            steps[i] = pair(i * 4) + pair(i * 4 + 2);
+        return add_across(add_across((steps[0] + steps[1]) + (steps[2] + steps[3]), 1), 2);
+    }
+
+    /* And 4t .. 4t + 3 of each 16: what is 8 apart is with another lane, what is 2 apart here. */
+    SPRY_METHOD float squares_of_four() const
+    {
+        float pairs[2];
+        SPRY_UNROLL
+        for (int k = 0; k < 2; k++) {
+            float steps[4];
+            SPRY_UNROLL
+            for (int i = 0; i < 4; i++)
+                steps[i] = add_across(pair(i * 4 + k * 2), 2);
+            pairs[k] = (steps[0] + steps[1]) + (steps[2] + steps[3]);
+        }
+        return add_across(pairs[0] + pairs[1], 1);
+    }
+};
+
+/* As sums of ACTS bf16, or (0) as bytes with the scales of the rows that a lane's sums belong to. */
+template <int ACTS> struct lane_fragment {
+    uint2 terms[4][ACTS];
+
+    SPRY_METHOD void quantise(const lane_inputs<false> &x, int)
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            float v[4] = {x.v[step * 4], x.v[step * 4 + 1], x.v[step * 4 + 2], x.v[step * 4 + 3]};
+            SPRY_UNROLL
+            for (int term = 0; term < ACTS; term++) {
+                terms[step][term].x = split_bf16x2(&v[0], &v[1]);
+                terms[step][term].y = split_bf16x2(&v[2], &v[3]);
+            }
+        }
+    }
+
+    SPRY_METHOD void load(const spry_activations &act, bool valid, uint32_t, uint32_t unit, int lane)
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < 4 * ACTS; i++) {
+            uint2 none = {0, 0};
+            const uint2 *step = mma_terms<ACTS>(act, 0, unit * 4 + (uint32_t)(i / ACTS));
+            terms[i / ACTS][i % ACTS] = valid ? step[i % ACTS * WARP + lane] : none;
+        }
+    }
+
+    template <class F> SPRY_METHOD void multiply(float acc[4], const float_unit<F> &w) const
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            float_words<F> words;
+            split_floats(words, w.steps[step]);
+            SPRY_UNROLL
+            for (int j = 0; j < ACTS; j++) {
+                SPRY_UNROLL
+                for (int i = 0; i < F::TERMS && i + j < ACTS; i++)
+                    mma_bf16(acc, words.words[i], terms[step][j].x, terms[step][j].y);
+            }
+        }
+    }
+};
+
+template <> struct lane_fragment<0> {
+    uint2 values[2];
+    float2 columns[2][2];
+
+    /* The four lanes of a row have a block of it. */
+    SPRY_METHOD void quantise(const lane_inputs<true> &x, int lane)
+    {
+        SPRY_UNROLL_BY(1)
+        for (int block = 0; block < 2; block++) {
+            float v[8];
+            float2 own, both[2];
+            SPRY_UNROLL
+            for (int i = 0; i < 8; i++)
+                v[i] = block ? x.v[8 + i] : x.v[i];
+            uint2 words = quantise_eight(&own, v);
+            SPRY_UNROLL
+            for (int j = 0; j < 2; j++) {
+                both[j].x = warp_shfl(own.x, (lane % 4 * 2 + j) * 4);
+                both[j].y = warp_shfl(own.y, (lane % 4 * 2 + j) * 4);
+            }
+            values[0] = block ? values[0] : words;
+            values[1] = words;
+            SPRY_UNROLL
+            for (int j = 0; j < 2; j++) {
+                columns[0][j] = block ? columns[0][j] : both[j];
+                columns[1][j] = both[j];
+            }
+        }
+    }
+
+    SPRY_METHOD void load(const spry_activations &act, bool valid, uint32_t n_rows, uint32_t unit, int lane)
+    {
+        SPRY_UNROLL
+        for (int block = 0; block < 2; block++) {
+            uint32_t number = unit * 2 + (uint32_t)block, column = (uint32_t)(lane % 4) * 2;
+            const float2 *from = mma_scales(act, 0, number) + column;
+            uint2 none = {0, 0};
+            float2 zero = {0, 0};
+            values[block] = valid ? mma_q8(act, 0, number)[lane] : none;
+            columns[block][0] = column < n_rows ? from[0] : zero;
+            columns[block][1] = column + 1 < n_rows ? from[1] : zero;
+        }
+    }
+
+    template <class Q> SPRY_METHOD void multiply(float acc[4], const quant_unit<Q> &w) const
+    {
+        unit_scales<Q> scales[2];
+        decode_scales<Q>(scales[0], w.raw[0]);
+        decode_scales<Q>(scales[1], w.raw[1]);
+        SPRY_UNROLL
+        for (int block = 0; block < 2; block++) {
+            const uint32_t q[4] = {quant_word<Q>(w.words, block * 4), quant_word<Q>(w.words, block * 4 + 2),
+                                   quant_word<Q>(w.words, block * 4 + 1), quant_word<Q>(w.words, block * 4 + 3)};
+            add_block<Q>(acc, q, scales, block, values[block], columns[block]);
+        }
+    }
+};
+
+/* ---- tiles --------------------------------------------------------------------------------------------------------
+ */
+
+/* Tile `tile` of a batch: one of its part, or, beyond the last one, the last. */
+template <int TILES, gemm_fusion FUSION>
+SPRY_DEVICE gemm_tile batch_tile(const spry_gemm_args &a, uint32_t *part, uint32_t batch, uint32_t tile)
+{
+    enum { HALF = TILES > 1 ? TILES / 2 : 1 };
+    uint32_t number = batch * TILES + tile;
+    if (FUSION == FUSE_GATE) {
+        *part = tile / HALF;
+        number = a.parts[*part].first_tile + batch * HALF + tile % HALF;
+    } else {
+        number = number < a.n_tiles ? number : a.n_tiles - 1;
+        *part = part_of_tile(a, number);
+    }
+    return gemm_tile_at(a, a.parts[*part], number, 0, 0);
+}
+
+/* What the splits of the block's tiles give: of four tiles at a time. */
+template <int TILES> struct split_sums {
+    enum { ROUND = TILES < 4 ? TILES : 4, TILE = 4 * WARP, N = ROUND * TILE };
+    float splits[SPRY_SPLIT_K][N];
+    float values[TILES * TILE]; /* of FUSE_GATE */
+    float squares[SPRY_SPLIT_K][ROWS];
+
+    SPRY_METHOD void put(uint32_t split, int tile, const float acc[4], int lane)
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++)
+            splits[split][tile * TILE + i * WARP + lane] = acc[i];
+    }
+
+    SPRY_METHOD float add(uint32_t number) const
+    {
+        float sum = 0;
+        SPRY_UNROLL
+        for (int s = 0; s < SPRY_SPLIT_K; s++)
+            sum += splits[s][number];
+        return sum;
+    }
+
+    /* Output o of a tile for a row. */
+    SPRY_METHOD float value(uint32_t tile, uint32_t o, uint32_t row) const
+    {
+        return values[tile * TILE + (row % 2 + o / 8 * 2) * WARP + o % 8 * 4 + row / 2];
+    }
+};
+
+/* A warp for 32 gated values of a row. */
+template <class T, int TILES>
+SPRY_DEVICE void write_gated(const split_sums<TILES> &sums, const spry_gemm_args &a, uint32_t batch)
+{
+    enum { HALF = TILES / 2, BLOCKS = HALF > 1 ? HALF / 2 : 1 };
+    uint32_t row = threadIdx.x / WARP % SPRY_ACT_ROWS, block = threadIdx.x / WARP / SPRY_ACT_ROWS;
+    uint32_t lane = threadIdx.x % WARP, tile = block * 2 + lane / 16;
+    if (row >= a.n_rows || block >= BLOCKS)
+        return;
+    float value = gated(sums.value(tile, lane % 16, row), sums.value(tile + HALF, lane % 16, row), a.from.gate);
+    store_activation_for<T>(a.from.to, row, batch * BLOCKS + block, (int)lane, value);
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------
+ */
+
+template <class T, int TILES, gemm_fusion FUSION> struct small_block {
+    enum { SLOTS = TILES < 4 ? TILES : 4 };
+    typedef smem_units<T, SLOTS, T::QUANTS> ring_units;
+    typedef split_sums<TILES> all_sums;
+    ring_units ring;
+    lane_inputs<T::QUANTS> raw;
+    lane_fragment<T::ACTS> act;
+    float squares; /* of the lane's row, in the split; of FUSE_NONE what the thread's sums are multiplied by */
+    uint32_t batch, batches, begin, end, split;
+    int lane;
+    bool valid;
+
+    SPRY_METHOD void load_weights(const spry_gemm_args &a, int slot, uint32_t from, uint32_t tile, uint32_t unit)
+    {
+        uint32_t part;
+        if (from < batches)
+            ring.load(batch_tile<TILES, FUSION>(a, &part, from, tile), (uint32_t)slot, unit);
+        cp_async_commit();
+    }
+
+    SPRY_METHOD void start(const spry_gemm_args &a, unsigned char *smem)
+    {
+        uint32_t n_units = a.parts[0].weight.n_units;
+        lane = (int)(threadIdx.x % WARP);
+        split = threadIdx.x / WARP;
+        valid = (uint32_t)(lane / 4) < a.n_rows;
+        squares = 0;
+        begin = n_units * split / SPRY_SPLIT_K;
+        end = n_units * (split + 1) / SPRY_SPLIT_K;
+        batches = FUSION == FUSE_GATE ? a.parts[0].weight.n_tiles / (TILES / 2) : (a.n_tiles + TILES - 1) / TILES;
+        ring.bind(smem, split, lane);
+        SPRY_UNROLL
+        for (int slot = 0; slot < SLOTS; slot++)
+            if (begin < end)
+                load_weights(a, slot, blockIdx.x, (uint32_t)slot, begin);
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = begin * SPRY_TILE_UNIT + (uint32_t)lane * 8; FUSION != FUSE_NONE && i < end * SPRY_TILE_UNIT;
+             i += 8 * WARP)
+            if (i < a.from.n)
+                prefetch_l2(a.from.weight + i);
+    }
+
+    SPRY_METHOD void load_rows(const spry_gemm_args &a, uint32_t unit)
+    {
+        if (FUSION == FUSE_NONE)
+            squares = row_scale_of(a, threadIdx.x % 4 * 2 + threadIdx.x / WARP % 2);
+        else if (begin < end)
+            raw.load(a.from.in + (uint64_t)(lane / 4) * a.from.in_stride, valid, a.from.n, unit, lane);
+    }
+
+    /* The rows of the next unit are on their way when this one is used. */
+    SPRY_METHOD void quantise(const spry_gemm_args &a, uint32_t unit, uint32_t next)
+    {
+        if (FUSION == FUSE_NONE) {
+            act.load(a.act, valid, a.n_rows, unit, lane);
+            return;
+        }
+        lane_inputs<T::QUANTS> weight;
+        weight.load(a.from.weight, true, a.from.n, unit, lane);
+        if (batch == blockIdx.x)
+            squares += raw.squares();
+        SPRY_UNROLL
+        for (int i = 0; i < 16; i++)
+            raw.v[i] = raw.v[i] * weight.v[i];
+        act.quantise(raw, lane);
+        if (end - begin > 1)
+            load_rows(a, next);
+    }
+
+    /* One unit of all tiles at a time. */
+    SPRY_METHOD void add(float acc[TILES][4], const spry_gemm_args &a)
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t unit = begin; unit < end; unit++) {
+            bool last = unit + 1 == end;
+            uint32_t next_batch = last ? batch + gridDim.x : batch, next = last ? begin : unit + 1;
+            if (end - begin > 1 || batch == blockIdx.x)
+                quantise(a, unit, next);
+            SPRY_UNROLL
+            for (int tile = 0; tile < TILES; tile++) {
+                cp_async_wait_group<SLOTS - 1>();
+                act.multiply(acc[tile], ring.get((uint32_t)(tile % SLOTS)));
+                if (tile + SLOTS < TILES)
+                    load_weights(a, tile % SLOTS, batch, (uint32_t)(tile + SLOTS), unit);
+                else
+                    load_weights(a, tile % SLOTS, next_batch, (uint32_t)(tile + SLOTS - TILES), next);
+            }
+        }
+    }
+
+    SPRY_METHOD void finish(all_sums &sums, const spry_gemm_args &a, uint32_t number, uint32_t tile)
+    {
+        int i = (int)(number % all_sums::TILE / WARP), from = (int)(number % WARP);
+        float sum = sums.add(number);
+        uint32_t part, row = (uint32_t)(from % 4 * 2 + i % 2);
+        sum *= FUSION == FUSE_NONE ? squares : norm_of_splits(sums.squares[0] + row, ROWS, a.from.n, a.from.eps);
+        if (FUSION != FUSE_GATE && batch * TILES + tile >= a.n_tiles)
+            return;
+        gemm_tile p = batch_tile<TILES, FUSION>(a, &part, batch, tile);
+        if (FUSION != FUSE_GATE)
+            store_scaled(a, a.parts[part], p, 0, from, i, sum, 0);
+        else
+            sums.values[tile * all_sums::TILE + number % all_sums::TILE] =
+                a.parts[part].bias ? sum + output_bias(a.parts[part], p, from, i, 0) : sum;
+    }
+
+    SPRY_METHOD void reduce(all_sums &sums, const spry_gemm_args &a, const float acc[TILES][4])
+    {
+        SPRY_UNROLL
+        for (int first = 0; first < TILES; first += all_sums::ROUND) {
+            if (first || batch != blockIdx.x)
+                syncthreads();
+            SPRY_UNROLL
+            for (int tile = 0; tile < all_sums::ROUND; tile++)
+                sums.put(split, tile, acc[first + tile], lane);
+            if (FUSION != FUSE_NONE && lane % 4 == 0)
+                sums.squares[split][lane / 4] = squares;
+            syncthreads();
+            if (threadIdx.x < all_sums::N)
+                finish(sums, a, threadIdx.x, (uint32_t)first + threadIdx.x / all_sums::TILE);
+        }
+        if (FUSION != FUSE_GATE)
+            return;
+        syncthreads();
+        write_gated<T, TILES>(sums, a, batch);
+    }
+};
+
+/* A grid of at most as many blocks as there are batches of tiles. */
+template <class T, int TILES, gemm_fusion FUSION> SPRY_DEVICE void gemm_small(const spry_gemm_args &a)
+{
+    typedef small_block<T, TILES, FUSION> block;
+    SPRY_SMEM split_sums<TILES> sums;
+    smem_check(sizeof sums);
+    SPRY_SMEM_DYNAMIC(smem, 1024);
+    block b;
+    b.start(a, smem);
+    pdl_wait();
+    b.load_rows(a, b.begin);
+    SPRY_UNROLL_BY(1)
+    for (b.batch = blockIdx.x; b.batch < b.batches; b.batch += gridDim.x) {
+        float acc[TILES][4] = {};
+        b.add(acc, a);
+        b.reduce(sums, a, acc);
+    }
+}
+
+#define GEMM_SMALL(name, kind, label, tiles)                                                                           \
+    SPRY_KERNEL_PDL(spry_gemm_small_##name##_##label##_##tiles, spry_gemm_args, SPLITK_THREADS, tiles > 4 ? 1 : 2)     \
+    {                                                                                                                  \
+        gemm_small<type_##name, tiles, kind>(a);                                                                       \
+    }
+#define GEMMS_SMALL(name)                                                                                              \
+    GEMM_SMALL(name, FUSE_NORM, norm, 2)                                                                               \
+    GEMM_SMALL(name, FUSE_NORM, norm, 4) GEMM_SMALL(name, FUSE_GATE, gate, 4) GEMM_SMALL(name, FUSE_GATE, gate, 8)     \
+        GEMM_SMALL(name, FUSE_NONE, out, 8)

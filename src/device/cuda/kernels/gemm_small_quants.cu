@@ -1,0 +1,12 @@
+/* Products of quantised weights with rows that are normalised on the way. */
+#include "device/cuda/kernels/gemm_small.cuh"
+
+GEMMS_SMALL(q4_0)
+GEMMS_SMALL(q4_1)
+GEMMS_SMALL(q5_0)
+GEMMS_SMALL(q5_1)
+GEMMS_SMALL(q8_0)
+GEMMS_SMALL(q4_k)
+GEMMS_SMALL(q5_k)
+GEMMS_SMALL(q6_k)
+GEMMS_SMALL(mxfp4)

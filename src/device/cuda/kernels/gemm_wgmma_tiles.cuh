@@ -1,0 +1,403 @@
+/* What gemm_wgmma.cuh is made of: weights of a unit in shared memory and as instructions take them, which tiles and
+ * rows a block has, and where things lie in its shared memory. */
+#pragma once
+
+#include "device/cuda/kernels/gemm_mma.cuh"
+
+enum {
+    WARPGROUP_WARPS = 4,
+    WARPGROUP_THREADS = WARPGROUP_WARPS * WARP,
+    WARPGROUP_TILES = SPRY_TILE_GROUP,
+    WARPGROUP_OUTPUTS = WARPGROUP_TILES * SPRY_TILE_ROWS
+};
+
+/* ---- weights ------------------------------------------------------------------------------------------------------
+ */
+
+/* A unit of a team's tiles in shared memory, and what a warp takes of its own: as the instructions want it. AHEAD:
+ * weights of the next unit are loaded while one is multiplied. `source`: N tiles, those of the team from SLOT on, unit
+ * after unit, which one thread copies. */
+template <class F> struct wgmma_floats {
+    enum {
+        GROUP_BYTES = SPRY_WGMMA_TERM_BYTES * F::ACTS,
+        TILE = F::LANE * 4 * WARP,
+        BYTES = WARPGROUP_TILES * TILE,
+        AHEAD = true
+    };
+    float_words<F> steps[4];
+
+    template <int N, int SLOT> struct source {
+        const unsigned char *values;
+
+        SPRY_METHOD void start(const spry_tiles &w, uint32_t tile, uint32_t unit)
+        {
+            values = tile_plane(w, 0, tile_unit(w, tile, unit), TILE);
+        }
+
+        SPRY_METHOD void copy(unsigned char *warpgroup, mbarrier *full)
+        {
+            cp_async_bulk(warpgroup + SLOT * TILE, values, N * TILE, full);
+            values += WARPGROUP_TILES * TILE;
+        }
+    };
+
+    SPRY_METHOD void load(const unsigned char *warpgroup, int slot, int lane)
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            float_bits<F> bits;
+            load_words(bits.words, warpgroup + slot * TILE + (step * WARP + lane) * 16, 4);
+            split_floats(steps[step], bits);
+        }
+    }
+
+    /* acc += what the unit gives, or = with `fresh`: begun, while the next unit can be loaded, and ended. */
+    template <int GROUPS> SPRY_METHOD void begin(float (*acc)[4], const unsigned char *rows, bool fresh) const
+    {
+        wgmma_fence();
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            SPRY_UNROLL
+            for (int j = 0; j < F::ACTS; j++) {
+                SPRY_UNROLL
+                for (int i = 0; i < F::TERMS && i + j < F::ACTS; i++) {
+                    wgmma_bf16<GROUPS>(acc, steps[step].words[i], rows + j * SPRY_WGMMA_TERM_BYTES + step * 256,
+                                       GROUP_BYTES, fresh);
+                    fresh = false;
+                }
+            }
+        }
+        wgmma_commit();
+    }
+
+    template <int GROUPS> SPRY_METHOD void end(float (*acc)[4], const unsigned char *, int, bool) const
+    {
+        wgmma_wait_all<GROUPS>(acc);
+        SPRY_UNROLL
+        for (int i = 0; i < 4 * F::TERMS * 4; i++)
+            fence_operand(steps[i / (F::TERMS * 4)].words[i / 4 % F::TERMS][i % 4]);
+    }
+};
+
+template <class Q> struct wgmma_quants {
+    enum {
+        GROUP_BYTES = SPRY_WGMMA_Q8_BYTES,
+        VALUES = Q::LANE * WARP,
+        HIGH = Q::HIGH * 4 * WARP,
+        SCALES = Q::SCALE * SPRY_TILE_ROWS
+    };
+    enum { SUPER = Q::SUPER ? 4 * SPRY_TILE_ROWS : 0, AHEAD = false };
+    enum {
+        HIGH_AT = WARPGROUP_TILES * VALUES,
+        SCALES_AT = HIGH_AT + WARPGROUP_TILES * HIGH,
+        SUPER_AT = SCALES_AT + WARPGROUP_TILES * SCALES,
+        BYTES = SUPER_AT + WARPGROUP_TILES * SUPER
+    };
+    unit_words<Q> words;
+    scale_words<Q> raw[2];
+
+    template <int N, int SLOT> struct source {
+        const unsigned char *values, *high, *scales, *super;
+        uint32_t unit;
+
+        SPRY_METHOD void start(const spry_tiles &w, uint32_t tile, uint32_t first)
+        {
+            uint64_t number = tile_unit(w, tile, first);
+            unit = first;
+            values = tile_plane(w, 0, number, VALUES);
+            high = tile_plane(w, w.high, number, HIGH);
+            scales = tile_plane(w, w.scale, number, SCALES);
+            super = tile_plane(w, w.super, tile_super(w, tile, first), SUPER);
+        }
+
+        SPRY_METHOD void copy(unsigned char *warpgroup, mbarrier *full)
+        {
+            cp_async_bulk(warpgroup + SLOT * VALUES, values, N * VALUES, full);
+            cp_async_bulk(warpgroup + SCALES_AT + SLOT * SCALES, scales, N * SCALES, full);
+            if (HIGH > 0)
+                cp_async_bulk(warpgroup + HIGH_AT + SLOT * HIGH, high, N * HIGH, full);
+            if (SUPER > 0)
+                cp_async_bulk(warpgroup + SUPER_AT + SLOT * SUPER, super, N * SUPER, full);
+            values += WARPGROUP_TILES * VALUES;
+            high += WARPGROUP_TILES * HIGH;
+            scales += WARPGROUP_TILES * SCALES;
+            super += ++unit % 4 ? 0 : WARPGROUP_TILES * SUPER; /* one for four units */
+        }
+    };
+
+    SPRY_METHOD void load(const unsigned char *warpgroup, int slot, int lane)
+    {
+        load_words(words.words, warpgroup + slot * VALUES + lane * Q::LANE, Q::LANE / 4);
+        SPRY_UNROLL
+        for (int k = 0; k < Q::HIGH; k++)
+            words.high[k] = ((const uint32_t *)(warpgroup + HIGH_AT + slot * HIGH))[lane * Q::HIGH + k];
+        SPRY_UNROLL
+        for (int upper = 0; upper < 2; upper++) {
+            int output = lane / 4 + upper * 8;
+            SPRY_UNROLL
+            for (int k = 0; k < Q::SCALE / 4; k++)
+                raw[upper].scale[k] =
+                    ((const uint32_t *)(warpgroup + SCALES_AT + slot * SCALES))[output * (Q::SCALE / 4) + k];
+            raw[upper].super = Q::SUPER ? ((const uint32_t *)(warpgroup + SUPER_AT + slot * SUPER))[output] : 0;
+        }
+    }
+
+    /* acc += scale * dots of inputs with one scale. */
+    template <int GROUPS>
+    static SPRY_METHOD void add_dots(float (*acc)[4], const float (*dots)[4], const unit_scales<Q> s[2], int number,
+                                     const unsigned char *rows, int lane)
+    {
+        SPRY_UNROLL
+        for (int g = 0; g < GROUPS; g++) {
+            const float4 columns = ((const float4 *)(rows + g * GROUP_BYTES +
+                                                     SPRY_WGMMA_TERM_BYTES))[number * Q::GROUP / 32 * 4 + lane % 4];
+            SPRY_UNROLL
+            for (int i = 0; i < 4; i++) {
+                float scale = i % 2 ? columns.z : columns.x, sum = i % 2 ? columns.w : columns.y;
+                acc[g][i] = fmaf(dots[g][i], s[i / 2].scale[number] * scale, acc[g][i]);
+                if (Q::MIN)
+                    acc[g][i] = fmaf(s[i / 2].min[number], scale * sum, acc[g][i]);
+            }
+        }
+    }
+
+    template <int GROUPS> SPRY_METHOD void begin(float (*)[4], const unsigned char *, bool) const
+    {
+    }
+
+    /* Where there are registers for it, dots of the next inputs with one scale are computed while those before are
+     * scaled. */
+    template <int GROUPS> SPRY_METHOD void end(float (*acc)[4], const unsigned char *rows, int lane, bool fresh) const
+    {
+        enum { STEPS = Q::GROUP / 16, N = 4 / STEPS, TWO = GROUPS == 8 };
+        unit_scales<Q> s[2];
+        uint32_t q[TWO + 1][STEPS][4];
+        float dots[TWO + 1][GROUPS][4];
+        decode_scales<Q>(s[0], raw[0]);
+        decode_scales<Q>(s[1], raw[1]);
+        SPRY_UNROLL
+        for (int i = 0; i < GROUPS * 4; i++)
+            acc[i / 4][i % 4] = fresh ? 0 : acc[i / 4][i % 4];
+        multiply<GROUPS>(dots[0], q[0], rows, 0);
+        SPRY_UNROLL
+        for (int number = 0; number < N; number++) {
+            int now = TWO ? number % 2 : 0, next = TWO ? 1 - now : 0;
+            if (TWO && number + 1 < N) {
+                multiply<GROUPS>(dots[next], q[next], rows, number + 1);
+                wgmma_wait<1, GROUPS>(dots[now]);
+            } else {
+                wgmma_wait<0, GROUPS>(dots[now]);
+            }
+            SPRY_UNROLL
+            for (int i = 0; i < STEPS * 4; i++)
+                fence_operand(q[now][i / 4][i % 4]);
+            add_dots<GROUPS>(acc, dots[now], s, number, rows, lane);
+            if (!TWO && number + 1 < N)
+                multiply<GROUPS>(dots[0], q[0], rows, number + 1);
+        }
+    }
+
+  private:
+    template <int GROUPS>
+    SPRY_METHOD void multiply(float (*dots)[4], uint32_t (*q)[4], const unsigned char *rows, int number) const
+    {
+        enum { STEPS = Q::GROUP / 16 };
+        SPRY_UNROLL
+        for (int step = 0; step < STEPS; step++)
+            quant_fragment<Q>(q[step], words, number * STEPS + step);
+        wgmma_fence();
+        SPRY_UNROLL
+        for (int step = 0; step < STEPS; step++)
+            wgmma_bf16<GROUPS>(dots, q[step], rows + (number * STEPS + step) * 256, GROUP_BYTES, step == 0);
+        wgmma_commit();
+    }
+};
+
+template <class T, bool QUANTS = T::QUANTS> struct wgmma_weights {
+    typedef wgmma_quants<T> type;
+};
+template <class T> struct wgmma_weights<T, false> {
+    typedef wgmma_floats<T> type;
+};
+
+/* ---- where things are ---------------------------------------------------------------------------------------------
+ */
+
+/* Tiles and rows that a block multiplies; items of one column have the same tiles. */
+struct work_tile {
+    uint32_t column, first_group;
+};
+
+/* Tiles of a part of the product. */
+struct tile_source {
+    uint32_t part, tile;
+    bool valid; /* false: a team without tiles of its own, which takes the last ones */
+};
+
+template <class T, int GROUPS_, int WARPGROUPS_, bool GATE_> struct wgmma_config {
+    typedef typename wgmma_weights<T>::type weights;
+    enum {
+        GROUPS = GROUPS_,
+        WARPGROUPS = WARPGROUPS_,
+        GATE = GATE_,
+        THREADS = WARPGROUPS * WARPGROUP_THREADS,
+        FORMAT = T::FORMAT
+    };
+    enum { ROWS = GROUPS * weights::GROUP_BYTES, STAGE = ROWS + WARPGROUPS * weights::BYTES };
+    enum {
+        STAGES = GROUPS == 8    ? SPRY_WGMMA_STAGES_64
+                 : T::ACTS == 2 ? SPRY_WGMMA_STAGES_128_X2
+                                : SPRY_WGMMA_STAGES_128
+    };
+    enum {
+        WIDTH = WARPGROUPS * WARPGROUP_OUTPUTS + 4
+    };                                         /* floats of a row of sums: so that lanes meet different banks */
+    enum { HALVES = GATE && WARPGROUPS == 1 }; /* a team has two tiles of each matrix */
+
+    static SPRY_METHOD uint32_t columns(const spry_gemm_args &a)
+    {
+        uint32_t n = 0;
+        if (GATE)
+            return a.parts[0].weight.n_tiles / (WARPGROUPS * 2);
+        for (uint32_t part = 0; part < a.n_parts; part++)
+            n += (a.parts[part].weight.n_tiles + WARPGROUP_TILES - 1) / WARPGROUP_TILES;
+        return (n + WARPGROUPS - 1) / WARPGROUPS;
+    }
+
+    /* The tiles of a team, or of its `half`. */
+    static SPRY_METHOD tile_source find(const spry_gemm_args &a, uint32_t column, uint32_t warpgroup, uint32_t half)
+    {
+        if (GATE) {
+            tile_source t = {WARPGROUPS == 1 ? half : warpgroup, column * WARPGROUPS * 2, true};
+            return t;
+        }
+        uint32_t number = column * WARPGROUPS + warpgroup, part = 0;
+        for (;; part++) {
+            uint32_t n = (a.parts[part].weight.n_tiles + WARPGROUP_TILES - 1) / WARPGROUP_TILES;
+            if (number < n || part + 1 == a.n_parts) {
+                tile_source t = {part, (number < n ? number : n - 1) * WARPGROUP_TILES, number < n};
+                return t;
+            }
+            number -= n;
+        }
+    }
+};
+
+/* Barriers, norms of the rows of two items, and stages of the ring; then [rows, WIDTH] sums, once or for several
+ * splits. */
+template <class S> struct gemm_smem {
+    unsigned char *memory;
+
+    SPRY_METHOD mbarrier *full(uint32_t stage) const
+    {
+        return (mbarrier *)memory + stage;
+    }
+
+    SPRY_METHOD mbarrier *empty(uint32_t stage) const
+    {
+        return (mbarrier *)memory + S::STAGES + stage;
+    }
+
+    SPRY_METHOD mbarrier *norms_full(uint32_t item) const
+    {
+        return (mbarrier *)memory + 2 * S::STAGES + item;
+    }
+
+    SPRY_METHOD mbarrier *norms_empty(uint32_t item) const
+    {
+        return (mbarrier *)memory + 2 * S::STAGES + 2 + item;
+    }
+
+    SPRY_METHOD float *norms(uint32_t item) const
+    {
+        return (float *)(memory + SPRY_WGMMA_BARRIER_BYTES) + item * SPRY_WGMMA_ROWS;
+    }
+
+    SPRY_METHOD unsigned char *at(uint32_t stage) const
+    {
+        return memory + SPRY_WGMMA_HEAD_BYTES + stage * S::STAGE;
+    }
+
+    /* Of an item, or of split `number` of those that a block leaves to its cluster. */
+    SPRY_METHOD float *sums(uint32_t number = 0) const
+    {
+        return (float *)(memory + SPRY_WGMMA_HEAD_BYTES + S::STAGES * S::STAGE) +
+               number * S::GROUPS * SPRY_ACT_ROWS * S::WIDTH;
+    }
+
+    SPRY_METHOD void make() const
+    {
+        if (threadIdx.x == 0) {
+            for (uint32_t i = 0; i < S::STAGES; i++) {
+                mbarrier_init(full(i), 1);
+                mbarrier_init(empty(i), S::WARPGROUPS * WARPGROUP_WARPS);
+            }
+            for (uint32_t i = 0; i < 2; i++) {
+                mbarrier_init(norms_full(i), 1);
+                mbarrier_init(norms_empty(i), S::WARPGROUPS * WARPGROUP_WARPS);
+            }
+            fence_mbarrier_init();
+        }
+        syncthreads();
+    }
+};
+
+/* One of N stages of the ring, or of the places for norms, and the phase that its barriers have then. */
+template <int N> struct pipeline_state {
+    uint32_t stage, phase;
+
+    SPRY_METHOD pipeline_state() : stage(0), phase(0)
+    {
+    }
+
+    SPRY_METHOD void next()
+    {
+        stage = stage + 1 < N ? stage + 1 : 0;
+        phase ^= stage == 0;
+    }
+};
+
+/* The part of an item that a block has among those of its cluster: splits of the inputs, then groups of rows. */
+struct cluster_split {
+    uint32_t rank, blocks, splits, first_split, first_unit, end_unit; /* blocks: 1, 2, 4 or 8 */
+
+    SPRY_METHOD cluster_split(uint32_t n_units)
+        : rank(blockIdx.x), blocks(gridDim.x), splits(blocks == 1   ? ACT_SPLITS
+                                                      : blocks == 2 ? ACT_SPLITS / 2
+                                                      : blocks == 4 ? ACT_SPLITS / 4
+                                                                    : ACT_SPLITS / 8),
+          first_split(rank * splits), first_unit(split_begin(n_units, first_split)),
+          end_unit(split_begin(n_units, first_split + splits))
+    {
+    }
+
+    /* Of a warp that has nothing more to do. */
+    SPRY_METHOD void leave() const
+    {
+        if (blocks > 1) {
+            cluster_sync_smem();
+            cluster_sync_smem();
+        }
+    }
+};
+
+/* The items of a cluster: every gridDim.y-th, rows first. */
+template <class S> struct tile_scheduler {
+    uint32_t row_blocks, n, number;
+
+    SPRY_METHOD tile_scheduler(const spry_gemm_args &a)
+        : row_blocks((a.n_rows + S::GROUPS * SPRY_ACT_ROWS - 1) / (S::GROUPS * SPRY_ACT_ROWS)),
+          n(S::columns(a) * row_blocks), number(blockIdx.y)
+    {
+    }
+
+    SPRY_METHOD bool next(work_tile *item)
+    {
+        if (number >= n)
+            return false;
+        item->column = SPRY_UNLIKELY(row_blocks > 1) ? number / row_blocks : number;
+        item->first_group = (number - item->column * row_blocks) * S::GROUPS;
+        number += gridDim.y;
+        return true;
+    }
+};

@@ -1,0 +1,322 @@
+/* Products of one row, where what counts is how soon the last block is done: everything that does not depend on the row
+ * is on its way before the kernels that make it are waited for, and then every load at once. Code is short: a block
+ * runs it once, and what is not in the cache of instructions is fetched at a few instructions a time.
+ *
+ * The warps of a block have a split of its tiles each. Sums have the order of gemm_mma.cuh. */
+#pragma once
+
+#include "device/cuda/kernels/gemm_small.cuh"
+
+/* The row's inputs in shared memory, a unit at a time, in the order of activations.cuh without the other rows of the
+ * group: as sums of bf16, or (0) as bytes, and then scales and sums of both blocks of 32. A warp encodes a unit, lane
+ * by lane two inputs. */
+template <int ACTS> struct row_fragment {
+    enum { UNIT = ACTS * 128, PIECES = ACTS * 8 }; /* bytes; 16 of them are a piece */
+
+    SPRY_METHOD static void quantise(unsigned char *to, float2 v, int lane)
+    {
+        SPRY_UNROLL
+        for (int term = 0; term < ACTS; term++)
+            ((uint32_t *)to)[((lane / 8 * ACTS + term) * 4 + lane % 4) * 2 + lane % 8 / 4] = split_bf16x2(&v.x, &v.y);
+    }
+
+    /* Pieces of units from `unit` on, of which piece `i` is copied. */
+    SPRY_METHOD static void copy(unsigned char *to, const spry_activations &act, uint32_t unit, uint32_t i)
+    {
+        const unsigned char *from = (const unsigned char *)mma_terms<ACTS>(act, 0, unit * 4) + i / 2 * WARP * 8;
+        *(uint4 *)(to + i * 16) = *(const uint4 *)(from + i % 2 * 16);
+    }
+
+    SPRY_METHOD static lane_fragment<ACTS> get(const unsigned char *from, int lane)
+    {
+        lane_fragment<ACTS> act;
+        SPRY_UNROLL
+        for (int i = 0; i < 4 * ACTS; i++) {
+            uint2 none = {0, 0};
+            act.terms[i / ACTS][i % ACTS] = lane < 4 ? ((const uint2 *)from)[i * 4 + lane] : none;
+        }
+        return act;
+    }
+};
+
+template <> struct row_fragment<0> {
+    enum { UNIT = 80, PIECES = 5 };
+
+    /* The numbers are those of store_q8; half of the lanes have a block each. */
+    SPRY_METHOD static void quantise(unsigned char *to, float2 v, int lane)
+    {
+        uint32_t own = larger_of(magnitude_bits(v.x), magnitude_bits(v.y)), first = warp_max_u32(lane < 16 ? own : 0);
+        uint32_t second = warp_max_u32(lane < 16 ? 0 : own);
+        const q8_scale by(lane < 16 ? first : second);
+        int low = by.quant(v.x), high = by.quant(v.y), first_sum = warp_sum_i32(lane < 16 ? low + high : 0);
+        int second_sum = warp_sum_i32(lane < 16 ? 0 : low + high), sum = lane < 16 ? first_sum : second_sum;
+        int pair = lane % 16, word = pair / 2; /* four inputs of the block: those of lane word % 4, in its half */
+        ((uint16_t *)to)[((lane / 16 * 4 + word % 4) * 2 + word / 4) * 2 + pair % 2] =
+            (uint16_t)(((uint32_t)low & 255) | ((uint32_t)high & 255) << 8);
+        float2 scale = {by.scale, (float)sum};
+        if (pair == 0)
+            ((float2 *)(to + 64))[lane / 16] = scale;
+    }
+
+    SPRY_METHOD static void copy(unsigned char *to, const spry_activations &act, uint32_t unit, uint32_t i)
+    {
+        uint32_t block = (unit + i / PIECES) * 2 + i % PIECES / 2;
+        if (i % PIECES < 4) {
+            *(uint4 *)(to + i * 16) = ((const uint4 *)mma_q8(act, 0, block))[i % PIECES % 2];
+            return;
+        }
+        ((float2 *)(to + i * 16))[0] = mma_scales(act, 0, block - 2)[0];
+        ((float2 *)(to + i * 16))[1] = mma_scales(act, 0, block - 1)[0];
+    }
+
+    SPRY_METHOD static lane_fragment<0> get(const unsigned char *from, int lane)
+    {
+        lane_fragment<0> act;
+        SPRY_UNROLL
+        for (int block = 0; block < 2; block++) {
+            float2 zero = {0, 0};
+            uint2 none = {0, 0};
+            act.values[block] = lane < 4 ? ((const uint2 *)from)[block * 4 + lane] : none;
+            act.columns[block][0] = lane % 4 ? zero : ((const float2 *)(from + 64))[block];
+            act.columns[block][1] = zero;
+        }
+        return act;
+    }
+};
+
+/* A block goes through batches of TILES tiles, a warp through the units of its split, AT_ONCE of all tiles at a time,
+ * or all of them where they are fewer. So many are a group; of quantised weights, which are small, DEPTH groups wait
+ * for a warp. */
+template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
+    enum { AT_ONCE = TILES < 4 ? 4 / TILES : 1, SLOTS = TILES * AT_ONCE, DEPTH = T::QUANTS ? 2 : 1 };
+    enum { OUTPUTS = TILES * SPRY_TILE_ROWS, HALF = OUTPUTS / 2 };
+    typedef smem_units<T, SLOTS * DEPTH, T::QUANTS> ring_units;
+    typedef row_fragment<T::ACTS> row;
+    ring_units ring;
+    unsigned char *activations; /* of the row's first unit */
+    float2 weight;              /* of FUSE_NORM, FUSE_GATE: the norm's, of the split's first unit */
+    float squares; /* of the same: the sum of squares of the split; of FUSE_NONE what sums are multiplied by */
+    uint32_t batch, batches, begin, end, split;
+    uint32_t next_batch, next_first, next_slot; /* of the group that is loaded next */
+    uint32_t group;                             /* its units, at most */
+    int lane;
+
+    /* Most blocks have no more groups than those they begin with. */
+    SPRY_METHOD void load_group(const spry_gemm_args &a, bool first)
+    {
+        bool more_batches = next_batch < batches;
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = 0;
+             (first ? more_batches : SPRY_UNLIKELY(more_batches)) && i < SLOTS && next_first + i / TILES < end; i++) {
+            uint32_t part;
+            ring.load(batch_tile<TILES, FUSION>(a, &part, next_batch, i % TILES), next_slot + i,
+                      next_first + i / TILES);
+        }
+        cp_async_commit();
+        bool more = next_first + AT_ONCE < end;
+        next_batch = more ? next_batch : next_batch + gridDim.x;
+        next_first = more ? next_first + AT_ONCE : begin;
+        next_slot = next_slot ? 0 : (DEPTH - 1) * group;
+    }
+
+    SPRY_METHOD float2 pair_of(const float *from, uint32_t n, uint32_t unit) const
+    {
+        uint32_t at = unit * SPRY_TILE_UNIT + (uint32_t)lane * 2;
+        float2 none = {0, 0};
+        return unit < end && at < n ? *(const float2 *)(from + at) : none;
+    }
+
+    SPRY_METHOD void start(const spry_gemm_args &a, unsigned char *smem)
+    {
+        uint32_t n_units = a.parts[0].weight.n_units, most = (n_units + SPRY_SPLIT_K - 1) / SPRY_SPLIT_K;
+        lane = (int)(threadIdx.x % WARP);
+        split = threadIdx.x / WARP;
+        batch = blockIdx.x;
+        begin = n_units * split / SPRY_SPLIT_K;
+        end = n_units * (split + 1) / SPRY_SPLIT_K;
+        batches = FUSION == FUSE_GATE ? a.parts[0].weight.n_tiles / (TILES > 1 ? TILES / 2 : 1)
+                                      : (a.n_tiles + TILES - 1) / TILES;
+        group = TILES * (most < AT_ONCE ? most : (uint32_t)AT_ONCE);
+        activations = smem + SPRY_SPLIT_K * DEPTH * group * ring_units::UNIT;
+        ring.bind(smem + split * DEPTH * group * ring_units::UNIT, 0, lane);
+        next_batch = batch;
+        next_first = begin;
+        next_slot = 0;
+        SPRY_UNROLL_BY(1)
+        for (int i = 0; i < DEPTH; i++)
+            load_group(a, true);
+        if (FUSION != FUSE_NONE)
+            weight = pair_of(a.from.weight, a.from.n, begin);
+    }
+
+    SPRY_METHOD void copy_activations(const spry_gemm_args &a)
+    {
+        squares = row_scale_of(a, 0);
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = (uint32_t)lane; i < (end - begin) * row::PIECES; i += WARP)
+            row::copy(activations + begin * row::UNIT, a.act, begin, i);
+        syncwarp();
+    }
+
+    SPRY_METHOD void make_activations(const spry_gemm_args &a)
+    {
+        float2 raw = pair_of(a.from.in, a.from.n, begin);
+        squares = 0;
+        SPRY_UNROLL_BY(1)
+        for (uint32_t unit = begin; unit < end; unit++) {
+            const float2 v = {raw.x * weight.x, raw.y * weight.y};
+            squares += unit_sum(raw.x * raw.x + raw.y * raw.y);
+            raw = pair_of(a.from.in, a.from.n, unit + 1);
+            weight = pair_of(a.from.weight, a.from.n, unit + 1);
+            row::quantise(activations + unit * row::UNIT, v, lane);
+        }
+        syncwarp();
+    }
+
+    SPRY_METHOD void add(float acc[TILES][4], const spry_gemm_args &a)
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t first = begin; first < end; first += AT_ONCE) {
+            cp_async_wait_group<DEPTH - 1>();
+            SPRY_UNROLL_BY(1)
+            for (uint32_t u = 0; u < AT_ONCE && first + u < end; u++) {
+                const lane_fragment<T::ACTS> act = row::get(activations + (first + u) * row::UNIT, lane);
+                SPRY_UNROLL
+                for (uint32_t tile = 0; tile < TILES; tile++)
+                    act.multiply(acc[tile],
+                                 ring.get(next_slot + u * TILES + tile)); /* it is the next one that is free */
+            }
+            load_group(a, false);
+        }
+    }
+
+    /* The sum of an output over the splits, in order. */
+    SPRY_METHOD static float total(const float (*splits)[OUTPUTS], uint32_t output)
+    {
+        float sum = 0;
+        SPRY_UNROLL
+        for (int s = 0; s < SPRY_SPLIT_K; s++)
+            sum += splits[s][output];
+        return sum;
+    }
+
+    /* Of an output of the batch: where it goes, and what it has besides; -0, which changes nothing, where that is
+     * nothing. */
+    SPRY_METHOD output_slot output_of(float *bias, const spry_gemm_args &a, uint32_t output) const
+    {
+        output_slot none = {(float *)0, 0};
+        uint32_t part, o = output % SPRY_TILE_ROWS, tile = output / SPRY_TILE_ROWS;
+        int from = (int)(o % 8 * 4), i = (int)(o / 8 * 2);
+        *bias = -0.0f;
+        if (output >= OUTPUTS || (FUSION != FUSE_GATE && batch * TILES + tile >= a.n_tiles))
+            return none;
+        gemm_tile p = batch_tile<TILES, FUSION>(a, &part, batch, tile);
+        if (SPRY_UNLIKELY(a.parts[part].bias))
+            *bias = output_bias(a.parts[part], p, from, i, 0);
+        return FUSION == FUSE_GATE ? none : find_output(a, a.parts[part], p, 0, from, i);
+    }
+
+    /* `norms`: sums of squares of the splits; of FUSE_NONE what sums are multiplied by. */
+    SPRY_METHOD void finish(const float (*splits)[OUTPUTS], const float *norms, const spry_gemm_args &a, output_slot to,
+                            float bias)
+    {
+        float norm = FUSION == FUSE_NONE ? squares : norm_of_splits(norms, 1, a.from.n, a.from.eps);
+        if (FUSION != FUSE_GATE) {
+            if (!to.out)
+                return;
+            float sum = total(splits, threadIdx.x) * norm + bias;
+            *to.out = a.add ? to.base + sum : sum;
+            return;
+        }
+        float up_bias = -0.0f;
+        if (SPRY_UNLIKELY(a.parts[1].bias))
+            output_of(&up_bias, a, HALF + threadIdx.x);
+        float gate = total(splits, threadIdx.x) * norm + bias, up = total(splits, HALF + threadIdx.x) * norm + up_bias;
+        store_activation_for<T>(a.from.to, 0, batch * (HALF / ACT_BLOCK) + threadIdx.x / WARP, lane,
+                                gated(gate, up, a.from.gate));
+    }
+};
+
+/* Where the block's product stands: behind a launch's kernels. Another one is in persistent.cuh. */
+struct launched_grid {
+    SPRY_METHOD void release() const
+    {
+        pdl_launch_dependents();
+    }
+
+    SPRY_METHOD void wait() const
+    {
+        pdl_wait();
+    }
+
+    SPRY_METHOD bool skip(bool) const
+    {
+        return false;
+    }
+
+    SPRY_METHOD void last_wait(bool) const
+    {
+        syncthreads();
+    }
+
+    SPRY_METHOD void end(uint32_t) const
+    {
+    }
+};
+
+/* Blocks go through all batches of tiles, one behind the other. `rooms`: of shared memory. */
+template <class T, int TILES, gemm_fusion FUSION, class G>
+SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE_ROWS], float *squares,
+                      unsigned char *smem, const G &grid)
+{
+    typedef gemv_block<T, TILES, FUSION> block;
+    const uint32_t finishing = FUSION == FUSE_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS; /* threads */
+    block b;
+    if (FUSION != FUSE_NONE)
+        grid.release();
+    b.start(a, smem);
+    if (FUSION == FUSE_NONE) { /* the kernels that follow ask for more than these, which would come later for it */
+        cp_async_wait_all();
+        grid.release();
+    }
+    if (grid.skip(b.batch >= b.batches))
+        return;
+    grid.wait();
+    if (FUSION == FUSE_NONE)
+        b.copy_activations(a);
+    else
+        b.make_activations(a);
+    SPRY_UNROLL_BY(1)
+    for (; b.batch < b.batches; b.batch += gridDim.x) {
+        float acc[TILES][4] = {}, bias;
+        output_slot to = b.output_of(&bias, a, threadIdx.x);
+        b.add(acc, a);
+        if (b.batch != blockIdx.x)
+            syncthreads();
+        if (FUSION != FUSE_NONE && b.batch == blockIdx.x && b.lane == 0)
+            squares[b.split] = b.squares;
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++)
+            if (b.lane % 4 == 0) {
+                splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4] = acc[tile][0];
+                splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4 + 8] = acc[tile][2];
+            }
+        grid.last_wait(b.batch + gridDim.x >= b.batches);
+        if (threadIdx.x < finishing)
+            b.finish(splits, squares, a, to, bias);
+    }
+    grid.end(finishing);
+}
+
+#define GEMV(name, kind, label, tiles)                                                                                 \
+    SPRY_KERNEL_PDL_MANUAL(spry_gemv_##name##_##label##_##tiles, spry_gemm_args, SPLITK_THREADS, 2)                    \
+    {                                                                                                                  \
+        SPRY_SMEM float splits[SPRY_SPLIT_K][tiles * SPRY_TILE_ROWS], squares[ACT_SPLITS];                             \
+        SPRY_SMEM_DYNAMIC(smem, 1024);                                                                                 \
+        smem_check(sizeof splits + sizeof squares);                                                                    \
+        gemv<type_##name, tiles, kind>(a, splits, squares, smem, launched_grid());                                     \
+    }
+#define GEMVS(name)                                                                                                    \
+    GEMV(name, FUSE_NORM, norm, 2)                                                                                     \
+    GEMV(name, FUSE_NORM, norm, 4) GEMV(name, FUSE_GATE, gate, 4) GEMV(name, FUSE_NONE, out, 1)                        \
+        GEMV(name, FUSE_NONE, out, 4)

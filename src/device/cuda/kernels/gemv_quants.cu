@@ -1,0 +1,12 @@
+/* Products of quantised weights with one row. */
+#include "device/cuda/kernels/gemv.cuh"
+
+GEMVS(q4_0)
+GEMVS(q4_1)
+GEMVS(q5_0)
+GEMVS(q5_1)
+GEMVS(q8_0)
+GEMVS(q4_k)
+GEMVS(q5_k)
+GEMVS(q6_k)
+GEMVS(mxfp4)

@@ -1,0 +1,315 @@
+/* Weights as tiles: what a lane of a warp needs for its part of matrix instructions lies together, so a warp reads
+ * whole lines and nothing has to be exchanged. A tile is 16 outputs, a unit 64 inputs of them. Four tiles, which four
+ * warps multiply together, lie side by side, unit after unit.
+ *
+ * Lane = 4 g + t works on outputs g and g + 8 of its tile. Quantised types, in a unit: eight words of four values,
+ * number (block of 32 * 2 + upper output) * 2 + upper half of the block; values 4t .. 4t + 3 of that half.
+ *   4 to 6 bits: word pairs share a word of the plane: low nibbles are the lower half, high nibbles the upper
+ *   fifth bits:  bit i of byte j in the high plane's word belongs to value j of word i
+ *   sixth bits:  two words in the high plane, four words each, two bits a value
+ * The scale plane holds for each output what a unit needs, the super plane what 256 inputs share. A quant's value is
+ * scale * (quant - ZERO) + min.
+ *
+ * Floats, in a unit: four steps of 16 inputs, each as in mma_bf16 of primitives.cuh; of F32 first the lower two words'
+ * pairs of all lanes, then the upper ones. */
+#pragma once
+
+#include "device/cuda/kernel_args.h"
+#include "device/cuda/kernels/primitives.cuh"
+
+/* BITS of a quant; ZERO: the quant that means 0; GROUP: inputs that share a scale; SCALE: bytes of the scale plane for
+ * an output and unit; SUPER: inputs that share bytes of the super plane, 0: none. */
+template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_> struct quants {
+    enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_ };
+    enum {
+        QUANTS = 1,
+        FORMAT = SPRY_ACT_Q8,
+        ACTS = 0,
+        HIGH = BITS < 8 ? BITS - 4 : 0,
+        LANE = BITS < 8 ? 16 : 32,
+        FLOATS = 0
+    };
+};
+struct type_q4_0 : quants<4, 8, 32, 4, false, false> {
+};
+struct type_q4_1 : quants<4, 0, 32, 8, true, false> {
+};
+struct type_q5_0 : quants<5, 16, 32, 4, false, false> {
+};
+struct type_q5_1 : quants<5, 0, 32, 8, true, false> {
+};
+struct type_q8_0 : quants<8, 0, 32, 4, false, false> {
+};
+struct type_q4_k : quants<4, 0, 32, 4, true, true> {
+};
+struct type_q5_k : quants<5, 0, 32, 4, true, true> {
+};
+struct type_q6_k : quants<6, 32, 16, 4, false, true> {
+};
+struct type_mxfp4 : quants<4, 16, 32, 4, false, false> {
+    enum { FLOATS = 1 }; /* quants are 4-bit floats, scales exponents */
+};
+
+/* TERMS, ACTS: bf16 numbers whose sum is a weight, and an activation (FORM). LANE: bytes of a lane for 16 inputs. */
+struct type_bf16 {
+    enum { QUANTS = 0, TERMS = 1, ACTS = 1, FORMAT = SPRY_ACT_BF16, LANE = 16 };
+};
+struct type_f16 {
+    enum { QUANTS = 0, TERMS = 2, ACTS = 2, FORMAT = SPRY_ACT_BF16X2, LANE = 16 };
+};
+struct type_f32 {
+    enum { QUANTS = 0, TERMS = 3, ACTS = 3, FORMAT = SPRY_ACT_BF16X3, LANE = 32 };
+};
+
+SPRY_DEVICE const unsigned char *tile_plane(const spry_tiles &w, uint64_t plane, uint64_t unit, uint32_t bytes)
+{
+    return w.base + plane + unit * bytes;
+}
+
+/* Number of a unit among all of the matrix, and of 256 inputs; that of the next unit is SPRY_TILE_GROUP higher. */
+SPRY_DEVICE uint64_t tile_unit(const spry_tiles &w, uint32_t tile, uint32_t unit)
+{
+    return ((uint64_t)(tile / SPRY_TILE_GROUP) * w.n_units + unit) * SPRY_TILE_GROUP + tile % SPRY_TILE_GROUP;
+}
+
+SPRY_DEVICE uint64_t tile_super(const spry_tiles &w, uint32_t tile, uint32_t unit)
+{
+    return ((uint64_t)(tile / SPRY_TILE_GROUP) * (w.n_units / 4) + unit / 4) * SPRY_TILE_GROUP + tile % SPRY_TILE_GROUP;
+}
+
+/* ---- quants ------------------------------------------------------------------------------------------------------ */
+
+template <class Q> struct unit_words {
+    uint32_t words[Q::LANE / 4];
+    uint32_t high[Q::HIGH > 1 ? Q::HIGH : 1];
+};
+
+SPRY_DEVICE void load_words(uint32_t *to, const unsigned char *from, int n)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < n; i += 4) {
+        uint4 v = *(const uint4 *)(from + i * 4);
+        to[i] = v.x;
+        to[i + 1] = v.y;
+        to[i + 2] = v.z;
+        to[i + 3] = v.w;
+    }
+}
+
+template <class Q> SPRY_DEVICE void load_unit(unit_words<Q> &u, const spry_tiles &w, uint64_t unit, int lane)
+{
+    load_words(u.words, tile_plane(w, 0, unit, Q::LANE * WARP) + lane * Q::LANE, Q::LANE / 4);
+    const uint32_t *high = (const uint32_t *)tile_plane(w, w.high, unit, Q::HIGH * 4 * WARP) + lane * Q::HIGH;
+    SPRY_UNROLL
+    for (int i = 0; i < Q::HIGH; i++)
+        u.high[i] = high[i];
+}
+
+/* Four bytes of 4-bit floats: 16 plus twice their value, which is a whole number. */
+SPRY_DEVICE uint32_t mxfp4_quants(uint32_t q)
+{
+    uint32_t b0 = q & 0x01010101, b1 = q >> 1 & 0x01010101, b2 = q >> 2 & 0x01010101, sign = q >> 3 & 0x01010101;
+    uint32_t size =
+        (b0 & ~b2) | (b1 & ~b2) << 1 | (b2 & ~b1 & b0) << 1 | (b2 & ~b1) << 2 | (b2 & b1 & b0) << 2 | (b2 & b1) << 3;
+    return 0x10101010 + size - 2 * (size & sign * 255);
+}
+
+/* Word i of the unit: four quants, a byte each. */
+template <class Q> SPRY_DEVICE uint32_t quant_word(const unit_words<Q> &u, int i)
+{
+    if (Q::BITS == 8)
+        return u.words[i];
+    uint32_t word = u.words[i / 2] >> i % 2 * 4 & 0x0f0f0f0f;
+    if (Q::FLOATS)
+        return mxfp4_quants(word);
+    if (Q::BITS == 5)
+        word |= (u.high[0] >> i & 0x01010101) << 4;
+    if (Q::BITS == 6)
+        word |= (u.high[Q::HIGH > 1 ? i / 4 : 0] >> i % 4 * 2 & 0x03030303) << 4;
+    return word;
+}
+
+#define BF16_128 0x43004300u /* two bf16, each 128: integers below 128 in the lowest bits are added to it */
+
+/* Two of the four quants of a word, less ZERO, as bf16, which are exact. */
+template <class Q> SPRY_DEVICE uint32_t quant_pair(uint32_t word, int which)
+{
+    if (Q::BITS < 8)
+        return fma_bf16x2(byte_perm(word, BF16_128, which ? 0x5352 : 0x5150), 0x3f803f80,
+                          (0xc300u + Q::ZERO) * 0x10001);
+    uint32_t pair = byte_perm(word, 0, which ? 0x4342 : 0x4140);
+    return fma_bf16x2((pair & 0x00800080) | BF16_128, 0xbf80bf80, (pair & 0x007f007f) | BF16_128);
+}
+
+/* Quants of 16 inputs, as mma_bf16 takes them but for their order: 2t, 2t + 1, 2t + 8 and 2t + 9 are 4t .. 4t + 3. */
+template <class Q> SPRY_DEVICE void quant_fragment(uint32_t to[4], const unit_words<Q> &u, int step)
+{
+    SPRY_UNROLL
+    for (int upper = 0; upper < 2; upper++) {
+        uint32_t word = quant_word<Q>(u, (step / 2 * 2 + upper) * 2 + step % 2);
+        to[upper] = quant_pair<Q>(word, 0);
+        to[upper + 2] = quant_pair<Q>(word, 1);
+    }
+}
+
+/* Scales and minima of one output in a unit. */
+template <class Q> struct unit_scales {
+    float scale[64 / Q::GROUP], min[64 / Q::GROUP];
+};
+
+/* The bytes they are made of. */
+template <class Q> struct scale_words {
+    uint32_t scale[Q::SCALE / 4], super;
+};
+
+SPRY_DEVICE uint32_t byte_at(const uint32_t *words, int i)
+{
+    return words[i / 4] >> i % 4 * 8 & 255;
+}
+
+SPRY_DEVICE float half_at(const uint32_t *words, int i)
+{
+    return float_of_half((uint16_t)(words[i / 2] >> i % 2 * 16));
+}
+
+/* 2^(exponent - 128): half of what MXFP4 says, because its levels are doubled. */
+SPRY_DEVICE float mxfp4_scale(uint32_t exponent)
+{
+    return float_of_bits(exponent > 1 ? (exponent - 1) << 23 : 0x00200000u << exponent);
+}
+
+template <class Q>
+SPRY_DEVICE void load_scales(scale_words<Q> &s, const spry_tiles &w, uint32_t tile, uint32_t unit, int output)
+{
+    const uint32_t *scale = (const uint32_t *)tile_plane(
+        w, w.scale, tile_unit(w, tile, unit) * SPRY_TILE_ROWS + (uint32_t)output, Q::SCALE);
+    SPRY_UNROLL
+    for (int i = 0; i < Q::SCALE / 4; i++)
+        s.scale[i] = scale[i];
+    uint64_t super = tile_super(w, tile, unit) * SPRY_TILE_ROWS + (uint32_t)output;
+    s.super = Q::SUPER ? *(const uint32_t *)tile_plane(w, w.super, super, 4) : 0;
+}
+
+template <class Q> SPRY_DEVICE void decode_scales(unit_scales<Q> &s, const scale_words<Q> &w)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < 64 / Q::GROUP; i++) {
+        s.min[i] = 0;
+        if (Q::FLOATS) {
+            s.scale[i] = mxfp4_scale(byte_at(w.scale, i));
+        } else if (Q::SUPER && Q::MIN) {
+            s.scale[i] = half_at(&w.super, 0) * (float)byte_at(w.scale, 2 * i);
+            s.min[i] = -(half_at(&w.super, 1) * (float)byte_at(w.scale, 2 * i + 1));
+        } else if (Q::SUPER) {
+            s.scale[i] = half_at(&w.super, 0) * (float)(int8_t)byte_at(w.scale, i);
+        } else {
+            s.scale[i] = half_at(w.scale, Q::MIN ? 2 * i : i);
+            if (Q::MIN)
+                s.min[i] = half_at(w.scale, 2 * i + 1);
+        }
+    }
+}
+
+/* One weight. */
+template <class Q> SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const Q *)
+{
+    uint32_t tile = output / 16, unit = input / 64, in_unit = input % 64, in_half = in_unit % 16;
+    int lane = (int)(output % 8 * 4 + in_half / 4);
+    int word = (int)((in_unit / 32 * 2 + output % 16 / 8) * 2 + in_unit % 32 / 16);
+    unit_words<Q> u;
+    scale_words<Q> raw;
+    unit_scales<Q> s;
+    load_unit<Q>(u, w, tile_unit(w, tile, unit), lane);
+    load_scales<Q>(raw, w, tile, unit, (int)(output % 16));
+    decode_scales<Q>(s, raw);
+    uint32_t quant = quant_word<Q>(u, word) >> in_half % 4 * 8 & 255;
+    int level = Q::BITS == 8 ? (int)(int8_t)quant : (int)quant - Q::ZERO;
+    uint32_t group = in_unit / Q::GROUP;
+    return s.scale[group] * (float)level + s.min[group];
+}
+
+/* ---- floats ------------------------------------------------------------------------------------------------------ */
+
+SPRY_DEVICE const unsigned char *float_step(const spry_tiles &w, uint64_t unit, int step, uint32_t lane_bytes)
+{
+    return tile_plane(w, 0, unit * 4 + step, lane_bytes * WARP);
+}
+
+/* A lane's part of 16 inputs as it lies in memory, and as sums of bf16. */
+template <class F> struct float_bits {
+    uint32_t words[F::LANE / 4];
+};
+template <class F> struct float_words {
+    uint32_t words[F::TERMS][4];
+};
+
+template <class F>
+SPRY_DEVICE void load_floats(float_bits<F> &f, const spry_tiles &w, uint64_t unit, int step, int lane)
+{
+    const unsigned char *from = float_step(w, unit, step, F::LANE) + lane * 16;
+    SPRY_UNROLL
+    for (int i = 0; i < F::LANE / 16; i++)
+        load_words(f.words + i * 4, from + i * WARP * 16, 4);
+}
+
+SPRY_DEVICE void split_floats(float_words<type_bf16> &f, const float_bits<type_bf16> &bits)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < 4; i++)
+        f.words[0][i] = bits.words[i];
+}
+
+SPRY_DEVICE void split_floats(float_words<type_f16> &f, const float_bits<type_f16> &bits)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < 4; i++) {
+        float low = float_of_half((uint16_t)bits.words[i]), high = float_of_half((uint16_t)(bits.words[i] >> 16));
+        f.words[0][i] = split_bf16x2(&low, &high);
+        f.words[1][i] = split_bf16x2(&low, &high);
+    }
+}
+
+SPRY_DEVICE void split_floats(float_words<type_f32> &f, const float_bits<type_f32> &bits)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < 4; i++) {
+        float low = float_of_bits(bits.words[2 * i]), high = float_of_bits(bits.words[2 * i + 1]);
+        SPRY_UNROLL
+        for (int term = 0; term < 3; term++)
+            f.words[term][i] = split_bf16x2(&low, &high);
+    }
+}
+
+/* Where an input of an output lies: a place in the unit. */
+struct float_coord {
+    int step, lane, word, upper;
+};
+
+SPRY_DEVICE float_coord float_coord_of(uint32_t output, uint32_t input)
+{
+    int in_step = (int)(input % 16);
+    float_coord p = {(int)(input % 64 / 16), (int)(output % 8 * 4) + in_step % 8 / 2,
+                     (int)(output % 16 / 8) + in_step / 8 * 2, in_step % 2};
+    return p;
+}
+
+SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const type_bf16 *)
+{
+    float_coord p = float_coord_of(output, input);
+    const unsigned char *from = float_step(w, tile_unit(w, output / 16, input / 64), p.step, 16);
+    return float_of_bf16(((const uint16_t *)from)[p.lane * 8 + p.word * 2 + p.upper]);
+}
+
+SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const type_f16 *)
+{
+    float_coord p = float_coord_of(output, input);
+    const unsigned char *from = float_step(w, tile_unit(w, output / 16, input / 64), p.step, 16);
+    return float_of_half(((const uint16_t *)from)[p.lane * 8 + p.word * 2 + p.upper]);
+}
+
+SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const type_f32 *)
+{
+    float_coord p = float_coord_of(output, input);
+    const unsigned char *from = float_step(w, tile_unit(w, output / 16, input / 64), p.step, 32);
+    return ((const float *)from)[p.word / 2 * WARP * 4 + p.lane * 4 + p.word % 2 * 2 + p.upper];
+}
