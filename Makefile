@@ -82,7 +82,7 @@ install: all
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 format:
-	clang-format -i $$(find include src apps tests examples -name '*.[ch]')
+	clang-format -i $$(find include src apps tests examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 
 clean:
 	rm -rf build build-*

@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/cuda_images.h"
 #include "device/cuda/cuda_model.h"
 #include "device/device_impl.h"
 #include "device/split/split_device.h"

@@ -12,9 +12,8 @@
 
 #include <cmocka.h>
 
-#include "device/cuda/cuda_images.h"
+#include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_whisper.h"
-#include "device/cuda/cuda_whisper_state.h"
 #include "device/device_impl.h"
 #include "support/cuda_imitation.h"
 #include "voice/whisper.h"

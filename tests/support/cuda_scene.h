@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/cuda_images.h"
+#include "device/cuda/cuda_device.h"
 #include "device/cuda/cuda_state.h"
 #include "support/cuda_imitation.h"
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "device/cuda/cuda_context.h"
-#include "device/cuda/cuda_images.h"
+#include "device/cuda/cuda_device.h"
 #include "platform/clock.h"
 #include "platform/energy_impl.h"
 #include "platform/gpu.h"

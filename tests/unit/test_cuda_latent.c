@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "device/cuda/mla_args.h"
+#include "device/cuda/kernel_args.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ref/ref.h"
 

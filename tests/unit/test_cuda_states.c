@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "device/cuda/state_args.h"
+#include "device/cuda/kernel_args.h"
 #include "kernels/kv_layout.h"
 
 enum { PAGES = 9, ENTRIES = 6, KV_HEADS = 2, REACH = 4, ROWS = 37 };

@@ -44,7 +44,7 @@ static void fill_pages(unsigned char *pages, const scene *s, const float *keys, 
         }
 }
 
-static void load_rows_repacked(scene *s, spry_step_row *rows, spry_step_entry *entries, spry_row_range *prefill_tiles)
+static void make_rows(scene *s, spry_step_row *rows, spry_step_entry *entries, spry_row_range *prefill_tiles)
 {
     uint32_t each = (uint32_t)(s->way.prefill_warps / s->way.parts * s->way.queries / (s->n_heads / s->n_kv_heads));
     s->longest = each;
@@ -104,7 +104,7 @@ static void open_scene(scene *s, uint32_t n, uint32_t n_heads, uint32_t n_kv_hea
     spry_step_row *rows = taken(n, sizeof *rows);
     spry_step_entry *entries = taken(n / SPRY_PAGE_TOKENS, sizeof *entries);
     spry_row_range *prefill_tiles = taken(n, sizeof *prefill_tiles);
-    load_rows_repacked(s, rows, entries, prefill_tiles);
+    make_rows(s, rows, entries, prefill_tiles);
     const struct {
         const void *from;
         size_t bytes;

@@ -1,4 +1,4 @@
-/* Attention of a layer, as launches. */
+/* Attention of a layer as launches: choice of the kernels, RoPE and KV store, decode, split-KV and prefill. */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,23 +6,22 @@
 #include "model/arch.h"
 
 enum { ROW_THREADS = 256, COMBINE_THREADS = 128 };
-enum { ALL_AHEAD = 1 << 30 }; /* more positions than any text has */
+enum { ALL_AHEAD = 1 << 30 }; /* more positions than a text can have */
 
 static const char *kv_name(const spry_cuda_device *d)
 {
     return spry_cuda_type_name(d->pool->shape.type);
 }
 
-/* ---- kernels for pages and heads --------------------------------------------------------------------------------- */
+/* ---- choice of kernels ------------------------------------------------------------------------------------------- */
 
-/* page_copy of attention_mma.cuh: the keys of a page, and so many blocks of its values. */
+/* page_copy of attention_mma.cuh: the keys of a page and `kept` blocks of 32 values. */
 static size_t copy_bytes(size_t blocks, size_t kept)
 {
     return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
 }
 
-/* decode_smem of attention_decode.cuh: queries, once more for each warp, and its weights; the row's key and value; what
- * a page of each warp leaves. */
+/* decode_smem of attention_decode.cuh, and one partial result per warp. */
 static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
 {
     size_t queries = SPRY_DECODE_GQA_MAX * (blocks * 32 + 8) * sizeof(float);
@@ -31,8 +30,7 @@ static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
            2 * blocks * 32 * sizeof(float) + partials;
 }
 
-/* fast_smem of attention_decode_fast.cuh: queries, key and value as halves; of each warp factors, weights, and what a
- * page leaves. */
+/* fast_smem of attention_decode_fast.cu, and one partial result per warp. */
 static size_t decode_fast_bytes(size_t blocks, size_t warps, size_t group)
 {
     size_t heads = (SPRY_DECODE_GQA_MAX + 1) * (blocks * 16 + 16) * sizeof(uint32_t) + blocks * 16 * sizeof(uint32_t);
@@ -40,27 +38,27 @@ static size_t decode_fast_bytes(size_t blocks, size_t warps, size_t group)
     return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEADER + 2 * blocks * 32) * sizeof(float);
 }
 
-/* prefill_smem of attention_wgmma.cu: five pairs of pages, with entries and barriers; what chunks gave to 256 threads;
- * queries of 8 warps. */
+/* prefill_smem of attention_wgmma.cu: five pairs of pages with entries and mbarriers; totals of 256 threads; queries of
+ * 8 warps. */
 static size_t wgmma_prefill_bytes(size_t blocks)
 {
     return 8 * 40 + 10 * (blocks * 4096 + sizeof(spry_step_entry) + sizeof(uint64_t)) +
            (blocks * 16 + 1) * 256 * sizeof(float);
 }
 
-/* Runs with the matrix instructions of four warps. */
+/* Prefill with wgmma. */
 static void use_wgmma(spry_cuda_attention *attention, size_t blocks)
 {
     attention->prefill = "spry_attend_prefill_wgmma_%zu";
     attention->prefill_warps = 8;
     attention->producer_warps = 4;
-    attention->prefill_full_grid = 66; /* of which a multiprocessor has one */
+    attention->prefill_full_grid = 66; /* one block per SM */
     attention->prefill_bytes = wgmma_prefill_bytes(blocks);
     attention->uses_tma = true;
 }
 
-/* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. Runs take those
- * of four warps where the GPU has them. */
+/* The mma kernels need F16 pages and a head size that is a multiple of 32; other cases use attention_simt.cu. Prefill
+ * uses wgmma if the GPU has it. */
 spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *c, spry_dtype type)
 {
     if (c->n_kv_rank)
@@ -124,13 +122,13 @@ spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer)
                            .head_dim = d->config->head_dim};
 }
 
-/* Pairs of a head that rope turns in a layer. */
+/* RoPE pairs of a head in a layer. */
 static uint32_t pairs_of(const spry_config *c, uint32_t layer)
 {
     return c->rotated[layer] ? c->rope_dim / 2 : 0;
 }
 
-/* Norms of q and k that spry_rope_kv does not know, before rope or behind it. */
+/* Norms of q and k that spry_rope_kv does not compute, before or after RoPE. */
 static void normalise_heads(spry_cuda_device *d, const spry_cuda_layer *l, bool later)
 {
     const spry_config *c = d->config;
@@ -166,7 +164,7 @@ static void normalise_values(spry_cuda_device *d)
                      &args);
 }
 
-/* Head norms, rope, keys and values into their pages. */
+/* Arguments for head norms, RoPE and the KV store. */
 static spry_rope_kv_args prepare_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
@@ -188,7 +186,7 @@ static spry_rope_kv_args prepare_args(const spry_cuda_device *d, const spry_cuda
                                .eps = c->norm_eps};
 }
 
-/* Heads of 64 or 128 that rope turns whole have kernels of their own, named by how; NULL: they are others. */
+/* The kernel variant for heads of 64 or 128 that RoPE rotates fully; NULL: there is none. */
 static const char *full_head_kind(const spry_config *c, const spry_rope_kv_args *p)
 {
     bool whole = (c->head_dim == 64 || c->head_dim == 128) && p->n_pairs == c->head_dim / 2;
@@ -212,7 +210,7 @@ static void rope_kv(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t laye
         c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, SPRY_ROPE_KV_THREADS, &args);
 }
 
-/* ---- rows over pages --------------------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 static void *attend_kernel(spry_cuda_context *gpu, const spry_cuda_attention *attention, const char *format)
 {
@@ -221,8 +219,8 @@ static void *attend_kernel(spry_cuda_context *gpu, const spry_cuda_attention *at
     return spry_cuda_kernel(gpu, name);
 }
 
-/* Whether attention also writes its rows as the product behind it wants them: heads of whole blocks, rows that are
- * attended one by one, or in chunks that are folded. */
+/* True if attention also quantises its output for the next product: head size a multiple of 32, and all rows combined
+ * from partial results. */
 static bool attention_quantises(const spry_cuda_device *d)
 {
     size_t n_q = (size_t)d->config->n_heads * d->config->head_dim;
@@ -280,7 +278,7 @@ void spry_cuda_attend_prefill(spry_cuda_context *gpu, const spry_cuda_attention 
     size_t parts = n_kv_splits ? n_kv_splits : 1, blocks = args->kv.n_kv_heads * batches;
     unsigned threads = (unsigned)(attention->prefill_warps + attention->producer_warps) * 32;
     void *kernel = attend_kernel(gpu, attention, attention->prefill);
-    if (attention->uses_tma) { /* blocks take one after another, or, of spread chunks, those that are done first */
+    if (attention->uses_tma) { /* persistent blocks; with split-KV one block per job */
         const spry_attend_tma_args mapped = {attention->maps, *args, (uint32_t)batches, (uint32_t)n_prefill_tiles,
                                              (uint32_t)parts};
         blocks *= n_prefill_tiles * parts;
@@ -294,7 +292,7 @@ void spry_cuda_attend_prefill(spry_cuda_context *gpu, const spry_cuda_attention 
                          longest, COMBINE_THREADS, args);
 }
 
-/* What spread chunks leave lies behind what is left of few rows. */
+/* The partial results of prefill follow those of decode rows. */
 static void attend_prefill_split(spry_cuda_device *d, spry_attend_args args)
 {
     if (d->n_kv_splits) {
@@ -327,15 +325,15 @@ static void attend(spry_cuda_device *d, uint32_t layer)
         attend_prefill_split(d, args);
 }
 
-/* Whether one kernel does everything for the step's rows, each the only new one of its sequence. */
+/* True if the fused decode kernel can process the step. */
 static bool decodes(const spry_cuda_device *d)
 {
     return d->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER && d->attention.decode && d->context.sm90_up &&
            d->alone && !d->n_prefill_tiles;
 }
 
-/* The kernel of attention_decode_fast.cu for rows that are alone in their sequences; false where a model or its pages
- * want more than it has, or where blocks that share the pages of a row have several for each warp. */
+/* Name of the kernel of attention_decode_fast.cu; false if the model or its pages need the general kernel, or if the
+ * blocks of a cluster have several pages per warp. */
 static bool fast_decode_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_device *d,
                                const spry_decode_args *args, size_t share, size_t pages)
 {
@@ -355,8 +353,8 @@ static bool fast_decode_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda
     return true;
 }
 
-/* Head norms, rope, keys and values into their pages, and attention, in one kernel. Where rows are many, few blocks
- * share the pages of one; where they are more than run at once, blocks have no warp without a page. */
+/* Fused decode attention. With many rows, fewer blocks share the pages of one row; if there are more blocks than fit,
+ * no block has a warp without a page. */
 static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     enum { BLOCKS = 264, SHARE = 8, FEWEST = 2 };
@@ -394,7 +392,9 @@ bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     normalise_heads(d, l, false);
     if (c->arch->v_norm && n_qkv > 1)
         normalise_values(d);
-    if (decodes(d) && (n_qkv > 1 || !c->n_shared_kv)) { /* it stores, and a shared page has the keys of another layer */
+    if (decodes(d) &&
+        (n_qkv > 1 ||
+         !c->n_shared_kv)) { /* the fused kernel stores keys, and a shared page holds those of another layer */
         attend_decode(d, l, layer);
     } else {
         if (n_qkv > 1 || c->n_shared_kv)

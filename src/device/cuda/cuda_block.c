@@ -1,4 +1,5 @@
-/* The block every architecture runs, as launches. What an architecture lacks is an address of 0 in its layer. */
+/* The transformer block of every architecture, as launches. A part that an architecture lacks has address 0 in its
+ * layer. */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +12,7 @@ static const spry_cuda_expert_groups no_groups = {0};
 
 /* ---- before the layers ------------------------------------------------------------------------------------------- */
 
-/* A row of a table for each row. */
+/* Adds or stores a table row for each row. */
 static void embed_table(spry_cuda_device *d, const spry_cuda_matrix *table, spry_embed_args args)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
@@ -30,7 +31,7 @@ void spry_cuda_embed(spry_cuda_device *d)
     const spry_config *c = d->config;
     const spry_cuda_model *m = &d->model;
     float scale = c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale;
-    if (m->embedding.type == SPRY_DTYPE_COUNT) /* rows came with the step */
+    if (m->embedding.type == SPRY_DTYPE_COUNT) /* the step has rows in place of tokens */
         return;
     embed_table(d, &m->embedding, (spry_embed_args){.by = SPRY_EMBED_TOKEN, .scale = scale});
     embed_table(d, &m->token_types, (spry_embed_args){.by = SPRY_EMBED_SAME, .scale = 1, .add = true});
@@ -69,11 +70,10 @@ static void make_angles(spry_cuda_device *d)
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* Where the product of a part goes: onto x, or to y where something stands between. Parts that take the same input meet
- * in y. */
+/* Destination of a part's product: x itself, or y if a norm or a scale follows. Parallel parts are added in y. */
 typedef struct part_sum {
-    spry_cuda_memory out, norm, bias; /* the norm behind the part, or 0 */
-    bool add, done;                   /* onto what is there; nothing follows */
+    spry_cuda_memory out, norm, bias; /* norm after the part, or 0 */
+    bool add, done;                   /* add: to the old values; done: no residual sum follows */
 } part_sum;
 
 static part_sum sum_of(const spry_cuda_device *d, spry_cuda_memory post_norm, spry_cuda_memory bias, bool second)
@@ -87,7 +87,7 @@ static part_sum sum_of(const spry_cuda_device *d, spry_cuda_memory post_norm, sp
                       .done = direct || (parallel && !second)};
 }
 
-/* x += y, normalised first where there is a norm. */
+/* x += y, normalised first if there is a norm. */
 static void add_residual(spry_cuda_device *d, const part_sum *sum)
 {
     const spry_residual_args args = {.x = d->scratch.x,
@@ -127,7 +127,7 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
         add_residual(d, &sum);
 }
 
-/* What a layer has instead of attention. */
+/* A recurrent layer, in place of attention. */
 static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
@@ -140,7 +140,7 @@ static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t l
         add_residual(d, &sum);
 }
 
-/* `input`: rows as attention or this part takes them. */
+/* `input`: the rows, as attention or as this part reads them. */
 static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, spry_quantise_args input,
                          const part_sum *sum)
 {
@@ -191,7 +191,7 @@ static void run_layer(spry_cuda_device *d, uint32_t layer)
         spry_cuda_streams_correct(d, &l->side, layer);
 }
 
-/* Norm of the rows that are wanted, and output matrix where their logits are. */
+/* Norm of the wanted rows, and the logits of those that need them. */
 void spry_cuda_unembed(spry_cuda_device *d)
 {
     const spry_config *c = d->config;

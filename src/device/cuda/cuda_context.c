@@ -1,4 +1,4 @@
-/* The driver's calls, with their failures gathered in one place. */
+/* Calls of the driver, and the record of the first failure. */
 #include "device/cuda/cuda_context.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum { DEFAULT_TIMEOUT_MS = 120000, COMPUTE_MIN = 8, COMPUTE_OVERLAPS = 9, FAULT_TIMEOUT = -1, FAULT_MISSING = -2 };
 
-/* Whether nothing failed so far, this result included. */
+/* Records a result; true if nothing has failed so far. */
 bool spry_cuda_went_well(spry_cuda_context *c, int result, const char *call)
 {
     if (result != 0 && c->fault == 0) {
@@ -28,7 +28,7 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
         if (i == SPRY_CUDA_MODULES_MAX)
             return spry_fail(error, SPRY_ERR_UNSUPPORTED, "more than %d images of kernels", SPRY_CUDA_MODULES_MAX);
         int result = c->cuda->module_load(&c->modules[c->n_modules], images[i]);
-        if (result == SPRY_CUDA_NO_BINARY) /* kernels that this GPU does not run */
+        if (result == SPRY_CUDA_NO_BINARY) /* an image for other GPUs */
             continue;
         if (spry_cuda_went_well(c, result, "cuModuleLoadData"))
             c->n_modules++;
@@ -161,7 +161,7 @@ static const char *name_of(const spry_cuda_context *c, const void *kernel)
     return NULL;
 }
 
-/* Blocks run each for itself, those of one y and z together, or all of them. */
+/* Independent blocks, clusters of the blocks of one y and z, or all blocks resident. */
 typedef enum launch_kind { LAUNCH_BLOCKS, LAUNCH_CLUSTER, LAUNCH_COOPERATIVE } launch_kind;
 
 static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], unsigned threads, size_t shared_bytes,
@@ -227,7 +227,8 @@ void spry_cuda_capture_begin(spry_cuda_context *c)
 void *spry_cuda_capture_end(spry_cuda_context *c)
 {
     void *graph = NULL, *exec = NULL;
-    int result = c->cuda->capture_end(c->stream, &graph); /* also after a fault: a stream that captures does no work */
+    int result = c->cuda->capture_end(
+        c->stream, &graph); /* also after a fault: capturing must end before the stream can be used */
     if (spry_cuda_went_well(c, result, "cuStreamEndCapture"))
         spry_cuda_went_well(c, c->cuda->graph_prepare(&exec, graph, 0), "cuGraphInstantiate");
     if (graph)
@@ -288,7 +289,7 @@ spry_status spry_cuda_grow(spry_cuda_context *c, void **host, spry_cuda_memory *
     spry_cuda_memory new_memory = spry_cuda_allocate(c, bytes);
     void *new_host = spry_cuda_allocate_host(c, bytes);
     spry_status status = spry_cuda_fault(c, doing, error);
-    spry_cuda_finish(c); /* what uses the old memory */
+    spry_cuda_finish(c); /* the old memory may be in use */
     if (!status) {
         spry_cuda_memory old_memory = *memory;
         void *old_host = *host;
@@ -322,7 +323,7 @@ void spry_cuda_copy(spry_cuda_context *c, spry_cuda_memory to, spry_cuda_memory 
         spry_cuda_went_well(c, c->cuda->stream_copy(to, from, bytes, c->stream), "cuMemcpyDtoDAsync");
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
 static void finish(spry_cuda_context *c, int (*query)(void *), void *of, const char *call)
 {

@@ -1,11 +1,10 @@
-/* The table of functions; opening and closing. */
+/* The device's function table; opening and closing. */
 #include "device/cuda/cuda_device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"
-#include "device/cuda/cuda_images.h"
 #include "device/cuda/cuda_state.h"
 #include "device/cuda/cuda_whisper.h"
 #include "model/arch.h"
@@ -35,7 +34,7 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
         spry_cuda_write(&d->context, d->scratch.x, step->inputs, d->n_rows * d->config->n_embd * sizeof(float));
     spry_cuda_run_graph(d, spry_cuda_run);
     status = spry_cuda_draw_queue(d, step->draws, step->n_draws, error);
-    if (status) /* what was sent stays until it has arrived */
+    if (status) /* the upload is in use until it has been copied */
         spry_cuda_finish(&d->context);
     d->steps[d->newest].draws = step->draws;
     d->steps[d->newest].n_draws = step->n_draws;
@@ -54,12 +53,12 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     return start_step(d, step, NULL, error);
 }
 
-/* The other half of what is sent and of what draws give is free: the step that used it was waited for. */
+/* The other half of the upload and of the draws is free: its step has been waited for. */
 static spry_status submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
                                  spry_error *error)
 {
     spry_cuda_device *d = cuda_of(device);
-    if (d->steps[d->newest].n_queued != d->steps[d->newest].n_draws) /* numbers of draws and results differ */
+    if (d->steps[d->newest].n_queued != d->steps[d->newest].n_draws) /* indices of draws and of results differ */
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "a draw of the step before failed");
     spry_cuda_enter(&d->context);
     spry_cuda_mark(&d->context);
@@ -124,7 +123,7 @@ static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, 
     return status;
 }
 
-/* Copies rows of floats to host memory that grows with what was asked for. */
+/* Copies rows of floats to host memory, which grows with the requests. */
 static spry_status fetch(spry_cuda_device *d, const float **out, spry_cuda_memory from, size_t bytes, spry_error *error)
 {
     spry_cuda_enter(&d->context);
@@ -153,7 +152,7 @@ static spry_status hidden(spry_device *device, const float **out, size_t first, 
     return fetch(d, out, d->scratch.h + (d->n_logits + first) * row, count * row, error);
 }
 
-/* ---- figures ----------------------------------------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 static uint64_t waits(spry_device *device)
 {
@@ -198,7 +197,7 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
 
 static bool estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
 {
-    (void)use; /* all of it is taken at once */
+    (void)use; /* everything is allocated at once */
     memory->weights = spry_cuda_model_bytes(s->config, s->weights, &s->limits);
     memory->scratch = spry_cuda_scratch_bytes(s->config, &s->limits);
     return spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages);
@@ -248,7 +247,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .measure = measure,
                                     .measure_pages = measure_pages};
 
-/* What kernels cannot do is refused before anything is allocated. */
+/* Refuses models that the kernels do not support, before anything is allocated. */
 static spry_status check_model(const spry_device_setup *s, spry_error *error)
 {
     if ((s->config->head_dim % HEAD_DIM_STEP && !s->config->n_kv_rank) ||
@@ -260,7 +259,7 @@ static spry_status check_model(const spry_device_setup *s, spry_error *error)
     return SPRY_OK;
 }
 
-/* A sentence with the whole of it, before the driver refuses a part. */
+/* Reports the total need, before the driver refuses a part of it. */
 static spry_status check_memory(spry_cuda_device *d, const spry_device_setup *s, spry_error *error)
 {
     spry_device_memory need = {0};
@@ -321,7 +320,7 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
     return SPRY_OK;
 }
 
-/* `piece`: a number, or nothing for the first GPU. */
+/* `piece`: a number, or empty for the first GPU. */
 static bool read_index(int *index, const char *piece)
 {
     uint64_t number = 0;
@@ -333,7 +332,7 @@ static bool read_index(int *index, const char *piece)
 static spry_status open_driver(spry_cuda *driver, int *index, const char *piece, spry_error *error)
 {
     if (!read_index(index, piece))
-        return spry_fail(error, SPRY_ERR_INPUT, "cuda:%.40s: behind the colon stands the number of a GPU", piece);
+        return spry_fail(error, SPRY_ERR_INPUT, "cuda:%.40s: the number after the colon selects the GPU", piece);
     return spry_cuda_open(driver, SPRY_CUDA_LIBRARY, error);
 }
 
@@ -356,7 +355,7 @@ static spry_status open_whisper(spry_whisper_device **out, const char *piece, co
     return status ? status : spry_cuda_whisper_open(out, &driver, spry_cuda_images, index, setup, error);
 }
 
-/* Of a GPU's memory, all that it has or, where asked for, what is free. */
+/* Total or free memory of a GPU. */
 static size_t count_memory(const char *piece, bool free_only)
 {
     spry_cuda driver;
@@ -387,7 +386,7 @@ static size_t available(const char *piece)
     return count_memory(piece, true);
 }
 
-/* Opening a GPU says what is missing. */
+/* Opens the GPU to find out what is missing. */
 static void explain(const char *piece, spry_error *why)
 {
     spry_cuda driver;

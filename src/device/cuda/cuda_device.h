@@ -5,9 +5,13 @@
 #include "device/device.h"
 #include "platform/cuda_driver.h"
 
-/* Opens it on a driver that is loaded already, with these images of kernels (ending with NULL). The driver's library,
- * if it has one, is closed with the device, or on failure. */
+/* Opens the device on a loaded driver with these kernel images, which end with NULL. The driver is closed with the
+ * device, or on failure. */
 spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, const void *const *images, int index,
                                   const spry_device_setup *setup, spry_error *error);
+
+/* The compiled kernels, one fatbin for each file of kernels/, linked into the program; none if it was built without
+ * nvcc. Ends with NULL. */
+extern const void *const spry_cuda_images[];
 
 #endif

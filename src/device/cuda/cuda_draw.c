@@ -1,12 +1,12 @@
-/* Draws on the GPU: settings and lists go there in one copy, results come back in one. */
+/* Draws on the GPU: one copy uploads settings and lists, one copy returns the results. */
 #include <math.h>
 #include <string.h>
 
 #include "device/cuda/cuda_state.h"
 
-/* ---- sending ----------------------------------------------------------------------------------------------------- */
+/* ---- upload ------------------------------------------------------------------------------------------------------ */
 
-/* The part of the history that penalties look at. */
+/* The part of the history that penalties use. */
 static void window_history(const int32_t **history, size_t *n, const spry_draw *draw)
 {
     const spry_sampling *s = draw->settings;
@@ -51,7 +51,7 @@ static spry_status make_room(spry_cuda_device *d, size_t bytes, size_t n, spry_e
     return status ? status : spry_cuda_fault(c, doing, error);
 }
 
-/* Puts a list behind what is there; returns where. */
+/* Appends a list; returns its offset. */
 static size_t put(unsigned char *host, size_t *used, const void *list, size_t bytes)
 {
     size_t at = *used;
@@ -87,7 +87,7 @@ static spry_draw_order order_of(spry_cuda_device *d, const spry_draw *draw, size
                              .u = draw->u};
 }
 
-/* Tokens of the history are checked here: the GPU counts them without asking. */
+/* Checks the tokens of the history, because the GPU uses them as indices. */
 static spry_status check_history(const spry_cuda_device *d, spry_draw *draw)
 {
     const int32_t *history;
@@ -148,7 +148,7 @@ spry_status spry_cuda_draw_queue(spry_cuda_device *d, spry_draw *const *draws, s
     return spry_cuda_fault(&d->context, "drawing tokens", error);
 }
 
-/* ---- taking over ------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static spry_status status_of(spry_draw *draw, const spry_draw_result *r, uint32_t n_vocab)
 {

@@ -1,22 +1,25 @@
-/* See cuda_gemm.h. */
-#include "device/cuda/cuda_gemm.h"
-
+/* GEMMs: choice of the kernel, launches, and the quantisation of activations. */
 #include <stdio.h>
 #include <string.h>
 
+#include "device/cuda/cuda_gemm.h"
+#include "model/arch.h"
+
+/* ---- choice of kernel -------------------------------------------------------------------------------------------- */
+
 enum {
-    SLOTS = 4, /* units of gemm_small.cuh and gemv.cuh that a warp waits for */
+    SLOTS = 4, /* units in flight per warp in gemm_small.cuh and gemv.cuh */
     SPLITK_THREADS = 512,
     MANY_THREADS = 256,
     STAGED_THREADS = 128,
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
     TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
-    STAGES = 3, /* units of rows, or of rows and tiles, that wait in shared memory */
+    STAGES = 3, /* pipeline stages of the multistage kernel */
 };
 
-/* For many rows; `work`: blocks of 32 rows and a tile. Each way takes a time that hardly depends on the rows until it
- * fills the GPU, so the way for few rows is the faster one for longer than its share of the GPU's speed says. */
+/* For many rows; `work`: blocks of 32 rows and one tile. The time of a kernel hardly depends on the rows until the GPU
+ * is full, so split-K stays the fastest for longer than its throughput suggests. */
 static bool choose_large(spry_gemm_launch *launch, const spry_gemm_args *args, spry_dtype type)
 {
     enum { FLOATS_WORK = 800, BYTES_WORK = 1500 };
@@ -31,8 +34,7 @@ static bool choose_large(spry_gemm_launch *launch, const spry_gemm_args *args, s
         snprintf(launch->name, sizeof launch->name, "spry_gemm_plain_%s", name);
     } else if (floats) {
         *launch = (spry_gemm_launch){.rows = 64, .tiles = 8, .threads = STAGED_THREADS};
-        launch->shared_bytes =
-            STAGES * 8 * (2048 + spry_cuda_act_group_bytes(type)); /* of 8 tiles and 8 groups of rows */
+        launch->shared_bytes = STAGES * 8 * (2048 + spry_cuda_act_group_bytes(type)); /* 8 tiles and 8 groups of rows */
         snprintf(launch->name, sizeof launch->name, "spry_gemm_multistage_%s", name);
     } else {
         size_t blocks = (args->n_tiles + 7) / 8 * ((args->n_rows + WIDE_ROWS - 1) / WIDE_ROWS);
@@ -43,20 +45,20 @@ static bool choose_large(spry_gemm_launch *launch, const spry_gemm_args *args, s
     return true;
 }
 
-/* Shared memory in which so many units wait for each warp. */
+/* Shared memory of a ring of `units` units per warp. */
 static size_t unit_ring_bytes(spry_dtype type, size_t units)
 {
     return SPRY_SPLIT_K * units * spry_cuda_unit_bytes(type);
 }
 
-/* Whether a block has room for what a launch asks for and for what its kernel has besides. What is not asked this way
- * takes at most 99 KB, which every GPU of compute capability 8 has. */
+/* True if dynamic and static shared memory fit into a block. Kernels that are not checked need at most 99 KB, which
+ * every GPU of compute capability 8 has. */
 static bool fits_smem(const spry_cuda_context *c, size_t bytes, size_t besides)
 {
     return bytes + besides <= c->shared_bytes;
 }
 
-/* Shared memory that kernels have besides: sums of splits, and those of norms. */
+/* Static shared memory: sums of the splits, and of squares. */
 static size_t gemv_static_bytes(size_t tiles)
 {
     return (SPRY_SPLIT_K * tiles * SPRY_TILE_ROWS + SPRY_SPLIT_K) * sizeof(float);
@@ -73,7 +75,7 @@ static size_t splitk_static_bytes(size_t groups)
     return SPRY_SPLIT_K * groups * TILE_SUMS * sizeof(float);
 }
 
-/* Of one row: groups of units that wait (gemv_block of gemv.cuh), and the row as row_fragment has it. */
+/* Dynamic shared memory of a GEMV: the ring of gemv_block, and the row as row_fragment stores it. */
 static size_t gemv_bytes(size_t n_units, spry_dtype type, size_t tiles)
 {
     size_t most = (n_units + SPRY_SPLIT_K - 1) / SPRY_SPLIT_K;
@@ -89,14 +91,13 @@ static bool gemv_fits_smem(const spry_cuda_context *c, size_t n_units, spry_dtyp
     return bytes <= SPRY_GEMV_SMEM_MAX && fits_smem(c, bytes, gemv_static_bytes(tiles));
 }
 
-/* At most 8 rows, by gemm_small.cuh. */
+/* Dynamic shared memory of gemm_small.cuh. */
 static size_t small_bytes(spry_dtype type, size_t tiles)
 {
     return unit_ring_bytes(type, tiles < SLOTS ? tiles : SLOTS);
 }
 
-/* A product of one row by gemv.cuh. Where outputs are so many that blocks have several batches of tiles, a
- * block for each multiprocessor. */
+/* A GEMV (gemv.cuh). With many outputs a block per SM loops over batches of tiles. */
 static bool choose_gemv(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_gemm_args *args,
                         spry_dtype type)
 {
@@ -112,7 +113,7 @@ static bool choose_gemv(spry_gemm_launch *launch, const spry_cuda_context *c, co
     return true;
 }
 
-/* For at most 8 rows and outputs so many that blocks have several batches of tiles (gemm_small.cuh). */
+/* At most 8 rows and many outputs: a block per SM loops over batches of tiles (gemm_small.cuh). */
 static bool choose_streaming(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_gemm_args *args,
                              spry_dtype type)
 {
@@ -129,7 +130,7 @@ static bool choose_streaming(spry_gemm_launch *launch, const spry_cuda_context *
     return true;
 }
 
-/* For few rows: several tiles a block where there are blocks enough, because they share rows. */
+/* Otherwise split-K: several tiles per block if there are enough blocks, because they share rows. */
 spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type)
 {
     enum { BLOCKS = 96 };
@@ -147,8 +148,7 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     if (groups > 1 && args->n_tiles / groups * blocks >= BLOCKS)
         launch.tiles = groups;
     launch.shared_bytes = unit_ring_bytes(type, groups > 1 || type == SPRY_F32 ? 1 : SPRY_GEMM_PREFETCH);
-    bool small =
-        groups == 1 && !fits_smem(c, launch.shared_bytes, splitk_static_bytes(groups)); /* of floats of 16 bits */
+    bool small = groups == 1 && !fits_smem(c, launch.shared_bytes, splitk_static_bytes(groups)); /* 16-bit floats */
     if (small)
         launch.shared_bytes = unit_ring_bytes(type, SPRY_GEMM_PREFETCH_SMALL);
     snprintf(launch.name, sizeof launch.name, "spry_gemm_splitk_%s_%zu_%zu%s", spry_cuda_type_name(type), groups,
@@ -173,4 +173,373 @@ bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, 
             return true;
         }
     return false;
+}
+
+/* ---- wgmma ------------------------------------------------------------------------------------------------------- */
+
+enum {
+    FEW_ROWS = 8,            /* up to this many rows other kernels are faster, */
+    FEW_ROWS_Q8 = 16,        /* and with quantised weights up to this many */
+    LARGE_ROWS = 129,        /* from this many rows on, work tiles have 128 rows */
+    WARPGROUP_THREADS = 128, /* of a consumer warpgroup, which has four tiles */
+    PRODUCER_THREADS = 64,   /* of the producer and the norm warp; with two consumers a whole warpgroup */
+    LARGE_ITEMS = 80,        /* from this many work tiles on, two consumer warpgroups are fastest */
+    MOST_SHARE = 8,          /* maximum blocks of a cluster */
+    SHARED_UNITS = 32,       /* minimum units of K for split-K */
+    OWN_UNITS = 8,           /* minimum units of K per block */
+};
+
+size_t spry_cuda_act_group_bytes(spry_dtype type)
+{
+    static const size_t bytes[SPRY_ACT_FORMATS] = {SPRY_WGMMA_Q8_BYTES, SPRY_WGMMA_TERM_BYTES,
+                                                   2 * SPRY_WGMMA_TERM_BYTES, 3 * SPRY_WGMMA_TERM_BYTES};
+    return bytes[spry_cuda_act_format(type)];
+}
+
+/* gemm_smem of gemm_wgmma_tiles.cuh: mbarriers, norms, stages, and the sums, with split-K of each split of a block. */
+size_t spry_cuda_wgmma_smem(spry_dtype type, spry_wgmma_config kind)
+{
+    size_t stages = kind.groups == 8                                ? SPRY_WGMMA_STAGES_64
+                    : spry_cuda_act_format(type) == SPRY_ACT_BF16X2 ? SPRY_WGMMA_STAGES_128_X2
+                                                                    : SPRY_WGMMA_STAGES_128;
+    size_t outputs = kind.warpgroups * SPRY_TILE_GROUP * SPRY_TILE_ROWS, rows = kind.groups * SPRY_ACT_ROWS;
+    size_t stage =
+        kind.groups * spry_cuda_act_group_bytes(type) + outputs / SPRY_TILE_ROWS * spry_cuda_unit_bytes(type);
+    size_t sums = kind.share > 1 ? SPRY_SPLIT_K / kind.share : 1;
+    return SPRY_WGMMA_HEAD_BYTES + stages * stage + sums * rows * (outputs + 4) * sizeof(float);
+}
+
+static bool fits(const spry_cuda_device *d, spry_dtype type, spry_wgmma_config kind)
+{
+    return spry_cuda_wgmma_smem(type, kind) <= d->context.shared_bytes;
+}
+
+uint32_t spry_cuda_wgmma_groups(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
+{
+    size_t rows = n_rows < LARGE_ROWS ? 64 : 128;
+    bool can = d->context.has_wgmma && !d->mma_layout && spry_cuda_act_format(type) != SPRY_ACT_BF16X3 &&
+               fits(d, type, (spry_wgmma_config){8, 1, 1, 1});
+    size_t min_rows = spry_cuda_act_format(type) == SPRY_ACT_Q8 ? FEW_ROWS_Q8 : FEW_ROWS;
+    bool enough = n_rows > min_rows && (n_rows >= LARGE_ROWS || spry_cuda_tuned(d, SPRY_TUNE_WGMMA) != 1);
+    return can && enough ? (uint32_t)((n_rows + rows - 1) / rows * (rows / SPRY_ACT_ROWS)) : 0;
+}
+
+/* Groups of four tiles, of all parts. */
+static size_t tile_groups(const spry_gemm_args *args)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < args->n_parts; i++)
+        n += (args->parts[i].weight.n_tiles + SPRY_TILE_GROUP - 1) / SPRY_TILE_GROUP;
+    return n;
+}
+
+/* Blocks of a cluster that share K, so that all SMs have work; each has enough units to be worth the exchange of sums.
+ */
+static size_t share_of(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type, size_t items)
+{
+    size_t share = 1, units = args->parts[0].weight.n_units;
+    for (size_t more = 2; units >= SHARED_UNITS && more * OWN_UNITS <= units && more * items <= d->context.sm_count;
+         more *= 2)
+        if (more <= MOST_SHARE && fits(d, type, (spry_wgmma_config){8, 1, 1, more}))
+            share = more;
+    return share;
+}
+
+void spry_cuda_wgmma_name(char name[SPRY_CUDA_KERNEL_NAME], spry_dtype type, bool gate, spry_wgmma_config kind)
+{
+    snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_gemm_%s_%s_%zu_%zu_%zu", gate ? "wgmma_gate" : "wgmma",
+             spry_cuda_type_name(type), kind.groups, kind.warpgroups, kind.blocks);
+}
+
+/* Chooses the kernel; returns the number of work tiles. */
+static size_t pick_kind(spry_wgmma_config *kind, const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type)
+{
+    spry_wgmma_config large = {16, 2, 1, 1};
+    size_t tiles = tile_groups(args), rows = large.groups * SPRY_ACT_ROWS, sm_count = d->context.sm_count;
+    size_t items = (tiles + 1) / 2 * ((args->n_rows + rows - 1) / rows);
+    *kind = large;
+    if (args->n_rows >= LARGE_ROWS && items >= LARGE_ITEMS && fits(d, type, large))
+        return items;
+    items = tiles * ((args->n_rows + 63) / 64);
+    bool one = spry_cuda_act_format(type) == SPRY_ACT_Q8 && items <= sm_count;
+    *kind = (spry_wgmma_config){8, 1, one ? 1 : 2, share_of(d, args, type, items)};
+    return items;
+}
+
+bool spry_cuda_pick_wgmma(spry_gemm_launch *launch, const spry_cuda_device *d, const spry_gemm_args *args,
+                          spry_dtype type, bool gate)
+{
+    spry_wgmma_config kind;
+    if (!args->act.wgmma_groups)
+        return false;
+    size_t items = pick_kind(&kind, d, args, type), bytes = spry_cuda_wgmma_smem(type, kind);
+    size_t at_once = d->context.sm_count * (2 * bytes <= d->context.shared_bytes ? kind.blocks : 1);
+    *launch = (spry_gemm_launch){.blocks = items < at_once ? items : at_once,
+                                 .share = kind.share,
+                                 .threads = kind.warpgroups == 2 ? 3 * WARPGROUP_THREADS
+                                                                 : WARPGROUP_THREADS + PRODUCER_THREADS,
+                                 .shared_bytes = bytes};
+    spry_cuda_wgmma_name(launch->name, type, gate, kind);
+    return true;
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+
+spry_activations spry_cuda_activations(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
+{
+    return (spry_activations){.values = d->scratch.act_values[spry_cuda_act_format(w->type)],
+                              .scales = d->scratch.act_scales,
+                              .n_units = (uint32_t)((n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
+}
+
+/* True if the norm, if any, is applied before the product and not to its sums. */
+static bool normalises_first(const spry_quantise_args *args)
+{
+    return !args->weight || args->centre || args->bias;
+}
+
+static void launch_quantise(spry_cuda_device *d, spry_quantise_args args, bool wgmma, size_t n_rows)
+{
+    args.in_stride = args.in_stride ? args.in_stride : args.n;
+    args.n_rows = (uint32_t)n_rows;
+    args.eps = d->config->norm_eps;
+    size_t units = (args.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, each = SPRY_QUANTISE_WGMMA_UNITS;
+    if (wgmma)
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_quantise_wgmma"),
+                         (n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, (units + each - 1) / each, 1,
+                         (unsigned)each * 32, &args);
+    else
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_quantise"), n_rows, 1, 1,
+                         SPRY_QUANTISE_THREADS, &args);
+}
+
+/* Uses the rows of x that the previous GEMM has quantised for this norm. Only once, because the next step has the same
+ * norm. */
+static bool take_prequantised(spry_cuda_device *d, const spry_quantise_args *args)
+{
+    bool so = d->prequantised.norm && args->in == d->scratch.x && args->weight == d->prequantised.norm;
+    if (so)
+        d->activations[d->prequantised.format] = d->prequantised.activations;
+    d->prequantised.norm = 0;
+    return so;
+}
+
+void spry_cuda_quantise(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products, size_t n_products,
+                        size_t n_rows)
+{
+    if (spry_cuda_has_lora(d, products, n_products))
+        spry_cuda_lora_input(d, &args);
+    if (take_prequantised(d, &args))
+        return;
+    /* the fast kernel, if all formats are in the wgmma layout and nothing else is wanted */
+    bool wgmma = !args.plain && !args.source && args.n % 8 == 0 && !(args.weight && normalises_first(&args));
+    for (size_t i = 0; i < n_products; i++) {
+        const spry_cuda_matrix *w = products[i].w;
+        spry_act_format format = spry_cuda_act_format(w->type);
+        spry_activations activations = spry_cuda_activations(d, w, args.n);
+        activations.norms = normalises_first(&args) ? 0 : d->scratch.act_norms;
+        activations.wgmma_groups = spry_cuda_wgmma_groups(d, w->type, n_rows);
+        args.to[format] = d->activations[format] = activations;
+        wgmma = wgmma && activations.wgmma_groups;
+    }
+    launch_quantise(d, args, wgmma, n_rows);
+}
+
+static void launch_gemm(spry_cuda_device *d, const spry_gemm_launch *launch, const spry_gemm_args *args)
+{
+    void *kernel = spry_cuda_kernel(&d->context, launch->name);
+    if (launch->share > 1)
+        spry_cuda_launch_cluster(&d->context, kernel, launch->share, launch->blocks, 1, launch->threads,
+                                 launch->shared_bytes, args);
+    else if (launch->blocks)
+        spry_cuda_launch_shared(&d->context, kernel, 1, launch->blocks, 1, launch->threads, launch->shared_bytes, args);
+    else
+        spry_cuda_launch_shared(&d->context, kernel, (args->n_tiles + launch->tiles - 1) / launch->tiles,
+                                (args->n_rows + launch->rows - 1) / launch->rows, 1, launch->threads,
+                                launch->shared_bytes, args);
+}
+
+/* Products of one type. */
+static void launch_gemms(spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type)
+{
+    spry_gemm_launch launch = spry_cuda_pick_gemm(d, args, type);
+    launch_gemm(d, &launch, args);
+}
+
+/* Collects the next products of one type, as many as one launch takes; advances *at. */
+static spry_gemm_args gather_gemms(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products,
+                                   size_t n_rows, size_t *at)
+{
+    const spry_cuda_matrix *first = products[*at].w;
+    spry_gemm_args args = {.act = d->activations[spry_cuda_act_format(first->type)],
+                           .n_rows = (uint32_t)n_rows,
+                           .from.eps = d->config->norm_eps};
+    for (; *at < n_products && products[*at].w->type == first->type && args.n_parts < SPRY_GEMM_PARTS; ++*at) {
+        const spry_cuda_gemm *p = &products[*at];
+        args.parts[args.n_parts++] = (spry_gemm_part){.weight = p->w->tiles,
+                                                      .out = p->out,
+                                                      .bias = p->w->bias,
+                                                      .stride = (uint32_t)p->stride,
+                                                      .first_tile = args.n_tiles};
+        args.n_tiles += p->w->tiles.n_tiles;
+    }
+    return args;
+}
+
+/* The rows of x that a GEMM has quantised, or the input of a gate and up product, which has its own buffer. */
+static spry_activations x_activations(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n_rows)
+{
+    return (spry_activations){.values = d->scratch.x_values,
+                              .norms = d->scratch.act_norms,
+                              .n_units = w->tiles.n_units,
+                              .wgmma_groups = spry_cuda_wgmma_groups(d, w->type, n_rows)};
+}
+
+/* Makes a GEMM whose result is x quantise it for the next norm, if possible. */
+static void fuse_next_norm(spry_cuda_device *d, spry_gemm_args *args, const spry_cuda_gemm *product)
+{
+    const spry_cuda_matrix *w = product->w, *const *next = w->next;
+    if (!args->act.wgmma_groups || !w->next_norm || !next[0] || product->out != d->scratch.x || args->n_parts > 1 ||
+        product->stride % SPRY_TILE_UNIT || spry_cuda_has_lora(d, product, 1))
+        return;
+    spry_act_format format = spry_cuda_act_format(next[0]->type);
+    for (size_t i = 0; i < SPRY_GEMM_PARTS && next[i]; i++)
+        if (spry_cuda_act_format(next[i]->type) != format || !spry_cuda_wgmma_groups(d, next[i]->type, args->n_rows) ||
+            spry_cuda_has_lora(d, &(spry_cuda_gemm){.w = next[i]}, 1))
+            return;
+    d->prequantised = (spry_cuda_prequantised){w->next_norm, format, x_activations(d, next[0], args->n_rows)};
+    args->from.weight = w->next_norm;
+    args->from.n = next[0]->tiles.n_in;
+    args->from.to[format] = d->prequantised.activations;
+}
+
+void spry_cuda_gemms(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows, bool add,
+                     spry_cuda_expert_groups groups)
+{
+    for (size_t i = 0; i < n_products;) {
+        spry_dtype type = products[i].w->type;
+        spry_gemm_args args = gather_gemms(d, products, n_products, n_rows, &i);
+        args.act.wgmma_groups = d->mma_layout ? 0 : args.act.wgmma_groups;
+        args.experts = groups.experts;
+        args.expert_rows = (uint32_t)groups.align;
+        args.add = add;
+        fuse_next_norm(d, &args, &products[i - 1]);
+        launch_gemms(d, &args, type);
+    }
+    spry_cuda_lora(d, products, n_products, n_rows, groups);
+}
+
+spry_quantise_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias)
+{
+    const spry_config *c = d->config;
+    return (spry_quantise_args){.in = d->scratch.x,
+                                .weight = norm,
+                                .bias = bias,
+                                .centre = c->arch->layer_norm,
+                                .n = c->n_embd,
+                                .gate = c->arch->gate};
+}
+
+/* True if the products can be computed by kernels with a fused norm. */
+static bool normalises(const spry_cuda_device *d, const spry_quantise_args *from, const spry_cuda_gemm *products,
+                       size_t n_products, size_t n_rows, const char *kind)
+{
+    spry_gemm_launch launch;
+    bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && !normalises_first(from) && !from->source &&
+               !from->plain && !spry_cuda_has_lora(d, products, n_products);
+    for (size_t i = 0; i < n_products; i++)
+        can = can && spry_cuda_act_format(products[i].w->type) != SPRY_ACT_BF16X3 &&
+              spry_cuda_pick_fused(&launch, &d->context, products[i].w, kind, SPRY_FUSED_TILES, n_rows);
+    return can;
+}
+
+/* Launches products of the type of `w`, with a fused norm. */
+static void launch_fused(spry_cuda_device *d, spry_gemm_args *args, spry_quantise_args from, const spry_cuda_matrix *w,
+                         const char *kind, size_t tiles)
+{
+    spry_gemm_launch launch;
+    if (!spry_cuda_pick_fused(&launch, &d->context, w, kind, tiles, args->n_rows))
+        return; /* excluded by normalises() */
+    size_t batches = (args->n_tiles + launch.tiles - 1) / launch.tiles, sm_count = d->context.sm_count;
+    from.in_stride = from.n;
+    from.eps = d->config->norm_eps;
+    args->from = from;
+    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, launch.name),
+                            batches < sm_count ? batches : sm_count, 1, 1, launch.threads, launch.shared_bytes, args);
+}
+
+void spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm *products,
+                              size_t n_products, size_t n_rows, bool add)
+{
+    if (!normalises(d, &from, products, n_products, n_rows, "norm")) {
+        spry_cuda_quantise(d, from, products, n_products, n_rows);
+        spry_cuda_gemms(d, products, n_products, n_rows, add, (spry_cuda_expert_groups){0});
+        return;
+    }
+    for (size_t i = 0; i < n_products;) {
+        const spry_cuda_matrix *first = products[i].w;
+        spry_gemm_args args = gather_gemms(d, products, n_products, n_rows, &i);
+        args.add = add;
+        unsigned tiles = spry_cuda_tuned(d, SPRY_TUNE_NORM_TILES);
+        launch_fused(d, &args, from, first, "norm", tiles ? tiles : args.n_tiles <= 2 * d->context.sm_count ? 2 : 4);
+    }
+}
+
+/* gate and up for more than 8 rows, with wgmma. */
+static bool gate_up_wgmma(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm both[2],
+                          const spry_cuda_matrix *down, size_t n_rows)
+{
+    spry_gemm_launch launch;
+    const spry_cuda_matrix *w = both[0].w;
+    spry_act_format format = spry_cuda_act_format(down->type);
+    size_t at = 0;
+    spry_gemm_args args = gather_gemms(d, both, 2, n_rows, &at);
+    args.act = x_activations(d, w, n_rows);
+    args.from.gate = from.gate;
+    args.from.to[format] = spry_cuda_activations(d, down, w->tiles.n_out);
+    args.from.to[format].wgmma_groups = spry_cuda_wgmma_groups(d, down->type, n_rows);
+    if (from.n % 8 || from.source || from.plain || normalises_first(&from) || spry_cuda_has_lora(d, both, 2) ||
+        !args.from.to[format].wgmma_groups || !spry_cuda_pick_wgmma(&launch, d, &args, w->type, true))
+        return false;
+    from.to[spry_cuda_act_format(w->type)] = args.act;
+    if (!take_prequantised(d, &from))
+        launch_quantise(d, from, true, n_rows);
+    launch_gemm(d, &launch, &args);
+    d->activations[format] = args.from.to[format];
+    return true;
+}
+
+bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm both[2],
+                             const spry_cuda_matrix *down, size_t n_rows)
+{
+    const spry_tiles *gate = &both[0].w->tiles, *up = &both[1].w->tiles;
+    if (both[0].w->type != both[1].w->type || gate->n_out != up->n_out || gate->n_out % SPRY_TILE_UNIT ||
+        spry_cuda_has_lora(d, &(spry_cuda_gemm){.w = down}, 1))
+        return false;
+    if (n_rows > SPRY_ACT_ROWS)
+        return gate_up_wgmma(d, from, both, down, n_rows);
+    if (spry_cuda_act_format(down->type) != spry_cuda_act_format(both[0].w->type) ||
+        !normalises(d, &from, both, 2, n_rows, "gate"))
+        return false;
+    size_t at = 0;
+    spry_gemm_args args = gather_gemms(d, both, 2, n_rows, &at);
+    spry_act_format format = spry_cuda_act_format(down->type);
+    from.to[format] = d->activations[format] = spry_cuda_activations(d, down, gate->n_out);
+    unsigned tiles = spry_cuda_tuned(d, SPRY_TUNE_GATE_TILES);
+    launch_fused(d, &args, from, both[0].w, "gate", tiles ? tiles : args.n_tiles <= 4 * d->context.sm_count ? 4 : 8);
+    return true;
+}
+
+void spry_cuda_charge_gemms(spry_cuda_device *d, spry_op op, const spry_cuda_gemm *products, size_t n_products,
+                            size_t n_rows)
+{
+    double bytes = 0, count = 0;
+    if (!d->watch)
+        return;
+    for (size_t i = 0; i < n_products; i++) {
+        const spry_tiles *t = &products[i].w->tiles;
+        bytes += products[i].w->read_bytes;
+        count += (double)t->n_out * t->n_in * (double)n_rows;
+    }
+    spry_cuda_charge(d, op, products[0].w->type, bytes, count);
 }

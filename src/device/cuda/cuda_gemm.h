@@ -1,12 +1,11 @@
-/* Which kernel multiplies: by the number of rows and outputs, the type of the weights and what the GPU has. Bits do not
- * depend on it. */
-#ifndef SPRY_DEVICE_CUDA_PRODUCTS_H
-#define SPRY_DEVICE_CUDA_PRODUCTS_H
+/* Choice of the GEMM kernel by rows, outputs, weight type and GPU. The choice does not change the bits of a result. */
+#ifndef SPRY_DEVICE_CUDA_CUDA_GEMM_H
+#define SPRY_DEVICE_CUDA_CUDA_GEMM_H
 
 #include "device/cuda/cuda_state.h"
 
-/* A kernel, and the rows and tiles of a block; or, of gemm_wgmma.cu, so many blocks, or clusters of `share` blocks.
- */
+/* A kernel, and the rows and tiles of a block; for gemm_wgmma.cu the number of blocks, or of clusters of `share`
+ * blocks. */
 typedef struct spry_gemm_launch {
     char name[SPRY_CUDA_KERNEL_NAME];
     size_t rows, tiles;
@@ -15,32 +14,32 @@ typedef struct spry_gemm_launch {
     size_t shared_bytes;
 } spry_gemm_launch;
 
-/* Of products of one type. */
+/* For products of one type. */
 spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type);
 
-/* Of at most 8 rows that products normalise themselves: "norm" or "gate", with at most so many tiles of a block at a
- * time, of which four at most are on their way. False where a block has no room for any such kernel. */
+/* A kernel for at most 8 rows with a fused norm, kind "norm" or "gate", that takes at most `tiles` tiles at a time.
+ * Returns false if no such kernel fits into shared memory. */
 bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w,
                           const char *kind, size_t tiles, size_t n_rows);
 
-/* Tiles that kernels for rows which they normalise take at a time, at most. */
+/* maximum tiles at a time of a kernel with a fused norm */
 enum { SPRY_FUSED_TILES = 8 };
 
-/* cuda_gemm_wgmma.c. A kernel of gemm_wgmma.cu: groups of rows and teams of a block, blocks that a multiprocessor has
- * room for, and blocks that share inputs. */
+/* A kernel of gemm_wgmma.cu: groups of 8 rows, consumer warpgroups, blocks per SM, and blocks of a cluster that share
+ * K. */
 typedef struct spry_wgmma_config {
     size_t groups, warpgroups, blocks, share;
 } spry_wgmma_config;
 
-/* Its name; of a gate and an `up`, or any product. Its shared memory. */
+/* The kernel's name, with `gate` for a gate and up product; its dynamic shared memory. */
 void spry_cuda_wgmma_name(char name[SPRY_CUDA_KERNEL_NAME], spry_dtype type, bool gate, spry_wgmma_config kind);
 size_t spry_cuda_wgmma_smem(spry_dtype type, spry_wgmma_config kind);
 
-/* Of rows in the order of these kernels; false: they are not. `gate`: of a gate and an `up`. */
+/* For rows in the wgmma layout; false if they are not. `gate`: a gate and up product. */
 bool spry_cuda_pick_wgmma(spry_gemm_launch *launch, const spry_cuda_device *d, const spry_gemm_args *args,
                           spry_dtype type, bool gate);
 
-/* A unit of a group of rows in that order. */
+/* Bytes of a unit of 8 rows in the wgmma layout. */
 size_t spry_cuda_act_group_bytes(spry_dtype type);
 
 #endif

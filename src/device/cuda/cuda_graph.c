@@ -1,11 +1,193 @@
-/* Steps of a shape that came before are launched as one graph: everything that differs between them lies in the upload,
- * and what kernels are given depends on the shape alone. A shape becomes a graph when it comes a second time. Where
- * that was chosen, the layers of a row are one kernel in it (cuda_persistent.c). */
+/* Steps as CUDA graphs, and the layers of a decode step as one persistent kernel. */
+#include <stdio.h>
 #include <string.h>
 
 #include "device/cuda/cuda_state.h"
 
-enum { GRAPH_ROWS = 64 }; /* longer steps take longer than launching them */
+/* ---- persistent kernel ------------------------------------------------------------------------------------------- */
+
+/* The persistent kernel (kernels/persistent.cu) replaces the launches of the layers of a decode step of one row. Its
+ * stages are recorded: the code that launches the layers runs once while launches are passed to record(). If one launch
+ * is not a possible stage, because the model has experts or an unsupported weight type, the step is launched as usual.
+ */
+
+enum {
+    LAYER_STAGES = 7, /* maximum: q, k and v of different types, attention, output, gate and up, down */
+    STAGE_THREADS = SPRY_STAGE_WARPS * 32,
+    FLOATS = 1 << SPRY_STAGE_BF16 | 1 << SPRY_STAGE_F16,
+    BLOCKS = 1 << SPRY_STAGE_Q4_0 | 1 << SPRY_STAGE_Q4_1 | 1 << SPRY_STAGE_Q5_0 | 1 << SPRY_STAGE_Q5_1 |
+             1 << SPRY_STAGE_Q8_0,
+    KQUANTS = 1 << SPRY_STAGE_Q4_K | 1 << SPRY_STAGE_Q5_K | 1 << SPRY_STAGE_Q6_K | 1 << SPRY_STAGE_Q8_0,
+    COUNTER_BYTES = SPRY_STAGE_COUNTER * 4,
+};
+
+static const char *const type_names[SPRY_STAGE_TYPES] = {
+    [SPRY_STAGE_BF16] = "bf16", [SPRY_STAGE_F16] = "f16",   [SPRY_STAGE_Q4_0] = "q4_0", [SPRY_STAGE_Q4_1] = "q4_1",
+    [SPRY_STAGE_Q5_0] = "q5_0", [SPRY_STAGE_Q5_1] = "q5_1", [SPRY_STAGE_Q8_0] = "q8_0", [SPRY_STAGE_Q4_K] = "q4_k",
+    [SPRY_STAGE_Q5_K] = "q5_k", [SPRY_STAGE_Q6_K] = "q6_k",
+};
+
+static const char *const gemv_names[SPRY_STAGE_GEMVS] = {[SPRY_STAGE_NORM_2] = "norm_2",
+                                                         [SPRY_STAGE_NORM_4] = "norm_4",
+                                                         [SPRY_STAGE_GATE_4] = "gate_4",
+                                                         [SPRY_STAGE_OUT_1] = "out_1"};
+
+/* The kernels and the weight types that they support. */
+static const struct {
+    const char *name;
+    unsigned types;
+} kernels[] = {{"floats", FLOATS}, {"blocks", BLOCKS}, {"kquants", KQUANTS}};
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t most_stages(const spry_config *c)
+{
+    bool plain = !c->n_experts && !c->n_kv_rank && !c->n_streams && !c->bidirectional;
+    return plain ? (size_t)c->n_layers * LAYER_STAGES : 0;
+}
+
+/* Stages, their counters, counters of KV heads, the base. */
+size_t spry_cuda_stage_list_bytes(const spry_config *c)
+{
+    size_t most = most_stages(c);
+    return most ? most * (sizeof(spry_stage) + COUNTER_BYTES) + (size_t)(c->n_kv_heads + 1) * COUNTER_BYTES : 0;
+}
+
+spry_status spry_cuda_stage_lists_init(spry_cuda_device *d, spry_error *error)
+{
+    spry_cuda_stage_lists *l = &d->stage_lists;
+    l->bytes = spry_cuda_stage_list_bytes(d->config);
+    l->most = most_stages(d->config);
+    if (l->bytes)
+        l->host = spry_cuda_allocate_host(&d->context, SPRY_CUDA_GRAPHS * l->bytes);
+    return spry_cuda_fault(&d->context, "allocating lists of phases", error);
+}
+
+void spry_cuda_stage_lists_deinit(spry_cuda_device *d)
+{
+    spry_cuda_free_host(&d->context, d->stage_lists.host);
+    d->stage_lists = (spry_cuda_stage_lists){0};
+}
+
+/* ---- recording --------------------------------------------------------------------------------------------------- */
+
+typedef struct recording {
+    const spry_cuda_device *d;
+    spry_stage *stages;
+    size_t n, most;
+    unsigned types;      /* one bit per type */
+    size_t shared_bytes; /* of the largest stage */
+    bool fits;
+} recording;
+
+/* decode_smem of attention_decode.cuh for the warps of a stage. */
+static size_t attend_bytes(size_t blocks)
+{
+    size_t queries = SPRY_DECODE_GQA_MAX * (blocks * 32 + 8) * sizeof(float);
+    return (1 + SPRY_STAGE_WARPS) * queries + SPRY_STAGE_WARPS * SPRY_DECODE_GQA_MAX * 20 * sizeof(uint32_t) +
+           2 * blocks * 32 * sizeof(float);
+}
+
+/* Blocks that share the pages of a KV head: as many as have at least one page. */
+static uint32_t ranks_of(const spry_cuda_device *d)
+{
+    size_t n_kv = d->config->n_kv_heads, pages = d->n_chunks * d->attention.chunk_pages, ranks = 1;
+    size_t chosen = spry_cuda_tuned(d, SPRY_TUNE_CLUSTER);
+    while (!chosen && ranks * 2 * n_kv <= d->context.sm_count && ranks * 2 <= pages)
+        ranks *= 2;
+    return (uint32_t)(chosen ? chosen : ranks);
+}
+
+/* The stage of a kernel such as "spry_gemv_q4_0_norm_2"; SPRY_STAGE_ATTEND: not a GEMV. */
+static uint32_t gemv_kind(const char *name, unsigned *types)
+{
+    char known[SPRY_CUDA_KERNEL_NAME];
+    for (uint32_t i = 0; i < SPRY_STAGE_TYPES * SPRY_STAGE_GEMVS; i++) {
+        uint32_t type = i / SPRY_STAGE_GEMVS;
+        snprintf(known, sizeof known, "spry_gemv_%s_%s", type_names[type], gemv_names[i % SPRY_STAGE_GEMVS]);
+        if (!strcmp(known, name)) {
+            *types |= 1u << type;
+            return i;
+        }
+    }
+    return SPRY_STAGE_ATTEND;
+}
+
+static void record(void *to, const char *kernel, size_t shared_bytes, const void *arguments)
+{
+    static const char attends[] = "spry_attend_decode_";
+    recording *r = to;
+    if (!r->fits || !kernel || r->n == r->most) {
+        r->fits = false;
+        return;
+    }
+    spry_stage *stage = &r->stages[r->n++];
+    *stage = (spry_stage){.kind = gemv_kind(kernel, &r->types)};
+    if (stage->kind != SPRY_STAGE_ATTEND) {
+        memcpy(&stage->of.product, arguments, sizeof stage->of.product);
+    } else {
+        r->fits = !strncmp(kernel, attends, sizeof attends - 1);
+        shared_bytes = attend_bytes(r->d->attention.number);
+        stage->ranks = ranks_of(r->d);
+        if (r->fits)
+            memcpy(&stage->of.decode, arguments, sizeof stage->of.decode);
+    }
+    r->shared_bytes = shared_bytes > r->shared_bytes ? shared_bytes : r->shared_bytes;
+}
+
+/* The kernel for these types and this head size; NULL: none. */
+static void *find_kernel(spry_cuda_context *c, unsigned types, size_t blocks)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    for (size_t i = 0; i < SPRY_COUNT(kernels) && (blocks == 1 || blocks == 2 || blocks == 4); i++)
+        if (!(types & ~kernels[i].types)) {
+            snprintf(name, sizeof name, "spry_persistent_%s_%zu", kernels[i].name, blocks);
+            return spry_cuda_kernel(c, name);
+        }
+    return NULL;
+}
+
+bool spry_cuda_stage_list_make(spry_cuda_stage_list *list, spry_cuda_device *d, size_t slot)
+{
+    const spry_cuda_stage_lists *l = &d->stage_lists;
+    if (!l->host || !d->context.sm90_up || d->context.fault)
+        return false;
+    unsigned char *host = l->host + slot * l->bytes;
+    spry_cuda_memory memory = d->scratch.stage_lists + slot * l->bytes,
+                     counters = memory + l->most * sizeof(spry_stage);
+    recording r = {.d = d, .stages = (spry_stage *)(void *)host, .most = l->most, .fits = true};
+    memset(host, 0, l->bytes); /* counters begin at 0 */
+    spry_cuda_record(&d->context, record, &r);
+    spry_cuda_layers(d);
+    spry_cuda_record(&d->context, NULL, NULL);
+    *list = (spry_cuda_stage_list){.shared_bytes = SPRY_STAGE_SMEM + r.shared_bytes,
+                                   .args = {.stages = memory,
+                                            .counters = counters,
+                                            .heads = counters + l->most * COUNTER_BYTES,
+                                            .base = counters + (l->most + d->config->n_kv_heads) * COUNTER_BYTES,
+                                            .n_stages = (uint32_t)r.n}};
+    if (!r.fits || !r.n || list->shared_bytes > d->context.shared_bytes)
+        return false;
+    list->kernel = find_kernel(&d->context, r.types, d->attention.number);
+    if (!list->kernel)
+        return false;
+    spry_cuda_write(&d->context, memory, host, l->bytes);
+    return true;
+}
+
+void spry_cuda_stage_list_launch(spry_cuda_device *d, const spry_cuda_stage_list *list)
+{
+    spry_cuda_launch_cooperative(&d->context, list->kernel, d->context.sm_count, STAGE_THREADS, list->shared_bytes,
+                                 &list->args);
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
+
+/* A step whose key came before is launched as one CUDA graph: everything that differs between such steps is in the
+ * upload, and the kernels' arguments depend only on the key. A graph is captured when a key comes for the second time.
+ * The layers may be one persistent kernel in it, if that was tuned. */
+
+enum { GRAPH_ROWS = 64 }; /* larger steps take longer than their launches */
 
 static spry_cuda_graph_key key_of(const spry_cuda_device *d)
 {
@@ -25,7 +207,7 @@ static spry_cuda_graph_key key_of(const spry_cuda_device *d)
                                  .upload = d->upload.memory};
 }
 
-/* The graph of a shape; one that was not seen before takes the place of the one unused for longest. */
+/* Finds the graph of a key; a new key replaces the least recently used one. */
 static spry_cuda_graph *find_graph(spry_cuda_device *d, const spry_cuda_graph_key *shape)
 {
     spry_cuda_graph *oldest = &d->graphs[0];

@@ -1,5 +1,5 @@
-/* LoRA adapters: products go through the matrices as they are; what the adapters of rows add follows. A step without
- * such rows launches what it would without adapters. */
+/* LoRA adapters: GEMMs use the unchanged matrices, and the adapters' part is added afterwards. A step without adapted
+ * rows launches nothing more. */
 #include "device/cuda/cuda_state.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ void spry_cuda_lora_input(spry_cuda_device *d, spry_quantise_args *args)
     d->lora_source = args->source;
 }
 
-/* Products of one launch. */
+/* The products of one launch. */
 static void lora_parts(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows,
                        spry_cuda_expert_groups groups)
 {

@@ -1,10 +1,10 @@
-/* Latent attention, as launches. Heads are multiplied by matrices of their own as rows are by those of their experts:
- * slots of a head lie together. */
+/* Multi-head latent attention as launches. Heads have matrices of their own, which GEMMs treat like experts: the slots
+ * of a head follow each other. */
 #include <assert.h>
 #include <stdio.h>
 
 #include "device/cuda/cuda_state.h"
-#include "device/cuda/mla_args.h"
+#include "device/cuda/kernel_args.h"
 
 enum { ROW_THREADS = 256, COMBINE_THREADS = 128 };
 
@@ -12,7 +12,7 @@ static_assert((int)SPRY_MLA_KEY_MAX == (int)SPRY_ATTEND_HEAD_DIM_MAX &&
                   (int)SPRY_MLA_VALUES_MAX == (int)SPRY_MAX_HEAD_DIM,
               "what a config may say");
 
-static const float inner_eps = 1e-6f; /* whatever the model's other norms have */
+static const float inner_eps = 1e-6f; /* independent of the model's other norms */
 
 spry_cuda_attention spry_cuda_mla_attention(void)
 {
@@ -27,7 +27,7 @@ spry_cuda_attention spry_cuda_mla_attention(void)
                                  .parts = 1};
 }
 
-/* Rows of a head's slots are multiples of this. */
+/* The slots of a head are a multiple of this. */
 static size_t align_of(size_t rows)
 {
     return rows < SPRY_CUDA_EXPERT_ALIGN_MANY ? SPRY_CUDA_EXPERT_ALIGN : SPRY_CUDA_EXPERT_ALIGN_MANY;
@@ -63,7 +63,7 @@ static void *typed_kernel(spry_cuda_device *d, const char *format)
     return spry_cuda_kernel(&d->context, name);
 }
 
-/* The first values of each head's `stride`, as many as its matrix takes, times that matrix, into slots. */
+/* Multiplies the first values of each head by the head's matrix, into slots; heads are `stride` values apart. */
 static void multiply_heads(spry_cuda_device *d, spry_op op, const spry_cuda_matrix *w, spry_cuda_memory in,
                            size_t stride)
 {
@@ -71,7 +71,7 @@ static void multiply_heads(spry_cuda_device *d, spry_op op, const spry_cuda_matr
     const spry_cuda_gemm product = {d->scratch.heads, w->tiles.n_out, w};
     const spry_quantise_args heads = {
         .in = in, .source = d->scratch.head_source, .n = w->tiles.n_in, .in_stride = (uint32_t)stride};
-    d->mma_layout = true; /* groups of slots have heads of their own */
+    d->mma_layout = true; /* groups of slots belong to different heads */
     spry_cuda_quantise(d, heads, &product, 1, slots);
     spry_cuda_gemms(d, &product, 1, slots, false,
                     (spry_cuda_expert_groups){d->scratch.head_numbers, align_of(d->n_rows)});
@@ -80,7 +80,7 @@ static void multiply_heads(spry_cuda_device *d, spry_op op, const spry_cuda_matr
                      (double)w->tiles.n_out * w->tiles.n_in * (double)slots);
 }
 
-/* Queries in `raw`, latents and what rope turns of keys in `k`. */
+/* Projects queries into `raw`, and latents and the rotated part of keys into `k`. */
 static void project(spry_cuda_device *d, const spry_cuda_layer *l)
 {
     const spry_config *c = d->config;
@@ -100,7 +100,7 @@ static void project(spry_cuda_device *d, const spry_cuda_layer *l)
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, &q, 1, d->n_rows);
 }
 
-/* Rope, the latents' norm, and keys into their pages. */
+/* RoPE, norm of the latents, and the KV store. */
 static void rope_kv(spry_cuda_device *d, const spry_cuda_layer *l, const spry_attend_args *attend)
 {
     const spry_config *c = d->config;
@@ -128,7 +128,7 @@ static void rope_kv(spry_cuda_device *d, const spry_cuda_layer *l, const spry_at
     spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
 }
 
-/* Sums of latents, [rows, n_heads, n_kv_rank] in attn. */
+/* Attention over latents, [rows, n_heads, n_kv_rank] in attn. */
 static void attend(spry_cuda_device *d, const spry_attend_args *attend)
 {
     const spry_config *c = d->config;

@@ -1,12 +1,12 @@
-/* Placing weights: one walk over the model, first to count, then to copy. Rows go to the GPU as they lie in the file
- * and are laid out there. */
+/* Loads weights: a first pass over the model counts bytes, a second one copies. Rows are uploaded as they are in the
+ * file and repacked on the GPU. */
 #include "device/cuda/cuda_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/lora_args.h"
+#include "device/cuda/kernel_args.h"
 #include "model/arch.h"
 #include "model/config.h"
 
@@ -71,7 +71,7 @@ static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
     return tiles;
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+/* ---- passes over the model --------------------------------------------------------------------------------------- */
 
 typedef spry_cuda_loader loader;
 
@@ -92,7 +92,7 @@ static spry_cuda_memory load_vector(loader *p, const float *values, size_t n)
     return at;
 }
 
-/* Some rows, from whole tiles on, of a matrix: to the staging memory, from there to their tiles. */
+/* Uploads some rows of a matrix to staging memory and repacks them from there. */
 static void load_rows_repacked(loader *p, const spry_cuda_matrix *m, spry_tiles tiles, void *kernel, const void *rows,
                                size_t row_bytes, size_t first, size_t n)
 {
@@ -102,7 +102,7 @@ static void load_rows_repacked(loader *p, const spry_cuda_matrix *m, spry_tiles 
     spry_cuda_launch(p->context, kernel, m->tiles.n_units, (n + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS, 1, 32, &args);
 }
 
-/* One matrix, in parts that the staging memory holds. */
+/* One matrix, in parts that fit into staging memory. */
 static void load_matrix(loader *p, const spry_cuda_matrix *m, const spry_weight *w, uint64_t offset)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
@@ -128,7 +128,7 @@ static void load_matrix(loader *p, const spry_cuda_matrix *m, const spry_weight 
     free(floats);
 }
 
-/* What adapters add to `n` matrices, those of experts or heads, or one. */
+/* The adapters of `n` matrices. */
 static spry_cuda_memory load_lora_pairs(loader *p, const spry_weight *w, size_t n)
 {
     bool any = false;
@@ -153,7 +153,7 @@ static spry_cuda_memory load_lora_pairs(loader *p, const spry_weight *w, size_t 
     return list;
 }
 
-/* `n` matrices of one shape, those of experts or heads, or one. Their types may differ: then all are placed as F32. */
+/* `n` matrices of one shape: experts, heads, or one. If their types differ, all are stored as F32. */
 static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
 {
     spry_cuda_matrix m = {.type = SPRY_DTYPE_COUNT};
@@ -189,8 +189,8 @@ spry_cuda_memory spry_cuda_load_vector(spry_cuda_loader *p, const float *values,
     return load_vector(p, values, n);
 }
 
-/* The norm of queries, with that of keys in it where both stand behind rope: what is stored is then rotated
- * last, and can be turned. */
+/* The norm of queries; if both norms come after RoPE, times that of keys: stored keys are then rotated last, so that
+ * pages can be rotated again. */
 static spry_cuda_memory load_q_norm(loader *p, const spry_layer *l, size_t n)
 {
     float both[SPRY_MAX_HEAD_DIM];
@@ -274,7 +274,7 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l)
     };
 }
 
-/* What follows the products of `w`: matrices that are there, behind a norm without a bias. */
+/* Records what follows the product of `w`: existing matrices after a norm without a bias. */
 static void link_next(spry_cuda_matrix *w, spry_cuda_memory norm, spry_cuda_memory bias, const spry_cuda_matrix *first,
                       const spry_cuda_matrix *second, const spry_cuda_matrix *third)
 {
@@ -286,7 +286,7 @@ static void link_next(spry_cuda_matrix *w, spry_cuda_memory norm, spry_cuda_memo
             w->next[n++] = all[i];
 }
 
-/* Attention is followed by a feed-forward part, a layer by the next one's attention. */
+/* Attention is followed by the feed-forward part, a layer by the next one's attention. */
 static void link_layers(spry_cuda_model *m, const spry_config *c)
 {
     if (c->arch->layer_norm || c->arch->norms == SPRY_NORMS_PARALLEL || c->n_kv_rank)

@@ -1,5 +1,5 @@
-/* A model's weights in a GPU's memory: matrices as tiles (kernels/weight_tiles.cuh), vectors as floats, all in one
- * allocation, so that what does not fit is known before anything is copied. */
+/* A model's weights in GPU memory: matrices as tiles (kernels/weight_tiles.cuh), vectors as floats, in one allocation,
+ * so that a lack of memory is known before anything is copied. */
 #ifndef SPRY_DEVICE_CUDA_CUDA_MODEL_H
 #define SPRY_DEVICE_CUDA_CUDA_MODEL_H
 
@@ -8,22 +8,22 @@
 #include "device/device.h"
 #include "model/weights.h"
 
-/* A matrix, or those of all experts. Not there: type is SPRY_DTYPE_COUNT. */
+/* A matrix, or the matrices of all experts. Absent: type is SPRY_DTYPE_COUNT. */
 typedef struct spry_cuda_matrix {
     spry_tiles tiles;
-    spry_dtype type;        /* as placed */
-    spry_cuda_memory bias;  /* 0: none; of experts one behind the other */
-    double read_bytes;      /* that going through one matrix reads */
-    spry_cuda_memory pairs; /* of adapters, [experts or one, adapters] spry_lora_pair; 0: none changes it */
+    spry_dtype type;        /* on the GPU */
+    spry_cuda_memory bias;  /* 0: none; those of experts follow each other */
+    double read_bytes;      /* bytes that one product reads */
+    spry_cuda_memory pairs; /* [experts or one, adapters] spry_lora_pair; 0: no adapter changes the matrix */
     size_t pairs_bytes;     /* of one matrix */
 
-    /* Where its products are added to x: the RMS norm that x passes next, 0: something else follows, and matrices
-     * behind that norm, NULL: fewer. */
+    /* If the product is added to x: the RMS norm of x that follows, 0: something else follows; and the matrices after
+     * that norm, NULL: fewer. */
     spry_cuda_memory next_norm;
     const struct spry_cuda_matrix *next[SPRY_GEMM_PARTS];
 } spry_cuda_matrix;
 
-/* Gemma 3n: what a layer has beside attention and feed-forward (spry_side). */
+/* Gemma 3n: the parts of a layer beside attention and feed-forward (spry_side). */
 typedef struct spry_cuda_side {
     spry_cuda_matrix laurel_l, laurel_r, router, gate, proj;
     spry_cuda_memory laurel_norm, router_norm, post_norm, correct_scale, predict, correct;
@@ -33,17 +33,17 @@ typedef struct spry_cuda_layer {
     /* 0: none */
     spry_cuda_memory attn_norm, ffn_norm, attn_post_norm, ffn_post_norm;
     spry_cuda_memory attn_norm_bias, ffn_norm_bias, attn_post_norm_bias, ffn_post_norm_bias;
-    spry_cuda_memory q_norm, k_norm; /* where both stand behind rope, q_norm is the product of both */
+    spry_cuda_memory q_norm, k_norm; /* if both norms come after RoPE, q_norm is their product */
     spry_cuda_memory sinks, choice_bias;
-    spry_cuda_memory conv, conv_bias; /* of a short convolution: [n_embd, n_conv], [n_embd] */
+    spry_cuda_memory conv, conv_bias; /* short convolution: [n_embd, n_conv], [n_embd] */
     spry_cuda_matrix q, k, v;
-    spry_cuda_matrix o; /* out of attention, or of what a layer has instead */
+    spry_cuda_matrix o; /* output projection of attention, or of its replacement */
     spry_cuda_matrix conv_in;
-    spry_cuda_memory delta_conv, delta_dt, delta_fading, delta_norm; /* of a gated delta net, as in spry_layer */
+    spry_cuda_memory delta_conv, delta_dt, delta_fading, delta_norm; /* gated delta net; see spry_layer */
     spry_cuda_matrix delta_qkv, delta_gate, delta_ba;
     spry_cuda_memory q_a_norm, kv_a_norm;
-    spry_cuda_matrix q_a, k_b, v_b;  /* latent attention; k_b and v_b of all heads */
-    spry_cuda_matrix gate, up, down; /* of all experts, where there are some */
+    spry_cuda_matrix q_a, k_b, v_b;  /* MLA; k_b and v_b of all heads */
+    spry_cuda_matrix gate, up, down; /* of all experts, if there are any */
     spry_cuda_matrix router;
     spry_cuda_matrix shared_gate, shared_up, shared_down, shared_router;
     spry_cuda_side side;
@@ -54,9 +54,9 @@ typedef struct spry_cuda_model {
     size_t bytes;
     spry_cuda_matrix embedding, output;
     spry_cuda_memory output_norm, output_norm_bias;
-    spry_cuda_matrix positions, token_types; /* of encoders, or not there */
+    spry_cuda_matrix positions, token_types; /* of encoders, otherwise absent */
     spry_cuda_memory embedding_norm, embedding_norm_bias;
-    spry_cuda_memory frequencies[2]; /* of full and of sliding layers */
+    spry_cuda_memory frequencies[2]; /* for full and for sliding layers */
     float magnitude[2];
     spry_cuda_matrix stream_in, stream_out; /* Gemma 3n: of all streams but the first */
     spry_cuda_matrix layer_embedding, layer_projection;
@@ -64,22 +64,22 @@ typedef struct spry_cuda_model {
     spry_cuda_layer *layers; /* [n_layers] */
 } spry_cuda_model;
 
-/* One of several matrices. */
+/* Matrix `number` of several. */
 spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number);
 
-/* How activations are given to products with a matrix. */
+/* The activation format for products with a matrix. */
 spry_act_format spry_cuda_act_format(spry_dtype placed);
 
-/* The type a matrix of a type is placed as: itself, or F32 where there are no kernels for it. */
+/* The type in which a matrix is stored: its own, or F32 if there are no kernels for that. */
 spry_dtype spry_cuda_stored_type(spry_dtype type);
 
-/* The name in kernels: "q4_0". */
+/* The name in kernel names, such as "q4_0". */
 const char *spry_cuda_type_name(spry_dtype placed);
 
-/* Of 16 outputs and 64 inputs, in all planes. */
+/* Bytes of 16 outputs and 64 inputs in all planes. */
 size_t spry_cuda_unit_bytes(spry_dtype placed);
 
-/* Bytes all of it takes, with its adapters. */
+/* Bytes of the whole model and its adapters. */
 size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights, const spry_step_limits *limits);
 
 spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *context, const spry_config *config,
@@ -87,20 +87,20 @@ spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *cont
                                  spry_log log, spry_error *error);
 void spry_cuda_model_deinit(spry_cuda_model *model, spry_cuda_context *context);
 
-/* Placing one by one what lies one behind the other: first to count, then to copy. */
+/* Loads weights one after the other: a first pass counts bytes, a second one copies. */
 enum { SPRY_CUDA_STAGING = 64 << 20 };
 
 typedef struct spry_cuda_loader {
     spry_cuda_context *context; /* NULL: counting */
     const spry_config *config;
     const spry_ops *ops;
-    size_t n_adapters;              /* that matrices may have */
-    spry_cuda_memory base, staging; /* where all of it goes; SPRY_CUDA_STAGING bytes */
+    size_t n_adapters;              /* maximum adapters of a matrix */
+    spry_cuda_memory base, staging; /* destination; staging memory of SPRY_CUDA_STAGING bytes */
     size_t used;
-    size_t as_floats; /* matrices placed as F32 that were of another type */
+    size_t as_floats; /* matrices of another type that are stored as F32 */
 } spry_cuda_loader;
 
-/* Rows as they lie in files; what they lie in is in use until the next spry_cuda_finish. */
+/* Uploads and repacks a matrix, or uploads a vector. The source is in use until the next spry_cuda_finish. */
 spry_cuda_matrix spry_cuda_load_matrix(spry_cuda_loader *placer, const spry_weight *weight);
 spry_cuda_memory spry_cuda_load_vector(spry_cuda_loader *placer, const float *values, size_t n);
 

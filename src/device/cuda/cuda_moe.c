@@ -1,17 +1,18 @@
-/* Mixture of experts: rows go to slots that are grouped by expert, so that a product's group of rows has one expert. */
+/* Mixture of experts: rows are assigned to slots that are grouped by expert, so that a group of rows in a GEMM has one
+ * expert. */
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
 
 enum { ROW_THREADS = 256 };
 
-/* From router logits to slots; returns how many there are. */
+/* Assigns slots from the router's logits; returns their number. */
 static size_t route(spry_cuda_device *d, spry_cuda_memory choice_bias, size_t align)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     size_t slots = d->n_rows * c->n_experts_used + (size_t)c->n_experts * (align - 1);
     slots = (slots + align - 1) / align * align;
-    size_t most = d->n_rows * c->n_experts_used * align; /* every pair alone */
+    size_t most = d->n_rows * c->n_experts_used * align; /* every pair in a group of its own */
     slots = slots < most ? slots : most;
     const spry_moe_route_args choose = {.router = s->router,
                                         .chosen = s->chosen,
@@ -38,7 +39,7 @@ static size_t route(spry_cuda_device *d, spry_cuda_memory choice_bias, size_t al
     return slots;
 }
 
-/* out = down(activation(gate) * up) of rows as `input` says; with groups, of the slots' rows. */
+/* out = down(activation(gate) * up) of the rows of `input`, or with groups of the slots' rows. */
 static void gated(spry_cuda_device *d, spry_cuda_memory out, const spry_cuda_matrix *gate, const spry_cuda_matrix *up,
                   const spry_cuda_matrix *down, spry_quantise_args input, size_t n_rows, spry_cuda_expert_groups groups)
 {
@@ -70,7 +71,7 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l)
     size_t n_routers = weighed ? 2 : 1, pairs = d->n_rows * c->n_experts_used;
     size_t align =
         pairs / c->n_experts >= SPRY_CUDA_EXPERT_ALIGN_MANY ? SPRY_CUDA_EXPERT_ALIGN_MANY : SPRY_CUDA_EXPERT_ALIGN;
-    d->mma_layout = true; /* groups of slots have experts of their own */
+    d->mma_layout = true; /* groups of slots belong to different experts */
     spry_cuda_quantise(d, input, routers, n_routers, d->n_rows);
     spry_cuda_gemms(d, routers, n_routers, d->n_rows, false, none);
     size_t slots = route(d, l->choice_bias, align);

@@ -1,6 +1,12 @@
-/* KV pages in the GPU's memory. Pages that come from the disk tier are read into pinned memory and copied from there
- * without waiting for each: one page travels while the next ones are read, and one synchronisation ends all. */
+/* KV pages in GPU memory, their TMA descriptors, and the tier of pages in pinned host memory. */
+#include <stdlib.h>
+
 #include "device/cuda/cuda_state.h"
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+/* Pages from the disk tier are read into pinned memory and copied from there asynchronously: one page is copied while
+ * the next ones are read, and one wait ends all of them. */
 
 static const size_t staging_bytes = (size_t)128 << 20;
 
@@ -18,7 +24,7 @@ static void copy_page(void *self, uint32_t to, uint32_t from)
     spry_cuda_copy(&d->context, spry_cuda_page(d, to), spry_cuda_page(d, from), d->pool->page_bytes);
 }
 
-/* From any thread, so nothing of the device's own state is touched. */
+/* Called from any thread, so it does not touch the device's state. */
 static const void *read_page(void *self, uint32_t page, void *room)
 {
     const spry_cuda_device *d = self;
@@ -83,7 +89,8 @@ static size_t places(const spry_kv_pool *pool, bool restores)
     return most ? most : 1;
 }
 
-/* Boxes of `rows` rows times `blocks` lines of 64 bytes; lines of one block lie together in shared memory. */
+/* A TMA descriptor for boxes of `rows` rows by `blocks` lines of 64 bytes; in shared memory the lines of a block are
+ * contiguous. */
 static void encode_tensor_map(spry_cuda_context *gpu, spry_tensor_map *map, const spry_kv_pages *kv, size_t n_pages,
                               uint32_t row_bytes, uint32_t rows, uint32_t blocks)
 {
@@ -122,4 +129,175 @@ void spry_cuda_pages_deinit(spry_cuda_device *d)
 {
     spry_cuda_free_host(&d->context, d->writes.host);
     spry_cuda_free(&d->context, &d->pages);
+}
+
+/* ---- host tier --------------------------------------------------------------------------------------------------- */
+
+/* Copies have their own stream beside that of the steps. A copy starts when the steps submitted so far have finished,
+ * and a step that uses a page starts when the last copy of that page has finished. Events in the streams ensure both,
+ * so neither the host nor other steps wait. */
+
+static void *event_of(const spry_cuda_tier *t, uint64_t copy)
+{
+    return t->after[copy % SPRY_CUDA_COPIES];
+}
+
+/* ---- the stream -------------------------------------------------------------------------------------------------- */
+
+static void close_stream(spry_cuda_device *d)
+{
+    const spry_cuda *cuda = d->context.cuda;
+    spry_cuda_tier *t = &d->tier;
+    for (size_t i = 0; i < SPRY_CUDA_COPIES; i++)
+        if (t->after[i])
+            cuda->event_destroy(t->after[i]);
+    if (t->before)
+        cuda->event_destroy(t->before);
+    if (t->stream)
+        cuda->stream_destroy(t->stream);
+    free(t->of_page);
+    *t = (spry_cuda_tier){0};
+}
+
+/* A failure here is no fault of the device; there is just no host tier. */
+static bool open_stream(spry_cuda_device *d)
+{
+    const spry_cuda *cuda = d->context.cuda;
+    spry_cuda_tier *t = &d->tier;
+    if (t->stream)
+        return true;
+    t->of_page = calloc(d->pool->n_pages, sizeof *t->of_page);
+    bool fine = t->of_page && !cuda->event_create(&t->before, SPRY_CUDA_EVENT_UNTIMED);
+    for (size_t i = 0; fine && i < SPRY_CUDA_COPIES; i++)
+        fine = !cuda->event_create(&t->after[i], SPRY_CUDA_EVENT_UNTIMED);
+    fine = fine && !cuda->stream_create(&t->stream, SPRY_CUDA_STREAM_APART);
+    if (!fine)
+        close_stream(d);
+    return fine;
+}
+
+void spry_cuda_tier_deinit(spry_cuda_device *d)
+{
+    if (!d->tier.stream)
+        return;
+    spry_cuda_finish_stream(&d->context, d->tier.stream);
+    close_stream(d);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static void *allocate(void *self, size_t bytes)
+{
+    spry_cuda_device *d = self;
+    void *memory = NULL;
+    spry_cuda_enter(&d->context);
+    bool fine = !d->context.fault && open_stream(d) && !d->context.cuda->host_allocate(&memory, bytes, 0);
+    return fine ? memory : NULL;
+}
+
+static void release(void *self, void *memory)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_enter(&d->context);
+    spry_cuda_finish_stream(&d->context, d->tier.stream);
+    spry_cuda_free_host(&d->context, memory);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+/* Starts after everything in the steps' stream, which may still use the page. */
+static bool begin_copy(spry_cuda_device *d)
+{
+    spry_cuda_context *c = &d->context;
+    spry_cuda_enter(c);
+    return !c->fault && spry_cuda_went_well(c, c->cuda->event_record(d->tier.before, c->stream), "cuEventRecord") &&
+           spry_cuda_went_well(c, c->cuda->stream_wait_event(d->tier.stream, d->tier.before, 0), "cuStreamWaitEvent");
+}
+
+/* Returns the number of the copy. */
+static uint64_t end_copy(spry_cuda_device *d, uint32_t page)
+{
+    spry_cuda_context *c = &d->context;
+    spry_cuda_tier *t = &d->tier;
+    uint64_t copy = t->newest + 1;
+    if (!spry_cuda_went_well(c, c->cuda->event_record(event_of(t, copy), t->stream), "cuEventRecord"))
+        return 0;
+    t->newest = t->of_page[page] = copy;
+    return copy;
+}
+
+static uint64_t save(void *self, void *to, uint32_t page)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_context *c = &d->context;
+    if (!begin_copy(d) ||
+        !spry_cuda_went_well(c, c->cuda->stream_read(to, spry_cuda_page(d, page), d->pool->page_bytes, d->tier.stream),
+                             "cuMemcpyDtoHAsync"))
+        return 0;
+    return end_copy(d, page);
+}
+
+static bool load(void *self, uint32_t page, const void *from)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_context *c = &d->context;
+    return begin_copy(d) &&
+           spry_cuda_went_well(
+               c, c->cuda->stream_write(spry_cuda_page(d, page), from, d->pool->page_bytes, d->tier.stream),
+               "cuMemcpyHtoDAsync") &&
+           end_copy(d, page);
+}
+
+static bool saved(void *self, uint64_t copy)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_enter(&d->context);
+    return !d->context.fault && !d->context.cuda->event_query(event_of(&d->tier, copy));
+}
+
+void spry_cuda_tier_mover(spry_kv_mover *mover)
+{
+    mover->host_allocate = allocate;
+    mover->host_free = release;
+    mover->save = save;
+    mover->load = load;
+    mover->saved = saved;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* Makes the steps' stream wait for a copy, and so for all earlier ones. */
+static void pass(spry_cuda_device *d, uint64_t copy)
+{
+    spry_cuda_context *c = &d->context;
+    spry_cuda_tier *t = &d->tier;
+    if (copy > t->passed && !c->fault &&
+        spry_cuda_went_well(c, c->cuda->stream_wait_event(c->stream, event_of(t, copy), 0), "cuStreamWaitEvent"))
+        t->passed = copy;
+}
+
+void spry_cuda_tier_pass(spry_cuda_device *d, uint32_t page)
+{
+    if (d->tier.newest > d->tier.passed)
+        pass(d, d->tier.of_page[page]);
+}
+
+void spry_cuda_tier_pass_step(spry_cuda_device *d, const spry_device_step *step)
+{
+    spry_cuda_tier *t = &d->tier;
+    uint64_t last = 0;
+    if (t->newest == t->passed || d->context.fault)
+        return;
+    if (!d->context.cuda->event_query(event_of(t, t->newest))) { /* all have finished */
+        t->passed = t->newest;
+        return;
+    }
+    for (size_t i = 0; i < step->n_segments; i++) {
+        const spry_kv_table *table = step->segments[i].table;
+        for (size_t k = 0; k < table->n_entries; k++) {
+            uint64_t copy = t->of_page[table->entries[k].page];
+            last = copy > last ? copy : last;
+        }
+    }
+    pass(d, last);
 }

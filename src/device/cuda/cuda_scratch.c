@@ -1,4 +1,4 @@
-/* Working memory: the same walk counts and hands out addresses. */
+/* Working memory: one function counts bytes and assigns addresses. */
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
 
@@ -8,7 +8,8 @@ static const size_t partial_bytes_max = (size_t)128 << 20;
 
 size_t spry_cuda_partial_floats(const spry_config *c)
 {
-    size_t pairs = (c->n_heads / c->n_kv_heads + 1) / 2; /* queries of a key head lie in pairs: attention_decode.cu */
+    size_t pairs = (c->n_heads / c->n_kv_heads + 1) /
+                   2; /* partial results are stored for pairs of queries (attention_decode.cuh) */
     return c->n_kv_heads * pairs * 2 * (c->head_dim + SPRY_PARTIAL_HEADER);
 }
 
@@ -29,7 +30,7 @@ spry_cuda_memory spry_cuda_carve(spry_cuda_scratch *s, size_t rows, size_t width
     return carve(s, rows, width, size);
 }
 
-/* Slots that pairs of rows and experts take, whichever experts are chosen. */
+/* The maximum number of slots for any choice of experts. */
 static size_t expert_slots(const spry_config *c, size_t rows)
 {
     size_t align = SPRY_CUDA_EXPERT_ALIGN_MANY, slots = rows * c->n_experts_used + c->n_experts * (align - 1);
@@ -50,10 +51,10 @@ static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t row
     s->experts = carve(s, s->n_slots, 1, sizeof(int32_t));
 }
 
-/* Of the widest input, and of all rows or slots. */
+/* For the widest input and all rows or slots. */
 void spry_cuda_carve_activations(spry_cuda_scratch *s, size_t rows, size_t width)
 {
-    static const size_t unit_bytes[SPRY_ACT_FORMATS] = {SPRY_WGMMA_Q8_BYTES / 8, 128, 256, 384}; /* of a row and unit */
+    static const size_t unit_bytes[SPRY_ACT_FORMATS] = {SPRY_WGMMA_Q8_BYTES / 8, 128, 256, 384}; /* per row and unit */
     size_t units = (width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, whole = (rows + 127) / 128 * 128;
     for (size_t format = 0; format < SPRY_ACT_FORMATS; format++)
         s->act_values[format] = carve(s, whole, units, unit_bytes[format]);
@@ -72,7 +73,7 @@ static void carve_mla(spry_cuda_scratch *s, const spry_config *c, size_t rows)
     s->head_numbers = carve(s, slots, 1, sizeof(int32_t));
 }
 
-/* Of Gemma 3n. */
+/* Gemma 3n. */
 static void carve_streams(spry_cuda_scratch *s, const spry_config *c, size_t rows)
 {
     size_t streams = c->arch->streams ? c->n_streams : 0, stream_rows = streams ? rows : 0;
@@ -97,13 +98,13 @@ static void carve_delta(spry_cuda_scratch *s, const spry_config *c, size_t rows)
         s->raw = carve(s, rows, 2 * (size_t)c->n_heads * c->head_dim, sizeof(float));
 }
 
-/* Units of all rows, as carve_acts counts them. */
+/* Units of all rows, as in spry_cuda_carve_activations. */
 static size_t units_of(size_t rows, size_t width)
 {
     return (rows + 127) / 128 * 128 * ((width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT);
 }
 
-/* Inputs of the block's products, or those of heads where they take more. */
+/* The activations of the block, or those of MLA heads if they are larger. */
 static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits, size_t ff_rows,
                          size_t ff)
 {

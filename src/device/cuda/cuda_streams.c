@@ -1,6 +1,6 @@
-/* Gemma 3n's own parts, as launches: several residual streams of which layers compute one, what tokens give to each
- * layer, the low-rank path beside attention, sparse gates. */
-#include "device/cuda/streams_args.h"
+/* The parts of Gemma 3n as launches: residual streams, of which a layer computes one, per-layer inputs, the low-rank
+ * branch beside attention, sparse gates. */
+#include "device/cuda/kernel_args.h"
 
 #include <assert.h>
 #include <math.h>
@@ -14,7 +14,7 @@ enum { ROW_THREADS = 256 };
 static_assert((int)SPRY_STREAMS_MAX == (int)SPRY_MAX_STREAMS, "what a config may say");
 
 static const float half_root = 0.70710678118654752f;
-static const float layer_input_scale = 0.70703125f; /* the root in 16 bits, as the checkpoints' own code holds it */
+static const float layer_input_scale = 0.70703125f; /* the square root in 16 bits, as in the reference code */
 
 static size_t stream_step(const spry_cuda_device *d)
 {
@@ -38,9 +38,9 @@ static void multiply(spry_cuda_device *d, spry_op op, spry_quantise_args from, c
     spry_cuda_charge_gemms(d, op, products, n_products, d->n_rows);
 }
 
-/* ---- before and behind the layers -------------------------------------------------------------------------------- */
+/* ---- before and after the layers --------------------------------------------------------------------------------- */
 
-/* The second part of what tokens give to layers, from the table; then both together. */
+/* The per-layer inputs: the table's part, then the sum of both parts. */
 static void make_layer_inputs(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
@@ -109,7 +109,7 @@ void spry_cuda_streams_end(spry_cuda_device *d)
 
 /* ---- around a layer ---------------------------------------------------------------------------------------------- */
 
-/* By what the streams are mixed, from the rows of one, and what mixes them. */
+/* Computes the mixing coefficients from one stream; returns the arguments of the mix. */
 static spry_streams_mix_args make_modalities(spry_cuda_device *d, const spry_cuda_side *side, spry_cuda_memory x,
                                              spry_cuda_memory coefficients)
 {
@@ -140,7 +140,7 @@ void spry_cuda_streams_predict(spry_cuda_device *d, const spry_cuda_side *side)
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
-/* The layer's own input gates what the corrected stream gives to the others; gates have the rows of layer_in. */
+/* The layer's input gates what the corrected stream adds to the others; gates are strided like layer_in. */
 void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, uint32_t layer)
 {
     const spry_config *c = d->config;

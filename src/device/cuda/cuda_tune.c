@@ -1,24 +1,32 @@
-/* Measures ways to launch decode steps (cuda_tune.h) on the GPU that is open, before anything else runs on it: steps of
- * sequences in the middle of a text, over pages of zeros. They are launched one behind the other and waited for at the
- * end, as steps ahead are. What the profile has for this GPU, its driver, these kernels and this model's shape is not
- * measured again. */
+/* Tuning of decode launch configs (cuda_tune.h): measuring, choosing, and the profile file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
+#include "base/json.h"
 #include "device/cuda/cuda_state.h"
+#include "device/cuda/cuda_tune.h"
 #include "kernels/ops.h"
 #include "model/arch.h"
 #include "platform/clock.h"
+#include "platform/directory.h"
+#include "platform/file.h"
+
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
+
+/* Measures on the open GPU before anything else runs on it: decode steps in the middle of a text, over zeroed pages.
+ * Steps are launched one after the other and waited for at the end, as steps submitted ahead are. Entries that the
+ * profile has for this GPU, driver, kernel revision and model shape are not measured again. */
 
 enum { TOKENS = 512, ROWS_MAX = 64, WARM = 2, ROUNDS = 3, ROUND_MAX = 4, KEY_BYTES = 384, TEXT_BYTES = 512 };
 
-static const double config_us = 40e3;     /* the time that one way may take */
-static const uint64_t warm_ns = 50000000; /* until clocks are up */
+static const double config_us = 40e3;     /* the time for one config */
+static const uint64_t warm_ns = 50000000; /* until the clocks have risen */
 
 typedef struct tuner {
     spry_cuda_device *d;
-    size_t rows;        /* that were laid out last; 0: none */
+    size_t rows;        /* of the prepared step; 0: none */
     size_t round_steps; /* 0: a step takes too long for more than one */
     spry_status status;
     spry_error *error;
@@ -26,21 +34,20 @@ typedef struct tuner {
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Memory that was never written may hold numbers that routers cannot compare. */
+/* Uninitialised memory may hold NaN, which routers cannot compare. */
 static void zero_pages(spry_cuda_context *c, spry_cuda_memory pages, size_t words)
 {
     if (c->fault)
         return;
     c->fault = c->cuda->memory_fill(pages, 0, words);
     c->fault_call = "cuMemsetD32";
-    if (!c->fault) { /* it is not in the stream of steps */
+    if (!c->fault) { /* the fill is not in the steps' stream */
         c->fault = c->cuda->stream_wait(NULL);
         c->fault_call = "cuStreamSynchronize";
     }
 }
 
-/* Tables of sequences whose pages are the same but for the last: more would not fit where few sequences are meant to be
- * held. */
+/* Page tables of `rows` sequences that share all pages but the last, because there may not be room for more. */
 static spry_status lay_out(spry_cuda_device *d, size_t rows, spry_error *error)
 {
     static const int32_t token = 0;
@@ -76,7 +83,7 @@ static spry_status lay_out(spry_cuda_device *d, size_t rows, spry_error *error)
     return status;
 }
 
-/* Microseconds of each of so many steps. */
+/* Mean microseconds of a step. */
 static double time_round(spry_cuda_device *d, size_t steps)
 {
     uint64_t begin = spry_clock_ns();
@@ -116,7 +123,7 @@ static double time_config(void *context, size_t rows, const spry_cuda_decode_con
 
 /* ---- the profile ------------------------------------------------------------------------------------------------- */
 
-/* What decides how long steps take. */
+/* Everything that determines the time of a step. */
 static void make_key(char key[KEY_BYTES], const spry_cuda_device *d)
 {
     const spry_config *c = d->config;
@@ -137,7 +144,7 @@ static void make_key(char key[KEY_BYTES], const spry_cuda_device *d)
         c->n_experts, c->n_expert_ff, c->n_vocab, names[0], names[1], names[2]);
 }
 
-/* Whether the device runs decode steps by itself, and such long ones. */
+/* True if the device runs decode steps of this size itself. */
 static bool decodes(const spry_cuda_device *d, size_t rows)
 {
     return !d->config->bidirectional && d->model.embedding.type != SPRY_DTYPE_COUNT &&
@@ -178,4 +185,240 @@ spry_status spry_cuda_tune(spry_cuda_device *d, const char *profile, const spry_
     if (anew && spry_cuda_profile_write(profile, key, d->measured, &why))
         spry_log_write(log, SPRY_LOG_WARN, "decode steps will be measured again: %s", why.message);
     return SPRY_OK;
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
+
+const size_t spry_cuda_step_sizes[SPRY_CUDA_STEP_SIZES] = {1, 8, 64};
+
+static const double clearly = 0.98; /* relative to the best time so far */
+
+/* The values of a tunable besides 0, up to the first 0; the step sizes it applies to; the value that applies to one row
+ * only. */
+static const struct tunable {
+    const char *name;
+    size_t first_rows, last_rows;
+    uint8_t values[5];
+    uint8_t alone;
+} tunables[SPRY_TUNABLES] = {
+    [SPRY_TUNE_LAUNCHES] = {"launches", 1, 64, {1, 2}, 2}, [SPRY_TUNE_WGMMA] = {"cores", 9, 64, {1}},
+    [SPRY_TUNE_CLUSTER] = {"share", 1, 64, {8, 4, 2, 1}},  [SPRY_TUNE_NORM_TILES] = {"norm_tiles", 1, 8, {2, 4}},
+    [SPRY_TUNE_GATE_TILES] = {"gate_tiles", 1, 8, {4, 8}},
+};
+
+size_t spry_cuda_step_size_of(size_t rows)
+{
+    size_t index = 0;
+    while (index < SPRY_CUDA_STEP_SIZES && rows > spry_cuda_step_sizes[index])
+        index++;
+    return index;
+}
+
+const char *spry_cuda_tunable_name(spry_cuda_tunable tunable)
+{
+    return tunables[tunable].name;
+}
+
+bool spry_cuda_decode_config_set(spry_cuda_decode_config *config, const char *name, uint64_t value)
+{
+    for (size_t c = 0; c < SPRY_TUNABLES; c++)
+        for (const uint8_t *known = tunables[c].values; *known; known++)
+            if (*known == value && strcmp(tunables[c].name, name) == 0) {
+                config->of[c] = *known;
+                return true;
+            }
+    return false;
+}
+
+/* Measures the rule again: it must still be slower after a while, because clocks rise under load. */
+static void confirm(spry_cuda_measured *best, size_t rows, spry_cuda_timer timer, void *context)
+{
+    const spry_cuda_decode_config by_rule = {{0}};
+    double us = memcmp(&best->config, &by_rule, sizeof by_rule) ? timer(context, rows, &by_rule) : 0;
+    if (us > 0 && us < best->rule_us)
+        best->rule_us = us;
+    if (us > 0 && best->us >= clearly * best->rule_us) {
+        best->config = by_rule;
+        best->us = best->rule_us;
+    }
+}
+
+void spry_cuda_choose(spry_cuda_measured *best, size_t rows, spry_cuda_timer timer, void *context)
+{
+    *best = (spry_cuda_measured){0};
+    best->us = best->rule_us = timer(context, rows, &best->config);
+    double us = best->us;
+    for (size_t c = 0; c < SPRY_TUNABLES; c++) {
+        if (rows < tunables[c].first_rows || rows > tunables[c].last_rows)
+            continue;
+        for (const uint8_t *value = tunables[c].values; us > 0 && *value; value++) {
+            if (*value == tunables[c].alone && rows > 1)
+                continue;
+            spry_cuda_decode_config config = best->config;
+            config.of[c] = *value;
+            us = timer(context, rows, &config);
+            if (us > 0 && us < clearly * best->us) {
+                best->config = config;
+                best->us = us;
+            }
+        }
+    }
+    confirm(best, rows, timer, context);
+}
+
+void spry_cuda_profile_describe(char *text, size_t size, const spry_cuda_measured measured[SPRY_CUDA_STEP_SIZES])
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < SPRY_CUDA_STEP_SIZES && used < size; i++) {
+        const spry_cuda_measured *m = &measured[i];
+        if (!(m->us > 0))
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%zu row%s %.1f us", used ? "; " : "",
+                                 spry_cuda_step_sizes[i], i ? "s" : "", m->us);
+        for (size_t c = 0; c < SPRY_TUNABLES && used < size; c++)
+            if (m->config.of[c])
+                used += (size_t)snprintf(text + used, size - used, ", %s %u", tunables[c].name, m->config.of[c]);
+        if (m->us < m->rule_us && used < size)
+            used += (size_t)snprintf(text + used, size - used, " (by rule %.1f us)", m->rule_us);
+    }
+}
+
+/* ---- the profile file -------------------------------------------------------------------------------------------- */
+
+/* The profile, which other processes may write, too:
+ *
+ *   {"format": "spry-gpu-1",
+ *    "models": {"NVIDIA H200, driver 13000, ...": [{"rows": 1, "us": 740, "rule_us": 760, "share": 4}]}}
+ *
+ * Tunables by rule are left out. The last written key is the last one; if there are too many, the first are dropped. */
+
+#define FORMAT "spry-gpu-1"
+
+enum { FILE_BYTES_MAX = 1 << 20, KEYS_MAX = 64 };
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* The parsed file; NULL if there is none. */
+static spry_status read_document(json_t **out, const char *path, spry_error *error)
+{
+    spry_buffer text;
+    *out = NULL;
+    if (!spry_path_exists(path))
+        return SPRY_OK;
+    spry_buffer_init(&text, FILE_BYTES_MAX);
+    spry_status status = spry_file_read(&text, path, error);
+    if (!status) {
+        status = spry_json_object(out, spry_buffer_view(&text), error);
+        const char *format = json_string_value(json_object_get(*out, "format"));
+        if (!status && (!format || strcmp(format, FORMAT) || !json_is_object(json_object_get(*out, "models"))))
+            status = spry_fail(error, SPRY_ERR_FORMAT, "\"format\" is not \"" FORMAT "\", or \"models\" no object");
+        if (status)
+            status = spry_fail_prefix(error, status, path);
+    }
+    spry_buffer_deinit(&text);
+    if (status) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static bool read_config(spry_cuda_measured measured[SPRY_CUDA_STEP_SIZES], const json_t *from)
+{
+    spry_cuda_measured m = {.us = json_number_value(json_object_get(from, "us")),
+                            .rule_us = json_number_value(json_object_get(from, "rule_us"))};
+    json_int_t rows = json_integer_value(json_object_get(from, "rows"));
+    size_t index = rows > 0 ? spry_cuda_step_size_of((size_t)rows) : SPRY_CUDA_STEP_SIZES;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)from, key, value)
+    {
+        bool figure = !strcmp(key, "rows") || !strcmp(key, "us") || !strcmp(key, "rule_us");
+        json_int_t number = json_integer_value(value);
+        if (!figure && (number <= 0 || !spry_cuda_decode_config_set(&m.config, key, (uint64_t)number)))
+            return false;
+    }
+    if (index == SPRY_CUDA_STEP_SIZES || (size_t)rows != spry_cuda_step_sizes[index] || !(m.us > 0) ||
+        !(m.rule_us >= m.us))
+        return false;
+    measured[index] = m;
+    return true;
+}
+
+spry_status spry_cuda_profile_read(spry_cuda_measured measured[SPRY_CUDA_STEP_SIZES], const char *path, const char *key,
+                                   spry_error *error)
+{
+    json_t *document;
+    memset(measured, 0, SPRY_CUDA_STEP_SIZES * sizeof *measured);
+    spry_status status = read_document(&document, path, error);
+    const json_t *list = json_object_get(json_object_get(document, "models"), key);
+    bool fine = !list || json_is_array(list);
+    for (size_t i = 0; fine && i < json_array_size(list); i++)
+        fine = read_config(measured, json_array_get(list, i));
+    if (!fine) {
+        memset(measured, 0, SPRY_CUDA_STEP_SIZES * sizeof *measured);
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: the ways of \"%.200s\" are not understood", path, key);
+    }
+    json_decref(document);
+    return status;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static json_t *list_of(const spry_cuda_measured measured[SPRY_CUDA_STEP_SIZES])
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < SPRY_CUDA_STEP_SIZES; i++) {
+        const spry_cuda_measured *m = &measured[i];
+        if (!(m->us > 0))
+            continue;
+        json_t *entry = json_pack("{s:I, s:f, s:f}", "rows", (json_int_t)spry_cuda_step_sizes[i], "us", m->us,
+                                  "rule_us", m->rule_us);
+        for (size_t c = 0; c < SPRY_TUNABLES; c++)
+            if (m->config.of[c])
+                json_object_set_new(entry, spry_cuda_tunable_name((spry_cuda_tunable)c), json_integer(m->config.of[c]));
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
+static spry_status write_text(const char *path, const char *text, spry_error *error)
+{
+    spry_file_writer writer;
+    spry_directory folder;
+    const char *end = strrchr(path, '/');
+    char *name = end ? strndup(path, (size_t)(end - path)) : NULL;
+    spry_status status = name && name[0] ? spry_directory_open(&folder, name, error) : SPRY_OK;
+    if (!status && name && name[0])
+        spry_directory_close(&folder);
+    free(name);
+    if (status)
+        return status;
+    status = spry_file_writer_open(&writer, path, error);
+    if (!status)
+        status = spry_file_writer_write(&writer, text, strlen(text), error);
+    if (!status)
+        return spry_file_writer_commit(&writer, error);
+    spry_file_writer_abandon(&writer);
+    return status;
+}
+
+spry_status spry_cuda_profile_write(const char *path, const char *key,
+                                    const spry_cuda_measured measured[SPRY_CUDA_STEP_SIZES], spry_error *error)
+{
+    json_t *document;
+    read_document(&document, path, NULL);
+    if (!document)
+        document = json_pack("{s:s, s:{}}", "format", FORMAT, "models");
+    json_t *models = json_object_get(document, "models");
+    json_object_del(models, key);
+    while (json_object_size(models) >= KEYS_MAX)
+        json_object_del(models, json_object_iter_key(json_object_iter(models)));
+    json_object_set_new(models, key, list_of(measured));
+    char *text = json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    spry_status status = text ? write_text(path, text, error) : spry_fail_memory(error, "a profile", FILE_BYTES_MAX);
+    free(text);
+    json_decref(document);
+    return status;
 }

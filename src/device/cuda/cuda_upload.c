@@ -1,10 +1,10 @@
-/* A step as the GPU gets it: rows with token, position and slot, the entries of their tables, and which rows attention
- * takes one by one or in runs. One copy of pinned memory brings all of it. */
+/* A step as the GPU receives it: rows with token, position and slot, the entries of their page tables, and the decode
+ * and prefill tiles of attention. One copy from pinned memory uploads all of it. */
 #include <assert.h>
 #include <string.h>
 
 #include "device/cuda/cuda_state.h"
-#include "device/cuda/feed_args.h"
+#include "device/cuda/kernel_args.h"
 
 enum { FIRST_ENTRIES = 1 << 14, ALIGNMENT = 256 };
 
@@ -17,7 +17,7 @@ static size_t section(size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* Room for so many entries behind the fixed places. */
+/* Makes room for `n_entries` entries after the fixed sections. */
 static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *error)
 {
     spry_cuda_upload *u = &d->upload;
@@ -60,7 +60,7 @@ static size_t table_chunks(const spry_cuda_device *d, const spry_kv_table *table
     return (table->n_entries + d->attention.chunk_pages - 1) / d->attention.chunk_pages;
 }
 
-/* Whether a segment's rows, of `all` rows in the step, are attended one by one, over many blocks each. */
+/* True if a segment's rows are decoded with split-KV; `all`: rows of the step. */
 static bool is_decode(const spry_cuda_device *d, const spry_segment *g, size_t all)
 {
     size_t chunks = table_chunks(d, g->table), most = SPRY_CUDA_DECODE_ROWS;
@@ -71,7 +71,7 @@ static bool is_decode(const spry_cuda_device *d, const spry_segment *g, size_t a
            (d->n_decode_rows + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
 }
 
-/* As many queries as its warps work on together. */
+/* As many rows as a block's warps have queries for. */
 static size_t prefill_tile_rows(const spry_cuda_device *d)
 {
     const spry_cuda_attention *attention = &d->attention;
@@ -107,8 +107,7 @@ static void add_decode_rows(spry_cuda_device *d, const spry_segment *g, size_t f
     d->n_chunks = chunks > d->n_chunks ? chunks : d->n_chunks;
 }
 
-/* The first position that the step computes of a segment's sequence, which may have several segments in it; whether it
- * has. */
+/* The first position of the segment's sequence in this step; returns true if the sequence has several segments. */
 static bool find_first(uint32_t *first, const spry_device_step *step, const spry_segment *g)
 {
     bool several = false;
@@ -123,7 +122,7 @@ static bool find_first(uint32_t *first, const spry_device_step *step, const spry
     return several;
 }
 
-/* The rows of a segment; its entries begin at `first_entry`. */
+/* Adds the rows of a segment, whose entries begin at `first_entry`. */
 static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_row, size_t first_entry,
                      uint32_t first_new)
 {
@@ -143,7 +142,7 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
     }
 }
 
-/* Rows of one sequence, which delta nets take one after another. */
+/* The rows of one sequence, which a delta net processes in order. */
 static void add_segment(spry_cuda_device *d, spry_row_range rows)
 {
     if (d->config->n_delta_layers)
@@ -151,7 +150,7 @@ static void add_segment(spry_cuda_device *d, spry_row_range rows)
     d->n_segments++;
 }
 
-/* Numbers of the rows that are wanted: those with logits first, then those with hidden states. */
+/* Row numbers of the wanted rows: first those with logits, then those with hidden states. */
 static void add_wanted(spry_cuda_device *d, const spry_device_step *step, bool hidden)
 {
     int32_t *source = (int32_t *)(void *)(d->upload.host + d->upload.source);
@@ -163,7 +162,7 @@ static void add_wanted(spry_cuda_device *d, const spry_device_step *step, bool h
     }
 }
 
-/* A power of two, where memory allows, so that steps of a growing sequence have few shapes. */
+/* Rounds up to a power of two if there is memory, so that a growing sequence has few graph keys. */
 static void round_chunks(spry_cuda_device *d)
 {
     size_t rounded = 1, each = d->n_decode_rows * spry_cuda_partial_floats(d->config);
@@ -173,7 +172,7 @@ static void round_chunks(spry_cuda_device *d)
         d->n_chunks = rounded;
 }
 
-/* Chunks of runs are spread over blocks where runs alone would leave much of the GPU idle and memory allows. */
+/* Prefill is split over KV if its grid would leave much of the GPU idle, and there is memory. */
 static void split_prefill(spry_cuda_device *d)
 {
     size_t floats = (d->n_decode_rows * d->n_chunks + d->n_rows * d->n_kv_splits) * spry_cuda_partial_floats(d->config);
@@ -183,7 +182,7 @@ static void split_prefill(spry_cuda_device *d)
         d->n_kv_splits = 0;
 }
 
-/* Tokens that the GPU drew in the step before, into the rows that were sent. */
+/* Copies the tokens drawn in the previous step into the uploaded rows. */
 static void feed_tokens(spry_cuda_device *d)
 {
     const spry_feed_args args = {.rows = d->upload.memory + d->upload.rows,

@@ -1,6 +1,6 @@
-/* Times of ops, from events in the stream: the GPU is waited for once, at the end of a watched step, and not after
- * every op, so that times are the GPU's and not those of launching. What the host took besides is charged to the layout
- * of the step, so that ops add up to steps. */
+/* Times of ops from events in the stream. The host waits once, at the end of a watched step, so that the times are
+ * those of the GPU and not of launches. The host's time is charged to the op LAYOUT, so that the ops add up to the
+ * step. */
 #include "device/cuda/cuda_state.h"
 #include "platform/clock.h"
 
@@ -21,7 +21,7 @@ static void begin(spry_cuda_device *d)
 
 void spry_cuda_watch_begin(spry_cuda_device *d, uint64_t begin_ns)
 {
-    spry_cuda_watch_end(d); /* of the step under way, where this one is behind it */
+    spry_cuda_watch_end(d); /* ends the previous step, if this one was submitted behind it */
     d->watch->last_ns = begin_ns;
     d->marks.under_way = open_events(d);
     begin(d);
@@ -63,7 +63,7 @@ void spry_cuda_watch_end(spry_cuda_device *d)
     if (!watch || !m->under_way)
         return;
     m->under_way = false;
-    spry_cuda_event_record(&d->context, m->events[m->n + 1]); /* behind the draws */
+    spry_cuda_event_record(&d->context, m->events[m->n + 1]); /* after the draws */
     spry_cuda_finish(&d->context);
     uint64_t draws = elapsed_ns(d, m->n, m->n + 1), all = elapsed_ns(d, 0, m->n) + draws, now = spry_clock_ns();
     if (d->context.fault)

@@ -1,11 +1,14 @@
-/* The table of functions; opening and closing. Everything a step needs is allocated here. */
-#include "device/cuda/cuda_whisper.h"
-
+/* Whisper models on a GPU: opening, weights, and the encoder and decoder as launches. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/cuda_whisper_state.h"
+#include "device/cuda/cuda_whisper.h"
+#include "device/cuda/kernel_args.h"
+#include "kernels/packed.h"
 #include "model/arch.h"
+
+/* ---- device ------------------------------------------------------------------------------------------------------ */
 
 enum { HEAD_DIM_STEP = 16, ALIGNMENT = 256 };
 #define NORM_EPS 1e-5f
@@ -36,7 +39,7 @@ static spry_status wait_step(spry_whisper_device *device, spry_error *error)
     return spry_cuda_fault(&w->gpu.context, "a step", error);
 }
 
-/* They came with the step. */
+/* The logits were copied with the step. */
 static spry_status logits(spry_whisper_device *device, const float **out, spry_error *error)
 {
     const spry_cuda_whisper *w = whisper_of(device);
@@ -83,7 +86,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The block, as a language model's config would describe it. */
+/* Describes the block by a language model's config. */
 static spry_status describe(spry_cuda_whisper *w, spry_error *error)
 {
     static const spry_arch block = {.name = "Whisper", .gate = SPRY_GATE_GELU, .layer_norm = true, .ungated = true};
@@ -114,7 +117,7 @@ static spry_status describe(spry_cuda_whisper *w, spry_error *error)
     return SPRY_OK;
 }
 
-/* What attention depends on. */
+/* The part of a config that attention depends on. */
 static spry_config heads_of(const spry_config *c, uint32_t n_heads)
 {
     return (spry_config){.n_heads = n_heads, .n_kv_heads = n_heads, .head_dim = c->n_embd / n_heads};
@@ -160,7 +163,7 @@ static size_t widest(const spry_whisper_weights *w)
     return n;
 }
 
-/* Counts, or hands out addresses where the scratch has one. */
+/* Counts bytes, or assigns addresses if the scratch memory has one. */
 static void carve_all(spry_cuda_whisper *w)
 {
     const spry_whisper_shape *shape = &w->weights->shape;
@@ -193,7 +196,7 @@ static size_t section(size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* What never changes is sent once: entries of all pages, numbers of few rows, and the zeros before the first frame. */
+/* Uploads the constant part once: entries of all pages, decode row numbers, zeros before the first frame. */
 static void open_upload(spry_cuda_whisper *w)
 {
     const spry_whisper_shape *s = &w->weights->shape;
@@ -226,7 +229,7 @@ static void open_upload(spry_cuda_whisper *w)
     spry_cuda_finish(c);
 }
 
-/* A sentence with the whole of it, before the driver refuses a part. */
+/* Reports the total need, before the driver refuses a part of it. */
 static spry_status check_memory(spry_cuda_whisper *w, const spry_ops *ops, spry_error *error)
 {
     size_t free_bytes = 0, bytes = 0, weights = spry_cuda_whisper_bytes(w, ops), steps = w->gpu.scratch.bytes;
@@ -289,4 +292,319 @@ spry_status spry_cuda_whisper_open(spry_whisper_device **out, const spry_cuda *d
     else
         *out = &w->device;
     return status;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+/* Rows as they are in files: the matrix itself, or a copy *own without the packing of the host's kernels, which the
+ * caller frees. */
+static spry_weight unpack(unsigned char **own, spry_cuda_loader *p, const spry_voice_matrix *m)
+{
+    spry_weight w = {
+        .data = m->data, .type = m->type, .n_out = m->n_out, .n_in = m->n_in, .row_bytes = m->stride, .bias = m->bias};
+    size_t group = p->ops->matmul[m->type].group;
+    *own = NULL;
+    if (!p->context || !group)
+        return w;
+    if (!spry_dtype_size(&w.row_bytes, m->type, m->n_in) || !(*own = malloc(m->n_out * w.row_bytes))) {
+        p->context->fault = p->context->fault ? p->context->fault : SPRY_CUDA_OUT_OF_MEMORY;
+        return w;
+    }
+    for (size_t row = 0; row < m->n_out; row++)
+        spry_unpack_row(m->type, *own + row * w.row_bytes, m->data + row / group * m->stride, row % group, m->n_in,
+                        group);
+    w.data = *own;
+    return w;
+}
+
+static spry_cuda_matrix load(spry_cuda_loader *p, const spry_voice_matrix *m)
+{
+    unsigned char *own;
+    const spry_weight rows = unpack(&own, p, m);
+    spry_cuda_matrix placed = spry_cuda_load_matrix(p, &rows);
+    if (own)
+        spry_cuda_finish(p->context);
+    free(own);
+    return placed;
+}
+
+/* Attention of a layer; `whole`: with its own keys and values. */
+static spry_cuda_layer load_attention(spry_cuda_loader *p, const spry_whisper_attention *a, size_t n, bool whole)
+{
+    const spry_cuda_matrix none = {.type = SPRY_DTYPE_COUNT};
+    return (spry_cuda_layer){.attn_norm = spry_cuda_load_vector(p, a->norm.weight, n),
+                             .attn_norm_bias = spry_cuda_load_vector(p, a->norm.bias, n),
+                             .q = load(p, &a->q),
+                             .k = whole ? load(p, &a->k) : none,
+                             .v = whole ? load(p, &a->v) : none,
+                             .o = load(p, &a->o)};
+}
+
+static spry_cuda_layer load_layer(spry_cuda_loader *p, const spry_whisper_layer *l, size_t n)
+{
+    spry_cuda_layer layer = load_attention(p, &l->self, n, true);
+    layer.ffn_norm = spry_cuda_load_vector(p, l->norm.weight, n);
+    layer.ffn_norm_bias = spry_cuda_load_vector(p, l->norm.bias, n);
+    layer.up = load(p, &l->up);
+    layer.down = load(p, &l->down);
+    return layer;
+}
+
+static void load_all(spry_cuda_whisper *w, spry_cuda_loader *p)
+{
+    const spry_whisper_weights *from = w->weights;
+    const spry_whisper_shape *s = &from->shape;
+    spry_cuda_model *m = &w->gpu.model;
+    size_t n = s->n_audio_state;
+    w->conv1 = load(p, &from->conv1);
+    w->conv2 = load(p, &from->conv2);
+    w->audio_positions = spry_cuda_load_vector(p, from->audio_positions, s->n_audio_ctx * n);
+    w->text_positions = spry_cuda_load_vector(p, from->text_positions, s->n_text_ctx * n);
+    w->audio_norm = spry_cuda_load_vector(p, from->audio_norm.weight, n);
+    w->audio_norm_bias = spry_cuda_load_vector(p, from->audio_norm.bias, n);
+    m->output_norm = spry_cuda_load_vector(p, from->text_norm.weight, n);
+    m->output_norm_bias = spry_cuda_load_vector(p, from->text_norm.bias, n);
+    m->embedding = m->output = load(p, &from->tokens);
+    m->positions = m->token_types =
+        (spry_cuda_matrix){.type = SPRY_DTYPE_COUNT}; /* positions are added by a kernel of their own */
+    for (size_t i = 0; i < s->n_audio_layers; i++)
+        m->layers[i] = load_layer(p, &from->audio[i], n);
+    for (size_t i = 0; i < s->n_text_layers; i++) {
+        const spry_whisper_attention *cross = &from->text[i].cross;
+        m->layers[s->n_audio_layers + i] = load_layer(p, &from->text[i], n);
+        m->layers[s->n_audio_layers + s->n_text_layers + i] = load_attention(p, cross, n, false);
+        w->cross_kv[2 * i] = load(p, &cross->k);
+        w->cross_kv[2 * i + 1] = load(p, &cross->v);
+    }
+}
+
+size_t spry_cuda_whisper_bytes(spry_cuda_whisper *w, const spry_ops *ops)
+{
+    spry_cuda_loader counting = {.config = &w->config, .ops = ops};
+    load_all(w, &counting);
+    return counting.used;
+}
+
+spry_status spry_cuda_whisper_load(spry_cuda_whisper *w, const spry_ops *ops, spry_error *error)
+{
+    spry_cuda_context *c = &w->gpu.context;
+    spry_cuda_model *m = &w->gpu.model;
+    m->bytes = spry_cuda_whisper_bytes(w, ops);
+    m->memory = spry_cuda_allocate(c, m->bytes);
+    spry_cuda_loader p = {.context = c, .config = &w->config, .ops = ops, .base = m->memory};
+    p.staging = spry_cuda_allocate(c, SPRY_CUDA_STAGING);
+    if (p.staging)
+        load_all(w, &p);
+    spry_cuda_finish(c);
+    spry_cuda_free(c, &p.staging);
+    return spry_cuda_fault(c, "placing the weights of a Whisper model", error);
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+
+/* Convolutions are GEMMs whose input rows overlap in memory. Rows of the encoder have the last position, so that each
+ * sees all keys. */
+
+enum { ROW_THREADS = 256 };
+
+static const spry_cuda_expert_groups no_groups = {0};
+
+/* ---- upload ------------------------------------------------------------------------------------------------------ */
+
+/* Selects a kind of attention for the launches that follow. */
+static void look_at(spry_cuda_whisper *w, spry_cuda_view_kind kind)
+{
+    const spry_cuda_view *view = &w->views[kind];
+    spry_cuda_device *d = &w->gpu;
+    w->config.n_heads = w->config.n_kv_heads = view->n_heads;
+    w->config.head_dim = view->head_dim;
+    w->config.query_scalar = (float)view->head_dim;
+    d->pool = &view->pool;
+    d->pages = view->pages;
+    d->attention = view->attention;
+    d->n_chunks = view->n_chunks;
+    d->upload.rows = w->rows + (kind == SPRY_VIEW_CROSS ? d->n_rows * sizeof(spry_step_row) : 0);
+}
+
+/* Divides the rows into decode tiles or prefill tiles. */
+static void share_rows(spry_cuda_device *d, bool decode)
+{
+    const spry_cuda_attention *attention = &d->attention;
+    spry_decode_tile *decode_tiles = (spry_decode_tile *)(void *)(d->upload.host + d->upload.decode_tiles);
+    spry_row_range *prefill_tiles = (spry_row_range *)(void *)(d->upload.host + d->upload.prefill_tiles);
+    size_t each = decode ? attention->queries : attention->prefill_warps / attention->parts * attention->queries;
+    d->n_decode_rows = decode ? d->n_rows : 0;
+    d->n_decode_tiles = d->n_prefill_tiles = 0;
+    d->longest_prefill_tile = each < d->n_rows ? each : d->n_rows;
+    for (size_t row = 0; row < d->n_rows; row += each) {
+        uint32_t first = (uint32_t)row, n = (uint32_t)(d->n_rows - row < each ? d->n_rows - row : each);
+        if (decode)
+            decode_tiles[d->n_decode_tiles++] = (spry_decode_tile){first, n, first};
+        else
+            prefill_tiles[d->n_prefill_tiles++] = (spry_row_range){first, n};
+    }
+}
+
+static uint32_t pages_of(size_t n_tokens)
+{
+    return (uint32_t)((n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS);
+}
+
+static void send_sound(spry_cuda_whisper *w, const float *features)
+{
+    spry_cuda_device *d = &w->gpu;
+    const spry_whisper_shape *s = &w->weights->shape;
+    spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + w->rows);
+    for (uint32_t i = 0; i < w->n_states; i++)
+        rows[i] = (spry_step_row){.position = (uint32_t)w->n_states - 1,
+                                  .page = i / SPRY_PAGE_TOKENS,
+                                  .slot = i % SPRY_PAGE_TOKENS,
+                                  .n_entries = pages_of(w->n_states)};
+    share_rows(d, false);
+    spry_cuda_write(&d->context, d->upload.memory, d->upload.host, w->rows + d->n_rows * sizeof *rows);
+    spry_cuda_write(&d->context, w->features, features, (2 * w->n_states + 2) * s->n_bands * sizeof *features);
+}
+
+static void send_text(spry_cuda_whisper *w, const int32_t *tokens, uint32_t past)
+{
+    spry_cuda_device *d = &w->gpu;
+    spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + w->rows), *cross = rows + d->n_rows;
+    size_t most = d->attention.multi_row ? SPRY_CUDA_DECODE_TILE_ROWS : SPRY_CUDA_DECODE_ROWS;
+    for (uint32_t i = 0; i < d->n_rows; i++) {
+        uint32_t position = past + i;
+        rows[i] = (spry_step_row){.token = tokens[i],
+                                  .position = position,
+                                  .page = position / SPRY_PAGE_TOKENS,
+                                  .slot = position % SPRY_PAGE_TOKENS,
+                                  .n_entries = position / SPRY_PAGE_TOKENS + 1,
+                                  .first_new = past};
+        cross[i] = (spry_step_row){.position = (uint32_t)w->n_states - 1,
+                                   .page = pages_of(w->views[SPRY_VIEW_CROSS].n_tokens),
+                                   .n_entries = pages_of(w->n_states),
+                                   .first_new = UINT32_MAX};
+    }
+    *(int32_t *)(void *)(d->upload.host + d->upload.source) = (int32_t)d->n_rows - 1;
+    share_rows(d, d->n_rows <= most);
+    spry_cuda_write(&d->context, d->upload.memory, d->upload.host, w->rows + 2 * d->n_rows * sizeof *rows);
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
+{
+    size_t n = l->up.tiles.n_out;
+    const spry_cuda_gemm up = {d->scratch.gate, n, &l->up}, down = {d->scratch.x, d->config->n_embd, &l->down};
+    const spry_quantise_args activated = {
+        .in = d->scratch.gate, .n = (uint32_t)n, .ungated = true, .gate = SPRY_GATE_GELU};
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias), &up, 1, d->n_rows, false);
+    spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, true);
+}
+
+static void add_positions(spry_cuda_whisper *w, spry_cuda_memory positions, spry_cuda_memory rows, bool activated)
+{
+    spry_cuda_device *d = &w->gpu;
+    const spry_positions_args args = {.x = d->scratch.x,
+                                      .positions = positions,
+                                      .rows = rows,
+                                      .n = d->config->n_embd,
+                                      .activated = activated,
+                                      .gate = SPRY_GATE_GELU};
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_positions"), d->n_rows, 1, 1, ROW_THREADS, &args);
+}
+
+/* The encoder's input: two convolutions over three frames, the second with stride 2. The activation of the first is
+ * applied when the second one's input is quantised. */
+static void convolve(spry_cuda_whisper *w)
+{
+    spry_cuda_device *d = &w->gpu;
+    size_t n = d->config->n_embd, row = n * sizeof(float), n_bands = w->weights->shape.n_bands;
+    for (size_t first = 0; first < 2 * d->n_rows;
+         first += d->n_rows) { /* the activations have room for half of the frames */
+        const spry_cuda_gemm conv1 = {w->wide + (1 + first) * row, n, &w->conv1};
+        const spry_quantise_args frames = {.in = w->features + first * n_bands * sizeof(float),
+                                           .n = (uint32_t)(3 * n_bands),
+                                           .in_stride = (uint32_t)n_bands};
+        spry_cuda_quantise_gemms(d, frames, &conv1, 1, d->n_rows, false);
+    }
+    spry_cuda_copy(&d->context, w->wide + (1 + 2 * d->n_rows) * row, w->wide, row);
+    const spry_cuda_gemm conv2 = {d->scratch.x, n, &w->conv2};
+    const spry_quantise_args activated = {
+        .in = w->wide, .n = (uint32_t)(3 * n), .in_stride = (uint32_t)(2 * n), .ungated = true, .gate = SPRY_GATE_GELU};
+    spry_cuda_quantise_gemms(d, activated, &conv2, 1, d->n_rows, false);
+    add_positions(w, w->audio_positions, 0, true);
+}
+
+/* The encoder's states, and from them the keys and values of cross-attention. */
+static void keep_states(spry_cuda_whisper *w)
+{
+    spry_cuda_device *d = &w->gpu;
+    const spry_whisper_shape *s = &w->weights->shape;
+    size_t n = s->n_audio_state, first_cross = s->n_audio_layers + s->n_text_layers;
+    char name[SPRY_CUDA_KERNEL_NAME];
+    spry_quantise_args states = spry_cuda_input(d, w->audio_norm, w->audio_norm_bias);
+    states.plain = d->scratch.h;
+    snprintf(name, sizeof name, "spry_rope_kv_%s", spry_cuda_type_name(w->weights->kv_type));
+    look_at(w, SPRY_VIEW_CROSS);
+    for (size_t i = 0; i < s->n_text_layers; i++) {
+        const spry_cuda_gemm kv[] = {{d->scratch.k, n, &w->cross_kv[2 * i]},
+                                     {d->scratch.v, n, &w->cross_kv[2 * i + 1]}};
+        const spry_rope_kv_args args = {.k = d->scratch.k,
+                                        .v = d->scratch.v,
+                                        .rows = d->upload.memory + w->rows,
+                                        .kv = spry_cuda_layer_pages(d, (uint32_t)(first_cross + i)),
+                                        .n_rows = (uint32_t)d->n_rows};
+        spry_cuda_quantise(d, states, kv, SPRY_COUNT(kv), d->n_rows);
+        states.plain = 0;
+        spry_cuda_gemms(d, kv, SPRY_COUNT(kv), d->n_rows, false, no_groups);
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
+                         (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, 2 * (size_t)s->n_text_heads, 1,
+                         SPRY_ROPE_KV_THREADS, &args);
+    }
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+void spry_cuda_whisper_encode(spry_cuda_whisper *w, const float *features, size_t n_states)
+{
+    spry_cuda_device *d = &w->gpu;
+    w->n_states = d->n_rows = n_states;
+    d->alone = false;
+    look_at(w, SPRY_VIEW_SOUND);
+    send_sound(w, features);
+    convolve(w);
+    for (uint32_t i = 0; i < w->weights->shape.n_audio_layers; i++) {
+        spry_cuda_attention_part(d, &d->model.layers[i], i);
+        feed_forward(d, &d->model.layers[i]);
+    }
+    keep_states(w);
+}
+
+static void run_text(spry_cuda_device *d)
+{
+    spry_cuda_whisper *w = (spry_cuda_whisper *)(void *)((unsigned char *)d - offsetof(spry_cuda_whisper, gpu));
+    const spry_whisper_shape *s = &w->weights->shape;
+    look_at(w, SPRY_VIEW_TEXT);
+    spry_cuda_embed(d);
+    add_positions(w, w->text_positions, d->upload.memory + w->rows, false);
+    for (uint32_t i = s->n_audio_layers; i < s->n_audio_layers + s->n_text_layers; i++) {
+        uint32_t cross = i + s->n_text_layers;
+        look_at(w, SPRY_VIEW_TEXT);
+        spry_cuda_attention_part(d, &d->model.layers[i], i);
+        look_at(w, SPRY_VIEW_CROSS);
+        spry_cuda_attention_part(d, &d->model.layers[cross], cross);
+        feed_forward(d, &d->model.layers[i]);
+    }
+    spry_cuda_unembed(d);
+}
+
+void spry_cuda_whisper_decode(spry_cuda_whisper *w, const int32_t *tokens, size_t n_tokens, size_t past)
+{
+    spry_cuda_device *d = &w->gpu;
+    d->n_rows = n_tokens;
+    d->n_logits = d->n_wanted = 1;
+    d->alone = n_tokens == 1;
+    look_at(w, SPRY_VIEW_TEXT);
+    send_text(w, tokens, (uint32_t)past);
+    spry_cuda_run_graph(d, run_text);
+    spry_cuda_read(&d->context, d->host_rows, d->scratch.logits, w->weights->shape.n_vocab * sizeof(float));
 }

@@ -1,7 +1,6 @@
-/* What kernels are given: one struct each, the same for the C that launches and for the CUDA that computes. An address
- * on the device is a number for the one and a pointer for the other.
- *
- * Rows are tokens of a step, as everywhere; all matrices are row-major floats unless said otherwise. */
+/* The arguments of the kernels, one struct each, for both the C that launches and the CUDA that computes: an address
+ * on the GPU is an integer for C and a pointer for CUDA. Rows are the tokens of a step. All matrices are row-major
+ * floats unless noted. */
 #ifndef SPRY_DEVICE_CUDA_KERNEL_ARGS_H
 #define SPRY_DEVICE_CUDA_KERNEL_ARGS_H
 
@@ -17,36 +16,34 @@
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* A placed matrix: tiles of 16 outputs, each in units of 64 inputs, in the order in which the lanes of a warp want them
- * (weight_tiles.cuh). Outputs and inputs that fill up the last tile and unit are zeros. Quantised types have planes
- * besides: high bits, scales of the groups, scales of 256. */
+/* A weight matrix on the GPU: tiles of 16 outputs, in units of 64 inputs, in the operand order of a warp
+ * (weight_tiles.cuh). The last tile and unit are padded with zeros. Quantised types have further planes: high bits,
+ * scales of groups, scales of 256 inputs. */
 enum { SPRY_TILE_ROWS = 16, SPRY_TILE_UNIT = 64, SPRY_TILE_GROUP = 4 };
 
 typedef struct spry_tiles {
     SPRY_AT(unsigned char) base;
-    uint64_t high, scale, super; /* where the planes begin, in bytes from the base */
-    uint64_t matrix_bytes;       /* all planes; experts of a layer lie one behind the other */
+    uint64_t high, scale, super; /* offsets of the planes in bytes */
+    uint64_t matrix_bytes;       /* all planes; the experts of a layer follow each other */
     uint32_t n_out, n_in;
     uint32_t n_tiles, n_units;
 } spry_tiles;
 
-/* Lays rows of a file's blocks out as tiles: a grid of (units, tiles), 32 threads. */
+/* Repacks rows of a file's blocks into tiles. Grid: (units, tiles), 32 threads. */
 typedef struct spry_repack_args {
     spry_tiles to;
-    SPRY_AT(const unsigned char) rows; /* of tile `first_tile` on */
+    SPRY_AT(const unsigned char) rows; /* from tile `first_tile` on */
     uint64_t row_bytes;
     uint32_t first_tile;
 } spry_repack_args;
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* Inputs of products, in groups of 8 rows, in the order in which lanes want them (activations.cuh): as bytes with a
- * scale for 32, or as sums of bf16. Rows that pass a norm are multiplied by its weights; by what the norm divides them
- * the sums of a product are divided. */
+/* Inputs of GEMMs in groups of 8 rows (activations.cuh): int8 with a scale for 32 inputs, or sums of bf16 terms. Rows
+ * that pass an RMS norm are multiplied by its weights; 1 / rms is applied to the sums of the product. */
 enum { SPRY_ACT_ROWS = 8 };
 
-/* In the order of wgmma: bytes of a group of rows and a unit, of a bf16 each, and of bytes with their scales.
- */
+/* wgmma layout: bytes of a group of rows and a unit, for each bf16 term, and for Q8 with scales. */
 enum { SPRY_WGMMA_TERM_BYTES = 1024, SPRY_WGMMA_Q8_BYTES = 1024 + 128 };
 
 typedef enum spry_act_format {
@@ -59,37 +56,35 @@ typedef enum spry_act_format {
 
 typedef struct spry_activations {
     SPRY_AT(unsigned char) values;
-    SPRY_AT(float) scales; /* of bytes in the order of lanes: of 8 rows and 32 inputs {scale, sum of the values} */
+    SPRY_AT(float) scales; /* Q8 in the mma layout: {scale, sum of the values} of 8 rows and 32 inputs */
     SPRY_AT(float)
-    norms;                 /* NULL, or [rows]: what sums are multiplied by; in the order of wgmma the squares
-                              of units, [units, 8 * cores], from which that is made */
-    uint32_t n_units;      /* of 64 inputs */
-    uint32_t wgmma_groups; /* groups of rows, a multiple of 8, in the order of wgmma; 0: in the order of lanes */
+    norms; /* NULL, or [rows]: 1 / rms; in the wgmma layout the sums of squares of units, [units, 8 * wgmma_groups] */
+    uint32_t n_units;      /* units of 64 inputs */
+    uint32_t wgmma_groups; /* wgmma layout: groups of rows, a multiple of 8; 0: mma layout */
 } spry_activations;
 
-/* Each row is normalised (with a weight), gated (with an `up`, or `ungated`: by its activation alone) or taken as it
- * is, and written in the forms that are wanted; a form that is not wanted has no values. With `source` row i is made
- * from row source[i] of `in`, unless that is negative. A block for a row; of spry_quantise_wgmma, a warp for 8 rows and
- * a unit. */
+/* Normalises each row (with a weight), gates it (with `up`; with `ungated` by its activation alone) or takes it
+ * unchanged, and stores it in the wanted formats, which are those with values. With `source`, row i comes from row
+ * source[i] of `in`; a negative number means none. Grid: rows; of spry_quantise_wgmma a warp for 8 rows and a unit. */
 enum { SPRY_QUANTISE_THREADS = 256, SPRY_QUANTISE_WGMMA_UNITS = 4 };
 
 typedef struct spry_quantise_args {
     SPRY_AT(const float) in;
     SPRY_AT(const float) up;     /* NULL, or like `in`: row = activation(in) * up */
     SPRY_AT(const float) weight; /* NULL, or [n]: row = in / rms(in) * weight */
-    SPRY_AT(const float) bias;   /* NULL, or [n]: of a layer norm */
-    SPRY_AT(float) plain;        /* NULL, or where the row goes as floats */
+    SPRY_AT(const float) bias;   /* NULL, or [n]: the bias of a layer norm */
+    SPRY_AT(float) plain;        /* NULL, or the row as floats */
     SPRY_AT(const int32_t) source;
     spry_activations to[SPRY_ACT_FORMATS];
     uint32_t n, n_rows, in_stride;
     float eps;
     uint32_t gate; /* spry_gate */
     uint32_t ungated;
-    uint32_t centre; /* a layer norm: the mean is subtracted first, and rows are normalised whole */
+    uint32_t centre; /* a layer norm: the mean is subtracted first, and rows are normalised before the product */
 } spry_quantise_args;
 
-/* x is normalised in place: `n_groups` of n values a row, each with weights `step` behind those of the one before, all
- * with one bias. A block for a group. */
+/* Normalises x in place: `n_groups` groups of n values in a row. The weights of a group are `step` after those of the
+ * previous one; all groups have the same bias. Grid: (rows, groups). */
 typedef struct spry_norm_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) weight; /* NULL: ones */
@@ -99,7 +94,7 @@ typedef struct spry_norm_args {
     uint32_t centre;
 } spry_norm_args;
 
-/* x += y * scale; where there is a weight y is normalised first, or the sum afterwards. A block for a row. */
+/* x += y * scale; with a weight y is normalised first, or the sum afterwards. Grid: rows. */
 typedef struct spry_residual_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) y;
@@ -108,42 +103,43 @@ typedef struct spry_residual_args {
     uint32_t n;
     float eps, scale;
     uint32_t centre;
-    uint32_t of_sum; /* the norm is the sum's */
+    uint32_t of_sum; /* the norm is applied to the sum */
 } spry_residual_args;
 
-/* ---- products ---------------------------------------------------------------------------------------------------- */
+/* ---- gemm -------------------------------------------------------------------------------------------------------- */
 
 enum { SPRY_GEMM_PARTS = 3, SPRY_SPLIT_K = 16 };
-enum { SPRY_GEMM_PREFETCH = 3, SPRY_GEMM_PREFETCH_SMALL = 2 }; /* units that wait for each warp */
-/* Blocks of wgmma: rows, at most; bytes of barriers, and of all that lies before the stages; stages, by groups
- * of rows, 8 or 16, of these with activations in two terms fewer. */
+enum { SPRY_GEMM_PREFETCH = 3, SPRY_GEMM_PREFETCH_SMALL = 2 }; /* units that each warp prefetches */
+/* gemm_wgmma.cu: maximum number of rows of a block; bytes of mbarriers; bytes before the stages; number of stages for
+ * 64 rows, 128 rows, and 128 rows in two terms. */
 enum {
     SPRY_WGMMA_ROWS = 128,
     SPRY_WGMMA_BARRIER_BYTES = 256,
     SPRY_WGMMA_HEAD_BYTES = SPRY_WGMMA_BARRIER_BYTES + 2 * SPRY_WGMMA_ROWS * 4
 };
 enum { SPRY_WGMMA_STAGES_64 = 5, SPRY_WGMMA_STAGES_128 = 4, SPRY_WGMMA_STAGES_128_X2 = 3 };
-enum { SPRY_GEMV_SMEM_MAX = 216 << 10 }; /* of shared memory, at most, for a product of one row */
+enum { SPRY_GEMV_SMEM_MAX = 216 << 10 }; /* maximum dynamic shared memory of a GEMV */
 
-/* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
- * matrices of one type and one input; blocks take tiles of all of them in order. */
+/* out[row][o] = sum over i of weight[o][i] * act[row][i] + bias[o], plus the old value with `add`. Up to three matrices
+ * of one type with one input; the tiles of all parts are numbered in order. */
 typedef struct spry_gemm_part {
     spry_tiles weight;
     SPRY_AT(float) out;
-    SPRY_AT(const float) bias; /* NULL, or [n_out]; of experts one behind the other */
-    uint32_t stride;           /* of out, in floats */
-    uint32_t first_tile;       /* number of its first tile among those of all parts */
+    SPRY_AT(const float) bias; /* NULL, or [n_out]; those of experts follow each other */
+    uint32_t stride;           /* floats from one row of out to the next */
+    uint32_t first_tile;       /* index of the part's first tile */
 } spry_gemm_part;
 
 typedef struct spry_gemm_args {
     spry_gemm_part parts[SPRY_GEMM_PARTS];
     spry_activations act;
-    SPRY_AT(const int32_t) experts; /* NULL, or for each group of `expert_rows` rows its expert, negative: none */
+    SPRY_AT(const int32_t) experts; /* NULL, or the expert of each group of `expert_rows` rows, negative: none */
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
-    spry_quantise_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go. Of
-                              wgmma `to`: where gates go, or, with a weight, the results once more */
+    spry_quantise_args
+        from; /* gemv and gemm_small: the rows before their norm, in place of `act`, and in `to` the gated result.
+                 gemm_wgmma: in `to` the gated result or, with a weight, the result quantised for the next product */
 } spry_gemm_args;
 
 /* ---- rows of a step ---------------------------------------------------------------------------------------------- */
@@ -151,17 +147,17 @@ typedef struct spry_gemm_args {
 typedef struct spry_step_row {
     int32_t token;
     uint32_t position;
-    uint32_t page, slot;             /* where its keys and values go */
-    uint32_t first_entry, n_entries; /* of its table, up to the entry that holds the row itself */
-    uint32_t first_new;              /* position of its sequence's first row in this step */
+    uint32_t page, slot;             /* where the row's key and value are stored */
+    uint32_t first_entry, n_entries; /* of the row's page table, up to the entry that holds the row itself */
+    uint32_t first_new;              /* position of the sequence's first row in this step */
 } spry_step_row;
 
-/* spry_kv_entry of kernels/ops.h */
+/* the layout of spry_kv_entry (kernels/ops.h); rotation: index of the page's RoPE rotation, 0: none */
 typedef struct spry_step_entry {
     uint32_t page, start, count, rotation;
 } spry_step_entry;
 
-/* A row of a table for each row, by its token, its position or neither, times `scale`: a block for a row. */
+/* Adds or stores a row of a table, chosen by token, by position or always the first, times `scale`. Grid: rows. */
 typedef enum spry_embed_by { SPRY_EMBED_TOKEN, SPRY_EMBED_POSITION, SPRY_EMBED_SAME } spry_embed_by;
 
 typedef struct spry_embed_args {
@@ -170,20 +166,20 @@ typedef struct spry_embed_args {
     SPRY_AT(const spry_step_row) rows;
     uint32_t n;
     float scale;
-    uint32_t by;     /* spry_embed_by, */
-    uint32_t offset; /* and what is added to that */
-    uint32_t add;    /* onto what is there */
+    uint32_t by;     /* spry_embed_by */
+    uint32_t offset; /* added to the number of the row */
+    uint32_t add;    /* adds to the old values */
 } spry_embed_args;
 
-/* cos and sin of positions, and of turns: one kind of rope. A block for a row or turn; rows first. */
+/* RoPE: cos and sin of rows' positions and of page rotations. Grid: rows, then rotations. */
 typedef struct spry_rope_angles_args {
     SPRY_AT(const float) frequencies;
     SPRY_AT(float) cosine; /* [rows, pairs] */
     SPRY_AT(float) sine;
-    SPRY_AT(float) rotation_cosine; /* [turns, pairs] */
+    SPRY_AT(float) rotation_cosine; /* [rotations, pairs] */
     SPRY_AT(float) rotation_sine;
     SPRY_AT(const spry_step_row) rows;
-    SPRY_AT(const int32_t) deltas; /* of turns: how far a page is used from where it was computed */
+    SPRY_AT(const int32_t) deltas; /* of rotations: distance between where a page is used and where it was computed */
     uint32_t n_rows, n_pairs;
     float magnitude;
 } spry_rope_angles_args;
@@ -198,8 +194,8 @@ typedef struct spry_kv_pages {
     uint32_t n_kv_heads, head_dim;
 } spry_kv_pages;
 
-/* q and k normalised per head, turned to their positions; keys and values into their pages. Blocks of
- * SPRY_ROPE_KV_THREADS for (SPRY_ROPE_KV_ROWS rows, head): heads of q, then of k, then of v. */
+/* q and k are normalised per head and rotated; keys and values are stored into their pages. Grid: (rows /
+ * SPRY_ROPE_KV_ROWS, heads of q, then of k, then of v). */
 enum { SPRY_ROPE_KV_ROWS = 16, SPRY_ROPE_KV_THREADS = 256 };
 
 typedef struct spry_rope_kv_args {
@@ -216,18 +212,18 @@ typedef struct spry_rope_kv_args {
     float eps;
 } spry_rope_kv_args;
 
-/* Pages whose sums are added up before they are added to the rest, but for latent attention, which adds each page
- * alone. */
+/* Pages of a chunk, whose partial results are combined first; MLA combines single pages. SPRY_PARTIAL_HEADER: floats
+ * before the values of a partial result. */
 enum { SPRY_SIMT_CHUNK_PAGES = 8, SPRY_PARTIAL_HEADER = 4 };
-enum { SPRY_SPLIT_KV_PAGES = 16 }; /* the same of attention_mma.cuh */
+enum { SPRY_SPLIT_KV_PAGES = 16 }; /* the same in attention_mma.cuh: pages of a split-KV part */
 
-/* A run of consecutive rows of one sequence. */
+/* Consecutive rows of one sequence: a prefill tile. */
 typedef struct spry_row_range {
     uint32_t first_row, n_rows;
 } spry_row_range;
 
-/* The same of rows that are attended one by one, so few that a warp takes all their queries; `few`: number of the first
- * among such rows. */
+/* Consecutive decode rows of one sequence whose queries a warp takes together; partial_row: index of the first among
+ * all decode rows. */
 typedef struct spry_decode_tile {
     uint32_t first_row, n_rows, partial_row;
 } spry_decode_tile;
@@ -235,32 +231,33 @@ typedef struct spry_decode_tile {
 typedef struct spry_attend_args {
     SPRY_AT(float) out; /* [rows, n_heads * head_dim] */
     SPRY_AT(const float) q;
-    SPRY_AT(float) partial; /* [few rows, or rows, n_heads, chunks, SPRY_PARTIAL_HEADER + head_dim] */
+    SPRY_AT(float) partial; /* [decode rows, or rows, n_heads, chunks, SPRY_PARTIAL_HEADER + head_dim] */
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
-    SPRY_AT(const uint32_t) decode_rows;          /* numbers of rows that are attended one by one */
-    SPRY_AT(const spry_decode_tile) decode_tiles; /* the same rows */
-    SPRY_AT(const spry_row_range) prefill_tiles;  /* and runs of the others */
-    SPRY_AT(const float) rotation_cosine;         /* [turns, pairs] */
+    SPRY_AT(const uint32_t) decode_rows;          /* row numbers of the decode rows */
+    SPRY_AT(const spry_decode_tile) decode_tiles; /* the decode rows in tiles */
+    SPRY_AT(const spry_row_range) prefill_tiles;  /* the other rows in tiles */
+    SPRY_AT(const float) rotation_cosine;         /* [rotations, pairs] */
     SPRY_AT(const float) rotation_sine;
-    SPRY_AT(const float) sinks; /* NULL, or [n_heads]: scores that take their share of the weights and give nothing */
+    SPRY_AT(const float)
+    sinks; /* NULL, or [n_heads]: attention sinks, scores that take a share of the weights and add no value */
     spry_kv_pages kv;
-    spry_activations to[SPRY_ACT_FORMATS]; /* written besides, where there are values, of few rows, and of runs whose
-                                     chunks are folded; heads are whole blocks then */
+    spry_activations to[SPRY_ACT_FORMATS]; /* output formats besides `out`, for decode rows and for prefill with
+                                              split-KV; heads are whole blocks of 32 then */
     uint32_t n_heads, n_pairs, interleaved;
     uint32_t window;                /* 0: none */
-    uint32_t ahead;                 /* later positions that a row sees; their sum is below 2^32 */
-    uint32_t n_chunks, chunk_pages; /* that leave something in `partial`: of the longest table, and their pages */
+    uint32_t ahead;                 /* number of later positions that a row sees; position + ahead is below 2^32 */
+    uint32_t n_chunks, chunk_pages; /* chunks in `partial`, enough for the longest page table, and pages of a chunk */
     float scale, softcap;
 } spry_attend_args;
 
-/* How pages come to shared memory, as the driver encodes it. */
+/* A TMA descriptor, as the driver encodes it. */
 typedef struct spry_tensor_map {
     SPRY_ALIGNED(64) uint64_t words[16];
 } spry_tensor_map;
 
-/* Lines of 64 bytes of a head: its keys, a coordinate each; of its values 32 coordinates of a token, token after token.
- */
+/* TMA descriptors of KV pages: lines of 64 bytes of a head. A line of keys is one coordinate of 32 tokens, a line of
+ * values 32 coordinates of a token. */
 typedef struct spry_kv_tensor_maps {
     spry_tensor_map keys, values;
 } spry_kv_tensor_maps;
@@ -268,11 +265,11 @@ typedef struct spry_kv_tensor_maps {
 typedef struct spry_attend_tma_args {
     spry_kv_tensor_maps maps;
     spry_attend_args attend;
-    uint32_t n_batches, n_prefill_tiles, n_parts; /* batches of queries of a run; chunks that are spread, or 1 */
+    uint32_t n_batches, n_prefill_tiles, n_parts; /* batches of queries in a tile; split-KV parts, or 1 */
 } spry_attend_tma_args;
 
-/* Both at once, for rows that are the only new ones of their sequences (attention_decode.cu); `few` numbers them. Heads
- * that share keys and values are at most SPRY_DECODE_GQA_MAX. */
+/* Fused decode attention (attention_decode.cu), for rows that are the only new row of their sequence; decode_rows has
+ * their numbers. At most SPRY_DECODE_GQA_MAX queries share a KV head. */
 enum { SPRY_DECODE_GQA_MAX = 8 };
 
 typedef struct spry_decode_args {
@@ -282,29 +279,29 @@ typedef struct spry_decode_args {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* Chooses experts from router logits: a block of one warp for a row. */
+/* Selects experts from router logits. Grid: rows, one warp. */
 typedef struct spry_moe_route_args {
     SPRY_AT(float) router;     /* [rows, n_experts] */
     SPRY_AT(uint32_t) chosen;  /* [rows, n_used], ascending */
     SPRY_AT(float) weight;     /* [rows, n_used] */
-    SPRY_AT(const float) bias; /* NULL, or [n_experts]: added to scores to choose by */
+    SPRY_AT(const float) bias; /* NULL, or [n_experts]: added to the scores for the selection */
     uint32_t n_experts, n_used, normalise;
-    uint32_t sigmoid;                 /* scores are sigmoids; else a softmax */
-    uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
-    float scale;                      /* of the weights */
+    uint32_t sigmoid;                 /* scores are sigmoids, otherwise a softmax */
+    uint32_t n_groups, n_groups_used; /* experts are selected from the best groups; 1 or 0: from all */
+    float scale;                      /* factor of the weights */
 } spry_moe_route_args;
 
-/* Puts (row, expert) pairs into slots, grouped by expert in multiples of `align`: one block. */
+/* Assigns (row, expert) pairs to slots, grouped by expert in multiples of `align`. One block. */
 typedef struct spry_moe_group_args {
     SPRY_AT(const uint32_t) chosen;
-    SPRY_AT(int32_t) source;  /* [slots]: the slot's row, -1: none */
-    SPRY_AT(int32_t) experts; /* [slots / align]: the slots' expert, -1: none */
-    SPRY_AT(uint32_t) slot;   /* [rows, n_used]: a pair's slot */
+    SPRY_AT(int32_t) source;  /* [slots]: row of the slot, -1: none */
+    SPRY_AT(int32_t) experts; /* [slots / align]: expert of the slots, -1: none */
+    SPRY_AT(uint32_t) slot;   /* [rows, n_used]: slot of a pair */
     uint32_t n_rows, n_experts, n_used, n_slots, align;
 } spry_moe_group_args;
 
-/* y[row] = sum of weight * out[slot], experts ascending; then the shared expert times the sigmoid of its gate. A block
- * for a row. */
+/* y[row] = sum of weight * out[slot], experts ascending, plus the shared expert times the sigmoid of its gate. Grid:
+ * rows. */
 typedef struct spry_moe_combine_args {
     SPRY_AT(float) y;
     SPRY_AT(const float) out; /* [slots, n] */
@@ -336,7 +333,7 @@ typedef struct spry_draw_result {
     double top_logprob[SPRY_DRAW_TOP];
 } spry_draw_result;
 
-/* One draw; lists lie in the step's upload, as offsets from its beginning. */
+/* One draw; lists are offsets into the step's upload. */
 typedef struct spry_draw_order {
     uint32_t row;
     uint32_t n_history, n_bias, n_top, wants_logprob, has_mask;
@@ -348,8 +345,8 @@ typedef struct spry_draw_order {
     double u;
 } spry_draw_order;
 
-/* First the best raw logit of each slice, blocks of (slices, draws), SPRY_SCAN_THREADS; then a block of
- * SPRY_DRAW_THREADS for a draw. */
+/* spry_draw_scan finds the best raw logit of each slice, grid (slices, draws); then spry_draw_tokens has a block for
+ * each draw. */
 enum { SPRY_DRAW_THREADS = 1024, SPRY_SCAN_THREADS = 256, SPRY_DRAW_SLICES = 64 };
 
 typedef struct spry_draw_args {
@@ -358,10 +355,296 @@ typedef struct spry_draw_args {
     SPRY_AT(const unsigned char) upload;
     SPRY_AT(float) scores;    /* [draws, n_vocab] */
     SPRY_AT(uint64_t) weight; /* [draws, n_vocab] */
-    SPRY_AT(uint32_t) count;  /* [draws, n_vocab], zeros, and zeros again afterwards */
-    SPRY_AT(uint64_t) best;   /* [draws, slices]: the best logit and its token as one number; the largest of all: NaN */
+    SPRY_AT(uint32_t) count;  /* [draws, n_vocab], zero before and after */
+    SPRY_AT(uint64_t) best;   /* [draws, slices]: the best logit and its token as one number; all ones: NaN */
     SPRY_AT(spry_draw_result) results;
     uint32_t n_vocab;
 } spry_draw_args;
+
+/* ---- LoRA adapters ----------------------------------------------------------------------------------------------- */
+
+/* What an adapter adds to a matrix: scale * b * a. */
+typedef struct spry_lora_pair {
+    SPRY_AT(const float) a; /* [rank, n_in] */
+    SPRY_AT(const float) b; /* [rank, n_out] */
+    uint32_t rank;          /* 0: the adapter does not change the matrix */
+    float scale;
+} spry_lora_pair;
+
+/* Rows and threads of a block, and matrices of one launch. The rows of a block belong to one expert. */
+enum { SPRY_LORA_ROWS = 8, SPRY_LORA_THREADS = 256, SPRY_LORA_PARTS = 3 };
+
+typedef struct spry_lora_part {
+    SPRY_AT(const spry_lora_pair) pairs; /* [experts or one, n_adapters]; NULL: none */
+    SPRY_AT(float) out;
+    uint32_t n_out, stride; /* stride: floats from one row of out to the next */
+} spry_lora_part;
+
+/* out[row] += scale * b * (a * in[row]) for every adapter of the row. spry_lora_shrink: grid (ranks / 8, rows /
+ * SPRY_LORA_ROWS, parts); then spry_lora_expand: grid (outputs / SPRY_LORA_THREADS, the same). */
+typedef struct spry_lora_args {
+    spry_lora_part parts[SPRY_LORA_PARTS];
+    SPRY_AT(const float) in;        /* [n_rows, n_in] */
+    SPRY_AT(float) shrunk;          /* [parts, n_rows, n_ranks]: a * in, the ranks of all adapters */
+    SPRY_AT(const float) scales;    /* [rows of the step, n_adapters]; 0: the row does not use the adapter */
+    SPRY_AT(const int32_t) source;  /* NULL, or the number of each row in the step, negative: none */
+    SPRY_AT(const int32_t) experts; /* NULL, or the expert of each group of `expert_rows` rows, negative: none */
+    uint32_t expert_rows;
+    uint32_t n_rows, n_in, n_adapters, n_ranks;
+} spry_lora_args;
+
+/* ---- multi-head latent attention --------------------------------------------------------------------------------- */
+
+/* A key is [rotated part | latents], one for all heads; its latents are also the value (kernels/attention_mla.cu). */
+enum {
+    SPRY_MLA_QUERIES = 16, /* queries of a block */
+    SPRY_MLA_THREADS = 256,
+    SPRY_MLA_KEY_MAX = 640,     /* maximum coordinates of a key, */
+    SPRY_MLA_VALUES_MAX = 512,  /* and of its latents */
+    SPRY_MLA_SMEM = 19200,      /* bytes of mla_smem, the shared memory of a block */
+    SPRY_MLA_QUERY_STRIDE = 20, /* floats of shared memory for each coordinate of a key, one per query and padding */
+};
+
+/* Slots of heads: `each` slots of a head follow each other, so that GEMMs treat heads as experts. One thread per slot.
+ */
+typedef struct spry_mla_slots_args {
+    SPRY_AT(int32_t) source; /* [slots]: row * n_heads + head, -1: none */
+    SPRY_AT(int32_t) heads;  /* [slots / align] */
+    uint32_t n_rows, n_heads, each, align;
+} spry_mla_slots_args;
+
+/* Queries become [rotated part | latents] and get RoPE; so do keys, whose latents are normalised and which are stored
+ * into their pages. Grid: (rows / SPRY_ROPE_KV_ROWS, heads of q, then the key). */
+typedef struct spry_mla_rope_kv_args {
+    SPRY_AT(float) q;           /* [rows, n_heads, key] */
+    SPRY_AT(const float) raw;   /* [rows, n_heads, raw_dim]: the rotated part is at the end */
+    SPRY_AT(const float) taken; /* [slots, n_values]: the other part, projected to latents */
+    SPRY_AT(const float) k;     /* [rows, key]: latents, then the rotated part */
+    SPRY_AT(const float) norm;  /* [n_values] */
+    SPRY_AT(const float) cosine;
+    SPRY_AT(const float) sine; /* [rows, pairs] */
+    SPRY_AT(const spry_step_row) rows;
+    spry_kv_pages kv; /* head_dim: coordinates of a key */
+    uint32_t n_rows, n_heads, n_values, raw_dim, each, n_pairs, interleaved;
+    float eps;
+} spry_mla_rope_kv_args;
+
+/* Grids: split_kv (decode tiles, batches of queries, pages), prefill (prefill tiles, batches). */
+typedef struct spry_mla_attend_args {
+    spry_attend_args attend; /* kv.head_dim: coordinates of a value; a chunk is one page */
+    uint32_t key_dim;
+} spry_mla_attend_args;
+
+/* Copies slots of n values back into rows [rows, n_heads * n]. Grid: rows. */
+typedef struct spry_mla_join_args {
+    SPRY_AT(float) out;
+    SPRY_AT(const float) slots;
+    uint32_t n, n_heads, each;
+} spry_mla_join_args;
+
+/* ---- recurrent layers -------------------------------------------------------------------------------------------- */
+
+/* Short convolutions (cpu/convolution.c): spry_conv_store stores B * x of each row into its page; spry_convolve
+ * computes C times the convolution over the row's last tokens. A token's vector is stored in pieces of head_dim values,
+ * in the layer's slots for keys and values. Grid: (rows / SPRY_ROPE_KV_ROWS, pieces). */
+typedef struct spry_conv_args {
+    SPRY_AT(float) out;          /* [rows, n] */
+    SPRY_AT(const float) in;     /* [rows, 3 * n]: B | C | x */
+    SPRY_AT(const float) weight; /* [n, reach]: the row's own token is last */
+    SPRY_AT(const float) bias;   /* NULL, or [n] */
+    SPRY_AT(const spry_step_row) rows;
+    SPRY_AT(const spry_step_entry) entries;
+    spry_kv_pages kv;     /* of the layer's first slot */
+    uint64_t place_bytes; /* from one slot of a page to the next */
+    uint32_t n_rows, n, reach;
+} spry_conv_args;
+
+/* Gated delta nets (cpu/delta.c): spry_delta_store stores the inputs of rows into their pages, grid rows; spry_delta
+ * updates the states over the rows and computes the outputs, grid (columns / SPRY_DELTA_COLUMNS, heads, segments). */
+enum { SPRY_DELTA_STORE_THREADS = 256, SPRY_DELTA_THREADS = 128, SPRY_DELTA_COLUMNS = 32 };
+
+typedef struct spry_delta_args {
+    SPRY_AT(float) out;         /* [rows, n_heads, value_dim] */
+    SPRY_AT(const float) mixed; /* [rows, n_mixed]: queries and keys of n_keys heads, values of n_heads */
+    SPRY_AT(const float) ba; /* [rows, n_keys, 2, n_heads / n_keys]: beta and decay before their activation functions */
+    SPRY_AT(const float) weight; /* [n_mixed, reach] */
+    SPRY_AT(const float) dt;     /* [n_heads] */
+    SPRY_AT(const float) fading; /* [n_heads] */
+    SPRY_AT(const spry_step_row) rows;
+    SPRY_AT(const spry_step_entry) entries;
+    SPRY_AT(const spry_row_range) segments; /* the rows of one sequence each */
+    SPRY_AT(unsigned char) pages;           /* of page 0: address of the layer's floats */
+    uint64_t page_bytes;
+    uint32_t n_heads, n_keys, key_dim, value_dim, n_mixed, reach;
+} spry_delta_args;
+
+/* Attention with a gate per query: spry_gated_query_split copies the queries from `raw` to x; spry_gated_heads_apply
+ * multiplies x by the sigmoids of the gates. Grid: (rows, heads). */
+typedef struct spry_head_gates_args {
+    SPRY_AT(float) x;         /* [rows, heads, n] */
+    SPRY_AT(const float) raw; /* [rows, heads, 2, n]: query, gate */
+    uint32_t n;
+} spry_head_gates_args;
+
+/* ---- Gemma 3n ---------------------------------------------------------------------------------------------------- */
+
+/* A stream is [rows, n]; streams are `step` floats apart. Grids: one block per row (kernels/streams.cu). */
+enum { SPRY_STREAMS_MAX = 16 };
+
+/* Inputs of all layers from the row's token: in = (norm(in * scale) + table) * last_scale. Grid: (rows, layers). */
+typedef struct spry_layer_inputs_args {
+    SPRY_AT(float) in;           /* [rows, n_layers * n] */
+    SPRY_AT(const float) table;  /* [rows, n_layers * n]: the token's row of the table */
+    SPRY_AT(const float) weight; /* [n] */
+    uint32_t n, n_layers;
+    float scale, last_scale, eps;
+} spry_layer_inputs_args;
+
+/* begin: stream 0 becomes x, the others are scaled to the magnitude of x. end: x = mean of stream 0 and of the others,
+ * scaled to its magnitude. */
+typedef struct spry_streams_args {
+    SPRY_AT(float) x;            /* [rows, n] */
+    SPRY_AT(float) streams;      /* end: only stream 0 is read */
+    SPRY_AT(const float) others; /* end: the other streams after their projection */
+    uint64_t step;
+    uint32_t n, n_streams;
+} spry_streams_args;
+
+/* Mixes by tanh(modality * scale). predict: predicted[k] = streams[k] + sum over j of coefficients[k][j] * streams[j],
+ * x = predicted[active]. correct: streams[k] = predicted[k] + (x - predicted[active]) * (1 + coefficients[k]), y =
+ * streams[active] * output_scale. */
+typedef struct spry_streams_mix_args {
+    SPRY_AT(float) x;
+    SPRY_AT(float) y;
+    SPRY_AT(float) streams;
+    SPRY_AT(float) predicted;
+    SPRY_AT(const float) modality; /* [rows, n_streams] */
+    SPRY_AT(const float)
+    coefficients; /* predict: [n_streams * n_streams, n_streams], correct: [n_streams, n_streams] */
+    SPRY_AT(const float) output_scale; /* [n] */
+    uint64_t step;
+    uint32_t n, n_streams, active;
+    float scale;
+} spry_streams_mix_args;
+
+/* Adds norm(y) to all streams but the first. */
+typedef struct spry_streams_add_args {
+    SPRY_AT(float) streams;
+    SPRY_AT(const float) y;
+    SPRY_AT(const float) weight;
+    uint64_t step;
+    uint32_t n, n_streams;
+    float eps;
+} spry_streams_add_args;
+
+/* Attention and its low-rank branch: x = (x + norm(y) + norm(x) + norm(low)) * scale. */
+typedef struct spry_laurel_args {
+    SPRY_AT(float) x;
+    SPRY_AT(const float) y;
+    SPRY_AT(const float) low;
+    SPRY_AT(const float) x_weight;
+    SPRY_AT(const float) y_weight;
+    SPRY_AT(const float) low_weight;
+    uint32_t n;
+    float scale, eps;
+} spry_laurel_args;
+
+/* Values below mean + times * standard deviation of their row become 0; the others are reduced by that threshold. */
+typedef struct spry_sparsify_args {
+    SPRY_AT(float) x;
+    uint32_t n;
+    float times;
+} spry_sparsify_args;
+
+/* ---- Whisper ----------------------------------------------------------------------------------------------------- */
+
+/* x = x, or its activation, plus the position's vector. Grid: rows. */
+typedef struct spry_positions_args {
+    SPRY_AT(float) x;                  /* [rows, n] */
+    SPRY_AT(const float) positions;    /* [positions, n] */
+    SPRY_AT(const spry_step_row) rows; /* the rows whose positions are used; NULL: the row numbers */
+    uint32_t n;
+    uint32_t activated; /* applies activation `gate` (spry_gate) */
+    uint32_t gate;
+} spry_positions_args;
+
+/* ---- drawn tokens ------------------------------------------------------------------------------------------------ */
+
+/* Copies tokens drawn in the previous step into the rows of this one; 0 if a draw failed. One thread per row. */
+enum { SPRY_FEED_THREADS = 128 };
+
+typedef struct spry_feed_args {
+    SPRY_AT(spry_step_row) rows;
+    SPRY_AT(const uint32_t) drawn; /* [n_rows]: numbers of draws */
+    SPRY_AT(const spry_draw_result) results;
+    uint32_t n_rows, n_vocab;
+} spry_feed_args;
+
+/* ---- persistent kernel ------------------------------------------------------------------------------------------- */
+
+/* A list of stages, each otherwise one launch (kernels/persistent.cu). */
+/* GEMVs (gemv.cuh) with norm, gate or neither fused, for a number of tiles at a time; attention. */
+typedef enum spry_stage_kind {
+    SPRY_STAGE_NORM_2,
+    SPRY_STAGE_NORM_4,
+    SPRY_STAGE_GATE_4,
+    SPRY_STAGE_OUT_1,
+    SPRY_STAGE_GEMVS, /* number of GEMV kinds per weight type */
+    SPRY_STAGE_ATTEND = 64,
+} spry_stage_kind;
+
+/* Weight types in the order of their stages: kind = type * SPRY_STAGE_GEMVS + one of the kinds above. A kernel supports
+ * some types. */
+typedef enum spry_stage_type {
+    SPRY_STAGE_BF16,
+    SPRY_STAGE_F16,
+    SPRY_STAGE_Q4_0,
+    SPRY_STAGE_Q4_1,
+    SPRY_STAGE_Q5_0,
+    SPRY_STAGE_Q5_1,
+    SPRY_STAGE_Q8_0,
+    SPRY_STAGE_Q4_K,
+    SPRY_STAGE_Q5_K,
+    SPRY_STAGE_Q6_K,
+    SPRY_STAGE_TYPES
+} spry_stage_type;
+
+typedef struct spry_stage {
+    uint32_t kind;
+    uint32_t ranks;     /* attention: blocks that share the pages of a row and KV head, a power of two */
+    uint32_t unused[2]; /* stages are copied in pieces of 16 bytes */
+    union {
+        spry_gemm_args product;
+        spry_decode_args decode;
+    } of;
+} spry_stage;
+
+/* Counters of a list, 32 bytes each: for each stage the number of blocks that have finished it, and for each KV head
+ * the number of blocks that have stored their partial results. They only grow, by the same amount in each launch;
+ * `base` is the value of the stages' counters before the launch. */
+enum {
+    SPRY_STAGE_COUNTER = 8,
+    SPRY_STAGE_BLOCK = 2
+}; /* SPRY_STAGE_BLOCK: increment of a stage's counter by one block */
+
+typedef struct spry_persistent_args {
+    SPRY_AT(const spry_stage) stages;
+    SPRY_AT(uint32_t) counters; /* [n_stages] */
+    SPRY_AT(uint32_t) heads;    /* [n_kv_heads] */
+    SPRY_AT(uint32_t) base;
+    uint32_t n_stages;
+} spry_persistent_args;
+
+/* Dynamic shared memory: sums of splits, sums of squares, a word, the arguments of two stages, then the smem of the
+ * GEMV or of attention. */
+enum {
+    SPRY_STAGE_SPLITS = 0,
+    SPRY_STAGE_SQUARES = SPRY_SPLIT_K * 4 * SPRY_TILE_ROWS * 4,
+    SPRY_STAGE_WORD = SPRY_STAGE_SQUARES + 64,
+    SPRY_STAGE_ARGS = SPRY_STAGE_WORD + 64,
+    SPRY_STAGE_ARGS_BYTES = 768,
+    SPRY_STAGE_SMEM = SPRY_STAGE_ARGS + 2 * SPRY_STAGE_ARGS_BYTES,
+    SPRY_STAGE_WARPS = 16,
+};
 
 #endif

@@ -1,15 +1,18 @@
-/* Activations as products want them: groups of 8 rows, and of their inputs what a lane of a warp needs lies together.
- * Lane = 4 g + t works on row g of its group.
- *   bytes: [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper; scale
- * = largest magnitude / 127, as kernels/act.h says. Beside them {scale, sum of the bytes} as floats, [group, block,
- * row]. sums:  [group, step of 16, term, lane, 4 bf16]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. One term keeps 8 bits of an
- *          activation, two keep 16, three all of them.
- * For wgmma both are bf16, [unit, group, term, 8 inputs, row, 8 bf16]; bytes, which are exact, in the order of their
- * lanes: of each 16 inputs 4t and 4t + 1 come first. Their scales, [block of the unit, row], follow those of a unit and
- * group.
+/* Activations as the b operand of GEMMs: quantised to int8 with scales (Q8), or split into 1, 2 or 3 bf16 terms.
+ * Rows are stored in groups of 8, in one of two layouts.
  *
- * Squares are added up in one order by all kernels: in a unit of 64 pairs first, then what is 8 apart, 16 and 32, then
- * 2 and 4; the units of a split in order; splits in order. */
+ * mma layout, lane = 4 g + t holds row g of its group:
+ *   Q8      [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper half.
+ *           scale = largest magnitude / 127 (kernels/act.h). {scale, sum of the bytes}: [group, block, row].
+ *   BF16Xn  [group, step of 16, term, lane, 4]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. One term keeps 8 bits of an
+ *           activation, two keep 16, three keep all.
+ * wgmma layout: bf16 in core matrices, [unit, group, term, 8 inputs, row, 8]. Q8 values are stored as bf16, which is
+ * exact, in the order of weight_tiles.cuh: of each 16 inputs 4t and 4t + 1 come first. The scales of a unit and group,
+ * [block of the unit, row], follow its values.
+ *
+ * RMS norms are fused: rows are multiplied by the norm's weights here, and 1 / rms is applied to the sums of the
+ * product. All kernels add the squares of a row in one order: in a unit of 64 first pairs, then values 8, 16 and 32
+ * apart, then 2 and 4 apart; then the units of a split in order; then the splits in order. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
@@ -19,7 +22,7 @@ enum { ACT_BLOCK = 32, ACT_STEP = 16, ACT_SPLITS = SPRY_SPLIT_K };
 #define ACT_SMALLEST 0x1p-100f
 #define ACT_LARGEST  0x1p100f
 
-/* Number of a unit of a group in the order of wgmma. */
+/* Index of a unit and group in the wgmma layout. */
 SPRY_DEVICE uint64_t wgmma_unit(const spry_activations &to, uint32_t group, uint32_t unit)
 {
     return (uint64_t)unit * to.wgmma_groups + group;
@@ -30,13 +33,13 @@ SPRY_DEVICE const uint2 *mma_q8(const spry_activations &to, uint32_t group, uint
     return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 2 + block) * WARP;
 }
 
-/* Bytes of a unit and group in that order. */
+/* Address of a Q8 unit and group in the wgmma layout. */
 SPRY_DEVICE unsigned char *wgmma_q8(const spry_activations &to, uint32_t group, uint32_t unit)
 {
     return to.values + wgmma_unit(to, group, unit) * SPRY_WGMMA_Q8_BYTES;
 }
 
-/* Of the 8 rows of a group; in the order of wgmma behind their bytes. */
+/* {scale, sum} of the 8 rows of a group; in the wgmma layout they follow the values. */
 SPRY_DEVICE float2 *mma_scales(const spry_activations &to, uint32_t group, uint32_t block)
 {
     return (float2 *)to.scales + ((uint64_t)group * to.n_units * 2 + block) * SPRY_ACT_ROWS;
@@ -52,23 +55,21 @@ template <int TERMS> SPRY_DEVICE const uint2 *mma_terms(const spry_activations &
     return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 4 + step) * TERMS * WARP;
 }
 
-/* Adds what lanes have that stand so far apart. */
+/* Adds the value of the lane whose number differs in the bits of `mask`. */
 SPRY_DEVICE float add_across(float value, int mask)
 {
     return value + warp_shfl_xor(value, mask);
 }
 
-/* Of squares of pairs of a unit, lane by lane: their sum. */
+/* Sum of a unit's squares from the sum of the lane's pair. */
 SPRY_DEVICE float unit_sum(float pair)
 {
     return add_across(add_across(add_across(add_across(add_across(pair, 4), 8), 16), 1), 2);
 }
 
-/* ---- bytes --------------------------------------------------------------------------------------------------------
- */
+/* ---- Q8 ---------------------------------------------------------------------------------------------------------- */
 
-/* a / b, rounded as division rounds it, of numbers that are neither very small nor very large; `inverse`: of b, nearly.
- */
+/* a / b, correctly rounded for magnitudes between ACT_SMALLEST and ACT_LARGEST; `inverse` is approximately 1 / b. */
 SPRY_DEVICE float quotient(float a, float b, float inverse)
 {
     inverse = fmaf(inverse, fmaf(-b, inverse, 1), inverse);
@@ -76,15 +77,15 @@ SPRY_DEVICE float quotient(float a, float b, float inverse)
     return fmaf(fmaf(-b, q, a), inverse, q);
 }
 
-/* What makes bytes of the values of a block, of whose magnitudes `most` are the largest's bits. A block with a value
- * that is not finite, or too large for a quotient, has zeros, and NaN as scale. */
+/* Quantises the values of a block to int8; `most` is the bit pattern of the largest magnitude. A block with a value
+ * that is not finite, or above ACT_LARGEST, gets zeros and a NaN as scale. */
 struct q8_scale {
     float scale, inverse;
 
     SPRY_METHOD q8_scale(uint32_t most)
     {
         float largest = float_of_bits(most);
-        bool finite = largest < ACT_LARGEST; /* NaN is not */
+        bool finite = largest < ACT_LARGEST; /* false for NaN */
         largest = largest < ACT_SMALLEST ? 0 : largest;
         inverse = finite && largest > 0 ? quotient(127, largest, rcp_approx(largest)) : 0;
         scale = finite ? quotient(largest, 127, 1.0f / 127) : NAN;
@@ -106,7 +107,7 @@ SPRY_DEVICE uint32_t magnitude_bits(float value)
     return bits_of_float(fabsf(value));
 }
 
-/* A warp writes one block of a row, each lane one value, in the order of wgmma or of lanes. */
+/* A warp stores one block of a row, one value per lane, in the wgmma or the mma layout. */
 SPRY_DEVICE void store_q8(const spry_activations &to, uint32_t row, uint32_t block, int lane, float value, bool wgmma)
 {
     const q8_scale by(warp_max_u32(magnitude_bits(value)));
@@ -127,8 +128,7 @@ SPRY_DEVICE void store_q8(const spry_activations &to, uint32_t row, uint32_t blo
         (wgmma ? wgmma_scales(to, group, block) : mma_scales(to, group, block))[in_row] = scale;
 }
 
-/* Eight values of a block of 32, of which the four lanes of a row have one part each: as bytes, with the block's scale
- * and sum. */
+/* Quantises 8 values of a block of 32 that four lanes share; returns the bytes, and the block's scale and sum. */
 SPRY_DEVICE uint2 quantise_eight(float2 *scale, const float v[8])
 {
     uint32_t most = 0, words[2] = {0, 0};
@@ -152,8 +152,7 @@ SPRY_DEVICE uint2 quantise_eight(float2 *scale, const float v[8])
     return both;
 }
 
-/* ---- sums of bf16 -------------------------------------------------------------------------------------------------
- */
+/* ---- bf16 terms -------------------------------------------------------------------------------------------------- */
 
 template <int TERMS>
 SPRY_DEVICE void store_terms(const spry_activations &to, uint32_t row, uint32_t block, int lane, float value,
@@ -178,7 +177,7 @@ SPRY_DEVICE void store_terms(const spry_activations &to, uint32_t row, uint32_t 
     }
 }
 
-/* In every form that has a place. */
+/* Stores a value in every format that has an address. */
 SPRY_DEVICE void store_activations(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t block, int lane,
                                    float value)
 {
@@ -192,7 +191,7 @@ SPRY_DEVICE void store_activations(const spry_activations to[SPRY_ACT_FORMATS], 
         store_terms<3>(to[SPRY_ACT_BF16X3], row, block, lane, value, to[SPRY_ACT_BF16X3].wgmma_groups);
 }
 
-/* In the form and order that products of at most 8 rows with weights of type T want. */
+/* Stores a value in the format that weights of type T need, in the mma layout. */
 template <class T>
 SPRY_DEVICE void store_activation_for(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t block,
                                       int lane, float value)
@@ -211,7 +210,7 @@ SPRY_DEVICE void store_norms(const spry_activations to[SPRY_ACT_FORMATS], uint32
             to[format].norms[row] = norm;
 }
 
-/* In the order of wgmma. */
+/* Stores the sum of squares of a unit, in the wgmma layout. */
 SPRY_DEVICE void store_squares(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t unit, float squares)
 {
     SPRY_UNROLL
@@ -220,14 +219,13 @@ SPRY_DEVICE void store_squares(const spry_activations to[SPRY_ACT_FORMATS], uint
             to[format].norms[(uint64_t)unit * to[format].wgmma_groups * SPRY_ACT_ROWS + row] = squares;
 }
 
-/* ---- pieces of many rows ------------------------------------------------------------------------------------------
- */
+/* ---- eight values per lane --------------------------------------------------------------------------------------- */
 
-/* Eight values of a row, as a thread has them. */
+/* Eight values of a row in registers. */
 struct vec8 {
     float v[8];
 
-    /* From input `at` on; behind the last one zeros. */
+    /* Loads the values from input `at` on; past the end there are zeros. */
     SPRY_METHOD void load(const float *row, uint32_t n, uint32_t at, bool valid)
     {
         SPRY_UNROLL
@@ -246,14 +244,14 @@ struct vec8 {
         ((float4 *)to)[1] = second;
     }
 
-    /* Of squares of pairs 2 i, 2 i + 1. */
+    /* Sum of the squares of pair i. */
     SPRY_METHOD float squares(int i) const
     {
         return v[2 * i] * v[2 * i] + v[2 * i + 1] * v[2 * i + 1];
     }
 };
 
-/* Half of a unit of 8 rows, as a warp has it in the order of wgmma: lane = 8 c + r inputs 8 c .. 8 c + 7 of row r. */
+/* Half a unit of 8 rows in the wgmma layout: lane = 8 c + r holds inputs 8 c .. 8 c + 7 of row r. */
 struct wgmma_vec8 : vec8 {
     template <int TERMS>
     SPRY_METHOD void store_terms(const spry_activations &to, uint32_t group, uint32_t unit, uint32_t half,
@@ -272,7 +270,7 @@ struct wgmma_vec8 : vec8 {
         }
     }
 
-    /* As bytes, in the order of their lanes; the four lanes of a row have a block. */
+    /* Stores Q8 values; the four lanes of a row share a block. */
     SPRY_METHOD void store_q8(const spry_activations &to, uint32_t group, uint32_t unit, uint32_t half, int lane) const
     {
         uint32_t most = 0, piece = half * 4 + (uint32_t)lane / 8, row = (uint32_t)lane % 8;
@@ -300,7 +298,7 @@ struct wgmma_vec8 : vec8 {
             wgmma_scales(to, group, unit * 2 + half)[lane] = scale;
     }
 
-    /* In form FORM where that has a place, which it mostly has, or else in another. */
+    /* Stores in FORMAT if that has an address, which is the usual case, and otherwise in the formats that have one. */
     template <int FORMAT>
     SPRY_METHOD void store_expecting(const spry_activations to[SPRY_ACT_FORMATS], uint32_t group, uint32_t unit,
                                      uint32_t half, int lane) const
@@ -313,7 +311,7 @@ struct wgmma_vec8 : vec8 {
             store_terms<FORMAT == SPRY_ACT_BF16X2 ? 2 : 1>(to[FORMAT], group, unit, half, lane);
     }
 
-    /* In every form that has a place; never in three terms. */
+    /* Stores in every format that has an address, except BF16X3. */
     SPRY_METHOD void write(const spry_activations to[SPRY_ACT_FORMATS], uint32_t group, uint32_t unit, uint32_t half,
                            int lane) const
     {
@@ -326,11 +324,11 @@ struct wgmma_vec8 : vec8 {
     }
 };
 
-/* ---- what rows are made of --------------------------------------------------------------------------------------- */
+/* ---- norms and gates --------------------------------------------------------------------------------------------- */
 
 enum { ROW_THREADS = 256 };
 
-/* The sum of what the first ROW_THREADS threads of a block give; every thread gets it. */
+/* Sum over the first ROW_THREADS threads of a block; every thread gets it. */
 SPRY_DEVICE float block_sum(float sum)
 {
     SPRY_SMEM float smem[ROW_THREADS / WARP];
@@ -350,8 +348,8 @@ struct row_norm {
     float mean, scale;
 };
 
-/* What a row's values are less, and 1 / rms of the rest: the same bits in every block of at least ROW_THREADS. Without
- * `centre` the mean counts as 0. */
+/* Mean and 1 / rms of a row after subtracting the mean; same bits in every block of at least ROW_THREADS. Without
+ * `centre` the mean is 0. */
 SPRY_DEVICE row_norm norm_of(const float *in, uint32_t n, float eps, uint32_t centre)
 {
     row_norm norm = {0, 0};
@@ -373,7 +371,7 @@ SPRY_DEVICE float normalised(float value, row_norm norm, const float *weight, co
     return bias ? value + bias[i] : value;
 }
 
-/* 1 / rms of a row, of the sums of squares of its splits, `stride` apart. */
+/* 1 / rms of a row from the sums of squares of its splits, which are `stride` apart. */
 SPRY_DEVICE float norm_of_splits(const float *splits, uint32_t stride, uint32_t n, float eps)
 {
     float sum = splits[0];
@@ -383,19 +381,19 @@ SPRY_DEVICE float norm_of_splits(const float *splits, uint32_t stride, uint32_t 
     return inverse_rms(sum, n, eps);
 }
 
-/* The first unit of a split of inputs. */
+/* The first unit of a split-K part. */
 SPRY_DEVICE uint32_t split_begin(uint32_t n_units, uint32_t split)
 {
     return n_units * split / ACT_SPLITS;
 }
 
-/* x times the logistic function of x * slope. */
+/* x * sigmoid(x * slope) */
 SPRY_DEVICE float silu(float x, float slope)
 {
     return x * rcp_approx(1.0f + ex2_approx(x * (-1.44269504088896341f * slope)));
 }
 
-/* As kernels/ref/gate_ref.c; the kinds are those of spry_gate. */
+/* See kernels/ref/gate_ref.c; the numbers are those of spry_gate. */
 enum { GATE_SILU = 0, GATE_CLAMPED = 2, GATE_GELU = 3 };
 
 SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
@@ -410,14 +408,14 @@ SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
     return 0.5f * gate * (1.0f + tanhf(inner)) * up;
 }
 
-/* Whether rows are normalised whole, and not by what their products are multiplied by: where something is subtracted or
- * added. */
+/* True when rows must be normalised before the product, because a mean is subtracted or a bias added; 1 / rms cannot be
+ * applied to the sums then. */
 SPRY_DEVICE bool normalises_first(const spry_quantise_args &a)
 {
     return a.weight && (a.centre || a.bias);
 }
 
-/* Value i of a row as it is encoded; `up` where there is one. */
+/* Value i of a row before it is quantised: normalised or gated. */
 SPRY_DEVICE float activation_of(const spry_quantise_args &a, float value, float up, uint32_t i, row_norm norm)
 {
     if (a.up || a.ungated)
@@ -433,20 +431,19 @@ SPRY_DEVICE float activation_at(const spry_quantise_args &a, uint64_t row, uint3
     return i < a.n ? activation_of(a, a.in[at], a.up ? a.up[at] : 1, i, norm) : 0;
 }
 
-/* ---- units of many rows -------------------------------------------------------------------------------------------
- */
+/* ---- a unit of 8 rows -------------------------------------------------------------------------------------------- */
 
-/* A unit of 8 rows, as a warp has it in the order of wgmma. */
+/* A unit of 8 rows in the registers of a warp, in the wgmma layout. */
 struct wgmma_fragment {
     wgmma_vec8 of[2];
 
-    /* Where the lane's values of a half begin, in the unit. */
+    /* Offset of the lane's values of a half in the unit. */
     static SPRY_METHOD uint32_t begin(uint32_t half, int lane)
     {
         return half * ACT_BLOCK + (uint32_t)lane / 8 * 8;
     }
 
-    /* From value `first` of the lane's row on. */
+    /* Loads the unit that begins with value `first` of the lane's row. */
     SPRY_METHOD void load(const float *row, uint32_t n, uint32_t first, int lane, bool valid)
     {
         SPRY_UNROLL
@@ -461,7 +458,7 @@ struct wgmma_fragment {
             of[k / 8].v[k % 8] += values[first + begin(k / 8, lane) + k % 8];
     }
 
-    /* The sum of squares of the lane's row. */
+    /* Sum of squares of the lane's row. */
     SPRY_METHOD float squares() const
     {
         float pairs[4];
@@ -486,7 +483,7 @@ struct wgmma_fragment {
         }
     }
 
-    /* Squares are written, and values multiplied by the norm's weights. */
+    /* Stores the sums of squares and multiplies the values by the norm's weights. */
     SPRY_METHOD void scale_by_weight(const wgmma_fragment &weight, const spry_activations to[SPRY_ACT_FORMATS],
                                      uint32_t group, uint32_t unit, int lane)
     {

@@ -1,8 +1,8 @@
-/* Attention of rows that are alone in their sequences, as kernels: the blocks of a cluster share the pages of a row and
- * key head. */
+/* The fused decode attention of attention_decode.cuh as kernels. Grid: (blocks of a cluster, KV heads, rows); block:
+ * at most WARPS warps. The blocks of a cluster share the pages of a row and KV head. */
 #include "device/cuda/kernels/attention_decode.cuh"
 
-/* A grid of (blocks of a cluster, key heads, rows), of at most WARPS warps. Long heads are split over PARTS blocks. */
+/* Grid: (blocks of a cluster, KV heads, rows). Heads longer than 128 are split over PARTS blocks. */
 template <class S> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
     SPRY_SMEM_DYNAMIC(memory, 1024);

@@ -1,42 +1,46 @@
-/* Attention of rows that are the only new ones of their sequences, over pages of F16, in one kernel: head norms, rope,
- * the row's own keys and values into their page, attention and the folding of pages.
+/* Fused decode attention over F16 pages, for rows that are the only new row of their sequence: head norms, RoPE,
+ * storing the row's key and value, split-KV attention and combination in one kernel. Compute capability 9.0 and
+ * later, heads of 32, 64, 96, 128 and 256, at most 8 queries per KV head (GQA). Kernels: attention_decode.cu,
+ * attention_decode_fast.cu and the attention stage of persistent.cu.
  *
- * A warp multiplies the 32 keys of a page by up to 8 queries, then its values by their weights. Keys and values go from
- * memory to the registers that multiply them: lane = 4 g + t loads tokens 4g .. 4g + 3 of the coordinates that its t
- * takes in a product, and coordinates of values that its g takes. Sums have the order of attention_mma.cuh, where the
- * operands change places: a step of 16 coordinates, or tokens, has the same 16 there.
+ * A warp multiplies the 32 keys of a page by up to 8 queries, then the page's values by the probabilities. Keys and
+ * values go from global memory straight to registers: with lane = 4 g + t a lane loads tokens 4g .. 4g + 3 of the
+ * coordinates that its t has in an operand, and the coordinates of values that its g has. The order of the sums is
+ * that of attention_mma.cuh with the operands exchanged: a step has the same 16 coordinates, or tokens.
  *
- * The blocks of a cluster share the pages of a row and key head; what they leave of each page the same blocks fold in
- * order, as spry_attend_combine_pages does. The first page of each warp is loaded before the kernels that made the
- * row's queries are done: the row's own page without the row, whose key and values are put in later. Blocks store them
- * before they read a page. */
+ * Split-KV: the blocks of a cluster share the pages of a row and KV head, and combine the partial results of all
+ * pages in order, as spry_attend_combine_pages does. Before pdl_wait each warp loads its first page; the row's own
+ * page is loaded without the new row, whose key and value are inserted later. A block stores them before it reads
+ * other pages.
+ *
+ * Shared memory: decode_heads (queries, new key and value), decode_warp_smem of each warp, partial results. */
 #pragma once
 
 #include "device/cuda/kernels/attention_mma.cuh"
 
-/* S, the shape of a block, has BLOCKS: 32 coordinates of a head; KEYS: of them those whose keys are loaded together;
- * PART, PARTS: blocks of values of a warp, and how many warps, or blocks of threads, share a head for that; WARPS of a
- * block; WORDS: of 4 bytes that a lane loads at once of a token's values, LOADS times. */
+/* The config S of a block. BLOCKS: head size / 32; KEYS: blocks whose keys are loaded together; PART, PARTS: blocks of
+ * values per warp, and the number of warps or thread blocks that share a head for that; WARPS per block; WORDS: 4-byte
+ * words that a lane loads at once from a token's values, LOADS times. */
 template <int N> struct decode_config {
     enum { BLOCKS = N, PART = head_config<N>::PART, PARTS = head_config<N>::PARTS, WARPS = head_config<N>::WARPS };
     enum { KEYS = PART, STEPS = KEYS * 2, WORDS = PART % 2 ? 2 : 4, LOADS = PART * 2 / WORDS, TILES = PART * 2 };
-    enum { STRIDE = BLOCKS * 32 + 8, WEIGHTS_STRIDE = 20 }; /* so that lanes find what they read in different banks */
+    enum { STRIDE = BLOCKS * 32 + 8, WEIGHTS_STRIDE = 20 }; /* padding avoids bank conflicts */
 };
 
-/* Of a row and key head. */
+/* The heads of a row and KV head. */
 template <class S> struct decode_heads {
     float queries[SPRY_DECODE_GQA_MAX][S::STRIDE];
     float key[S::BLOCKS * 32], value[S::BLOCKS * 32];
 };
 
-/* Of a warp: queries as pages that are used elsewhere want them, and pairs of weights, [query, token]. */
+/* Shared memory of a warp: rotated queries, and pairs of probabilities, [query, token]. */
 template <class S> struct decode_warp_smem {
     float rotated[SPRY_DECODE_GQA_MAX][S::STRIDE];
     uint32_t weights[SPRY_DECODE_GQA_MAX][S::WEIGHTS_STRIDE];
 };
 
-/* Brings a head of the row to shared memory as attention wants it; what load_rotated_head of kv_pages.cuh does, with
- * all loads at once. */
+/* Loads a head of the row into shared memory, normalised and rotated; load_rotated_head of kv_pages.cuh with all loads
+ * at once. */
 template <class S>
 SPRY_DEVICE void load_rotated_row(float *head, const float *from, const float *norm, bool rotates,
                                   const spry_rope_kv_args &a, uint32_t row, int lane)
@@ -81,7 +85,8 @@ SPRY_DEVICE void load_rotated_row(float *head, const float *from, const float *n
     syncwarp();
 }
 
-/* The queries of a row and key head, and, in the block that `stores` them, its key and value: a warp for each. */
+/* Prepares the queries of a row and KV head and, in the block that `stores` them, its key and value; one warp for each.
+ */
 template <class S>
 SPRY_DEVICE void prepare_row(decode_heads<S> &heads, const spry_rope_kv_args &a, const spry_step_row &at, uint32_t row,
                              uint32_t kv_head, bool stores)
@@ -112,7 +117,7 @@ SPRY_DEVICE void prepare_row(decode_heads<S> &heads, const spry_rope_kv_args &a,
     }
 }
 
-/* What a row sees of a page. */
+/* The tokens of a page that the row sees. */
 struct decode_page {
     page_head at;
     uint32_t begin, end, rotation;
@@ -123,10 +128,10 @@ struct decode_page {
     }
 };
 
-/* Every `step`th page of a row from `first` on. Lanes hold the entries of 32 of them. */
+/* Every `step`-th page of a row from `first` on. The lanes hold the entries of 32 pages. */
 struct decode_pages {
     const spry_step_entry *entries;
-    uint32_t first, step, last, kv_head, lowest, highest; /* lowest, highest: positions that the row sees */
+    uint32_t first, step, last, kv_head, lowest, highest; /* lowest, highest: visible positions */
     spry_step_entry held;
 
     SPRY_METHOD uint32_t number(uint32_t i) const
@@ -134,7 +139,7 @@ struct decode_pages {
         return first + i * step;
     }
 
-    /* Page i of them; they are asked for in order. */
+    /* Page i; called with ascending i. */
     SPRY_METHOD decode_page page(const spry_attend_args &a, uint32_t i, int lane)
     {
         uint32_t own = number(i + (uint32_t)lane), from = i % WARP;
@@ -150,14 +155,14 @@ struct decode_pages {
     }
 };
 
-/* Four numbers of the lane as a matrix's rows g and g + 8: the lower halves and the upper ones. */
+/* Four words of a lane as rows g and g + 8 of an a operand: the lower halves and the upper halves. */
 SPRY_DEVICE uint4 both_halves(uint32_t k0, uint32_t k1, uint32_t k8, uint32_t k9)
 {
     uint4 rows = {lower_halves(k0, k1), upper_halves(k0, k1), lower_halves(k8, k9), upper_halves(k8, k9)};
     return rows;
 }
 
-/* A lane's part of keys: of each 16 coordinates those of its t, four tokens each. */
+/* A lane's part of the keys: of each 16 coordinates those of its t, four tokens each. */
 template <class S> struct decode_keys {
     typedef S config;
     uint2 rows[config::STEPS][4];
@@ -170,19 +175,19 @@ template <class S> struct decode_keys {
             rows[i / 4][i % 4] = *(const uint2 *)(from + (i / 4 * 16 + i % 2 + i % 4 / 2 * 8) * PAGE_TOKENS * 2);
     }
 
-    /* Of step s: tokens 4g + 2m and the next as rows of a matrix. */
+    /* The a operand of step s: tokens 4g + 2m and 4g + 2m + 1. */
     SPRY_METHOD uint4 operand(int s, int m) const
     {
         const uint2 *k = rows[s];
         return m ? both_halves(k[0].y, k[1].y, k[2].y, k[3].y) : both_halves(k[0].x, k[1].x, k[2].x, k[3].x);
     }
 
-    /* The key of token `slot`, which is not in memory yet. */
+    /* Inserts the key of token `slot`, which is not in global memory yet. */
     SPRY_METHOD void put(const float *key, uint32_t slot, int lane)
     {
         bool here = (uint32_t)lane / 4 == slot / 4;
         uint32_t lower = slot % 2 ? 0x5410 : 0x3254,
-                 upper = slot % 2 ? 0x7610 : 0x3276; /* half of a pair in its place */
+                 upper = slot % 2 ? 0x7610 : 0x3276; /* selectors that replace one half of a pair */
         uint32_t x[2] = {here && slot % 4 < 2 ? lower : 0x3210, here && slot % 4 < 2 ? upper : 0x3210};
         uint32_t y[2] = {here && slot % 4 > 1 ? lower : 0x3210, here && slot % 4 > 1 ? upper : 0x3210};
         SPRY_UNROLL
@@ -199,8 +204,8 @@ template <class S> struct decode_keys {
     }
 };
 
-/* A lane's part of values: of each 16 tokens those of its t. Of tokens that the row does not see, whose values may be
- * anything, another one's: their weights are zeros. */
+/* A lane's part of the values: of each 16 tokens those of its t. Invisible tokens may hold anything, and their
+ * probabilities are 0, so a visible token is loaded in their place. */
 template <class S> struct decode_values {
     typedef S config;
     uint32_t words[2][4][config::LOADS][config::WORDS];
@@ -218,14 +223,14 @@ template <class S> struct decode_values {
         }
     }
 
-    /* Of 16 tokens: two coordinates as rows of a matrix. */
+    /* The a operand of 16 tokens: two coordinates. */
     SPRY_METHOD uint4 operand(int half, int tile) const
     {
         int n = tile / config::WORDS, w = tile % config::WORDS;
         return both_halves(words[half][0][n][w], words[half][1][n][w], words[half][2][n][w], words[half][3][n][w]);
     }
 
-    /* The values of token `slot`, which are not in memory yet, in its place and in those of tokens behind it. */
+    /* Inserts the values of token `slot`, which are not in global memory yet, for this token and the ones after it. */
     SPRY_METHOD void put(const float *value, uint32_t slot, uint32_t part, int lane)
     {
         const float *from = value + part * config::PART * 32 + (uint32_t)lane / 4 * config::WORDS * 2;
@@ -255,7 +260,7 @@ template <class S> struct decode_values {
     }
 };
 
-/* A lane's part of queries: coordinates 2t, 2t + 1, 2t + 8 and 2t + 9 of each 16, of query g. */
+/* A lane's part of the queries: coordinates 2t, 2t + 1, 2t + 8 and 2t + 9 of each 16, of query g. */
 template <class S> struct decode_queries {
     uint2 steps[S::BLOCKS * 2];
 
@@ -271,7 +276,7 @@ template <class S> struct decode_queries {
     }
 };
 
-/* The queries as pages with a turn want them. */
+/* Rotates the queries for a page that is used away from where it was computed. */
 template <class S>
 SPRY_DEVICE void rotate_queries(decode_warp_smem<S> &smem, const decode_heads<S> &heads, const spry_attend_args &a,
                                 uint32_t group, uint32_t rotation, int lane)
@@ -284,8 +289,8 @@ SPRY_DEVICE void rotate_queries(decode_warp_smem<S> &smem, const decode_heads<S>
     syncwarp();
 }
 
-/* What a page gives: of queries 2t and 2t + 1 the largest score and the sum of weights, and sums of values. scores[m]:
- * tokens 4g + 2m and the next, out[tile]: two coordinates; each of both queries. */
+/* The partial result of a page: max, sum and accumulators of queries 2t and 2t + 1. scores[m]: tokens 4g + 2m and the
+ * next; out[tile]: two coordinates; each for both queries. */
 template <class S> struct decode_sums {
     typedef S config;
     float max[2], sum[4], scores[2][4], out[config::TILES][4];
@@ -304,13 +309,13 @@ template <class S> struct decode_sums {
             mma_f16(scores[i % 2], keys.operand(i / 2, i % 2), queries[i / 2].x, queries[i / 2].y);
     }
 
-    /* As softmax_page of attention_mma.cuh. */
+    /* softmax_page of attention_mma.cuh for this layout. */
     SPRY_METHOD void softmax(const spry_attend_args &a, const decode_page &page, int lane)
     {
         softmax_scaled(score_scale<2>(scores, a), page, lane);
     }
 
-    /* `factor`: what makes products scores. */
+    /* `factor` turns products into scores. */
     SPRY_METHOD void softmax_scaled(float factor, const decode_page &page, int lane)
     {
         float power = factor * LOG2E;
@@ -334,8 +339,8 @@ template <class S> struct decode_sums {
         max[1] *= factor;
     }
 
-    /* Sums of values and of weights, which pass through shared memory: lanes with tokens get those of all tokens of a
-     * query. */
+    /* O = P V and the sums of P. The probabilities are transposed through shared memory: a lane needs those of all its
+     * tokens for one query. */
     template <class V>
     SPRY_METHOD void multiply_pv(const V &values, uint32_t (*weights)[config::WEIGHTS_STRIDE], int lane)
     {
@@ -365,7 +370,7 @@ template <class S> struct decode_sums {
         }
     }
 
-    /* Where the page leaves them, see pair_partial. */
+    /* Stores the partial result; see pair_partials for the layout. */
     SPRY_METHOD void write(float *to, bool seen, uint32_t part, int lane) const
     {
         if (part == 0 && lane < 4) {
@@ -384,11 +389,11 @@ template <class S> struct decode_sums {
     }
 };
 
-/* A warp's way through its pages. */
+/* A warp's walk through its pages. */
 template <class S> struct page_walk {
     typedef S config;
     decode_pages pages;
-    uint32_t i, part, group, rotation; /* turn: of the queries that were taken */
+    uint32_t i, part, group, rotation; /* rotation: that of the queries in registers */
     decode_page now;
     decode_keys<S> keys;
     decode_values<S> values;
@@ -432,7 +437,8 @@ template <class S> struct page_walk {
         }
     }
 
-    /* What the page gives; false where the row does not see it. The next one is on its way then. */
+    /* Computes the partial result of the current page and starts the loads of the next one; false if the row does not
+     * see the page. */
     SPRY_METHOD bool take(decode_sums<S> &sums, decode_warp_smem<S> &smem, const decode_heads<S> &heads,
                           const spry_attend_args &a)
     {
@@ -457,12 +463,12 @@ template <class S> struct decode_smem {
     decode_warp_smem<S> warps[S::WARPS];
 };
 
-/* What pages leave of queries 2 * pair and the next of a key head of row number `few`: both maxima, both sums, then of
- * each coordinate both sums of values. Where a block has all pages, and each warp one, they stay in shared memory. */
+/* Layout of the partial results of queries 2 * pair and 2 * pair + 1 of a KV head: both maxima, both sums, then both
+ * values of each coordinate. If one block has all pages and each warp at most one, they stay in shared memory. */
 template <class S> struct pair_partials {
     enum { SIZE = SPRY_PARTIAL_HEADER + 2 * S::BLOCKS * 32 };
     float *first;
-    uint32_t n; /* pages that there is room for */
+    uint32_t n; /* capacity in pages */
 
     /* `alone`: one block has all pages. */
     SPRY_METHOD void locate(float *smem, const spry_attend_args &a, uint32_t decode_row, uint32_t kv_head,
@@ -480,8 +486,8 @@ template <class S> struct pair_partials {
     }
 };
 
-/* Which pages of a row and key head a warp has: those of number walker * ranks + rank, and every so many; and its part
- * of their values. */
+/* The pages of a row and KV head that a warp has: walker * ranks + rank, then every walkers * ranks-th; and its part of
+ * the head's values. */
 struct decode_work {
     uint32_t decode_row, kv_head, rank, ranks, walker, walkers, part;
 };
@@ -491,7 +497,7 @@ template <class S> struct decode_job {
     spry_step_row row;
     uint32_t number_of_row, last, kv_head, rank, ranks;
 
-    /* What does not need the row's queries: its pages are on their way. */
+    /* The part that does not need the row's queries: starts the loads of the first page. */
     SPRY_METHOD void start(const spry_decode_args &d, const decode_work &p)
     {
         const spry_attend_args &a = d.attend;
@@ -513,7 +519,7 @@ template <class S> struct decode_job {
             prefetch_l2((warp ? d.rope_kv.k_norm : d.rope_kv.q_norm) + lane * S::BLOCKS);
     }
 
-    /* What each of the warp's pages leaves. */
+    /* Computes the partial results of the warp's pages. */
     SPRY_METHOD void work(decode_smem<S> &smem, const pair_partials<S> &partials, const spry_decode_args &d)
     {
         const spry_attend_args &a = d.attend;
@@ -521,7 +527,7 @@ template <class S> struct decode_job {
         prepare_row<S>(smem.heads, d.rope_kv, row, number_of_row, kv_head, last % ranks == rank);
         syncthreads();
         bool own = walk.pages.first == last && walk.now.at.keys == head_of_page(a.kv, row.page, kv_head).keys;
-        if (own) { /* the row's own page, which was loaded without the row */
+        if (own) { /* the row's own page was loaded without the new row */
             walk.keys.put(smem.heads.key, row.slot, lane);
             walk.values.put(smem.heads.value, row.slot, walk.part, lane);
         }
@@ -535,7 +541,7 @@ template <class S> struct decode_job {
         }
     }
 
-    /* All pages folded, by `threads` threads of which this is one. */
+    /* Combines all pages; this is thread `thread` of `threads`. */
     SPRY_METHOD void combine(const pair_partials<S> &partials, const spry_attend_args &a, uint32_t thread,
                              uint32_t threads) const
     {

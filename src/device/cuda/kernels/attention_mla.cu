@@ -1,20 +1,24 @@
-/* Latent attention: one key for all heads, the last values of which are its value. As in attention_mma.cuh every page
- * gives a maximum, a sum and a weighted sum of values of its own, which are folded in order into the result: for few
- * rows a block takes a page, and spry_attend_combine folds; for many rows a block goes through all pages for its 16
- * queries.
+/* Multi-head latent attention (MLA) over pages of F16, F32 or Q8_0, compute capability 8.0 and later. All heads
+ * share one key [rotated part | latents]; the latents are also the value: out = softmax(scale * q K^T) K_latents.
  *
- * Keys are transposed in pages. For scores a lane is a token, a warp takes a part of the coordinates, and the parts are
- * added in order. For sums of values a thread is a coordinate and goes through the page's tokens. */
+ *   kernel    grid                             block     a block owns
+ *   rope_kv   (rows / 16, heads + 1)           8 warps   16 rows of a query head, or of the key
+ *   split_kv  (decode tiles, batches, pages)   8 warps   one page for 16 queries; spry_attend_combine combines
+ *   prefill   (prefill tiles, batches)         8 warps   all pages for 16 queries
+ *
+ * Keys are transposed in pages. For scores a lane has a token and a warp a part of the coordinates; the parts are
+ * added in order. For values a thread has a coordinate and loops over the page's tokens. Pages are combined in
+ * order. Dynamic shared memory: mla_smem, then the queries [key_dim, QUERY_STRIDE]. */
+#include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/attention_mma.cuh"
-#include "device/cuda/mla_args.h"
 
 enum {
     MLA_WARPS = SPRY_MLA_THREADS / WARP,
-    QUERY_STRIDE = SPRY_MLA_QUERY_STRIDE,            /* more than QUERIES, for the banks of shared memory */
-    VALUES = SPRY_MLA_VALUES_MAX / SPRY_MLA_THREADS, /* of a thread */
+    QUERY_STRIDE = SPRY_MLA_QUERY_STRIDE,            /* more than QUERIES, to avoid bank conflicts */
+    VALUES = SPRY_MLA_VALUES_MAX / SPRY_MLA_THREADS, /* coordinates per thread */
 };
 
-/* ---- slots and rows ---------------------------------------------------------------------------------------------- */
+/* ---- slots of heads ---------------------------------------------------------------------------------------------- */
 
 SPRY_KERNEL(spry_mla_slots, spry_mla_slots_args, SPRY_MLA_THREADS)
 {
@@ -35,7 +39,7 @@ SPRY_KERNEL(spry_mla_join, spry_mla_join_args, SPRY_MLA_THREADS)
 
 /* ---- queries and keys -------------------------------------------------------------------------------------------- */
 
-/* A query of a head, or the key, of a row: in `head`, and the query in its place. A warp. */
+/* A warp prepares a query head, or the key, of a row in `head`; the query is also stored in place. */
 template <class KV>
 SPRY_DEVICE void prepare_mla_head(const spry_mla_rope_kv_args &a, float *head, uint32_t number, uint32_t row)
 {
@@ -79,17 +83,17 @@ template <class KV> SPRY_DEVICE void prepare_mla(const spry_mla_rope_kv_args &a)
 
 /* Shared memory of a block; the queries follow, [key_dim, QUERY_STRIDE]. */
 struct mla_smem {
-    float parts[MLA_WARPS][QUERIES][WARP]; /* of scores */
+    float parts[MLA_WARPS][QUERIES][WARP]; /* partial scores of each warp */
     float weights[PAGE_TOKENS][QUERY_STRIDE];
-    float max[QUERIES], sum[QUERIES];             /* of the pages so far */
-    float scale_old[QUERIES], scale_new[QUERIES]; /* how the page is folded into them */
+    float max[QUERIES], sum[QUERIES];             /* running max and sum */
+    float scale_old[QUERIES], scale_new[QUERIES]; /* scales when the page is added */
 };
 
 static_assert(sizeof(mla_smem) == SPRY_MLA_SMEM && (int)QUERIES == (int)SPRY_MLA_QUERIES, "as launched");
 
-/* What the threads of a block know of its queries. */
+/* A thread's view of the block's queries, and its accumulators. */
 struct mla_queries {
-    warp_queries q; /* begin and end: of query threadIdx.x / WARP and of MLA_WARPS behind */
+    warp_queries q; /* begin and end: of query threadIdx.x / WARP and of the one MLA_WARPS later */
     float *staged;
     float total[VALUES][QUERIES];
 };
@@ -117,7 +121,7 @@ SPRY_DEVICE void find_mla_queries(mla_queries &l, mla_smem &smem, const spry_att
     }
 }
 
-/* The queries, turned for a page that is used away from where it was computed. */
+/* Loads the queries into shared memory, rotated for a page that is used away from where it was computed. */
 SPRY_DEVICE void stage_mla(const mla_queries &l, const spry_attend_args &a, uint32_t key_dim, uint32_t rotation)
 {
     for (uint32_t at = threadIdx.x; at < QUERIES * key_dim; at += SPRY_MLA_THREADS) {
@@ -129,7 +133,7 @@ SPRY_DEVICE void stage_mla(const mla_queries &l, const spry_attend_args &a, uint
     }
 }
 
-/* The warp's coordinates of all scores: a lane for a token. */
+/* Partial scores of the warp's coordinates; a lane has a token. */
 template <class KV>
 SPRY_DEVICE void multiply_qk_mla(mla_smem &smem, const mla_queries &l, const unsigned char *keys, uint32_t key_dim)
 {
@@ -154,8 +158,8 @@ SPRY_DEVICE void multiply_qk_mla(mla_smem &smem, const mla_queries &l, const uns
         smem.parts[warp][i][lane] = scores[i];
 }
 
-/* From scores to weights, and how the page's sums are folded into those so far, or, of a page that is `alone`, left as
- * they are: a warp for two queries. */
+/* Turns scores into probabilities and updates the running max and sum; a warp has two queries. `alone`: the page's own
+ * max and sum are kept, to be combined later. */
 SPRY_DEVICE void softmax_mla(mla_smem &smem, const mla_queries &l, const spry_attend_args &a,
                              const spry_step_entry &entry, bool alone)
 {
@@ -215,14 +219,14 @@ SPRY_DEVICE void load_tokens(float out[8], const unsigned char *keys, uint32_t d
                              kv_q8_0)
 {
     uint2 words = *(const uint2 *)(keys + d * PAGE_TOKENS + token);
-    load_tokens(out, keys + key_dim * PAGE_TOKENS, d / 32, token, 0, kv_f16()); /* scales */
+    load_tokens(out, keys + key_dim * PAGE_TOKENS, d / 32, token, 0, kv_f16()); /* the scales */
     SPRY_UNROLL
     for (int i = 0; i < 8; i++)
         out[i] *= (float)(int8_t)((i < 4 ? words.x : words.y) >> i % 4 * 8);
 }
 
-/* Sums of the page's values, folded into those so far: a thread for a coordinate. Tokens outside of [begin, end), which
- * no query sees, may be anything. */
+/* Accumulates the page's values; a thread has a coordinate. Tokens outside of [begin, end) may hold anything, because
+ * no query sees them. */
 template <class KV>
 SPRY_DEVICE void multiply_pv_mla(const mla_smem &smem, mla_queries &l, const unsigned char *keys, uint32_t n_values,
                                  uint32_t key_dim, uint32_t begin, uint32_t end)
@@ -258,9 +262,9 @@ SPRY_DEVICE void multiply_pv_mla(const mla_smem &smem, mla_queries &l, const uns
     }
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Folds pages [first, end) of a table; `alone`: what the only one of them gives is folded later. */
+/* Attends to pages [first, end) of a table; `alone`: there is only one page, and its result is combined later. */
 template <class KV>
 SPRY_DEVICE void attend_mla(mla_smem &smem, mla_queries &l, const spry_mla_attend_args &args,
                             const spry_step_entry *entries, uint32_t first, uint32_t end, bool alone)
@@ -286,7 +290,7 @@ SPRY_DEVICE void attend_mla(mla_smem &smem, mla_queries &l, const spry_mla_atten
     syncthreads();
 }
 
-/* Writes the sums of query i, times `factor`, to `to`. */
+/* Stores the accumulators of query i, times `factor`. */
 SPRY_DEVICE void store_mla(float *to, const mla_queries &l, int i, uint32_t n_values, float factor)
 {
     SPRY_UNROLL

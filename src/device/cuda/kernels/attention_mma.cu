@@ -1,10 +1,18 @@
-/* Attention over pages of F16 with matrix instructions (attention_mma.cuh): rows whose pages are spread over warps, and
- * runs of rows. For few rows a warp takes a page, and spry_attend_combine_pages folds. For runs a warp goes through
- * pages for its 16 queries: through all of them where runs are many; otherwise a block takes a chunk, and
- * spry_attend_combine_prefill folds. */
+/* Attention over F16 pages with mma (attention_mma.cuh), compute capability 8.0 and later.
+ *
+ *   kernel                    grid                                                block         owner
+ *   spry_attend_split_kv_mma  (decode tiles, KV heads * batches * parts, pages)   2 or 4 warps  a warp has one page
+ *   spry_attend_combine_pages (decode rows, heads)                                4 warps       combines pages
+ *   spry_attend_prefill_mma   (KV heads * batches, prefill tiles, splits or 1)    2 or 4 warps  a warp has 16 queries
+ *
+ * Prefill goes through all pages, or with split-KV through one chunk of 16 pages, whose partial results
+ * spry_attend_combine_prefill combines. Dynamic shared memory: split_kv_smem has queries and one page per warp,
+ * which the warp copies itself; prefill_smem has queries per warp and two pages, which all threads copy with
+ * cp.async: one page is multiplied while the next one is copied. The wgmma prefill replaces prefill_mma on compute
+ * capability 9.0. */
 #include "device/cuda/kernels/attention_mma.cuh"
 
-/* ---- few rows ---------------------------------------------------------------------------------------------------- */
+/* ---- split-KV ---------------------------------------------------------------------------------------------------- */
 
 template <int BLOCKS> struct split_kv_smem {
     typedef page_copy<BLOCKS, head_config<BLOCKS>::PART> copy;
@@ -12,7 +20,7 @@ template <int BLOCKS> struct split_kv_smem {
     unsigned char pages[head_config<BLOCKS>::WARPS][copy::BYTES];
 };
 
-/* A grid of (pieces, key heads * batches of queries * parts, pages in groups of warps). */
+/* Grid: (decode tiles, KV heads * batches of queries * parts, pages / warps). */
 template <int BLOCKS> SPRY_DEVICE void attend_split_kv_mma(const spry_attend_args &a)
 {
     typedef head_config<BLOCKS> config;
@@ -35,7 +43,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_split_kv_mma(const spry_attend_arg
     typename split_kv_smem<BLOCKS>::copy page = {smem.pages[warp]};
     bool seen = page_visible(q, entry), old = entry.start + entry.count <= row.first_new;
     visible_page from = find_page(q, a, entry, part * config::PART * 64);
-    if (!old) /* something of this step is in it */
+    if (!old) /* the page holds rows of this step */
         pdl_wait();
     if (seen) {
         page.template copy_keys<WARP>(from, (uint32_t)lane);
@@ -56,21 +64,21 @@ template <int BLOCKS> SPRY_DEVICE void attend_split_kv_mma(const spry_attend_arg
     store_partial(a, s, seen, q, tile.partial_row, number, part, lane);
 }
 
-/* ---- many rows --------------------------------------------------------------------------------------------------- */
+/* ---- prefill ----------------------------------------------------------------------------------------------------- */
 
-/* What chunks gave so far of a lane's two queries. Sums of values lie where the result goes. */
+/* Running max and sum over chunks of a lane's two queries. The accumulators are in the output array. */
 struct chunk_totals {
     float max[2], sum[2];
 };
 
-/* Shared memory of a block: queries, the page in use and the next one; totals of each thread. */
+/* Shared memory: queries of each warp, the page in use and the next one, chunk totals of each thread. */
 template <int BLOCKS> struct prefill_smem {
     staged_queries<BLOCKS> staged[head_config<BLOCKS>::WARPS];
     unsigned char pages[2][page_copy<BLOCKS, BLOCKS>::BYTES];
     chunk_totals totals[head_config<BLOCKS>::WARPS * WARP];
 };
 
-/* Goes through the entries that some query of the block sees; the entry behind is on its way. */
+/* Walks the entries that some query of the block sees; the next entry is loaded ahead. */
 struct visible_entries {
     const spry_step_entry *entries;
     uint32_t number, end;
@@ -85,7 +93,7 @@ struct visible_entries {
         } while (number < end && !page_visible(all, now));
     }
 
-    /* Before the first one. */
+    /* Positions before the first visible entry. */
     SPRY_METHOD void start(const spry_attend_args &a, const spry_step_row &last, uint32_t first, uint32_t behind)
     {
         entries = a.entries + last.first_entry;
@@ -109,7 +117,7 @@ SPRY_DEVICE void copy_entry(unsigned char *smem, const spry_attend_args &a, cons
     cp_async_commit();
 }
 
-/* Folds a chunk of a warp's queries; behind the `last` one is the result. */
+/* Adds a chunk to the totals of a warp's queries; after the `last` one the result is complete. */
 template <int PART>
 SPRY_DEVICE void end_chunk(chunk_totals &total, const page_output<PART> &chunk, const warp_queries &q,
                            const spry_attend_args &a, uint32_t part, bool last, int lane)
@@ -144,8 +152,8 @@ SPRY_DEVICE void end_chunk(chunk_totals &total, const page_output<PART> &chunk, 
     }
 }
 
-/* The pages from `first` on that the block's queries see, for those of a warp: of all chunks, or, where they are spread
- * over blocks, of one. A warp without queries helps to copy. */
+/* Attends the queries of a warp to the block's visible pages from `first` on: to all chunks, or with split-KV to one. A
+ * warp without queries helps to copy. */
 template <int BLOCKS>
 SPRY_DEVICE void attend_prefill_chunks(prefill_smem<BLOCKS> &smem, const warp_queries &q, const warp_queries &all,
                                        const spry_attend_args &a, const spry_step_row &last, uint32_t first,
@@ -174,7 +182,7 @@ SPRY_DEVICE void attend_prefill_chunks(prefill_smem<BLOCKS> &smem, const warp_qu
         cp_async_wait_group<1>();
         syncthreads();
         if (q.count && page_visible(q, entry)) {
-            page_output<SOME> sums; /* of some blocks at a time */
+            page_output<SOME> sums; /* a part of the head at a time */
             softmax_update update;
             float scores[4][4];
             if (rotation != entry.rotation)
@@ -203,7 +211,8 @@ SPRY_DEVICE void attend_prefill_chunks(prefill_smem<BLOCKS> &smem, const warp_qu
         store_partial(a, chunk, rotation != 0xffffffffu, q, q.first_row, blockIdx.z, part, lane);
 }
 
-/* A grid of (key heads * batches of queries, runs, chunks or 1), the last runs first, because they see most. */
+/* Grid: (KV heads * batches of queries, prefill tiles, splits or 1); the last tiles come first, because they see most.
+ */
 template <int BLOCKS> SPRY_DEVICE void attend_prefill_mma(const spry_attend_args &a)
 {
     typedef head_config<BLOCKS> config;
@@ -226,13 +235,13 @@ template <int BLOCKS> SPRY_DEVICE void attend_prefill_mma(const spry_attend_args
     attend_prefill_chunks<BLOCKS>(*(prefill_smem<BLOCKS> *)memory, q, all, a, last, page, warp % config::PARTS, lane);
 }
 
-/* A block for (row, head): what its pages left. */
+/* Grid: (decode rows, heads). */
 SPRY_KERNEL(spry_attend_combine_pages, spry_attend_args, COMBINE_THREADS)
 {
     combine_head<SPRY_SPLIT_KV_PAGES>(a, a.decode_rows[blockIdx.x], blockIdx.x, blockIdx.y);
 }
 
-/* A block for (run, head, row of the run): what its chunks left. */
+/* Grid: (prefill tiles, heads, rows of a tile). */
 SPRY_KERNEL(spry_attend_combine_prefill, spry_attend_args, COMBINE_THREADS)
 {
     const spry_row_range run = a.prefill_tiles[blockIdx.x];

@@ -1,30 +1,31 @@
-/* Attention over pages of F16 with matrix instructions. As in attention_simt.cu every page gives a maximum, a sum and a
- * weighted sum of values of its own; those of SPRY_SPLIT_KV_PAGES pages are folded in order into a chunk's, chunks in
- * order into the result.
+/* Attention over F16 pages with mma: the parts that the split-KV and prefill kernels of attention_mma.cu, the wgmma
+ * prefill and the decode kernels share. Heads of 32, 64, 96, 128 and 256.
  *
- * A warp multiplies 16 queries by the 32 keys of a page, then their weights by its values. Pages pass through shared
- * memory, from where matrix instructions get their operands turned. Lane = 4 g + t holds scores of queries g and g + 8
- * with tokens 2t and 2t + 1 of each 8, and sums of values 2t and 2t + 1 of each 8. Queries and weights are halves, as
- * keys and values are.
+ * A warp multiplies 16 queries by the 32 keys of a page (S = Q K^T), then the probabilities by its values (O = P V).
+ * Pages pass through shared memory, from where ldmatrix loads them transposed. With lane = 4 g + t a lane holds
+ * scores of queries g and g + 8 with tokens 2t and 2t + 1 of each 8, and accumulators of values 2t and 2t + 1 of
+ * each 8. Queries and probabilities are F16, as keys and values are.
  *
- * BLOCKS: 32 values of a head. A warp adds up at most 128 values; longer heads are split over warps. */
+ * Order of the sums: each page has its own softmax; SPRY_SPLIT_KV_PAGES pages are combined in order into a chunk,
+ * chunks in order into the result. BLOCKS: head size / 32. A warp accumulates at most 128 values; longer heads are
+ * split over warps. */
 #pragma once
 
 #include "device/cuda/kernels/kv_pages.cuh"
 #include "device/cuda/kernels/online_softmax.cuh"
 
-enum { QUERIES = 16, HALF_ONES = 0x3c003c00 }; /* HALF_ONES: two halves, each 1 */
+enum { QUERIES = 16, HALF_ONES = 0x3c003c00 }; /* HALF_ONES: two F16, each 1 */
 
 template <int BLOCKS> struct head_config {
     enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = BLOCKS <= 4 ? 4 : 2, STEPS = BLOCKS * 2 };
 };
 
-/* Queries as a warp's lanes want them: [step of 16 values, lane]. */
+/* The queries of a warp as a operands: [step of 16 coordinates, lane]. */
 template <int BLOCKS> struct staged_queries {
     uint4 words[head_config<BLOCKS>::STEPS][WARP];
 };
 
-/* What a page, or several, give for queries g and g + 8: the largest score, the sum of weights, and of values. */
+/* Running max and sum of queries g and g + 8, and the accumulators of values. */
 struct softmax_stats {
     float max[2], sum[2];
 };
@@ -34,13 +35,13 @@ template <int PART> struct page_output : softmax_stats {
 };
 
 struct warp_queries {
-    uint32_t first_row, first, count; /* queries `first` .. of the run that begins with a row */
-    uint32_t begin[2], end[2];        /* positions that queries g and g + 8 see */
-    uint32_t lowest, highest;         /* that any of the 16 sees */
+    uint32_t first_row, first, count; /* queries from `first` on of the rows that begin with first_row */
+    uint32_t begin[2], end[2];        /* positions visible to queries g and g + 8 */
+    uint32_t lowest, highest;         /* positions visible to any of the queries */
     uint32_t kv_head;
 };
 
-/* Queries that are left, or as many as a warp takes. */
+/* The number of queries that a warp takes if `left` are left. */
 SPRY_DEVICE uint32_t at_most(uint32_t left)
 {
     return left < QUERIES ? left : (uint32_t)QUERIES;
@@ -63,7 +64,7 @@ SPRY_DEVICE void see(uint32_t *begin, uint32_t *end, const spry_attend_args &a, 
     *begin = a.window && own > a.window ? own - a.window : 0;
 }
 
-/* Rows of a run stand one behind the other, so its first query sees the lowest position and its last the highest. */
+/* Rows are in order of position, so the first query has the lowest visible position and the last one the highest. */
 SPRY_DEVICE void find_queries(warp_queries &q, const spry_attend_args &a, uint32_t group, int lane)
 {
     uint32_t unused;
@@ -77,7 +78,7 @@ SPRY_DEVICE void find_queries(warp_queries &q, const spry_attend_args &a, uint32
     see(&unused, &q.highest, a, query_row(q, group, q.count - 1));
 }
 
-/* Value d of a query, turned for a page that is used away from where it was computed. */
+/* Coordinate d of a query, rotated for a page that is used away from where it was computed. */
 SPRY_DEVICE float rotated_value(const spry_attend_args &a, const float *query, uint32_t rotation, uint32_t d)
 {
     if (d >= 2 * a.n_pairs)
@@ -89,12 +90,12 @@ SPRY_DEVICE float rotated_value(const spry_attend_args &a, const float *query, u
     return d == first ? query[first] * cosine - query[second] * sine : query[first] * sine + query[second] * cosine;
 }
 
-/* Those of a warp, as rows have them. */
+/* Loads the queries of a warp into shared memory as F16. */
 template <int BLOCKS>
 SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, const spry_attend_args &a,
                             uint32_t group, uint32_t rotation, int lane)
 {
-    enum { TOGETHER = 4 }; /* queries whose values are loaded at once */
+    enum { TOGETHER = 4 }; /* queries that are loaded at once */
     syncwarp();
     SPRY_UNROLL_BY(1)
     for (uint32_t first = 0; first < q.count; first += TOGETHER) {
@@ -112,7 +113,7 @@ SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, c
         SPRY_UNROLL
         for (uint32_t n = 0; n < TOGETHER; n++) {
             uint32_t i = first + n, in = (uint32_t)lane % 16;
-            uint32_t at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* half of the lane's 16 bytes */
+            uint32_t at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* index of the F16 in the lane's 16 bytes */
             SPRY_UNROLL
             for (int k = 0; i < q.count && k < BLOCKS; k++)
                 ((uint16_t *)&to.words[k * 2 + lane / 16][i % 8 * 4 + in % 8 / 2])[at] = half_of_float(v[n][k]);
@@ -123,14 +124,14 @@ SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, c
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
 
-/* Where the keys and values of a page lie, and which of its tokens any query sees. */
+/* Addresses of the keys and values of a page, and the tokens that some query sees. */
 struct visible_page {
     const unsigned char *keys, *values;
     uint32_t begin, end;
 };
 
-/* A page in shared memory, in pieces of 16 bytes, permuted so that rows that are loaded together lie in different
- * banks. KEPT: blocks of 32 values of each token. */
+/* A page in shared memory in pieces of 16 bytes, swizzled so that rows loaded together are in different banks. KEPT:
+ * blocks of 32 values of each token. */
 template <int BLOCKS, int KEPT> struct page_copy {
     enum { PIECE = 16, PIECES = KEPT * 4, VALUE_STRIDE = KEPT <= 2 ? 128 : KEPT <= 4 ? 256 : 512 };
     enum { KEYS = BLOCKS * 32 * PAGE_TOKENS * 2, BYTES = KEYS + PAGE_TOKENS * VALUE_STRIDE };
@@ -146,7 +147,8 @@ template <int BLOCKS, int KEPT> struct page_copy {
         return smem + KEYS + token * VALUE_STRIDE + (piece ^ token % 8) * PIECE;
     }
 
-    /* By `THREADS` threads. Rows of so many keys are the same places further on. */
+    /* Copies the keys with cp.async, by THREADS threads. The swizzle repeats, so the offsets of the next rows are the
+     * same. */
     template <int THREADS> SPRY_METHOD void copy_keys(const visible_page &page, uint32_t thread) const
     {
         unsigned char *to = key_piece(thread / 4, thread % 4);
@@ -156,8 +158,8 @@ template <int BLOCKS, int KEPT> struct page_copy {
             cp_async(to + i, from + i);
     }
 
-    /* Values of tokens that no query sees may be anything: in their place those of a token that is seen; their weights
-     * are zeros. */
+    /* Copies the values with cp.async. Invisible tokens may hold anything, and their probabilities are 0, so a visible
+     * token is copied in their place. */
     template <int THREADS>
     SPRY_METHOD void copy_values(const visible_page &page, uint32_t token_bytes, uint32_t thread) const
     {
@@ -169,14 +171,15 @@ template <int BLOCKS, int KEPT> struct page_copy {
         }
     }
 
-    /* Keys of tokens 16 * pair .. + 15 for a step of 16 values: b0 and b1 of the first 8, then of the others. */
+    /* Keys of tokens 16 * pair .. + 15 for a step of 16 coordinates: b0 and b1 of the first 8 tokens, then of the
+     * others. */
     SPRY_METHOD void keys(uint32_t out[4], int step, int pair, int lane) const
     {
         ldmatrix_trans(
             out, key_piece((uint32_t)(step * 16 + lane / 8 % 2 * 8 + lane % 8), (uint32_t)(pair * 2 + lane / 16)));
     }
 
-    /* Values 16 * pair .. + 15 of 16 tokens from 16 * half on: the same. */
+    /* Coordinates 16 * pair .. + 15 of 16 tokens from 16 * half on, as b operands. */
     SPRY_METHOD void values(uint32_t out[4], int half, int pair, int lane) const
     {
         ldmatrix_trans(
@@ -184,7 +187,7 @@ template <int BLOCKS, int KEPT> struct page_copy {
     }
 };
 
-/* Scores of token 8 j + 2t + u are scores[j][query half * 2 + u]. */
+/* S = Q K^T: the score of token 8 j + 2t + u is scores[j][query half * 2 + u]. */
 template <int BLOCKS, class P>
 SPRY_DEVICE void multiply_qk(float scores[4][4], const staged_queries<BLOCKS> &q, const P &page, int lane)
 {
@@ -204,7 +207,7 @@ SPRY_DEVICE void multiply_qk(float scores[4][4], const staged_queries<BLOCKS> &q
     }
 }
 
-/* Products of queries and keys, N times four of them, may be capped; what they are multiplied by to be scores. */
+/* Applies the softcap to N * 4 products of queries and keys; returns the factor that turns products into scores. */
 template <int N> SPRY_DEVICE float score_scale(float (*products)[4], const spry_attend_args &a)
 {
     if (!SPRY_UNLIKELY(a.softcap != 0))
@@ -215,14 +218,13 @@ template <int N> SPRY_DEVICE float score_scale(float (*products)[4], const spry_
     return 1;
 }
 
-/* What is added to the powers of 2 that products stand for, so that the largest becomes 0; of what is not seen remains
- * nothing. */
+/* The summand that makes the largest exponent 0; 0 if nothing is visible. */
 SPRY_DEVICE float exponent_base(float max, float power)
 {
     return max == -INFINITY ? 0 : -(max * power);
 }
 
-/* Tokens of a page that the lane's two queries see, counted from the page's first. */
+/* Tokens of a page that are visible to the lane's two queries, relative to the page's first token. */
 struct visible_tokens {
     uint32_t begin[2], count[2];
 
@@ -237,7 +239,7 @@ struct visible_tokens {
         }
     }
 
-    /* Takes out what they do not see. */
+    /* Sets the scores of invisible tokens to -INFINITY. */
     SPRY_METHOD void mask(float (*scores)[4], int lane) const
     {
         SPRY_UNROLL
@@ -249,7 +251,7 @@ struct visible_tokens {
     }
 };
 
-/* From products, which `factor` makes scores, to weights, with the largest score. */
+/* Replaces scores by probabilities relative to the largest score; `factor` turns products into scores. */
 SPRY_DEVICE void softmax_scores(softmax_stats &s, float (*scores)[4], float factor)
 {
     float power = factor * LOG2E;
@@ -279,7 +281,7 @@ SPRY_DEVICE void softmax_page(softmax_stats &s, float (*scores)[4], const warp_q
     softmax_scores(s, scores, factor);
 }
 
-/* Weights of 16 tokens, of both queries, as a lane's part of a matrix. */
+/* The probabilities of 16 tokens and both queries as an a operand. */
 SPRY_DEVICE uint4 pack_probs(const float (*w)[4], int half)
 {
     const float *low = w[half * 2], *high = w[half * 2 + 1];
@@ -288,7 +290,7 @@ SPRY_DEVICE uint4 pack_probs(const float (*w)[4], int half)
     return halves;
 }
 
-/* Sums of the weights as they are multiplied: of halves, by the same instruction, in the same order. */
+/* Sums the probabilities as they are multiplied: as F16, with mma, in the same order. */
 SPRY_DEVICE void sum_probs(softmax_stats &s, uint4 first, uint4 second)
 {
     float sums[4] = {0, 0, 0, 0};
@@ -298,7 +300,7 @@ SPRY_DEVICE void sum_probs(softmax_stats &s, uint4 first, uint4 second)
     s.sum[1] = sums[2];
 }
 
-/* The weights of a page as they are multiplied, and their sums. */
+/* Packs the probabilities of a page and sums them. */
 SPRY_DEVICE void pack_page_probs(uint4 weights[2], softmax_stats &page, const float (*scores)[4])
 {
     weights[0] = pack_probs(scores, 0);
@@ -306,7 +308,7 @@ SPRY_DEVICE void pack_page_probs(uint4 weights[2], softmax_stats &page, const fl
     sum_probs(page, weights[0], weights[1]);
 }
 
-/* Sums of values, of the blocks from first_block of the copy on. */
+/* O = P V for the blocks of values from first_block on. */
 template <int PART, class P>
 SPRY_DEVICE void multiply_pv(page_output<PART> &s, const float weights[4][4], const P &page, int first_block, int lane)
 {
@@ -340,12 +342,12 @@ template <int PART> SPRY_DEVICE void clear_output(page_output<PART> &total)
         total.out[i / 4][i % 4] = 0;
 }
 
-/* What both sides are multiplied by when a page is folded into the sums of those before; take is below 0 where a query
- * does not see the page. With what follows weigh, each sum is `folded` of online_softmax.cuh. */
+/* The scales of both sides when a page is added to the sums so far; scale_new is negative if a query does not see the
+ * page. The calls after update_max complete rescaled_add of online_softmax.cuh. */
 struct softmax_update {
     float scale_old[2], scale_new[2];
 
-    /* Folds maxima: online_softmax_scales, without branches. */
+    /* Updates the running max: online_softmax_scales without branches. */
     SPRY_METHOD void update_max(softmax_stats &total, const softmax_stats &page)
     {
         SPRY_UNROLL
@@ -358,7 +360,7 @@ struct softmax_update {
         }
     }
 
-    /* Whether the level stays, so that nothing is to be multiplied. */
+    /* True if the running max has not changed, so that nothing is rescaled. */
     SPRY_METHOD bool max_unchanged() const
     {
         return scale_old[0] == 1 && scale_old[1] == 1;
@@ -373,7 +375,7 @@ struct softmax_update {
         total.sum[1] *= scale_old[1];
     }
 
-    /* Sums of weights, which are there later than maxima. */
+    /* Adds the sums of probabilities, which are known later than the maxima. */
     SPRY_METHOD void accumulate_sums(softmax_stats &total, const softmax_stats &page) const
     {
         SPRY_UNROLL
@@ -382,7 +384,7 @@ struct softmax_update {
                 total.sum[half] = fmaf(page.sum[half], scale_new[half], total.sum[half]);
     }
 
-    /* N times four sums of values; `all`: every query of the warp sees the page. */
+    /* Adds N * 4 accumulators; `all`: the page is visible to every query of the warp. */
     template <int N> SPRY_METHOD void accumulate(float (*total)[4], const float (*page)[4], bool all) const
     {
         SPRY_UNROLL
@@ -409,7 +411,7 @@ SPRY_DEVICE bool page_visible(const warp_queries &q, const spry_step_entry &entr
     return q.highest > entry.start && q.lowest < entry.start + entry.count;
 }
 
-/* Sums of a query: the lane's values u of 8 are out[8 values][half * 2 + u]. */
+/* Stores the accumulators of a query times `factor`. */
 template <int PART>
 SPRY_DEVICE void store_values(float *to, const page_output<PART> &s, int half, float factor, int lane)
 {
@@ -418,7 +420,7 @@ SPRY_DEVICE void store_values(float *to, const page_output<PART> &s, int half, f
         to[i / 2 * 8 + lane % 4 * 2 + i % 2] = s.out[i / 2][half * 2 + i % 2] * factor;
 }
 
-/* What page `number` gives for the rows from number `few` on; a page that is not seen says so. */
+/* Stores the partial result of page `number` for the rows from partial_row on; an invisible page is marked as empty. */
 template <int PART>
 SPRY_DEVICE void store_partial(const spry_attend_args &a, const page_output<PART> &s, bool seen, const warp_queries &q,
                                uint32_t partial_row, uint32_t number, uint32_t part, int lane)

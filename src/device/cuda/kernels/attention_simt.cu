@@ -1,10 +1,16 @@
-/* Attention over pages. One order for every number of rows: each page of a table gives a maximum, a sum and a weighted
- * sum of values of its own; those of 8 pages are folded in order into those of a chunk, chunks in order into the
- * result. For few rows a warp takes a page and a block a chunk, and a second kernel folds chunks; for many rows a warp
- * goes through all pages for its queries. A page that a query does not see changes nothing, so skipping it is the same
- * as walking it.
+/* Attention without tensor cores, for every KV type (F16, F32, Q8_0) and head size up to 512, compute capability 8.0
+ * and later: out = softmax(scale * q K^T, masked) V. Used where attention_mma.cuh has no kernel.
  *
- * DIMS: values of a head that a lane holds. QUERIES: heads of rows that a warp works on together. */
+ *   kernel    grid                                       block     a warp owns
+ *   split_kv  (decode rows, KV heads * batches, chunks)  8 warps   one page; a block owns a chunk of 8 pages
+ *   combine   (decode rows, heads)                       4 warps   combines the chunks of a head (online_softmax.cuh)
+ *   prefill   (KV heads, prefill tiles)                  8 warps   all pages for some queries of the tile
+ *
+ * One order for every number of rows: each page gives a partial softmax of its own; 8 pages are combined in order
+ * into a chunk, chunks in order into the result. A page outside of a query's window changes nothing, so it can be
+ * skipped. Static shared memory: queries of each warp, partial results of the block's pages.
+ *
+ * DIMS: values of a head per lane. QUERIES: queries (row and head) that a warp works on together. */
 #include "device/cuda/kernels/kv_pages.cuh"
 #include "device/cuda/kernels/online_softmax.cuh"
 
@@ -14,7 +20,7 @@ template <int DIMS> struct simt_config {
     enum { QUERIES = DIMS <= 4 ? 4 : 16 / DIMS };
 };
 
-/* Softmax so far: weights are exp(score - max). */
+/* Running state of the online softmax. */
 template <int QUERIES, int DIMS> struct attend_state {
     float max[QUERIES], sum[QUERIES], out[QUERIES][DIMS];
 };
@@ -48,10 +54,10 @@ SPRY_DEVICE void merge_state(attend_state<QUERIES, DIMS> &s, const attend_state<
 
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
 
-/* The queries of a warp: a row's heads that share keys and values, row after row. */
+/* The queries of a warp: the heads of a row that share a KV head, row after row. */
 template <int QUERIES> struct attend_queries {
     uint32_t row[QUERIES], head[QUERIES];
-    uint32_t begin[QUERIES], end[QUERIES]; /* positions it sees; nothing where there is no query */
+    uint32_t begin[QUERIES], end[QUERIES]; /* visible positions; empty if there is no query */
 };
 
 template <int QUERIES>
@@ -71,7 +77,7 @@ SPRY_DEVICE void find_queries(attend_queries<QUERIES> &q, const spry_attend_args
     }
 }
 
-/* Brings the queries to `to` [QUERIES, head_dim], turned for a page that is used away from where it was computed. */
+/* Loads the queries into `to` [QUERIES, head_dim], rotated if the page is used away from where it was computed. */
 template <int QUERIES>
 SPRY_DEVICE void stage_queries(float *to, const attend_queries<QUERIES> &q, const spry_attend_args &a,
                                uint32_t rotation, int lane)
@@ -88,7 +94,7 @@ SPRY_DEVICE void stage_queries(float *to, const attend_queries<QUERIES> &q, cons
     syncwarp();
 }
 
-/* Whether any query sees tokens of the page, and which: tokens from *begin to *end are seen by some. */
+/* True if some query sees tokens of the page; tokens from *begin to *end are visible to some query. */
 template <int QUERIES>
 SPRY_DEVICE bool page_visible(uint32_t *begin, uint32_t *end, const attend_queries<QUERIES> &q,
                               const spry_step_entry &entry)
@@ -109,7 +115,7 @@ SPRY_DEVICE bool page_visible(uint32_t *begin, uint32_t *end, const attend_queri
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
 
-/* Scores: a lane for a token. */
+/* Scores; a lane has a token. */
 template <class KV, int QUERIES>
 SPRY_DEVICE void multiply_qk(float scores[QUERIES], const float *queries, const unsigned char *keys, uint32_t head_dim,
                              uint32_t token)
@@ -131,7 +137,7 @@ SPRY_DEVICE void multiply_qk(float scores[QUERIES], const float *queries, const 
     }
 }
 
-/* Sums of values: a lane for DIMS neighbours. */
+/* Accumulates values; a lane has DIMS neighbouring coordinates. */
 template <class KV, int QUERIES, int DIMS>
 SPRY_DEVICE void multiply_pv(attend_state<QUERIES, DIMS> &s, const float weights[QUERIES], const unsigned char *values,
                              const spry_attend_args &a, uint32_t begin, uint32_t end, int lane)
@@ -153,7 +159,7 @@ SPRY_DEVICE void multiply_pv(attend_state<QUERIES, DIMS> &s, const float weights
     }
 }
 
-/* The state of one page alone. Some query sees tokens [begin, end) of it. */
+/* The softmax of one page. Tokens [begin, end) are visible to some query. */
 template <class KV, int QUERIES, int DIMS>
 SPRY_DEVICE void attend_page(attend_state<QUERIES, DIMS> &s, const float *queries, const attend_queries<QUERIES> &q,
                              const spry_attend_args &a, const spry_step_entry &entry, uint32_t kv_head, uint32_t begin,
@@ -176,10 +182,9 @@ SPRY_DEVICE void attend_page(attend_state<QUERIES, DIMS> &s, const float *querie
     multiply_pv<KV, QUERIES, DIMS>(s, scores, page.values, a, begin, end, lane);
 }
 
-/* ---- few rows ---------------------------------------------------------------------------------------------------- */
+/* ---- split-KV ---------------------------------------------------------------------------------------------------- */
 
-/* Where the state of a chunk of the block's row goes: {max, sum, out}. */
-/* Warp `number` folds the pages of query `number`. */
+/* Combines the pages of a chunk; warp i has query i. */
 template <int QUERIES, int DIMS>
 SPRY_DEVICE void write_chunk(const spry_attend_args &a, const attend_state<QUERIES, DIMS> &page,
                              const attend_queries<QUERIES> &q, uint32_t chunk, int warp, int lane)
@@ -220,7 +225,7 @@ SPRY_DEVICE void write_chunk(const spry_attend_args &a, const attend_state<QUERI
             to[SPRY_PARTIAL_HEADER + lane * DIMS + d] = chunk_state.out[0][d];
 }
 
-/* A grid of (few rows, key heads * batches of queries, chunks); a warp for a page. */
+/* Grid: (decode rows, KV heads * batches of queries, chunks); a warp has one page. */
 template <class KV, int DIMS> SPRY_DEVICE void attend_split_kv(const spry_attend_args &a)
 {
     enum { QUERIES = simt_config<DIMS>::QUERIES };
@@ -246,13 +251,13 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_split_kv(const spry_attend
     write_chunk(a, page, q, chunk, warp, lane);
 }
 
-/* A block for (row, head). */
+/* Grid: (decode rows, heads). */
 SPRY_KERNEL(spry_attend_combine, spry_attend_args, COMBINE_THREADS)
 {
     combine_head<1>(a, a.decode_rows[blockIdx.x], blockIdx.x, blockIdx.y);
 }
 
-/* ---- many rows --------------------------------------------------------------------------------------------------- */
+/* ---- prefill ----------------------------------------------------------------------------------------------------- */
 
 /* All pages for the queries of a warp. */
 template <class KV, int QUERIES, int DIMS>
@@ -279,7 +284,7 @@ SPRY_DEVICE void attend_all(attend_state<QUERIES, DIMS> &total, float *queries, 
     }
 }
 
-/* A grid of (key heads, runs), the last runs first; a warp for some queries of the run at a time. */
+/* Grid: (KV heads, prefill tiles), the last tiles first; a warp takes QUERIES queries of the tile at a time. */
 template <class KV, int DIMS> SPRY_DEVICE void attend_prefill_simt(const spry_attend_args &a)
 {
     enum { QUERIES = simt_config<DIMS>::QUERIES };

@@ -1,17 +1,20 @@
-/* Attention of runs of rows over pages of F16 with the matrix instructions of four warps. What is computed, in which
- * order and with which bits is that of attention_mma.cuh; here two times four warps, 16 queries each, go through the
- * same pages, which a further warp copies.
+/* Warp-specialised prefill attention with wgmma over F16 pages, compute capability 9.0, heads of 64, 96 and 128. It
+ * computes what attention_mma.cuh computes, in the same order and with the same bits.
  *
- * Pages pass through a ring in shared memory, two of them at a time, as lines of 64 bytes, which the instructions read:
- * a coordinate of the keys of 32 tokens, or 32 coordinates of the values of a token. While the sums of a pair are
- * folded into the chunk's, the scores of the next one are computed. What chunks gave waits in shared memory.
+ * Grid: one block per SM, persistent, or with split-KV one block per job. Block: two consumer warpgroups, 16 queries
+ * per warp, which go through the same pages; one producer warp; three idle warps, whose registers setmaxnreg gives
+ * to the consumers. A job is a batch of 128 queries of a KV head, and all their pages or one chunk of 16.
  *
- * Warps wait for stages: that the pages of one are there, and that all warps are done with one before it is copied to
- * again. Of the two times four warps one after the other begins to multiply keys: so while the ones weigh scores the
- * others multiply. */
+ * Dynamic shared memory (prefill_smem): ring of STAGES pairs of pages, copied by TMA with 64-byte swizzle: a line is
+ * one coordinate of the keys of 32 tokens, or 32 coordinates of the values of a token | accumulators of chunks |
+ * queries | running max and sum | page table entries | mbarriers full and empty.
+ *
+ * The consumers wait for full[stage] and arrive at empty[stage]; the producer does the opposite. Ping-pong: the two
+ * warpgroups issue Q K^T in turns, so that one computes softmax while the other multiplies. Q K^T of the next pair
+ * overlaps the accumulation of P V. */
 #include "device/cuda/kernels/attention_mma.cuh"
 
-/* LAUNCHED: threads, with those of the warp that copies and of three more, whose registers the others get. */
+/* LAUNCHED: threads, with the producer warp and the three idle ones. */
 template <int BLOCKS> struct prefill_config {
     enum { THREADS = 256, WARPS = THREADS / WARP, LAUNCHED = 384, TOGETHER = 2, STAGES = 5 };
     enum { STEPS = BLOCKS * 2, GROUPS = BLOCKS * 4, VALUES = BLOCKS * 16 };
@@ -19,14 +22,13 @@ template <int BLOCKS> struct prefill_config {
     enum { BYTES = TOGETHER * PAGE };
 };
 
-/* Shared memory of a block. A value of `totals` is that of a thread. */
+/* Shared memory of a block. totals[i][thread] is an accumulator of one thread. */
 template <int BLOCKS> struct prefill_smem {
     typedef prefill_config<BLOCKS> config;
     unsigned char stages[config::STAGES][config::BYTES];
     float totals[config::VALUES][config::THREADS];
-    warp_queries
-        queries[config::WARPS];        /* here, because registers are few; what they see is found where it is needed */
-    float4 stats[config::THREADS / 4]; /* of two queries, which four threads share: levels, sums of weights */
+    warp_queries queries[config::WARPS]; /* in shared memory to save registers; visible positions are recomputed */
+    float4 stats[config::THREADS / 4];   /* running max and sum of two queries, shared by four threads */
     spry_step_entry entries[config::STAGES][config::TOGETHER];
     mbarrier full[config::STAGES], empty[config::STAGES];
 
@@ -43,8 +45,7 @@ template <int BLOCKS> struct prefill_smem {
     }
 };
 
-/* Pairs of pages from `first`, an even number, up to `end`, as they come to shared memory behind `before` other pairs.
- */
+/* Pairs of pages from `first`, an even number, to `end`, as they pass through the ring after `before` other pairs. */
 template <int BLOCKS> struct kv_pipeline {
     typedef prefill_config<BLOCKS> config;
     enum { ENTRY = sizeof(spry_step_entry), VALUES = config::PAGE - config::KEYS, HELD = WARP / config::TOGETHER };
@@ -52,9 +53,9 @@ template <int BLOCKS> struct kv_pipeline {
     prefill_smem<BLOCKS> *smem;
     const spry_step_entry *entries;
     uint32_t first, end, before;
-    spry_step_entry held; /* of the warp that copies: entries of 16 pairs, a lane each */
+    spry_step_entry held; /* of the producer: entries of 16 pairs, one per lane */
 
-    /* The first of the entries, which have the order of their tokens, that ends behind a position; `end`: none. */
+    /* Binary search: the first entry that ends after a position; `end` if there is none. */
     SPRY_METHOD static uint32_t find(const spry_step_entry *entries, uint32_t first, uint32_t end, uint32_t position)
     {
         while (first < end) {
@@ -67,7 +68,7 @@ template <int BLOCKS> struct kv_pipeline {
         return first;
     }
 
-    /* Goes on with the pages of a job; whether it has some. */
+    /* Starts the next job; returns false if it has no pages. */
     template <class J> SPRY_METHOD bool take(const J &job)
     {
         before += stages();
@@ -87,7 +88,7 @@ template <int BLOCKS> struct kv_pipeline {
         return smem->stages[(before + number) % config::STAGES];
     }
 
-    /* Whether a pair has a page `page`. */
+    /* True if the pair has page `page`. */
     SPRY_METHOD bool valid(uint32_t number, uint32_t page) const
     {
         return first + number * config::TOGETHER + page < end;
@@ -98,15 +99,15 @@ template <int BLOCKS> struct kv_pipeline {
         return smem->entries[(before + number) % config::STAGES][page];
     }
 
-    /* Entries of the pairs from a number on. */
+    /* Loads the entries of 16 pairs from `number` on. */
     SPRY_METHOD void hold(uint32_t number, int lane)
     {
         uint32_t own = first + number * config::TOGETHER + (uint32_t)lane;
         held = entries[own < end ? own : end - 1];
     }
 
-    /* Values of a page that is seen in part, by the lanes of a warp. Those of tokens that no query sees may be
-     * anything: in their place those of a token that is seen; their weights are zeros. */
+    /* A warp copies the values of a page that is visible in part. Invisible tokens may hold anything, and their
+     * probabilities are 0, so a visible token is copied in their place. */
     SPRY_METHOD static void copy_part(unsigned char *to, const visible_page &from, uint32_t token_bytes, uint32_t lane)
     {
         enum { PIECES = BLOCKS * 4 };
@@ -119,7 +120,7 @@ template <int BLOCKS> struct kv_pipeline {
         }
     }
 
-    /* Entry `page` of a pair; where there is none, nothing is seen of it. */
+    /* Entry `page` of a pair; count is 0 if there is none. */
     SPRY_METHOD spry_step_entry held_entry(uint32_t number, uint32_t page) const
     {
         int from = (int)(number % HELD * config::TOGETHER + page);
@@ -129,11 +130,11 @@ template <int BLOCKS> struct kv_pipeline {
         return entry;
     }
 
-    /* Begins to copy a pair. By a warp. */
+    /* The producer warp starts the copies of a pair. */
     SPRY_METHOD void copy(const spry_attend_args &a, const warp_queries &all, uint32_t number, int lane)
     {
         uint32_t stage = (before + number) % config::STAGES,
-                 times = (before + number) / config::STAGES; /* that it was used before */
+                 times = (before + number) / config::STAGES; /* how often the stage has been used before */
         uint32_t bytes = 0, n = valid(number, 1) ? 2 : 1;
         bool whole[config::TOGETHER];
         if (times)
@@ -175,7 +176,7 @@ template <int BLOCKS> struct kv_pipeline {
             hold(number + 1, lane);
     }
 
-    /* All pairs, one behind the other. */
+    /* Copies all pairs of a job. */
     SPRY_METHOD void produce_all(const spry_attend_args &a, const warp_queries &all, int lane)
     {
         hold(0, lane);
@@ -184,29 +185,31 @@ template <int BLOCKS> struct kv_pipeline {
             copy(a, all, number, lane);
     }
 
-    /* Before the first use of a pair. */
+    /* Waits for a pair before its first use. */
     SPRY_METHOD void reach(uint32_t number) const
     {
         if (number < stages())
             mbarrier_wait(&smem->full[(before + number) % config::STAGES], (before + number) / config::STAGES % 2);
     }
 
-    /* Behind the last. */
+    /* Releases a pair after its last use. */
     SPRY_METHOD void leave(uint32_t number, int lane) const
     {
-        syncwarp(); /* for lanes that read entries */
+        syncwarp(); /* all lanes have read the entries */
         if (lane == 0)
             mbarrier_arrive(&smem->empty[(before + number) % config::STAGES]);
     }
 };
 
-/* Queries g and g + 8 of a warp as the instructions take them, turned for pages that are used elsewhere. */
+/* Loads queries g and g + 8 of a warp as a operands, rotated for pages that are used away from where they were
+ * computed. */
 template <int BLOCKS>
 SPRY_DEVICE void take_queries(uint32_t (*words)[4], const warp_queries &q, const spry_attend_args &a, uint32_t rotation,
                               int lane)
 {
     enum { HALVES = BLOCKS * 8 };
-    uint32_t group = a.n_heads / a.kv.n_kv_heads, rotated[HALVES]; /* in memory: their code is short and seldom runs */
+    uint32_t group = a.n_heads / a.kv.n_kv_heads,
+             rotated[HALVES]; /* in local memory: this code is short and rarely runs */
     const float *from[2];
     SPRY_UNROLL
     for (uint32_t half = 0; half < 2; half++) {
@@ -215,7 +218,7 @@ SPRY_DEVICE void take_queries(uint32_t (*words)[4], const warp_queries &q, const
         from[half] = a.q + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * (BLOCKS * 32) +
                      lane % 4 * 2;
     }
-    bool whole = !a.interleaved && a.n_pairs == BLOCKS * 16; /* rope turns both halves of a head */
+    bool whole = !a.interleaved && a.n_pairs == BLOCKS * 16; /* RoPE pairs the two halves of the whole head */
     SPRY_UNROLL_BY(4)
     for (uint32_t k = 0; rotation && whole && k < HALVES / 2; k++) {
         const float *query = (k % 2 ? from[1] : from[0]) + k / 2 * 8;
@@ -242,7 +245,7 @@ SPRY_DEVICE void take_queries(uint32_t (*words)[4], const warp_queries &q, const
     }
 }
 
-/* Begins to multiply queries by the keys of a pair; scores of its second page follow those of the first. */
+/* Issues S = Q K^T of a pair; the scores of the second page follow those of the first. */
 template <int BLOCKS>
 SPRY_DEVICE void issue_qk(float scores[8][4], const uint32_t (*queries)[4], const unsigned char *stage)
 {
@@ -255,7 +258,7 @@ SPRY_DEVICE void issue_qk(float scores[8][4], const uint32_t (*queries)[4], cons
     wgmma_commit();
 }
 
-/* Begins to multiply weights by the values of page `page` of a pair. */
+/* Issues O = P V of one page of a pair. */
 template <int BLOCKS>
 SPRY_DEVICE void issue_pv(float (*out)[4], const uint4 weights[2], const unsigned char *stage, int page)
 {
@@ -270,7 +273,7 @@ SPRY_DEVICE void issue_pv(float (*out)[4], const uint4 weights[2], const unsigne
     wgmma_commit();
 }
 
-/* What chunks gave so far of a lane's two queries; its values are in shared memory. */
+/* The totals over chunks of a lane's two queries; the accumulators are in shared memory. */
 template <int BLOCKS> struct chunk_totals {
     enum { EACH = BLOCKS * 8 };
 
@@ -290,7 +293,7 @@ template <int BLOCKS> struct chunk_totals {
             smem.totals[i][threadIdx.x] = 0;
     }
 
-    /* Folds a chunk; behind the `last` one is the result. */
+    /* Adds a chunk; after the `last` one the result is stored. */
     SPRY_METHOD static void add_chunk(prefill_smem<BLOCKS> &smem, const page_output<BLOCKS> &chunk,
                                       const warp_queries &q, const spry_attend_args &a, bool last, int lane)
     {
@@ -326,11 +329,11 @@ template <int BLOCKS> struct chunk_totals {
     }
 };
 
-/* Positions that every query of a warp sees. */
+/* Positions visible to every query of a warp. */
 struct visible_range {
     uint32_t begin, end;
 
-    /* Of rows one behind the other: the last sees from the highest one on, the first up to the lowest. */
+    /* Rows are in order of position: the last query has the highest begin, the first one the lowest end. */
     SPRY_METHOD visible_range(const warp_queries &q, const spry_attend_args &a) : begin(0), end(0)
     {
         uint32_t group = a.n_heads / a.kv.n_kv_heads, unused;
@@ -341,8 +344,8 @@ struct visible_range {
     }
 };
 
-/* Which pair is multiplied, and which of its pages are used: both where queries are turned alike for them, else one
- * after the other. */
+/* The pair that is multiplied, and which of its pages are used: both if their queries have the same rotation, otherwise
+ * one after the other. */
 struct pair_cursor {
     uint32_t pair, rotation;
     bool used[2];
@@ -357,7 +360,7 @@ struct pair_cursor {
         used[1] = !pages.valid(pair, 1) || pages.entry(pair, 1).rotation == rotation;
     }
 
-    /* An entry of its pair; of a page that is not used nothing is seen. */
+    /* An entry of the pair; count is 0 for a page that is not used. */
     template <int BLOCKS> SPRY_METHOD spry_step_entry entry(const kv_pipeline<BLOCKS> &pages, int page) const
     {
         spry_step_entry entry = pages.entry(pair, page);
@@ -365,7 +368,7 @@ struct pair_cursor {
         return entry;
     }
 
-    /* Whether both pages are full, and all their positions lie within a range. */
+    /* True if both pages are full and all their positions are in the range. */
     template <int BLOCKS>
     SPRY_METHOD bool fully_visible(const kv_pipeline<BLOCKS> &pages, const visible_range &range) const
     {
@@ -374,7 +377,7 @@ struct pair_cursor {
                second.start + PAGE_TOKENS <= range.end;
     }
 
-    /* To the next one, which is in shared memory then. */
+    /* Goes to the next page or pair, and waits until it is in shared memory. */
     template <int BLOCKS> SPRY_METHOD void step(const kv_pipeline<BLOCKS> &pages)
     {
         if (used[1]) {
@@ -388,8 +391,8 @@ struct pair_cursor {
     }
 };
 
-/* Turns of the two times four warps, which go through the same pages. Each has a barrier; which is computed anew,
- * because registers are few. */
+/* Ping-pong of the two consumer warpgroups by two named barriers. The barrier number is recomputed to save registers.
+ */
 struct pingpong {
     enum { THREADS = 8 * WARP };
 
@@ -409,7 +412,7 @@ struct pingpong {
         named_barrier_arrive(2 - (int)threadIdx.x / (THREADS / 2), THREADS);
     }
 
-    /* Behind the last turn: for the one that was passed and is not taken. */
+    /* Takes the last turn that was passed, so that the barrier is left complete. */
     SPRY_METHOD static void end()
     {
         if (threadIdx.x < THREADS / 2)
@@ -417,9 +420,9 @@ struct pingpong {
     }
 };
 
-/* The pages that `pages` has for the queries of a warp: of all chunks, or, where they are spread over blocks, of one. A
- * warp without queries takes part in what four do together. The values of a second page are multiplied while the scores
- * of the next first one are weighed, and folded then. */
+/* Attends the queries of a warp to the pages of a job: to all chunks, or with split-KV to one. A warp without queries
+ * takes part in the warpgroup's instructions. P V of a pair's second page overlaps the softmax of the next first page
+ * and is accumulated after that. */
 template <int BLOCKS>
 SPRY_DEVICE void attend_pages(const kv_pipeline<BLOCKS> &pages, const spry_attend_args &a, uint32_t part, bool split_kv,
                               int lane)
@@ -427,9 +430,9 @@ SPRY_DEVICE void attend_pages(const kv_pipeline<BLOCKS> &pages, const spry_atten
     enum { GROUPS = prefill_config<BLOCKS>::GROUPS };
     page_output<BLOCKS> chunk, sums;
     float scores[8][4];
-    uint32_t queries[BLOCKS * 2][4], before = 0; /* the pair of the item before */
+    uint32_t queries[BLOCKS * 2][4], before = 0; /* the pair of the previous iteration */
     uint4 weights[2][2];
-    softmax_update update[2] = {{}, {{1, 1}, {-1, -1}}}; /* before the first page there is none */
+    softmax_update update[2] = {{}, {{1, 1}, {-1, -1}}}; /* there is no page before the first one */
     pair_cursor item = {};
     const warp_queries &q = pages.smem->queries[threadIdx.x / WARP];
     const visible_range common(q, a);
@@ -447,7 +450,7 @@ SPRY_DEVICE void attend_pages(const kv_pipeline<BLOCKS> &pages, const spry_atten
         softmax_stats page[2];
         float factor = score_scale<8>(scores, a);
         bool now_whole =
-            warp_all(item.fully_visible(pages, common)); /* asked so, the compiler knows that all lanes go one way */
+            warp_all(item.fully_visible(pages, common)); /* warp_all tells the compiler that the branch is uniform */
         if (SPRY_UNLIKELY(!now_whole)) {
             warp_queries own = q;
             if (own.count)
@@ -469,13 +472,14 @@ SPRY_DEVICE void attend_pages(const kv_pipeline<BLOCKS> &pages, const spry_atten
             }
         }
         before = item.pair;
-        softmax_scores(page[1], scores + 4, factor); /* while those are multiplied */
+        softmax_scores(page[1], scores + 4, factor); /* overlaps the P V of the first page */
         pack_page_probs(weights[1], page[1], scores + 4);
         item.step(pages);
         if (SPRY_UNLIKELY(item.rotation != rotation))
             take_queries<BLOCKS>(queries, q, a, item.rotation, lane);
         pingpong::wait();
-        issue_qk<BLOCKS>(scores, queries, pages.stage(item.pair)); /* behind the last pair: of what is there */
+        issue_qk<BLOCKS>(scores, queries,
+                         pages.stage(item.pair)); /* past the last pair: multiplies stale data, which is not used */
         update[0].update_max(chunk, page[0]);
         update[1].update_max(chunk, page[1]);
         bool steady = warp_all(update[0].max_unchanged() && update[1].max_unchanged());
@@ -500,15 +504,15 @@ SPRY_DEVICE void attend_pages(const kv_pipeline<BLOCKS> &pages, const spry_atten
         store_partial(a, chunk, true, q, q.first_row, part, 0, lane);
 }
 
-/* What a block does at a time: pages of a run, or of a chunk of it, for a batch of queries of a key head. The last runs
- * come first, because they see most. */
+/* A job: the pages of a prefill tile, or of one chunk of it, for a batch of queries of a KV head. The last tiles come
+ * first, because they see most. */
 template <int BLOCKS> struct prefill_job {
     enum { EACH = prefill_config<BLOCKS>::WARPS * QUERIES };
     warp_queries all;
     const spry_step_entry *entries;
-    uint32_t part, page, end; /* the chunk; pages, none where nothing is seen */
+    uint32_t part, page, end; /* the chunk; pages, none if nothing is visible */
 
-    /* false: there is nothing to do. */
+    /* Returns false if there is nothing to do. */
     SPRY_METHOD bool find(const spry_attend_tma_args &c, uint32_t number, int lane)
     {
         const spry_attend_args &a = c.attend;
@@ -548,13 +552,13 @@ template <int BLOCKS> struct prefill_job {
     }
 };
 
-/* The number of what a block does next. Blocks take turns there and back, so that none has the longest each time. */
+/* The job of a block in a round. Every other round is reversed, so that no block has the longest job each time. */
 SPRY_DEVICE uint32_t job_number(uint32_t round)
 {
     return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
 }
 
-/* Copies the pages of all that the block does, also for what comes next. */
+/* Producer: copies the pages of all jobs of the block, ahead of the consumers. */
 template <int BLOCKS>
 SPRY_DEVICE void produce_jobs(kv_pipeline<BLOCKS> &pages, const spry_attend_tma_args &c, uint32_t n, int lane)
 {
@@ -590,7 +594,7 @@ SPRY_DEVICE void consume_jobs(kv_pipeline<BLOCKS> &pages, const spry_attend_tma_
     pingpong::end();
 }
 
-/* Blocks take what there is to do in turns. */
+/* The blocks take jobs in turns. */
 template <int BLOCKS> SPRY_DEVICE void attend_prefill(const spry_attend_tma_args &c)
 {
     SPRY_SMEM_DYNAMIC(memory, 1024);

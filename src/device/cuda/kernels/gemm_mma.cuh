@@ -1,36 +1,47 @@
-/* Matrix products of placed weights (weight_tiles.cuh) and encoded rows (activations.cuh) with matrix instructions.
+/* GEMM with mma on tensor cores, compute capability 8.0 and later, all weight types:
+ *   out[row][o] = norm[row] * sum over i of weight[o][i] * act[row][i] + bias[o], or += with `add`.
+ * Weights are the a operand (weight_tiles.cuh), activations in the mma layout the b operand (activations.cuh).
  *
- * One sum for every number of rows: the inputs are cut into 16 splits, each added up in order, then the splits in
- * order. For few rows the warps of a block take a split each; for many rows a warp goes through all of them (here, and
- * for floats of 16 bits in gemm_multistage.cu). Columns of a matrix instruction do not touch each other, so a row's
- * bits do not depend on what other rows there are. */
+ * One order of summation for every number of rows: K is cut into SPRY_SPLIT_K = 16 splits; each split is summed in
+ * order, then the splits are summed in order. Columns of an mma do not affect each other. So the bits of a row do not
+ * depend on the other rows or on the kernel.
+ *
+ *   kernel       grid                          block      a block owns
+ *   splitk       (tiles / TILES, row groups)   16 warps   TILES tiles x GROUPS * 8 rows; a warp sums splits of one tile
+ *   plain        (tiles / 8, rows / 64)        8 warps    8 tiles x 64 rows; a warp sums all splits of one tile; F32
+ *   wide         (tiles / 4 TILES, rows / 128) 8 warps    4 TILES tiles x 128 rows; Q8, rows through shared memory
+ *   multistage   see gemm_mma.cu                          16-bit floats
+ *
+ * splitk prefetches weights into dynamic shared memory, [warp, AHEAD units], before pdl_wait; the splits' sums are
+ * static shared memory. wide has two stages of activations in static shared memory, which all threads fill with
+ * cp.async. */
 #pragma once
 
 #include "device/cuda/kernels/activations.cuh"
 #include "device/cuda/kernels/weight_tiles.cuh"
 
-/* What a warp works on: one tile of weights and GROUPS groups of 8 rows. */
+/* The tile of weights and the GROUPS groups of 8 rows that a warp multiplies. */
 struct gemm_tile {
-    spry_tiles weight; /* of the expert, where there are experts */
-    uint32_t tile;     /* in the matrix */
+    spry_tiles weight; /* the expert's weights if there are experts */
+    uint32_t tile;     /* index in the matrix */
     uint32_t group;    /* first group of rows */
     uint32_t n_rows;
     int lane;
 };
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* ---- Q8 ---------------------------------------------------------------------------------------------------------- */
 
-/* As integers these bits are a number, as a float 1.5 * 2^23: integers added to it are added to that float. */
+/* The bits of the float 1.5 * 2^23: an integer added to the bits is added to the float. */
 #define ROUND_BITS  0x4b400000
 #define ROUND_FLOAT 12582912.0f
 
-/* Four quants less 32 as signed bytes. */
+/* Subtracts 32 from four quants; the results are signed bytes. */
 SPRY_DEVICE uint32_t centre_32(uint32_t word)
 {
     return ((word | 0x80808080u) - 0x20202020u) ^ 0x80808080u;
 }
 
-/* acc += scale * quants * acts for 32 inputs, or for each 16 of them. */
+/* acc += scale * quants * activations for 32 inputs, with one scale for all of them or one for each 16. */
 template <class Q>
 SPRY_DEVICE void add_block(float acc[4], const uint32_t q[4], const unit_scales<Q> s[2], int block, uint2 act,
                            const float2 col[2])
@@ -114,7 +125,8 @@ template <class F> struct float_unit {
             load_floats(steps[step], p.weight, tile_unit(p.weight, p.tile, unit), step, p.lane);
     }
 
-    /* Products of terms that matter: their numbers add up to less than the number of an activation's terms. */
+    /* Multiplies term i of the weights by term j of the activations for i + j < ACTS; smaller products do not matter.
+     */
     SPRY_METHOD static void add_step(float acc[4], const float_words<F> &w, const uint2 *from, bool valid)
     {
         SPRY_UNROLL
@@ -145,7 +157,7 @@ template <class F> struct float_unit {
     }
 };
 
-/* Which of the two a type needs. */
+/* Selects quant_unit or float_unit for a type. */
 template <class T, bool QUANTS> struct unit_of {
     typedef quant_unit<T> weights;
 };
@@ -161,9 +173,8 @@ SPRY_DEVICE uint32_t split_begin(const gemm_tile &p, uint32_t split)
     return split_begin(p.weight.n_units, split);
 }
 
-/* Units that are on their way before anything else is there, in shared memory: in registers they would leave no room
- * for a second kernel beside this one. Lanes copy the values that they need themselves, and share the other planes of
- * quants. */
+/* Ring of prefetched units in shared memory, filled with cp.async; in registers they would reduce occupancy to one
+ * block per SM. A lane copies the values that it needs itself; the other planes of quants are shared by the warp. */
 template <class T, int AHEAD, bool QUANTS> struct smem_units {
     typedef quant_unit<T> unit;
     enum { VALUES = T::LANE * WARP, HIGH = T::HIGH * 4 * WARP, SCALES = T::SCALE * SPRY_TILE_ROWS };
@@ -175,7 +186,7 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
     unsigned char *smem;
     int lane;
 
-    /* `number` of a list of units in `all`. */
+    /* Sets the address: ring `number` of the rings at `all`. */
     SPRY_METHOD void bind(unsigned char *all, uint32_t number, int its)
     {
         smem = all + number * ROOM;
@@ -193,7 +204,7 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
             : rest < SUPER_AT
                 ? tile_plane(p.weight, p.weight.scale, at, SCALES) - VALUES - HIGH
                 : tile_plane(p.weight, p.weight.super, tile_super(p.weight, p.tile, number), 64) - SUPER_AT;
-        syncwarp(); /* for lanes that use what was there */
+        syncwarp(); /* other lanes may still read the slot */
         SPRY_UNROLL
         for (int k = 0; k < T::LANE; k += 16)
             cp_async(to + lane * T::LANE + k, values + k);
@@ -210,7 +221,7 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
     {
         unit u;
         const unsigned char *from = smem + i * UNIT;
-        syncwarp(); /* for what other lanes copied */
+        syncwarp(); /* other lanes have copied a part */
         load_words(u.words.words, from + lane * T::LANE, T::LANE / 4);
         SPRY_UNROLL
         for (int k = 0; k < T::HIGH; k++)
@@ -232,7 +243,7 @@ template <class T, int AHEAD> struct smem_units<T, AHEAD, false> {
     enum { PIECES = T::LANE / 16, UNIT = 4 * PIECES * WARP * 16, ROOM = AHEAD * UNIT };
     unsigned char *smem;
 
-    /* `number` of a list of units in `all`. */
+    /* Sets the address: ring `number` of the rings at `all`. */
     SPRY_METHOD void bind(unsigned char *all, uint32_t number, int lane)
     {
         smem = all + number * ROOM + lane * 16;
@@ -276,7 +287,8 @@ template <class T, int AHEAD> struct prefetched_units {
                 units.load(p, i, begin + i);
     }
 
-    /* Adds up the split. Behind the first units the next one is on its way while one is used. */
+    /* Sums the split. After the first AHEAD units, one unit is loaded into registers while the previous one is
+     * multiplied. */
     template <int GROUPS> SPRY_METHOD void add(float acc[GROUPS][4], const gemm_tile &p, const spry_activations &act)
     {
         typename unit_weights<T>::type next = {};
@@ -296,7 +308,7 @@ template <class T, int AHEAD> struct prefetched_units {
     }
 };
 
-/* ---- in and out -------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 SPRY_DEVICE uint32_t part_of_tile(const spry_gemm_args &a, uint32_t tile)
 {
@@ -306,7 +318,7 @@ SPRY_DEVICE uint32_t part_of_tile(const spry_gemm_args &a, uint32_t tile)
     return part;
 }
 
-/* The expert of the rows from `group` on: 0 where there are none, negative where the rows are not used. */
+/* The expert of the rows from `group` on: 0 without experts, negative if the rows are unused. */
 SPRY_DEVICE int32_t expert_of_group(const spry_gemm_args &a, uint32_t group)
 {
     return a.experts ? a.experts[group * SPRY_ACT_ROWS / a.expert_rows] : 0;
@@ -320,9 +332,9 @@ SPRY_DEVICE gemm_tile gemm_tile_at(const spry_gemm_args &a, const spry_gemm_part
     return p;
 }
 
-/* Where number i of lane's four sums of a group of rows goes, and what is added to it there. */
+/* Address of element i of a lane's four sums of a group of rows, and the value there with `add`. */
 struct output_slot {
-    float *out; /* NULL: nowhere */
+    float *out; /* NULL: outside of the matrix */
     float base;
 };
 
@@ -339,20 +351,20 @@ SPRY_DEVICE output_slot find_output(const spry_gemm_args &a, const spry_gemm_par
     return at;
 }
 
-/* What the sums of a row are multiplied by. */
+/* 1 / rms of a row, which is applied to its sums. */
 SPRY_DEVICE float row_scale_of(const spry_gemm_args &a, uint32_t row)
 {
     return a.act.norms && row < a.n_rows ? a.act.norms[row] : 1;
 }
 
-/* Of the same number: what an output has besides. */
+/* Bias of the output of element i, 0 without a bias. */
 SPRY_DEVICE float output_bias(const spry_gemm_part &part, const gemm_tile &p, int lane, int i, int32_t expert)
 {
     uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(lane / 4 + i / 2 * 8);
     return part.bias && output < part.weight.n_out ? part.bias[(uint64_t)expert * part.weight.n_out + output] : 0;
 }
 
-/* Writes a sum that was multiplied by the row's norm. */
+/* Stores a sum to which 1 / rms has been applied. */
 SPRY_DEVICE void store_scaled(const spry_gemm_args &a, const spry_gemm_part &part, const gemm_tile &p, uint32_t group,
                               int lane, int i, float sum, int32_t expert)
 {
@@ -371,14 +383,13 @@ SPRY_DEVICE void store_sum(const spry_gemm_args &a, const spry_gemm_part &part, 
     store_scaled(a, part, p, group, lane, i, sum * norm, expert);
 }
 
-/* ---- few rows, and the plain way for many
- * ------------------------------------------------------------------------------------------------ */
+/* ---- split-K, and the plain kernel ------------------------------------------------------------------------------- */
 
 enum { SPLITK_THREADS = SPRY_SPLIT_K * WARP, PLAIN_WARPS = 8, PLAIN_GROUPS = 8 };
 
-/* A block for (TILES tiles, groups of rows); a warp for a split of a tile, in as many rounds as there are tiles: the
- * warps that have the same split use the same rows at about the same time. What sums are added to is loaded as soon as
- * it is there. */
+/* A block computes TILES tiles and GROUPS groups of rows. Each warp has a tile and one split per round; there are TILES
+ * rounds. Warps of the same split read the same rows at about the same time. Old outputs are loaded as soon as the
+ * earlier kernels have finished. */
 template <class T, int GROUPS, int TILES, int AHEAD> struct splitk_block {
     enum { SPLITS = SPRY_SPLIT_K / TILES, N = GROUPS * 4 * WARP, ALL = TILES * N };
     enum { EACH = (ALL + SPLITK_THREADS - 1) / SPLITK_THREADS };
@@ -388,7 +399,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> struct splitk_block {
     output_slot to[EACH];
     float total[EACH];
 
-    /* Number k of the thread's sums: its place among all, in the tile's, its tile. */
+    /* Index of the thread's sum k among all sums of the block. */
     static SPRY_METHOD int number(int k)
     {
         return (int)threadIdx.x + k * SPLITK_THREADS;
@@ -417,7 +428,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> struct splitk_block {
         }
     }
 
-    /* Adds the splits of a round to what those before gave, in order. */
+    /* Adds the splits of a round to the sums, in order. */
     SPRY_METHOD void add_round(const float (*sums)[ALL])
     {
         SPRY_UNROLL
@@ -446,7 +457,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> struct splitk_block {
     }
 };
 
-/* AHEAD: units of weights that wait for each warp. */
+/* AHEAD: units of weights that each warp prefetches. */
 template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void gemm_splitk(const spry_gemm_args &a)
 {
     typedef splitk_block<T, GROUPS, TILES, AHEAD> block;
@@ -456,7 +467,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void gemm_split
     block b;
     b.part = part_of_tile(a, blockIdx.x);
     b.group = blockIdx.y * GROUPS;
-    if (a.experts) /* which weights is known only now */
+    if (a.experts) /* the expert, and with it the weights, is known only after earlier kernels */
         pdl_wait();
     b.expert = expert_of_group(a, b.group);
     if (b.expert < 0)
@@ -487,7 +498,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void gemm_split
     b.write(a);
 }
 
-/* A warp for (tile, groups of rows): warps of a block share rows. */
+/* A warp computes one tile and GROUPS groups of rows; the warps of a block share the rows. */
 template <class T, int GROUPS> SPRY_DEVICE void gemm_plain(const spry_gemm_args &a)
 {
     uint32_t tile = blockIdx.x * PLAIN_WARPS + threadIdx.x / WARP, group = blockIdx.y * GROUPS;
@@ -514,13 +525,13 @@ template <class T, int GROUPS> SPRY_DEVICE void gemm_plain(const spry_gemm_args 
         store_sum(a, part, p, group + (uint32_t)(i / 4), p.lane, i % 4, total[i / 4][i % 4], expert);
 }
 
-/* ---- many rows through shared memory ----------------------------------------------------------------------------- */
+/* ---- wide: activations through shared memory --------------------------------------------------------------------- */
 
-/* A block works on 4 * TILES tiles and 128 rows, which its warps share: they are copied ahead to shared memory, a stage
- * at a time, while the stage before is used. Warps stand 4 along the tiles and 2 along the rows. */
+/* A block computes 4 * TILES tiles and 128 rows; its 8 warps are 4 along the tiles by 2 along the rows. The activations
+ * of the next stage are copied with cp.async while the current stage is multiplied. */
 enum { WIDE_WARPS = 8, WIDE_GROUPS = 8, WIDE_ROWS = 2 * WIDE_GROUPS * SPRY_ACT_ROWS };
 
-/* A stage of rows and weights: of quantised weights a unit. */
+/* One stage: a unit of quantised weights and activations. */
 template <class Q> struct wide_q8 {
     enum { STAGES = 1, GROUP_BYTES = 512, GROUP_SCALES = 128 };
     typedef quant_unit<Q> weights;
@@ -559,7 +570,7 @@ template <class Q> struct wide_q8 {
     }
 };
 
-/* Copies a stage of the block's rows ahead: of each group so many bytes that lie together. */
+/* Starts the copies of a stage of the block's activations; a group's bytes are contiguous. */
 template <class W>
 SPRY_DEVICE void copy_rows(unsigned char *values, unsigned char *scales, const spry_activations &act,
                            uint32_t first_group, uint32_t n_groups, uint32_t stage)
@@ -583,7 +594,7 @@ SPRY_DEVICE void copy_rows(unsigned char *values, unsigned char *scales, const s
     }
 }
 
-/* The sums of a block's warp: splits in order, each added up alone. */
+/* The sums of a warp: each split is summed alone, then the splits in order. */
 template <class T, int TILES>
 SPRY_DEVICE void add_wide(float total[TILES][WIDE_GROUPS][4], gemm_tile p[TILES], const spry_gemm_args &a,
                           uint32_t first_group, int row_warp)
@@ -627,7 +638,7 @@ SPRY_DEVICE void add_wide(float total[TILES][WIDE_GROUPS][4], gemm_tile p[TILES]
     }
 }
 
-/* A grid of (tiles by 4 * TILES, rows by WIDE_ROWS). */
+/* Grid: (tiles / 4 TILES, rows / WIDE_ROWS). */
 template <class T, int TILES> SPRY_DEVICE void gemm_wide(const spry_gemm_args &a)
 {
     uint32_t first_group = blockIdx.y * 2 * WIDE_GROUPS;
@@ -639,7 +650,7 @@ template <class T, int TILES> SPRY_DEVICE void gemm_wide(const spry_gemm_args &a
     gemm_tile p[TILES];
     float total[TILES][WIDE_GROUPS][4] = {};
     SPRY_UNROLL
-    for (int tile = 0; tile < TILES; tile++) { /* beyond the last tile: the last again, and nothing is written */
+    for (int tile = 0; tile < TILES; tile++) { /* past the last tile: compute the last one again and store nothing */
         uint32_t number = first + (uint32_t)tile < a.n_tiles ? first + (uint32_t)tile : a.n_tiles - 1;
         parts[tile] = part_of_tile(a, number);
         p[tile] =
@@ -661,7 +672,7 @@ template <class T, int TILES> SPRY_DEVICE void gemm_wide(const spry_gemm_args &a
         const int ahead = groups * tiles > 1 || (int)type_##name::ACTS > 2 ? 1 : SPRY_GEMM_PREFETCH;                   \
         gemm_splitk<type_##name, groups, tiles, ahead>(a);                                                             \
     }
-/* With fewer units that wait, for GPUs whose blocks have less shared memory. */
+/* A variant that prefetches fewer units, for GPUs with less shared memory per block. */
 #define GEMM_SPLITK_SMALL(name)                                                                                        \
     SPRY_KERNEL_PDL(spry_gemm_splitk_##name##_1_1_small, spry_gemm_args, SPLITK_THREADS, 2)                            \
     {                                                                                                                  \

@@ -1,25 +1,25 @@
-/* Products of 2 to 8 rows by blocks that stream weights: each warp has a split of all tiles of its block, and goes
- * through them unit after unit while the next ones are on their way; the first are loaded before the kernels that make
- * the rows are waited for. What a lane multiplies with is made in its registers: of rows that are normalised on the way
- * the same values that spry_quantise writes, otherwise what it wrote.
+/* Small-batch GEMM for 2 to 8 rows, compute capability 8.0 and later, all types but F32, with norm and gate fused:
+ *   FUSE_NORM  out = (norm(x) * W) + bias          x is normalised in the prologue
+ *   FUSE_GATE  act = gate(norm(x) * Wg) * (norm(x) * Wu), quantised for the next product in the epilogue
+ *   FUSE_NONE  out = act * W + bias                activations are quantised already
+ * Grid: at most one block per SM, 16 warps. A block loops over batches of TILES tiles; each warp sums one of the 16
+ * splits of K of all tiles in a batch. Dynamic shared memory is a ring of units per warp, filled with cp.async; the
+ * first units are requested before pdl_wait. Static shared memory holds the splits' sums. A lane builds its b operand
+ * in registers with the same values that spry_quantise would store, so the bits are those of gemm_mma.cuh.
  *
- * Code is kept short: a kernel of a decode step is run once by each block, so every line of it is fetched anew.
- *
- * TILES of a block at a time, in batches. One row: gemv.cuh. */
+ * The code is short on purpose: each block runs it once or a few times, so instruction fetches count. */
 #pragma once
 
 #include "device/cuda/kernels/gemm_mma.cuh"
 
 enum { ROWS = SPRY_ACT_ROWS };
 
-/* What is done with rows: they pass a norm; and the block writes what they give gated, where half of its tiles are of a
- * gate and half of an `up`, encoded for the product that follows; they are encoded already. */
+/* What is fused with the product; see the head of this file. */
 typedef enum gemm_fusion { FUSE_NORM, FUSE_GATE, FUSE_NONE } gemm_fusion;
 
-/* ---- what a lane multiplies with ----------------------------------------------------------------------------------
- */
+/* ---- b operand of a lane ----------------------------------------------------------------------------------------- */
 
-/* 16 of the 64 inputs of a unit, in the order in which lane_fragment has them. */
+/* 16 of the 64 inputs of a unit, in the order of lane_fragment. */
 template <bool BYTES> struct lane_inputs {
     enum { WIDTH = BYTES ? 4 : 2, PIECES = 16 / WIDTH };
     float v[16];
@@ -48,7 +48,7 @@ template <bool BYTES> struct lane_inputs {
         }
     }
 
-    /* The sum of squares of the lane's row. */
+    /* Sum of squares of the lane's row. */
     SPRY_METHOD float squares() const
     {
         return BYTES ? squares_of_four() : squares_of_two();
@@ -70,7 +70,7 @@ template <bool BYTES> struct lane_inputs {
         return add_across(add_across((steps[0] + steps[1]) + (steps[2] + steps[3]), 1), 2);
     }
 
-    /* And 4t .. 4t + 3 of each 16: what is 8 apart is with another lane, what is 2 apart here. */
+    /* The lane has inputs 4t .. 4t + 3 of each 16: values 8 apart are in another lane, values 2 apart in this one. */
     SPRY_METHOD float squares_of_four() const
     {
         float pairs[2];
@@ -86,7 +86,8 @@ template <bool BYTES> struct lane_inputs {
     }
 };
 
-/* As sums of ACTS bf16, or (0) as bytes with the scales of the rows that a lane's sums belong to. */
+/* The b operand: ACTS bf16 terms, or for ACTS = 0 int8 values with the scales of the rows that the lane's sums belong
+ * to. */
 template <int ACTS> struct lane_fragment {
     uint2 terms[4][ACTS];
 
@@ -133,7 +134,7 @@ template <> struct lane_fragment<0> {
     uint2 values[2];
     float2 columns[2][2];
 
-    /* The four lanes of a row have a block of it. */
+    /* The four lanes of a row share a block of 32. */
     SPRY_METHOD void quantise(const lane_inputs<true> &x, int lane)
     {
         SPRY_UNROLL_BY(1)
@@ -190,7 +191,7 @@ template <> struct lane_fragment<0> {
 /* ---- tiles --------------------------------------------------------------------------------------------------------
  */
 
-/* Tile `tile` of a batch: one of its part, or, beyond the last one, the last. */
+/* Tile `tile` of a batch; past the last tile the last one. */
 template <int TILES, gemm_fusion FUSION>
 SPRY_DEVICE gemm_tile batch_tile(const spry_gemm_args &a, uint32_t *part, uint32_t batch, uint32_t tile)
 {
@@ -206,11 +207,11 @@ SPRY_DEVICE gemm_tile batch_tile(const spry_gemm_args &a, uint32_t *part, uint32
     return gemm_tile_at(a, a.parts[*part], number, 0, 0);
 }
 
-/* What the splits of the block's tiles give: of four tiles at a time. */
+/* Static shared memory: the sums of all splits, for four tiles at a time. */
 template <int TILES> struct split_sums {
     enum { ROUND = TILES < 4 ? TILES : 4, TILE = 4 * WARP, N = ROUND * TILE };
     float splits[SPRY_SPLIT_K][N];
-    float values[TILES * TILE]; /* of FUSE_GATE */
+    float values[TILES * TILE]; /* with FUSE_GATE */
     float squares[SPRY_SPLIT_K][ROWS];
 
     SPRY_METHOD void put(uint32_t split, int tile, const float acc[4], int lane)
@@ -236,7 +237,7 @@ template <int TILES> struct split_sums {
     }
 };
 
-/* A warp for 32 gated values of a row. */
+/* A warp gates and quantises 32 outputs of a row. */
 template <class T, int TILES>
 SPRY_DEVICE void write_gated(const split_sums<TILES> &sums, const spry_gemm_args &a, uint32_t batch)
 {
@@ -259,7 +260,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct small_block {
     ring_units ring;
     lane_inputs<T::QUANTS> raw;
     lane_fragment<T::ACTS> act;
-    float squares; /* of the lane's row, in the split; of FUSE_NONE what the thread's sums are multiplied by */
+    float squares; /* sum of squares of the lane's row in the split; with FUSE_NONE the row's 1 / rms */
     uint32_t batch, batches, begin, end, split;
     int lane;
     bool valid;
@@ -302,7 +303,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct small_block {
             raw.load(a.from.in + (uint64_t)(lane / 4) * a.from.in_stride, valid, a.from.n, unit, lane);
     }
 
-    /* The rows of the next unit are on their way when this one is used. */
+    /* The next unit of the rows is loaded while this one is used. */
     SPRY_METHOD void quantise(const spry_gemm_args &a, uint32_t unit, uint32_t next)
     {
         if (FUSION == FUSE_NONE) {
@@ -321,7 +322,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct small_block {
             load_rows(a, next);
     }
 
-    /* One unit of all tiles at a time. */
+    /* Multiplies one unit of all tiles at a time. */
     SPRY_METHOD void add(float acc[TILES][4], const spry_gemm_args &a)
     {
         SPRY_UNROLL_BY(1)
@@ -380,7 +381,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct small_block {
     }
 };
 
-/* A grid of at most as many blocks as there are batches of tiles. */
+/* Grid: at most as many blocks as there are batches of tiles. */
 template <class T, int TILES, gemm_fusion FUSION> SPRY_DEVICE void gemm_small(const spry_gemm_args &a)
 {
     typedef small_block<T, TILES, FUSION> block;
@@ -406,5 +407,5 @@ template <class T, int TILES, gemm_fusion FUSION> SPRY_DEVICE void gemm_small(co
     }
 #define GEMMS_SMALL(name)                                                                                              \
     GEMM_SMALL(name, FUSE_NORM, norm, 2)                                                                               \
-    GEMM_SMALL(name, FUSE_NORM, norm, 4) GEMM_SMALL(name, FUSE_GATE, gate, 4) GEMM_SMALL(name, FUSE_GATE, gate, 8)     \
-        GEMM_SMALL(name, FUSE_NONE, out, 8)
+    GEMM_SMALL(name, FUSE_NORM, norm, 4)                                                                               \
+    GEMM_SMALL(name, FUSE_GATE, gate, 4) GEMM_SMALL(name, FUSE_GATE, gate, 8) GEMM_SMALL(name, FUSE_NONE, out, 8)

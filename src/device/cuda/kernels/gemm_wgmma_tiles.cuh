@@ -1,5 +1,5 @@
-/* What gemm_wgmma.cuh is made of: weights of a unit in shared memory and as instructions take them, which tiles and
- * rows a block has, and where things lie in its shared memory. */
+/* Parts of gemm_wgmma.cu: weights of a unit in shared memory and in registers, the tile config, the layout of shared
+ * memory, the pipeline state and the tile scheduler. */
 #pragma once
 
 #include "device/cuda/kernels/gemm_mma.cuh"
@@ -14,9 +14,9 @@ enum {
 /* ---- weights ------------------------------------------------------------------------------------------------------
  */
 
-/* A unit of a team's tiles in shared memory, and what a warp takes of its own: as the instructions want it. AHEAD:
- * weights of the next unit are loaded while one is multiplied. `source`: N tiles, those of the team from SLOT on, unit
- * after unit, which one thread copies. */
+/* The weights of a unit: in shared memory the tiles of a warpgroup, in registers the a operands of one warp. AHEAD: the
+ * next unit is loaded into registers while this one is multiplied. `source`: where the producer's lane 0 finds N tiles
+ * of a warpgroup, from slot SLOT on, unit after unit. */
 template <class F> struct wgmma_floats {
     enum {
         GROUP_BYTES = SPRY_WGMMA_TERM_BYTES * F::ACTS,
@@ -51,7 +51,8 @@ template <class F> struct wgmma_floats {
         }
     }
 
-    /* acc += what the unit gives, or = with `fresh`: begun, while the next unit can be loaded, and ended. */
+    /* acc += product of the unit, or = with `fresh`. `begin` issues the wgmmas, so that the next unit can be loaded
+     * before `end` waits for them. */
     template <int GROUPS> SPRY_METHOD void begin(float (*acc)[4], const unsigned char *rows, bool fresh) const
     {
         wgmma_fence();
@@ -142,7 +143,7 @@ template <class Q> struct wgmma_quants {
         }
     }
 
-    /* acc += scale * dots of inputs with one scale. */
+    /* acc += scale * dots for inputs that share a scale. */
     template <int GROUPS>
     static SPRY_METHOD void add_dots(float (*acc)[4], const float (*dots)[4], const unit_scales<Q> s[2], int number,
                                      const unsigned char *rows, int lane)
@@ -165,8 +166,8 @@ template <class Q> struct wgmma_quants {
     {
     }
 
-    /* Where there are registers for it, dots of the next inputs with one scale are computed while those before are
-     * scaled. */
+    /* If there are enough registers, the dots of the next scale group are computed while the previous ones are scaled.
+     */
     template <int GROUPS> SPRY_METHOD void end(float (*acc)[4], const unsigned char *rows, int lane, bool fresh) const
     {
         enum { STEPS = Q::GROUP / 16, N = 4 / STEPS, TWO = GROUPS == 8 };
@@ -220,18 +221,17 @@ template <class T> struct wgmma_weights<T, false> {
     typedef wgmma_floats<T> type;
 };
 
-/* ---- where things are ---------------------------------------------------------------------------------------------
- */
+/* ---- tile config and work tiles ---------------------------------------------------------------------------------- */
 
-/* Tiles and rows that a block multiplies; items of one column have the same tiles. */
+/* The tiles and rows that a block computes at a time; work tiles of one column have the same weights. */
 struct work_tile {
     uint32_t column, first_group;
 };
 
-/* Tiles of a part of the product. */
+/* Four tiles of a part of the product. */
 struct tile_source {
     uint32_t part, tile;
-    bool valid; /* false: a team without tiles of its own, which takes the last ones */
+    bool valid; /* false: past the last tile; the warpgroup computes the last tiles again and stores nothing */
 };
 
 template <class T, int GROUPS_, int WARPGROUPS_, bool GATE_> struct wgmma_config {
@@ -251,8 +251,8 @@ template <class T, int GROUPS_, int WARPGROUPS_, bool GATE_> struct wgmma_config
     };
     enum {
         WIDTH = WARPGROUPS * WARPGROUP_OUTPUTS + 4
-    };                                         /* floats of a row of sums: so that lanes meet different banks */
-    enum { HALVES = GATE && WARPGROUPS == 1 }; /* a team has two tiles of each matrix */
+    };                                         /* floats in a row of sums: the padding avoids bank conflicts */
+    enum { HALVES = GATE && WARPGROUPS == 1 }; /* a warpgroup has two tiles of each matrix */
 
     static SPRY_METHOD uint32_t columns(const spry_gemm_args &a)
     {
@@ -264,7 +264,7 @@ template <class T, int GROUPS_, int WARPGROUPS_, bool GATE_> struct wgmma_config
         return (n + WARPGROUPS - 1) / WARPGROUPS;
     }
 
-    /* The tiles of a team, or of its `half`. */
+    /* The tiles of a warpgroup, or of one `half` of it. */
     static SPRY_METHOD tile_source find(const spry_gemm_args &a, uint32_t column, uint32_t warpgroup, uint32_t half)
     {
         if (GATE) {
@@ -283,8 +283,8 @@ template <class T, int GROUPS_, int WARPGROUPS_, bool GATE_> struct wgmma_config
     }
 };
 
-/* Barriers, norms of the rows of two items, and stages of the ring; then [rows, WIDTH] sums, once or for several
- * splits. */
+/* Dynamic shared memory of a block: mbarriers, 1 / rms of the rows of two work tiles, the ring of stages, then [rows,
+ * WIDTH] sums, once or for several splits. */
 template <class S> struct gemm_smem {
     unsigned char *memory;
 
@@ -318,7 +318,7 @@ template <class S> struct gemm_smem {
         return memory + SPRY_WGMMA_HEAD_BYTES + stage * S::STAGE;
     }
 
-    /* Of an item, or of split `number` of those that a block leaves to its cluster. */
+    /* The sums of the work tile, or of split `number` that the block leaves to its cluster. */
     SPRY_METHOD float *sums(uint32_t number = 0) const
     {
         return (float *)(memory + SPRY_WGMMA_HEAD_BYTES + S::STAGES * S::STAGE) +
@@ -342,7 +342,7 @@ template <class S> struct gemm_smem {
     }
 };
 
-/* One of N stages of the ring, or of the places for norms, and the phase that its barriers have then. */
+/* A position in a ring of N stages, and the parity of its mbarriers' phase. */
 template <int N> struct pipeline_state {
     uint32_t stage, phase;
 
@@ -357,7 +357,7 @@ template <int N> struct pipeline_state {
     }
 };
 
-/* The part of an item that a block has among those of its cluster: splits of the inputs, then groups of rows. */
+/* Split-K in a cluster: the splits that this block sums, and later the groups of rows that it stores. */
 struct cluster_split {
     uint32_t rank, blocks, splits, first_split, first_unit, end_unit; /* blocks: 1, 2, 4 or 8 */
 
@@ -371,7 +371,7 @@ struct cluster_split {
     {
     }
 
-    /* Of a warp that has nothing more to do. */
+    /* Keeps the cluster barriers complete for a warp that takes no part in the epilogue. */
     SPRY_METHOD void leave() const
     {
         if (blocks > 1) {
@@ -381,7 +381,7 @@ struct cluster_split {
     }
 };
 
-/* The items of a cluster: every gridDim.y-th, rows first. */
+/* The work tiles of a cluster: every gridDim.y-th, rows first. */
 template <class S> struct tile_scheduler {
     uint32_t row_blocks, n, number;
 

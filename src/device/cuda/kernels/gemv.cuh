@@ -1,17 +1,20 @@
-/* Products of one row, where what counts is how soon the last block is done: everything that does not depend on the row
- * is on its way before the kernels that make it are waited for, and then every load at once. Code is short: a block
- * runs it once, and what is not in the cache of instructions is fetched at a few instructions a time.
+/* GEMV: the products of gemm_small.cuh for one row. Used by decode steps of one sequence, all types but F32, compute
+ * capability 8.0 and later; also the stages of persistent.cu.
  *
- * The warps of a block have a split of its tiles each. Sums have the order of gemm_mma.cuh. */
+ * Latency decides here: everything that does not depend on the row is requested before pdl_wait, then all loads of the
+ * row at once. Grid: at most one block per SM, 16 warps; a warp sums one split of K of a batch of TILES tiles. Dynamic
+ * shared memory: [warp, DEPTH, group of units] ring of weights | the row's activations, unit by unit. Static shared
+ * memory: [16 splits, TILES * 16] sums, 16 sums of squares. Each warp produces and consumes its own ring and its own
+ * units of activations; the block synchronises once per batch, to add the splits in the order of gemm_mma.cuh. */
 #pragma once
 
 #include "device/cuda/kernels/gemm_small.cuh"
 
-/* The row's inputs in shared memory, a unit at a time, in the order of activations.cuh without the other rows of the
- * group: as sums of bf16, or (0) as bytes, and then scales and sums of both blocks of 32. A warp encodes a unit, lane
- * by lane two inputs. */
+/* The row's activations in shared memory, one unit at a time, in the mma layout of activations.cuh without the other 7
+ * rows: bf16 terms, or (ACTS = 0) int8 values followed by scale and sum of both blocks of 32. A warp quantises a unit,
+ * two inputs per lane. */
 template <int ACTS> struct row_fragment {
-    enum { UNIT = ACTS * 128, PIECES = ACTS * 8 }; /* bytes; 16 of them are a piece */
+    enum { UNIT = ACTS * 128, PIECES = ACTS * 8 }; /* bytes of a unit; 16-byte pieces of a unit */
 
     SPRY_METHOD static void quantise(unsigned char *to, float2 v, int lane)
     {
@@ -20,7 +23,7 @@ template <int ACTS> struct row_fragment {
             ((uint32_t *)to)[((lane / 8 * ACTS + term) * 4 + lane % 4) * 2 + lane % 8 / 4] = split_bf16x2(&v.x, &v.y);
     }
 
-    /* Pieces of units from `unit` on, of which piece `i` is copied. */
+    /* Copies piece i of the units that begin with `unit`. */
     SPRY_METHOD static void copy(unsigned char *to, const spry_activations &act, uint32_t unit, uint32_t i)
     {
         const unsigned char *from = (const unsigned char *)mma_terms<ACTS>(act, 0, unit * 4) + i / 2 * WARP * 8;
@@ -42,7 +45,7 @@ template <int ACTS> struct row_fragment {
 template <> struct row_fragment<0> {
     enum { UNIT = 80, PIECES = 5 };
 
-    /* The numbers are those of store_q8; half of the lanes have a block each. */
+    /* Same values as store_q8; each half of the lanes has a block. */
     SPRY_METHOD static void quantise(unsigned char *to, float2 v, int lane)
     {
         uint32_t own = larger_of(magnitude_bits(v.x), magnitude_bits(v.y)), first = warp_max_u32(lane < 16 ? own : 0);
@@ -84,24 +87,24 @@ template <> struct row_fragment<0> {
     }
 };
 
-/* A block goes through batches of TILES tiles, a warp through the units of its split, AT_ONCE of all tiles at a time,
- * or all of them where they are fewer. So many are a group; of quantised weights, which are small, DEPTH groups wait
- * for a warp. */
+/* A block loops over batches of TILES tiles; a warp loops over the units of its split, AT_ONCE units of all tiles at a
+ * time, or fewer if the split is shorter. These are a group. Quantised weights are small: DEPTH groups are in flight.
+ */
 template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
     enum { AT_ONCE = TILES < 4 ? 4 / TILES : 1, SLOTS = TILES * AT_ONCE, DEPTH = T::QUANTS ? 2 : 1 };
     enum { OUTPUTS = TILES * SPRY_TILE_ROWS, HALF = OUTPUTS / 2 };
     typedef smem_units<T, SLOTS * DEPTH, T::QUANTS> ring_units;
     typedef row_fragment<T::ACTS> row;
     ring_units ring;
-    unsigned char *activations; /* of the row's first unit */
-    float2 weight;              /* of FUSE_NORM, FUSE_GATE: the norm's, of the split's first unit */
-    float squares; /* of the same: the sum of squares of the split; of FUSE_NONE what sums are multiplied by */
+    unsigned char *activations; /* of the row's first unit, in shared memory */
+    float2 weight;              /* with FUSE_NORM and FUSE_GATE: the norm's weights for the next unit */
+    float squares;              /* with FUSE_NORM and FUSE_GATE: sum of squares of the split; with FUSE_NONE: 1 / rms */
     uint32_t batch, batches, begin, end, split;
-    uint32_t next_batch, next_first, next_slot; /* of the group that is loaded next */
-    uint32_t group;                             /* its units, at most */
+    uint32_t next_batch, next_first, next_slot; /* the group that is loaded next */
+    uint32_t group;                             /* maximum number of units in a group */
     int lane;
 
-    /* Most blocks have no more groups than those they begin with. */
+    /* Most blocks have no more groups than those requested at the start. */
     SPRY_METHOD void load_group(const spry_gemm_args &a, bool first)
     {
         bool more_batches = next_batch < batches;
@@ -184,13 +187,13 @@ template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
                 SPRY_UNROLL
                 for (uint32_t tile = 0; tile < TILES; tile++)
                     act.multiply(acc[tile],
-                                 ring.get(next_slot + u * TILES + tile)); /* it is the next one that is free */
+                                 ring.get(next_slot + u * TILES + tile)); /* the slot that is refilled next */
             }
             load_group(a, false);
         }
     }
 
-    /* The sum of an output over the splits, in order. */
+    /* Sum of an output over the splits, in order. */
     SPRY_METHOD static float total(const float (*splits)[OUTPUTS], uint32_t output)
     {
         float sum = 0;
@@ -200,8 +203,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
         return sum;
     }
 
-    /* Of an output of the batch: where it goes, and what it has besides; -0, which changes nothing, where that is
-     * nothing. */
+    /* Address of an output of the batch, and its bias; without a bias -0, which changes no sum. */
     SPRY_METHOD output_slot output_of(float *bias, const spry_gemm_args &a, uint32_t output) const
     {
         output_slot none = {(float *)0, 0};
@@ -216,7 +218,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
         return FUSION == FUSE_GATE ? none : find_output(a, a.parts[part], p, 0, from, i);
     }
 
-    /* `norms`: sums of squares of the splits; of FUSE_NONE what sums are multiplied by. */
+    /* `norms`: sums of squares of the splits; unused with FUSE_NONE. */
     SPRY_METHOD void finish(const float (*splits)[OUTPUTS], const float *norms, const spry_gemm_args &a, output_slot to,
                             float bias)
     {
@@ -237,7 +239,8 @@ template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
     }
 };
 
-/* Where the block's product stands: behind a launch's kernels. Another one is in persistent.cuh. */
+/* How the product waits for its inputs in a kernel of its own. stage_state of persistent.cu is the other
+ * implementation. */
 struct launched_grid {
     SPRY_METHOD void release() const
     {
@@ -264,18 +267,19 @@ struct launched_grid {
     }
 };
 
-/* Blocks go through all batches of tiles, one behind the other. `rooms`: of shared memory. */
+/* Blocks loop over all batches of tiles. `smem`: dynamic shared memory. */
 template <class T, int TILES, gemm_fusion FUSION, class G>
 SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE_ROWS], float *squares,
                       unsigned char *smem, const G &grid)
 {
     typedef gemv_block<T, TILES, FUSION> block;
-    const uint32_t finishing = FUSION == FUSE_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS; /* threads */
+    const uint32_t finishing =
+        FUSION == FUSE_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS; /* threads that store outputs */
     block b;
     if (FUSION != FUSE_NONE)
         grid.release();
     b.start(a, smem);
-    if (FUSION == FUSE_NONE) { /* the kernels that follow ask for more than these, which would come later for it */
+    if (FUSION == FUSE_NONE) { /* the next kernels prefetch more than this one, which would delay these loads */
         cp_async_wait_all();
         grid.release();
     }
@@ -318,5 +322,5 @@ SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE
     }
 #define GEMVS(name)                                                                                                    \
     GEMV(name, FUSE_NORM, norm, 2)                                                                                     \
-    GEMV(name, FUSE_NORM, norm, 4) GEMV(name, FUSE_GATE, gate, 4) GEMV(name, FUSE_NONE, out, 1)                        \
-        GEMV(name, FUSE_NONE, out, 4)
+    GEMV(name, FUSE_NORM, norm, 4)                                                                                     \
+    GEMV(name, FUSE_GATE, gate, 4) GEMV(name, FUSE_NONE, out, 1) GEMV(name, FUSE_NONE, out, 4)

@@ -1,4 +1,5 @@
-/* Keys and values in pages, as kernels/kv_layout.h lays them out: keys transposed, values token after token. */
+/* Keys and values in pages of 32 tokens, as kernels/kv_layout.h lays them out: keys transposed, [coordinate, token],
+ * values [token, coordinate]; F16, F32 or Q8_0. Also RoPE and head norms of the rows that go into pages. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
@@ -13,7 +14,7 @@ struct kv_f32 {
 struct kv_q8_0 {
 };
 
-/* A head's keys and values in a page. */
+/* Keys and values of a head in a page. */
 struct page_head {
     unsigned char *keys, *values;
 };
@@ -41,7 +42,7 @@ SPRY_DEVICE float load_key(const unsigned char *keys, uint32_t d, uint32_t token
     return float_of_half(scales[d / 32 * PAGE_TOKENS + token]) * (float)(int8_t)keys[d * PAGE_TOKENS + token];
 }
 
-/* `token`: where its values begin. */
+/* `token`: the address of the token's values. */
 SPRY_DEVICE float load_value(const unsigned char *token, uint32_t d, kv_f16)
 {
     return float_of_half(((const uint16_t *)token)[d]);
@@ -58,8 +59,8 @@ SPRY_DEVICE float load_value(const unsigned char *token, uint32_t d, kv_q8_0)
     return float_of_half(*(const uint16_t *)block) * (float)(int8_t)block[2 + d % 32];
 }
 
-/* One coordinate of a key. Neighbouring threads store neighbouring tokens, which lie together. Q8_0 has a scale for 32
- * coordinates: store_key_blocks. */
+/* Stores one coordinate of a key. Neighbouring threads store neighbouring tokens, which are contiguous. Q8_0 needs a
+ * scale for 32 coordinates: see store_key_blocks. */
 SPRY_DEVICE void store_coordinate(unsigned char *keys, uint32_t token, uint32_t d, float value, kv_f16)
 {
     ((uint16_t *)keys)[d * PAGE_TOKENS + token] = half_of_float(value);
@@ -74,7 +75,7 @@ SPRY_DEVICE void store_coordinate(unsigned char *, uint32_t, uint32_t, float, kv
 {
 }
 
-/* Of 32 values, a lane each: the quant, and the scale of all. As ref/encode_ref.c encodes Q8_0. */
+/* Quantises 32 values, one per lane; returns the lane's quant and the common scale, as ref/encode_ref.c does. */
 SPRY_DEVICE int8_t quant_q8_0(float value, uint16_t *scale)
 {
     value = value == value ? fminf(fmaxf(value, -0x1p23f), 0x1p23f) : 0;
@@ -86,7 +87,7 @@ SPRY_DEVICE int8_t quant_q8_0(float value, uint16_t *scale)
     return (int8_t)rintf(fmaxf(fminf(value * inverse, 127.0f), -127.0f));
 }
 
-/* A warp stores a head of one token; lane's values are head[lane], head[lane + 32] and so on. */
+/* A warp stores a head of one token; a lane has head[lane], head[lane + 32], ... */
 template <class KV> SPRY_DEVICE void store_key_blocks(unsigned char *, uint32_t, const float *, uint32_t, int, KV)
 {
 }
@@ -102,7 +103,7 @@ SPRY_DEVICE void store_key_blocks(unsigned char *keys, uint32_t token, const flo
     }
 }
 
-/* Coordinates of the keys of rows, at most SPRY_ROPE_KV_ROWS, that lie head_dim + 1 floats apart; a block. */
+/* A block stores the keys of at most SPRY_ROPE_KV_ROWS rows, which are head_dim + 1 floats apart. */
 template <class KV>
 SPRY_DEVICE void store_keys(const spry_kv_pages &kv, uint32_t kv_head, const spry_step_row *rows, uint32_t n_rows,
                             const float *heads, KV)
@@ -137,7 +138,7 @@ SPRY_DEVICE void store_value(unsigned char *token, const float *head, uint32_t h
     }
 }
 
-/* Rotates a head in place; a warp, each lane its pairs. */
+/* Applies RoPE to a head in place; a warp, one pair per lane at a time. */
 SPRY_DEVICE void rotate_head(float *head, const float *cosine, const float *sine, uint32_t n_pairs,
                              uint32_t interleaved, int lane)
 {
@@ -159,8 +160,7 @@ SPRY_DEVICE void normalise_head(float *head, const float *weight, uint32_t n, fl
         head[d] = head[d] * scale * weight[d];
 }
 
-/* Brings a head of a row to shared memory as attention wants it: normalised where there is a norm, turned to the row's
- * position where it `turns`. A warp. */
+/* Loads a head of a row into shared memory, normalised if there is a norm, and with RoPE if `rotates`. A warp. */
 SPRY_DEVICE void load_rotated_head(float *head, const float *from, const float *norm, bool rotates,
                                    const spry_rope_kv_args &a, uint32_t row, int lane)
 {
@@ -175,8 +175,8 @@ SPRY_DEVICE void load_rotated_head(float *head, const float *from, const float *
     syncwarp();
 }
 
-/* The same in registers, with all loads at once, of a head of BLOCKS times 32 coordinates that is turned whole: the
- * lane has lane + 32 k. NEIGHBOURS: rope turns these, not both halves of a head. */
+/* load_rotated_head in registers, with all loads at once, for a head of BLOCKS * 32 coordinates that RoPE rotates
+ * fully; a lane has coordinates lane + 32 k. NEIGHBOURS: RoPE pairs neighbours, not the two halves of a head. */
 template <int BLOCKS, bool NORM, bool NEIGHBOURS>
 SPRY_DEVICE void load_rotated_full(float v[BLOCKS], const float *from, const float *norm, bool rotates,
                                    const spry_rope_kv_args &a, uint32_t row, int lane)

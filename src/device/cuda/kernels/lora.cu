@@ -1,12 +1,14 @@
-/* LoRA adapters of rows: rows of a step may have different ones. What an adapter has is read only where a row of the
- * block goes through it. A row's sums have one order: of a narrow product lanes and then their tree, of what is added
- * adapter after adapter and rank after rank. A row that goes through none is not touched. */
+/* LoRA adapters: out[row] += scale * B (A in[row]) for every adapter that the row uses; rows of a step may use
+ * different ones. Two kernels: spry_lora_shrink computes A in, grid (ranks / 8, rows / 8, part), a warp has a rank;
+ * spry_lora_expand adds B times that, grid (outputs / 256, rows / 8, part), a thread has an output. An adapter is
+ * read only if a row of the block uses it, and a row without adapters is not changed. Order of the sums: shrink by
+ * lanes and a butterfly, expand adapter after adapter, rank after rank. */
+#include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/primitives.cuh"
-#include "device/cuda/lora_args.h"
 
 enum { LORA_WARPS = SPRY_LORA_THREADS / WARP };
 
-/* The pairs of the block's matrix; NULL: none. */
+/* The adapters of the block's matrix; NULL: none. */
 SPRY_DEVICE const spry_lora_pair *pairs_of(const spry_lora_args &a)
 {
     const spry_lora_pair *pairs = a.parts[blockIdx.z].pairs;
@@ -14,7 +16,7 @@ SPRY_DEVICE const spry_lora_pair *pairs_of(const spry_lora_args &a)
     return pairs && expert >= 0 ? pairs + (uint64_t)expert * a.n_adapters : (const spry_lora_pair *)0;
 }
 
-/* What the block's rows multiply an adapter by; which of them are not 0, as bits. */
+/* The scales of an adapter for the block's rows; returns a bit for each row whose scale is not 0. */
 SPRY_DEVICE uint32_t take_scales(float scales[SPRY_LORA_ROWS], const spry_lora_args &a, uint32_t adapter)
 {
     uint32_t used = 0;
@@ -28,13 +30,13 @@ SPRY_DEVICE uint32_t take_scales(float scales[SPRY_LORA_ROWS], const spry_lora_a
     return used;
 }
 
-/* Where the ranks of a row begin. */
+/* Address of the ranks of a row. */
 SPRY_DEVICE float *shrunk_row(const spry_lora_args &a, uint32_t row)
 {
     return a.shrunk + ((uint64_t)blockIdx.z * a.n_rows + row) * a.n_ranks;
 }
 
-/* A warp takes a rank of an adapter, for all rows of the block. */
+/* A warp has a rank of an adapter, for all rows of the block. */
 SPRY_KERNEL(spry_lora_shrink, spry_lora_args, SPRY_LORA_THREADS)
 {
     const spry_lora_pair *pairs = pairs_of(a);
@@ -62,7 +64,7 @@ SPRY_KERNEL(spry_lora_shrink, spry_lora_args, SPRY_LORA_THREADS)
     }
 }
 
-/* A thread takes an output, of all rows of the block. */
+/* A thread has an output, for all rows of the block. */
 SPRY_KERNEL(spry_lora_expand, spry_lora_args, SPRY_LORA_THREADS)
 {
     const spry_lora_pair *pairs = pairs_of(a);

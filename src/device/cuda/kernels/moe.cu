@@ -1,12 +1,13 @@
-/* Mixture of experts: choosing, grouping rows by expert, adding up. A row's contributions are added in ascending order
- * of expert, whatever other rows there are. */
+/* Mixture of experts: routing, grouping rows by expert, and combining. A row's contributions are added in ascending
+ * order of expert, independent of other rows. Grids: spry_moe_route one warp per row; spry_moe_group one block;
+ * spry_moe_combine one block per row. */
 #include "device/cuda/kernels/primitives.cuh"
 
 #include "device/cuda/kernel_args.h"
 
 enum { GROUP_THREADS = 256, COMBINE_THREADS = 256, EXPERTS_MAX = 1024 };
 
-/* The largest of some scores, the lower number on ties; those that are taken are -INFINITY. n: there is none. */
+/* Index of the largest score, the lower one on ties; taken experts have -INFINITY. Returns n if there is none. */
 SPRY_DEVICE uint32_t best_expert(const float *score, uint32_t n, int lane)
 {
     float best = -INFINITY;
@@ -42,8 +43,8 @@ SPRY_DEVICE void softmax_row(float *score, uint32_t n, int lane)
     syncwarp();
 }
 
-/* All but the best groups count as 0, and by sigmoids, whose choices may be negative, for less than any. By sigmoids a
- * group is as good as its best two, otherwise as its best one. */
+/* Keeps the best groups of experts: the others get 0, or with sigmoid scores, whose choices may be negative, -INFINITY.
+ * A group is rated by its best expert, with sigmoid scores by its best two. */
 SPRY_DEVICE void choose_groups(const spry_moe_route_args &a, float *choice, int lane)
 {
     SPRY_SMEM float good[EXPERTS_MAX];
@@ -61,7 +62,7 @@ SPRY_DEVICE void choose_groups(const spry_moe_route_args &a, float *choice, int 
         uint32_t best = best_expert(good, a.n_groups, lane);
         syncwarp();
         if (lane == 0 && best < a.n_groups)
-            good[best] = -INFINITY; /* kept */
+            good[best] = -INFINITY; /* selected */
         syncwarp();
     }
     for (uint32_t e = (uint32_t)lane; e < a.n_experts; e += WARP)
@@ -70,7 +71,7 @@ SPRY_DEVICE void choose_groups(const spry_moe_route_args &a, float *choice, int 
     syncwarp();
 }
 
-/* Puts an expert where it belongs in an ascending list of `n`. */
+/* Inserts an expert into an ascending list of `n`. */
 SPRY_DEVICE void insert_expert(uint32_t *chosen, float *weight, uint32_t n, uint32_t expert, float score)
 {
     uint32_t at = n;
@@ -100,12 +101,12 @@ SPRY_KERNEL(spry_moe_route, spry_moe_route_args, WARP)
         choose_groups(a, choice, lane);
     for (uint32_t i = 0; i < a.n_used; i++) {
         uint32_t best = best_expert(choice, a.n_experts, lane);
-        best = best < a.n_experts ? best : i; /* NaN logits: any choice is as good */
+        best = best < a.n_experts ? best : i; /* NaN logits: any choice will do */
         sum += score[best];
         syncwarp();
         if (lane == 0) {
             insert_expert(chosen, weight, i, best, score[best]);
-            choice[best] = -INFINITY; /* taken */
+            choice[best] = -INFINITY; /* selected */
         }
         syncwarp();
     }
@@ -115,7 +116,7 @@ SPRY_KERNEL(spry_moe_route, spry_moe_route_args, WARP)
     }
 }
 
-/* Slots of an expert are in order of rows: a thread for an expert counts, then fills. */
+/* The slots of an expert are in order of rows; one thread per expert counts and fills. */
 SPRY_KERNEL(spry_moe_group, spry_moe_group_args, GROUP_THREADS)
 {
     SPRY_SMEM uint32_t begin[EXPERTS_MAX + 1];

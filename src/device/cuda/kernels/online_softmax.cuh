@@ -1,35 +1,37 @@
-/* Rows whose pages are spread over blocks: each page, or chunk of pages, leaves a maximum, a sum and a weighted sum of
- * values, which are folded here in order. */
+/* Online softmax and the combination of split-KV partial results. Each page, or chunk of pages, gives a running max,
+ * a running sum and an accumulator of values; partial results are combined in order:
+ *   max = max(max_a, max_b); sum = sum_a * e^(max_a - max) + sum_b * e^(max_b - max); out likewise.
+ * Partial results in global memory: [row, head, chunk, {max, sum, -, -, head_dim values}]. */
 #pragma once
 
 #include "device/cuda/kernels/activations.cuh"
 
 enum { COMBINE_THREADS = 128 };
 
-#define LOG2E 1.44269504088896341f /* that e is */
+#define LOG2E 1.44269504088896341f /* log2(e) */
 
-/* Parts are folded relative to a multiple of 16 that no score of theirs is above. It seldom changes, so what was folded
- * before is seldom multiplied. */
+/* The reference of the exponentials: the max rounded up to a multiple of 16. It rarely changes, so accumulators are
+ * rarely rescaled. */
 SPRY_DEVICE float rounded_max(float max)
 {
     return ceilf(max * (1.0f / 16)) * 16;
 }
 
-/* e to the power of a score relative to a level. */
+/* e^(score - max) */
 SPRY_DEVICE float softmax_exp(float score, float level)
 {
     return ex2_approx((score - level) * LOG2E);
 }
 
-/* A sum with a part folded into it: in every kernel this, so that sums have the same bits. Where keep is 1 it is one
- * operation. */
+/* Adds a partial result to a sum. All kernels use this function, so the sums have the same bits. With scale_old = 1 it
+ * is one fma. */
 SPRY_DEVICE float rescaled_add(float sum, float scale_old, float part, float scale_new)
 {
     return fmaf(part, scale_new, sum * scale_old);
 }
 
-/* What both sides are multiplied by when `part` is folded into a state, whose `max` is such a level; false when `part`
- * is empty. */
+/* The scales of both sides when a partial result with maximum part_max is added to a state with the running max *max,
+ * which is rounded; false if the partial result is empty. */
 SPRY_DEVICE bool online_softmax_scales(float *max, float *scale_old, float *scale_new, float part_max)
 {
     if (part_max == -INFINITY)
@@ -41,7 +43,7 @@ SPRY_DEVICE bool online_softmax_scales(float *max, float *scale_old, float *scal
     return true;
 }
 
-/* What a head's sum of values is multiplied by, with the largest score and the sum of weights of all it has seen. */
+/* The scale of a head's accumulator at the end: 1 / sum, with the attention sink if the head has one. */
 SPRY_DEVICE float final_scale(const spry_attend_args &a, uint32_t head, float max, float sum)
 {
     if (!a.sinks)
@@ -50,20 +52,20 @@ SPRY_DEVICE float final_scale(const spry_attend_args &a, uint32_t head, float ma
     return scale_old / fmaf(sum, scale_old, expf(sink - larger));
 }
 
-/* What a chunk, or page, leaves of a head of row number `few`: maximum, sum, values. */
+/* Address of the partial result of a chunk for a head of decode row `partial_row`. */
 SPRY_DEVICE float *partial_at(const spry_attend_args &a, uint32_t partial_row, uint32_t head, uint32_t chunk)
 {
     return a.partial +
            (((uint64_t)partial_row * a.n_heads + head) * a.n_chunks + chunk) * (a.kv.head_dim + SPRY_PARTIAL_HEADER);
 }
 
-/* What online_softmax_scales gives for what 32 lanes hold, one behind the other: keep, take within chunks of EACH, then
- * those of the lane's whole chunk; take < 0: it is empty. */
+/* online_softmax_scales for the partial results of 32 lanes in order: the scales within chunks of EACH, then the scales
+ * of the lane's chunk; a negative scale_new means an empty part. */
 struct lane_scales {
     float scale_old, scale_new, chunk_scale_old, chunk_scale_new;
 };
 
-/* The largest of the lane's and those before it, `first` and further lanes away but less than `end`. */
+/* The maximum over this lane and the lanes before it that are `first` or more, but less than `end`, lanes away. */
 SPRY_DEVICE float prefix_max(float value, int first, int end, int lane)
 {
     SPRY_UNROLL
@@ -74,7 +76,7 @@ SPRY_DEVICE float prefix_max(float value, int first, int end, int lane)
     return value;
 }
 
-/* `max` is the level of all before and becomes that of all. A part that is folded alone is its own chunk. */
+/* *max is the running max before these lanes and becomes that after them. With EACH = 1 every part is its own chunk. */
 template <int EACH> SPRY_DEVICE lane_scales lane_softmax_scales(float *max, float part_max, int lane)
 {
     lane_scales f;
@@ -91,14 +93,13 @@ template <int EACH> SPRY_DEVICE lane_scales lane_softmax_scales(float *max, floa
     return f;
 }
 
-/* Where pages or chunks of a head leave what is folded: from `first` on, `stride` floats apart, and there maximum, sum
- * and a value. */
+/* A list of partial results: address of the first, stride, and offsets of max, sum and one value. */
 struct partial_list {
     const float *first;
     uint32_t stride, max, sum, value;
 };
 
-/* The values of partials from `first` on; beyond the last one, of that one. */
+/* The values of AHEAD partial results from `first` on; past the end that of the last one. */
 template <int AHEAD>
 SPRY_DEVICE void load_partials(float outs[AHEAD], const partial_list &list, uint32_t first, uint32_t n)
 {
@@ -107,8 +108,8 @@ SPRY_DEVICE void load_partials(float outs[AHEAD], const partial_list &list, uint
         outs[i] = list.first[(first + i < n ? first + i : n - 1) * list.stride + list.value];
 }
 
-/* The value, all n partials folded, EACH (1, 8, 16 or 32) into one before that is folded with the rest; the next ones
- * are on their way while some are used. The lanes of a warp have one head. */
+/* Combines n partial results, EACH (1, 8, 16 or 32) of them into a chunk first; loads are ahead of use. All lanes of a
+ * warp have the same head. */
 template <int EACH>
 SPRY_DEVICE float combined(const spry_attend_args &a, const partial_list &list, uint32_t head, uint32_t n)
 {
@@ -156,8 +157,8 @@ SPRY_DEVICE float combined(const spry_attend_args &a, const partial_list &list, 
     return out * final_scale(a, head, max, sum);
 }
 
-/* Writes a value as a number and in the forms that are wanted. All lanes of a warp have the same head; where forms are
- * wanted, 32 values of one block. */
+/* Stores an output as a float and in the wanted activation formats. All lanes of a warp have the same head; with
+ * formats they have 32 values of one block. */
 SPRY_DEVICE void store_output(const spry_attend_args &a, uint32_t row, uint32_t head, uint32_t d, float value)
 {
     uint32_t at = head * a.kv.head_dim + d;
@@ -165,7 +166,7 @@ SPRY_DEVICE void store_output(const spry_attend_args &a, uint32_t row, uint32_t 
     store_activations(a.to, row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value);
 }
 
-/* A head of a row, which left what is folded as number `few`; by the threads of a block. */
+/* A block combines the partial results of a head. */
 template <int EACH>
 SPRY_DEVICE void combine_head(const spry_attend_args &a, uint32_t row, uint32_t partial_row, uint32_t head)
 {

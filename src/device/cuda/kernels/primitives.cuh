@@ -1,24 +1,24 @@
-/* What kernels may use of the machine, under our own names. nvcc compiles them for a GPU; any C++ compiler compiles the
- * same kernels for the host (tests/support/cuda_host.cuh), where a block's threads are fibers. So what a kernel
- * computes is tested without a GPU.
+/* The primitives that kernels are written with: thin names over CUDA C++ and PTX (mma, wgmma, cp.async, TMA bulk
+ * copies, mbarriers, programmatic dependent launch). nvcc compiles them for a GPU. Any C++ compiler compiles the same
+ * kernels for the host: there the header that the macro SPRY_CUDA_EMULATION names defines the same functions, with the
+ * threads of a block as fibers, so that a kernel's results are tested without a GPU.
  *
- * Kernels follow these rules:
- *   - one argument, a struct of kernel_args.h, named `a`; names begin with spry_; behind it stand the threads of a
- * block, at most, and how many blocks a multiprocessor has room for, at least;
- *   - a kernel may begin before those launched earlier are done: SPRY_KERNEL waits for them at once, a SPRY_KERNEL_PDL
- *     calls pdl_wait itself, before it ends and before it touches what they read or write; a SPRY_KERNEL_PDL_MANUAL
- * also calls pdl_launch_dependents itself, by which it lets the next kernel begin;
- *   - blocks have one dimension of threads; all threads of a block reach the same barriers, all lanes of a warp the
- * same exchanges;
- *   - no sum depends on the order in which threads run: no atomic additions of floats;
- *   - products and sums are contracted only where the source says fmaf, so a value has the same bits in every kernel
+ * Rules for kernels:
+ *   - A kernel has one argument, a struct of kernel_args.h, named `a`. Its name begins with spry_. The macro's other
+ *     arguments are the launch bounds: the maximum number of threads, then the minimum number of blocks per SM.
+ *   - Programmatic dependent launch (PDL): a kernel may start before the kernels launched earlier have finished.
+ *     SPRY_KERNEL waits for them first. SPRY_KERNEL_PDL calls pdl_wait itself, before it reads what they write, writes
+ *     what they read, or returns. SPRY_KERNEL_PDL_MANUAL also calls pdl_launch_dependents itself, which lets the next
+ *     kernel start.
+ *   - Blocks are one-dimensional. All threads of a block meet at each barrier, all lanes of a warp at each shuffle.
+ *   - No sum depends on the order in which threads run: there are no atomic additions of floats.
+ *   - A product and a sum are contracted only where the source says fmaf, so a value has the same bits in every kernel
  *     that computes it the same way. */
 #pragma once
 
 #include <stdint.h>
 
-#define SPRY_UNLIKELY(condition)                                                                                       \
-    __builtin_expect(!!(condition), 0) /* code behind it stands apart from what mostly runs */
+#define SPRY_UNLIKELY(condition) __builtin_expect(!!(condition), 0) /* keeps the unlikely code out of line */
 
 #ifdef __CUDACC__
 
@@ -28,7 +28,7 @@
 #define SPRY_SMEM_DYNAMIC(name, multiple)                                                                              \
     extern __shared__ __align__(multiple)                                                                              \
     unsigned char name[]
-#define SPRY_NOINLINE      static __device__ __noinline__ /* a function that is called: its registers are its own */
+#define SPRY_NOINLINE      static __device__ __noinline__ /* a real call: the callee has its own registers */
 #define SPRY_TABLE         static __device__ const
 #define SPRY_PRAGMA(words) _Pragma(#words)
 #define SPRY_UNROLL        SPRY_PRAGMA(unroll)
@@ -44,14 +44,14 @@
     }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const arguments &a)
 
-/* Beside what its launch asks for (SPRY_SMEM_DYNAMIC, the same in all functions of a kernel) a kernel has so many bytes
- * of shared memory. On the host it is checked that a block has room for both, and that nothing is written behind what
- * the launch asks for. */
+/* Declares the bytes of static shared memory of a kernel. Dynamic shared memory is SPRY_SMEM_DYNAMIC, one symbol in all
+ * functions of a kernel. The host emulation checks that both fit into a block, and that nothing is written past the
+ * dynamic part. */
 SPRY_DEVICE void smem_check(size_t)
 {
 }
 
-/* Lets the next kernel begin, as far as it gets before it needs what this one writes. */
+/* griddepcontrol.launch_dependents: the next kernel may start; it waits in pdl_wait for the results of this one. */
 static __device__ __forceinline__ void pdl_launch_dependents()
 {
 #if __CUDA_ARCH__ >= 900
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void pdl_launch_dependents()
 #endif
 }
 
-/* Waits until all kernels before this one are done. Every block does that before it ends. */
+/* griddepcontrol.wait: returns when all earlier kernels have finished. Every block calls it before it returns. */
 static __device__ __forceinline__ void pdl_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void pdl_wait()
 #endif
 }
 
-/* Waits for all threads of the block, or of the warp; what they wrote is seen then. */
+/* Barrier of the block, or of the warp; earlier writes of the other threads are visible after it. */
 SPRY_DEVICE void syncthreads()
 {
     __syncthreads();
@@ -78,20 +78,20 @@ SPRY_DEVICE void syncwarp()
     __syncwarp();
 }
 
-/* Waits for `threads` threads of the block, whole warps, that wait with the same number, 1 to 15. */
+/* Named barrier: `threads` threads of the block, whole warps, wait for each other. `number`: 1 to 15. */
 SPRY_DEVICE void named_barrier_sync(int number, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-/* Is counted as one of them and goes on. */
+/* Arrives at a named barrier without waiting. */
 SPRY_DEVICE void named_barrier_arrive(int number, int threads)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-/* Waits for all threads of the blocks of a cluster, which are those of one blockIdx.y and z; what they wrote to memory
- * is seen then. On the host only SPRY_SMEM_DYNAMIC is each block's own across it. */
+/* Barrier of all threads of a cluster, which is the blocks of one blockIdx.y and z; earlier writes to global memory are
+ * visible after it. In the host emulation only SPRY_SMEM_DYNAMIC is private to a block across this barrier. */
 SPRY_DEVICE void cluster_sync()
 {
 #if __CUDA_ARCH__ >= 900
@@ -99,7 +99,7 @@ SPRY_DEVICE void cluster_sync()
 #endif
 }
 
-/* The same, but only what they wrote to SPRY_SMEM_DYNAMIC is seen then, which takes less time. */
+/* A cheaper cluster barrier: only writes to SPRY_SMEM_DYNAMIC are visible after it. */
 SPRY_DEVICE void cluster_sync_smem()
 {
 #if __CUDA_ARCH__ >= 900
@@ -111,7 +111,7 @@ SPRY_DEVICE void cluster_sync_smem()
 #endif
 }
 
-/* What lies at the same place in SPRY_SMEM_DYNAMIC of block `rank` of the cluster. */
+/* Distributed shared memory: loads from the same offset of SPRY_SMEM_DYNAMIC in block `rank` of the cluster. */
 SPRY_DEVICE float4 dsmem_load(const float4 *own, uint32_t rank)
 {
     float4 four = {0, 0, 0, 0};
@@ -126,7 +126,7 @@ SPRY_DEVICE float4 dsmem_load(const float4 *own, uint32_t rank)
     return four;
 }
 
-/* The value of another lane: of lane `lane`, or of the one whose number differs in the bits of `mask`. */
+/* Warp shuffles: the value of lane `lane`, or of the lane whose number differs in the bits of `mask`. */
 template <class T> SPRY_DEVICE T warp_shfl(T value, int lane)
 {
     return __shfl_sync(0xffffffffu, value, lane);
@@ -137,7 +137,7 @@ template <class T> SPRY_DEVICE T warp_shfl_xor(T value, int mask)
     return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
-/* The largest of all lanes, and the sum; every lane gets it. */
+/* Maximum and sum over the lanes; every lane gets the result. */
 SPRY_DEVICE uint32_t warp_max_u32(uint32_t value)
 {
     return __reduce_max_sync(0xffffffffu, value);
@@ -148,7 +148,7 @@ SPRY_DEVICE int32_t warp_sum_i32(int32_t value)
     return __reduce_add_sync(0xffffffffu, value);
 }
 
-/* Whether it is so in all lanes. */
+/* True when the condition holds in all lanes. */
 SPRY_DEVICE bool warp_all(bool so)
 {
     return __all_sync(0xffffffffu, so);
@@ -178,7 +178,8 @@ SPRY_DEVICE uint32_t bits_of_float(float value)
     return __float_as_uint(value);
 }
 
-/* Starts to copy 16 bytes to shared memory; cp_async_wait_all waits for those of the thread, a barrier for all. */
+/* cp.async: starts a copy of 16 bytes from global to shared memory. cp_async_wait_all waits for the copies of this
+ * thread; a barrier is needed to see those of other threads. */
 SPRY_DEVICE void cp_async(void *shared, const void *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
@@ -191,7 +192,8 @@ SPRY_DEVICE void cp_async_wait_all()
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* Copies so far are a batch; waits for all batches of the thread but the last so many. */
+/* Closes a group of cp.async copies; cp_async_wait_group waits until at most BATCHES groups of this thread are pending.
+ */
 SPRY_DEVICE void cp_async_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -202,11 +204,11 @@ template <int BATCHES> SPRY_DEVICE void cp_async_wait_group()
     asm volatile("cp.async.wait_group %0;" ::"n"(BATCHES) : "memory");
 }
 
-/* ---- copies that a barrier in shared memory counts -----------------------------------------------------------------
- */
+/* ---- mbarrier and bulk copies (TMA) ------------------------------------------------------------------------------ */
 
-/* A barrier passes its phases 0, 1, 0, ... each time that so many threads have arrived and the bytes that were expected
- * are there. It is made by one thread; others use it behind fence_mbarrier_init and a barrier of the block. */
+/* An mbarrier's phase has parity 0, 1, 0, ... A phase completes when `arrivals` threads have arrived and all expected
+ * bytes have been copied. One thread initialises it; the other threads use it after fence_mbarrier_init and a block
+ * barrier. */
 typedef uint64_t mbarrier;
 
 SPRY_DEVICE void mbarrier_init(mbarrier *b, uint32_t arrivals)
@@ -231,7 +233,7 @@ SPRY_DEVICE void mbarrier_arrive(mbarrier *b)
 #endif
 }
 
-/* Arrives, and so many bytes are expected before the phase passes. */
+/* Arrives, and adds `bytes` to the bytes that the phase expects. */
 SPRY_DEVICE void mbarrier_arrive_expect_tx(mbarrier *b, uint32_t bytes)
 {
 #if __CUDA_ARCH__ >= 900
@@ -241,7 +243,7 @@ SPRY_DEVICE void mbarrier_arrive_expect_tx(mbarrier *b, uint32_t bytes)
 #endif
 }
 
-/* Until a phase, 0 or 1, has passed; what was copied and written before is seen then. */
+/* Waits until the phase of parity `phase` has completed; bytes copied and written before that are visible then. */
 SPRY_DEVICE void mbarrier_wait(mbarrier *b, uint32_t phase)
 {
 #if __CUDA_ARCH__ >= 900
@@ -255,7 +257,8 @@ SPRY_DEVICE void mbarrier_wait(mbarrier *b, uint32_t phase)
 #endif
 }
 
-/* Starts to copy bytes, a multiple of 16, to shared memory; the barrier counts them. One thread. */
+/* cp.async.bulk: starts a copy of `bytes`, a multiple of 16, to shared memory; completion is counted by the mbarrier.
+ * Called by one thread. */
 SPRY_DEVICE void cp_async_bulk(void *shared, const void *from, uint32_t bytes, mbarrier *b)
 {
 #if __CUDA_ARCH__ >= 900
@@ -266,8 +269,8 @@ SPRY_DEVICE void cp_async_bulk(void *shared, const void *from, uint32_t bytes, m
 #endif
 }
 
-/* Starts to copy the box of a page that a map of memory has from a row on; the barrier counts its bytes. `shared`: a
- * multiple of 512. One thread. */
+/* cp.async.bulk.tensor: starts a TMA copy of the box of a KV page that begins at `row`, as the tensor map describes it.
+ * `shared` is a multiple of 512. Called by one thread. */
 SPRY_DEVICE void cp_async_bulk_tensor(void *shared, const void *map, uint32_t row, uint32_t page, mbarrier *b)
 {
 #if __CUDA_ARCH__ >= 900
@@ -278,13 +281,13 @@ SPRY_DEVICE void cp_async_bulk_tensor(void *shared, const void *map, uint32_t ro
 #endif
 }
 
-/* Asks for a line of memory that will be loaded soon. */
+/* Prefetches a cache line into L2. */
 SPRY_DEVICE void prefetch_l2(const void *from)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-/* Two floats as bf16 in one word, the first below. */
+/* Packs two floats as bf16; `low` is in the lower half of the word. */
 SPRY_DEVICE uint32_t pack_bf16x2(float low, float high)
 {
     uint32_t bits;
@@ -292,7 +295,7 @@ SPRY_DEVICE uint32_t pack_bf16x2(float low, float high)
     return bits;
 }
 
-/* a * b + c of both bf16 of each word. */
+/* a * b + c for both bf16 of each word. */
 SPRY_DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t bits;
@@ -300,7 +303,7 @@ SPRY_DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
     return bits;
 }
 
-/* The same as halves. */
+/* Packs two floats as f16; `low` is in the lower half of the word. */
 SPRY_DEVICE uint32_t pack_f16x2(float low, float high)
 {
     uint32_t bits;
@@ -308,7 +311,7 @@ SPRY_DEVICE uint32_t pack_f16x2(float low, float high)
     return bits;
 }
 
-/* 2 to the power of x, to 2^-22 of it; 0 of -INFINITY. */
+/* 2^x with a relative error of 2^-22; 0 for -INFINITY. */
 SPRY_DEVICE float ex2_approx(float x)
 {
     float value;
@@ -316,7 +319,7 @@ SPRY_DEVICE float ex2_approx(float x)
     return value;
 }
 
-/* 1 / x, to 2^-23 of it. */
+/* 1 / x with a relative error of 2^-23. */
 SPRY_DEVICE float rcp_approx(float x)
 {
     float value;
@@ -324,7 +327,7 @@ SPRY_DEVICE float rcp_approx(float x)
     return value;
 }
 
-/* 1 / sqrt(x), to 2^-22 of it. */
+/* 1 / sqrt(x) with a relative error of 2^-22. */
 SPRY_DEVICE float rsqrt_approx(float x)
 {
     float value;
@@ -332,7 +335,7 @@ SPRY_DEVICE float rsqrt_approx(float x)
     return value;
 }
 
-/* Adds to a counter that all threads see; returns what it was. Integers only: their sum has no order. */
+/* Atomic addition; returns the old value. Integers only, because their sum does not depend on the order. */
 SPRY_DEVICE uint32_t atomic_add(uint32_t *counter, uint32_t n)
 {
     return atomicAdd(counter, n);
@@ -343,18 +346,17 @@ SPRY_DEVICE void atomic_add_u64(uint64_t *counter, uint64_t n)
     atomicAdd((unsigned long long *)counter, (unsigned long long)n);
 }
 
-/* ---- counters of a grid whose blocks all run at once ---------------------------------------------------------------
- */
+/* ---- counters of a grid whose blocks are all resident ------------------------------------------------------------ */
 
-/* Adds to a counter. A thread that waits for it sees what this one wrote, and what others wrote before a barrier that
- * it passed. */
+/* Adds with release semantics: a thread that sees the new value in counter_wait also sees the writes this thread made
+ * before, and the writes of other threads before a barrier that this thread has passed. */
 SPRY_DEVICE void counter_add(uint32_t *counter, uint32_t n)
 {
     asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(n) : "memory");
 }
 
-/* Until a counter is `n` above `base`; it may pass the largest number. The first thread looks, so a barrier of the
- * block has to follow. */
+/* Waits with acquire semantics until the counter is `n` above `base`; the counter may wrap around. Only thread 0 polls,
+ * so a block barrier must follow. */
 SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
 {
     uint32_t value = base;
@@ -362,7 +364,8 @@ SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
 }
 
-/* Adds one, as counter_add does, and returns what the counter was; what those wrote that added before is seen then. */
+/* Adds 1 and returns the old value, with acquire and release semantics: writes made before earlier increments are
+ * visible. */
 SPRY_DEVICE uint32_t counter_fetch_increment(uint32_t *counter)
 {
     uint32_t before;
@@ -370,8 +373,9 @@ SPRY_DEVICE uint32_t counter_fetch_increment(uint32_t *counter)
     return before;
 }
 
-/* c[16, 8] += a[16, 16] * b[16, 8] in bf16, each lane with its part: rows g = lane / 4 and g + 8, columns 2t and 2t + 1
- * of t = lane % 4 in c; a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); b: (2t.., g), (2t + 8.., g). */
+/* mma.m16n8k16: c[16, 8] += a[16, 16] * b[16, 8] in bf16. With g = lane / 4 and t = lane % 4 a lane holds rows g and g
+ * + 8, columns 2t and 2t + 1 of c; (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..) of a; (2t.., g), (2t
+ * + 8.., g) of b. */
 SPRY_DEVICE void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -379,7 +383,7 @@ SPRY_DEVICE void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* The same in f16. */
+/* mma_bf16 in f16. */
 SPRY_DEVICE void mma_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -387,8 +391,8 @@ SPRY_DEVICE void mma_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-/* Four blocks of 8 by 8 halves from shared memory, turned: lane i says where row i % 8 of block i / 8 lies, 16 bytes,
- * and gets of each block numbers (2t, g) and (2t + 1, g), as b0 and b1 of mma_f16 want them. */
+/* ldmatrix.x4.trans: four 8x8 matrices of f16 from shared memory, transposed. Lane i gives the address of row i % 8 of
+ * matrix i / 8, 16 bytes, and gets elements (2t, g) and (2t + 1, g) of each matrix: the b0 and b1 of mma_f16. */
 SPRY_DEVICE void ldmatrix_trans(uint32_t out[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -396,7 +400,7 @@ SPRY_DEVICE void ldmatrix_trans(uint32_t out[4], const void *row)
                  : "r"((uint32_t)__cvta_generic_to_shared(row)));
 }
 
-/* The lower, or upper, 16 bits of both words: the first's below. */
+/* The lower, or upper, 16 bits of both words; those of `first` become the lower half. */
 SPRY_DEVICE uint32_t lower_halves(uint32_t first, uint32_t second)
 {
     return __byte_perm(first, second, 0x5410);
@@ -407,14 +411,15 @@ SPRY_DEVICE uint32_t upper_halves(uint32_t first, uint32_t second)
     return __byte_perm(first, second, 0x7632);
 }
 
-/* Four bytes of both words, by number: those of `first` are 0 to 3; four bits of `which` for each. */
+/* Selects four of the eight bytes of both words: bytes of `first` have numbers 0 to 3, and four bits of `which` select
+ * one. */
 SPRY_DEVICE uint32_t byte_perm(uint32_t first, uint32_t second, uint32_t which)
 {
     return __byte_perm(first, second, which);
 }
 
-/* c[16, 8] += a[16, 32] * b[32, 8] in signed bytes. a: (g, 4t..), (g + 8, 4t..), (g, 4t + 16..), (g + 8, 4t + 16..);
- * b: (4t.., g), (4t + 16.., g). */
+/* mma.m16n8k32: c[16, 8] += a[16, 32] * b[32, 8] in s8. a: (g, 4t..), (g + 8, 4t..), (g, 4t + 16..), (g + 8, 4t
+ * + 16..); b: (4t.., g), (4t + 16.., g). */
 SPRY_DEVICE void mma_s8(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -422,7 +427,7 @@ SPRY_DEVICE void mma_s8(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* The same for 16 of them: a0 (g, 4t..), a1 (g + 8, 4t..), b (4t.., g). */
+/* mma.m16n8k16 in s8: a0 is (g, 4t..), a1 (g + 8, 4t..), b (4t.., g). */
 SPRY_DEVICE void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
@@ -430,8 +435,7 @@ SPRY_DEVICE void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
         : "r"(a0), "r"(a1), "r"(b));
 }
 
-/* The four warps that call it together have so many registers from here on, fewer or more than the kernel began with.
- */
+/* setmaxnreg: from here on each thread of the calling warpgroup has N registers, fewer or more than at launch. */
 template <int N> SPRY_DEVICE void setmaxnreg_dec()
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -446,16 +450,15 @@ template <int N> SPRY_DEVICE void setmaxnreg_inc()
 #endif
 }
 
-/* ---- matrix instructions of four warps ----------------------------------------------------------------------------
- */
+/* ---- wgmma ------------------------------------------------------------------------------------------------------- */
 
-/* Whatever uses the value from here on uses it as it is now. */
+/* Keeps the compiler from moving uses of an accumulator across this point. */
 SPRY_DEVICE void fence_accumulator(float &value)
 {
     asm volatile("" : "+f"(value)::"memory");
 }
 
-/* The operand of an instruction that may still run stays where it is until here. */
+/* Keeps the operand of a wgmma that may still run in its register until this point. */
 SPRY_DEVICE void fence_operand(uint32_t word)
 {
     asm volatile("" ::"r"(word) : "memory");
@@ -467,10 +470,10 @@ SPRY_DEVICE void fence_operand(uint32_t word)
 #define WGMMA_REGS_8(kind, c)  WGMMA_REGS_4(kind, c, 0), WGMMA_REGS_4(kind, c, 4)
 #define WGMMA_REGS_16(kind, c) WGMMA_REGS_8(kind, c), WGMMA_REGS_4(kind, c, 8), WGMMA_REGS_4(kind, c, 12)
 
-/* c[64, n] += a[64, 16] * b[16, n], or = with `fresh`, n = 8 GROUPS = 64 or 128: each warp has 16 rows of a and c, its
- * lanes as in mma_bf16, GROUPS times 8 columns. b is in shared memory, in pieces of 8 columns by 16 bytes: those of the
- * next inputs follow, those of the next 8 columns are group_bytes apart. The four warps begin with wgmma_fence; c and a
- * are in use until wgmma_wait_all. */
+/* wgmma.m64nNk16 in bf16: c[64, n] += a[64, 16] * b[16, n], or = with `fresh`, n = 8 GROUPS = 64 or 128. Each warp of
+ * the warpgroup has 16 rows of a and c in registers, laid out as in mma_bf16, GROUPS times 8 columns. b is in shared
+ * memory without swizzle, in core matrices of 8 columns by 16 bytes: the next inputs follow, the next 8 columns are
+ * group_bytes apart. Call wgmma_fence first; c and a are in use until wgmma_wait_all. */
 SPRY_DEVICE uint64_t wgmma_descriptor(const void *b, uint32_t group_bytes)
 {
     uint64_t address = (uint32_t)__cvta_generic_to_shared(b);
@@ -504,9 +507,9 @@ SPRY_DEVICE void wgmma_bf16(float (*c)[4], const uint32_t a[4], const void *b, u
 #endif
 }
 
-/* The right side of wgmma_f16 in shared memory: an input has a line of 64 bytes, 32 columns, whose pieces of 16 bytes
- * are permuted (swizzle_64b). The lines of the next 8 inputs are input_bytes further on, those of the next 32 columns
- * column_bytes. Lines of 8 inputs begin at a multiple of 512 bytes. */
+/* Descriptor of the b operand of wgmma_f16: a matrix in shared memory with 64-byte swizzle. An input has a line of 64
+ * bytes, which is 32 columns; its pieces of 16 bytes are permuted by swizzle_64b. The next 8 inputs are input_bytes
+ * away, the next 32 columns column_bytes. Lines of 8 inputs begin at a multiple of 512 bytes. */
 struct swizzled_matrix {
     uint64_t at;
 
@@ -520,14 +523,14 @@ struct swizzled_matrix {
     {
     }
 
-    /* So many bytes further on. */
+    /* The descriptor moved by `bytes`. */
     SPRY_METHOD swizzled_matrix advance(uint32_t bytes) const
     {
         return swizzled_matrix(at + (bytes >> 4));
     }
 };
 
-/* The same in f16 for n = 64, 96 or 128. */
+/* wgmma.m64nNk16 in f16 for n = 64, 96 or 128; b is column-major and swizzled. */
 template <int GROUPS> SPRY_DEVICE void wgmma_f16(float (*c)[4], const uint32_t a[4], swizzled_matrix b, bool fresh)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -569,7 +572,7 @@ SPRY_DEVICE void wgmma_fence()
 #endif
 }
 
-/* What was begun runs from here on by itself. */
+/* Closes a group of wgmma instructions, which run asynchronously from here on. */
 SPRY_DEVICE void wgmma_commit()
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -577,7 +580,7 @@ SPRY_DEVICE void wgmma_commit()
 #endif
 }
 
-/* Waits for all that was run but the last so many; c is what they gave. */
+/* Waits until at most BATCHES groups are pending; c holds the results of the finished ones. */
 template <int BATCHES, int GROUPS, class C> SPRY_DEVICE void wgmma_wait(C (*c)[4])
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -593,8 +596,8 @@ template <int GROUPS, class C> SPRY_DEVICE void wgmma_wait_all(C (*c)[4])
     wgmma_wait<0, GROUPS>(c);
 }
 
-/* What the thread wrote to shared memory, copied there, or saw there behind a barrier, matrix instructions of four
- * warps see behind the next barrier. */
+/* fence.proxy.async: writes and cp.async copies of this thread to shared memory, and data it has seen there after a
+ * barrier, are visible to wgmma and TMA after the next barrier. */
 SPRY_DEVICE void fence_proxy_async()
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -603,16 +606,16 @@ SPRY_DEVICE void fence_proxy_async()
 }
 
 #else
-#include "support/cuda_host.cuh"
+#include SPRY_CUDA_EMULATION
 #endif
 
-/* Where a piece of 16 bytes of a line of swizzled_matrix lies. */
+/* Offset of a 16-byte piece of a line with 64-byte swizzle (swizzled_matrix). */
 SPRY_DEVICE uint32_t swizzle_64b(uint32_t line, uint32_t piece)
 {
     return line * 64 + (piece ^ line / 2 % 4) * 16;
 }
 
-/* A kernel that needs what those before it wrote. */
+/* A kernel that waits for all earlier kernels before anything else. */
 #define SPRY_KERNEL(name, arguments, ...)                                                                              \
     SPRY_DEVICE void name##_work(const arguments &a);                                                                  \
     SPRY_KERNEL_PDL(name, arguments, __VA_ARGS__)                                                                      \
@@ -622,7 +625,7 @@ SPRY_DEVICE uint32_t swizzle_64b(uint32_t line, uint32_t piece)
     }                                                                                                                  \
     SPRY_DEVICE void name##_work(const arguments &a)
 
-/* Sum and maximum over the lanes of a warp, in one fixed tree; every lane gets the result. */
+/* Sum and maximum over the lanes of a warp by a butterfly of fixed order; every lane gets the result. */
 template <class T> SPRY_DEVICE T warp_sum(T value)
 {
     SPRY_UNROLL
@@ -641,7 +644,7 @@ SPRY_DEVICE float warp_max(float value)
 
 enum { WARP = 32, WARPS_MAX = 32 };
 
-/* The sum over a block, in one fixed order for a number of threads; every thread gets it. `room`: [WARPS_MAX]. */
+/* Sum over a block in one fixed order for a given number of threads; every thread gets it. `smem`: [WARPS_MAX]. */
 template <class T> SPRY_DEVICE T block_sum(T value, T *smem)
 {
     int warps = (int)blockDim.x / WARP;
@@ -670,7 +673,7 @@ SPRY_DEVICE float block_max(float value, float *smem)
     return max;
 }
 
-/* bf16 by rounding to nearest, ties to even; a NaN stays one. */
+/* Rounds to bf16, ties to even; a NaN stays a NaN. */
 SPRY_DEVICE uint32_t bf16_bits(float value)
 {
     uint32_t bits = bits_of_float(value);
@@ -682,7 +685,7 @@ SPRY_DEVICE float float_of_bf16(uint32_t bits)
     return float_of_bits(bits << 16);
 }
 
-/* Two floats as bf16 in one word, and what that leaves of them. */
+/* Packs two floats as bf16 and subtracts the packed values: *low and *high become the remainders. */
 SPRY_DEVICE uint32_t split_bf16x2(float *low, float *high)
 {
     uint32_t bits = pack_bf16x2(*low, *high);
@@ -691,7 +694,7 @@ SPRY_DEVICE uint32_t split_bf16x2(float *low, float *high)
     return bits;
 }
 
-/* 1 / rms of n values whose squares add up to `squares`. */
+/* 1 / rms of n values whose squares have the sum `squares`. */
 SPRY_DEVICE float inverse_rms(float squares, uint32_t n, float eps)
 {
     return rsqrt_approx(squares * rcp_approx((float)n) + eps);

@@ -1,9 +1,10 @@
-/* Placing weights: rows as they lie in a file become tiles (weight_tiles.cuh). A warp makes one unit of one tile.
- * Blocks of a file lie at any even address, so they are read in bytes and halves. */
+/* Repacks weights: rows of blocks as in a file become the tiles of weight_tiles.cuh. Grid: (units, tiles), one warp,
+ * which writes one unit of one tile. Runs once for each matrix at load time. Blocks of a file are only 2-byte
+ * aligned, so they are read in bytes and 16-bit words. */
 #include "device/cuda/kernels/weight_tiles.cuh"
 #include "kernels/blocks.h"
 
-/* ---- one quant and the scales of a block, as in a file ---------------------------------------------------------- */
+/* ---- quants and scales of a file's blocks ------------------------------------------------------------------------ */
 
 SPRY_DEVICE uint32_t nibble_of_32(const uint8_t low[16], uint32_t i)
 {
@@ -77,7 +78,7 @@ SPRY_DEVICE uint32_t file_quant(const unsigned char *row, uint32_t i, type_q6_k)
     return low | ((uint32_t)block->high[chunk * 32 + at % 32] >> at / 32 * 2 & 3) << 4;
 }
 
-/* The scale plane's bytes of one group, and with it, where there are any, the super plane's. */
+/* The scale plane's bytes of one group and, if there is a super plane, its bytes. */
 template <class B> SPRY_DEVICE void file_scale_only(uint8_t *scale, const unsigned char *row, uint32_t input)
 {
     const uint8_t *from = (const uint8_t *)&block_at<B>(row, input, 32)->scale;
@@ -92,7 +93,7 @@ template <class B> SPRY_DEVICE void file_scale_min(uint8_t *scale, const unsigne
         scale[input % 64 / 32 * 4 + i] = from[i];
 }
 
-/* Six-bit scales and minima of eight parts, as spry_block_q4_k says. */
+/* Six-bit scales and minima of eight parts; see spry_block_q4_k. */
 template <class B>
 SPRY_DEVICE void file_scale_k(uint8_t *scale, uint8_t *super, const unsigned char *row, uint32_t input)
 {
@@ -132,7 +133,7 @@ SPRY_DEVICE void file_scale(uint8_t *scale, uint8_t *super, const unsigned char 
 
 /* ---- one unit ---------------------------------------------------------------------------------------------------- */
 
-/* The row of an output, or NULL where the matrix has none. */
+/* The row of an output; NULL past the last. */
 SPRY_DEVICE const unsigned char *file_row(const spry_repack_args &a, uint32_t tile, uint32_t output)
 {
     if (tile * SPRY_TILE_ROWS + output >= a.to.n_out)
@@ -146,7 +147,7 @@ SPRY_DEVICE uint32_t quant_or_zero(const spry_repack_args &a, const unsigned cha
     return row && input < a.to.n_in ? file_quant(row, input, Q()) : (uint32_t)0;
 }
 
-/* Word i of a lane with all bits of its quants. */
+/* Packs word i of a lane with all bits of its quants. */
 template <class Q>
 SPRY_DEVICE void repack_word(unit_words<Q> &u, const spry_repack_args &a, const unsigned char *row, uint32_t input,
                              int i)
@@ -203,7 +204,7 @@ template <class Q> SPRY_DEVICE void repack_quants(const spry_repack_args &a)
         repack_scales<Q>(a, tile, unit, lane);
 }
 
-/* Floats move as they are: T has their size. */
+/* Floats are moved unchanged; T has their size. */
 template <class T> SPRY_DEVICE void repack_floats(const spry_repack_args &a)
 {
     uint32_t unit = blockIdx.x, tile = a.first_tile + blockIdx.y;

@@ -1,12 +1,15 @@
-/* Between the products and attention: head norms, rope, keys and values into their pages. A block for 16 rows and one
- * of their heads: heads of q, then of k, then of v; a warp for a row. */
+/* Between the QKV product and attention: q = rope(norm(q)), k = rope(norm(k)); keys and values are stored into their
+ * pages. Grid: (rows / 16, query heads + key heads + value heads); block: 8 warps. A block owns 16 rows of one head,
+ * a warp 2 rows; keys pass through static shared memory, so that neighbouring threads store neighbouring tokens. All
+ * KV types; heads of 64 and 128 that RoPE rotates fully, over F16 pages, have kernels of their own. Decode attention
+ * fuses this step. */
 #include "device/cuda/kernels/kv_pages.cuh"
 
 enum { ROPE_KV_WARPS = SPRY_ROPE_KV_THREADS / WARP };
 
-/* What a block works on. */
+/* The head of a block. */
 struct head_task {
-    uint32_t number, kv_head; /* of the head among those of its kind */
+    uint32_t number, kv_head; /* index of the head; KV head if it is a key or value */
     bool is_q, is_k;
     const float *norm;
 };
@@ -53,7 +56,7 @@ template <class KV> SPRY_DEVICE void prepare_heads(const spry_rope_kv_args &a)
         store_keys(a.kv, p.kv_head, a.rows + first, a.n_rows - first, heads, KV());
 }
 
-/* Heads that are turned whole, over pages of F16: all rows of a warp at once. */
+/* Heads that RoPE rotates fully, over F16 pages; all rows of a warp at once. */
 template <int BLOCKS, bool NORM, bool NEIGHBOURS> SPRY_DEVICE void prepare_full_heads(const spry_rope_kv_args &a)
 {
     enum { EACH = SPRY_ROPE_KV_ROWS / ROPE_KV_WARPS, N = BLOCKS * WARP };
@@ -91,7 +94,7 @@ template <int BLOCKS, bool NORM, bool NEIGHBOURS> SPRY_DEVICE void prepare_full_
         store_keys(a.kv, p.kv_head, a.rows + first, a.n_rows - first, heads, kv_f16());
 }
 
-/* Named by heads, as in attention_decode_fast.cu. */
+/* The name says the kind of heads, as in attention_decode_fast.cu. */
 #define ROPE_KV_FULL(heads, blocks, norm, neighbours)                                                                  \
     SPRY_KERNEL(spry_rope_kv_##heads##_##blocks, spry_rope_kv_args, ROPE_KV_WARPS *WARP)                               \
     {                                                                                                                  \

@@ -1,9 +1,10 @@
-/* From logits to a token, as docs/SAMPLING.md says: penalties, bias and mask, temperature, top-k, top-p, min-p,
- * typical, draw. A block for a draw; `u` comes from the host's generator.
+/* From logits to a token (docs/SAMPLING.md): penalties, bias and mask, temperature, top-k, top-p, min-p, typical,
+ * draw. Grid: spry_draw_scan (slices, draws), 8 warps, finds the best raw logit of a slice; spry_draw_tokens one
+ * block of 32 warps per draw. `u` comes from the host's generator.
  *
- * Weights are exp(score - max) in units of 2^-44. Integers have one sum in any order, so cuts and draws do not depend
- * on how threads run, and they agree with the host's but where a decision hangs on the last bits of a sum. A weight of
- * 0 is a token that was cut. */
+ * Weights are exp(score - max) in units of 2^-44. Sums of integers do not depend on their order, so cuts and draws
+ * do not depend on how threads run, and they agree with the host's unless a decision depends on the last bits of a
+ * sum. A weight of 0 marks a token that was cut. */
 #include "device/cuda/kernels/primitives.cuh"
 
 #include "device/cuda/kernel_args.h"
@@ -37,7 +38,7 @@ SPRY_DEVICE uint64_t block_total(uint64_t value)
     return block_sum(value, smem);
 }
 
-/* The sum of all lower threads' values. */
+/* Exclusive prefix sum: the sum over all lower threads. */
 SPRY_DEVICE uint64_t block_before(uint64_t value)
 {
     SPRY_SMEM uint64_t smem[WARPS_MAX];
@@ -94,8 +95,7 @@ struct draw_state {
     uint64_t total;
 };
 
-/* Calls use(i, load(i)) for every token, each thread for its own: several loads are under way before the first is used.
- */
+/* Calls use(i, load(i)) for the tokens of this thread; several loads are in flight before the first is used. */
 template <class L, class U> SPRY_DEVICE void every_token(uint32_t n, L load, U use)
 {
     enum { AHEAD = 8 };
@@ -193,7 +193,8 @@ SPRY_DEVICE bool find_max(draw_state &d)
     d.max = largest_score(d.scores, d.n);
     if (d.max != INFINITY)
         return d.max > -INFINITY;
-    for (uint32_t i = threadIdx.x; i < d.n; i += THREADS) /* the limit of ever larger logits: they share everything */
+    for (uint32_t i = threadIdx.x; i < d.n;
+         i += THREADS) /* the limit of growing logits: the infinite ones share the whole probability */
         d.scores[i] = d.scores[i] == INFINITY ? 0 : -INFINITY;
     d.max = 0;
     syncthreads();
@@ -220,7 +221,7 @@ SPRY_DEVICE void temper(draw_state &d)
 
 /* ---- cuts -------------------------------------------------------------------------------------------------------- */
 
-/* Which keys a ranking is over. */
+/* The keys of a ranking. */
 enum ranking { BY_COUNT, BY_SCORE, BY_DISTANCE };
 
 SPRY_DEVICE uint32_t rank_key(const draw_state &d, ranking by, float score, double mean)
@@ -276,7 +277,7 @@ SPRY_DEVICE void find_digit(border *b, const uint64_t *sums, double goal, int sh
 SPRY_DEVICE border find_border(const draw_state &d, ranking by, double goal, double mean)
 {
     SPRY_SMEM uint64_t sums[DIGITS];
-    SPRY_SMEM uint32_t counts[DIGITS]; /* narrow ones are much faster, and every token is counted */
+    SPRY_SMEM uint32_t counts[DIGITS]; /* 32-bit atomics are much faster, and every token is counted */
     border b = {0, 0};
     uint32_t known = 0;
     for (int level = 0; level < 3; level++) {
@@ -310,7 +311,7 @@ SPRY_DEVICE border find_border(const draw_state &d, ranking by, double goal, dou
     return b;
 }
 
-/* Cuts the tokens for which keep(score, weight) is false, and adds up the rest. */
+/* Cuts the tokens for which keep(candidate) is false, and sums the others. */
 template <class K> SPRY_DEVICE void cut(draw_state &d, K keep)
 {
     uint64_t sum = 0;
@@ -324,7 +325,7 @@ template <class K> SPRY_DEVICE void cut(draw_state &d, K keep)
     d.total = block_total(sum);
 }
 
-/* Weights of all tokens, of the largest top_k alone. */
+/* Computes the weights of the top_k tokens, 0 for the others. */
 SPRY_DEVICE void weigh_top_k(draw_state &d)
 {
     float lowest = -INFINITY;
@@ -342,13 +343,13 @@ SPRY_DEVICE void weigh_top_k(draw_state &d)
     d.total = block_total(sum);
 }
 
-/* A setting such as 0.8 arrives as the nearest float; half a unit of its last place is forgiven. */
+/* A setting such as 0.8 arrives as the nearest float; an error of half a unit in the last place is allowed for. */
 SPRY_DEVICE double forgive(float setting)
 {
     return (double)setting * (1 - 0x1p-24);
 }
 
-/* Of tokens whose key is the border's, keeps the first, and more while the goal is not reached. */
+/* Among tokens whose key equals the border's, keeps the first, and more until the goal is reached. */
 SPRY_DEVICE void cut_equals(const draw_state &d, border b, double goal)
 {
     uint64_t sum = b.before;
@@ -510,7 +511,7 @@ SPRY_DEVICE void write_logprobs(const draw_state &d, spry_draw_result *result)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/* The token, or a fault. */
+/* Draws a token, or returns a fault. */
 SPRY_DEVICE uint32_t draw_token(draw_state &d, const unsigned char *upload, int32_t *token)
 {
     const spry_draw_order &o = *d.order;
@@ -551,7 +552,7 @@ SPRY_KERNEL(spry_draw_scan, spry_draw_args, SPRY_SCAN_THREADS)
         a.best[blockIdx.y * SPRY_DRAW_SLICES + blockIdx.x] = best;
 }
 
-/* Whether the largest raw logit is the answer. */
+/* True if the answer is the largest raw logit. */
 SPRY_DEVICE bool is_plain(const spry_draw_order &o)
 {
     return o.temperature == 0 && !o.n_history && !o.n_bias && !o.has_mask;

@@ -1,7 +1,7 @@
-/* Gemma 3n: several residual streams (altup), inputs by layer, the low-rank path beside attention (laurel), sparse
- * gates. A block works on a row. */
+/* Gemma 3n: residual streams (AltUp), per-layer inputs, the low-rank branch beside attention (LAuReL) and sparse
+ * gates; the formulas are in kernel_args.h. Grid: one block per row, 256 threads. */
+#include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/activations.cuh"
-#include "device/cuda/streams_args.h"
 
 SPRY_KERNEL(spry_layer_inputs, spry_layer_inputs_args, ROW_THREADS)
 {
@@ -14,7 +14,7 @@ SPRY_KERNEL(spry_layer_inputs, spry_layer_inputs_args, ROW_THREADS)
         in[i] = (normalised(in[i] * a.scale, norm, a.weight, (const float *)0, i) + a.table[at + i]) * a.last_scale;
 }
 
-/* The mean square of a row. */
+/* Mean square of a row. */
 SPRY_DEVICE float mean_square(const float *x, uint32_t n)
 {
     float sum = 0;
@@ -23,7 +23,7 @@ SPRY_DEVICE float mean_square(const float *x, uint32_t n)
     return block_sum(sum) / (float)n;
 }
 
-/* What gives a row of mean square `own` the magnitude of one of mean square `like`. */
+/* The factor that gives a row of mean square `own` the magnitude of one of mean square `like`. */
 SPRY_DEVICE float matching(float own, float like)
 {
     return sqrtf(like) / sqrtf(fmaxf(own, 1e-5f));
@@ -56,7 +56,7 @@ SPRY_KERNEL(spry_streams_end, spry_streams_args, ROW_THREADS)
     }
 }
 
-/* Products of `count` lists of coefficients with the row's modalities. */
+/* Multiplies `count` lists of coefficients by the row's modalities. */
 SPRY_DEVICE void make_mix(float *mix, const spry_streams_mix_args &a, uint32_t count)
 {
     for (uint32_t i = threadIdx.x; i < count; i += ROW_THREADS) {

@@ -1,4 +1,6 @@
-/* Rows of floats: embeddings, norms, gates, residual sums, angles, softcap. A block works on a row. */
+/* Kernels over rows of floats: embedding, activation quantisation, norms, residual sums, RoPE angles, softcap,
+ * Whisper's positions, and drawn tokens for the next step. Grid: one block per row unless noted, 256 threads. All
+ * architectures. */
 #include "device/cuda/kernels/activations.cuh"
 #include "device/cuda/kernels/weight_tiles.cuh"
 
@@ -10,7 +12,7 @@ template <class T> SPRY_DEVICE void embed_row(const spry_embed_args &a)
     const spry_step_row &row = a.rows[blockIdx.x];
     uint32_t number = a.by == SPRY_EMBED_TOKEN ? (uint32_t)row.token : a.by == SPRY_EMBED_POSITION ? row.position : 0;
     number += a.offset;
-    number = number < a.weight.n_out ? number : 0; /* Gemma 3n's table of layers knows fewer tokens */
+    number = number < a.weight.n_out ? number : 0; /* Gemma 3n's per-layer table has fewer tokens */
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
         float value = tile_value(a.weight, number, i, (const T *)0) * a.scale;
         x[i] = a.add ? x[i] + value : value;
@@ -37,13 +39,13 @@ EMBED(f32)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* What the sums of a product of the row are multiplied by; a block. Where rows lie in the order of wgmma, squares are
- * written. */
+/* 1 / rms of the row, which the product applies to its sums; by a block. In the wgmma layout the sums of squares are
+ * stored. */
 SPRY_DEVICE float row_scale(const float *in, const spry_quantise_args &a)
 {
     SPRY_SMEM float splits[ACT_SPLITS];
     uint32_t lane = threadIdx.x % WARP, n_units = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT;
-    syncthreads(); /* for threads that read what was there */
+    syncthreads(); /* other threads may still read the previous values */
     for (uint32_t split = threadIdx.x / WARP; split < ACT_SPLITS; split += blockDim.x / WARP) {
         float sum = 0;
         for (uint32_t unit = split_begin(n_units, split); unit < split_begin(n_units, split + 1); unit++) {
@@ -85,7 +87,8 @@ SPRY_KERNEL(spry_quantise, spry_quantise_args, SPRY_QUANTISE_THREADS)
     }
 }
 
-/* The same for rows of whole pieces that are not normalised whole, in the order of wgmma; nothing else is written. */
+/* Quantises activations into the wgmma layout and stores nothing else; rows are not normalised first and have a
+ * multiple of 8 values. Grid: (rows / 8, units / 4); a warp has a unit of 8 rows. */
 SPRY_KERNEL(spry_quantise_wgmma, spry_quantise_args, SPRY_QUANTISE_WGMMA_UNITS *WARP)
 {
     uint32_t unit = blockIdx.y * SPRY_QUANTISE_WGMMA_UNITS + threadIdx.x / WARP;
@@ -117,7 +120,7 @@ SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
         float value = first ? normalised(y[i], norm, a.weight, a.bias, i) : y[i];
         x[i] += a.scale == 1 ? value : value * a.scale;
     }
-    if (last) /* each thread reads what it wrote */
+    if (last) /* a thread reads only what it has written itself */
         norm = norm_of(x, a.n, a.eps, a.centre);
     for (uint32_t i = threadIdx.x; last && i < a.n; i += ROW_THREADS)
         x[i] = normalised(x[i], norm, a.weight, a.bias, i);
@@ -138,9 +141,9 @@ SPRY_KERNEL(spry_softcap, spry_softcap_args, ROW_THREADS)
         a.x[i] = a.cap != 0 ? a.cap * tanhf(a.x[i] * a.scale / a.cap) : a.x[i] * a.scale;
 }
 
-/* ---- angles ------------------------------------------------------------------------------------------------------ */
+/* ---- RoPE angles ------------------------------------------------------------------------------------------------- */
 
-/* Rows first, then turns: number 0 is no turn and has no angles. */
+/* Grid: rows, then rotations of pages; rotation 0 is none and has no angles. */
 SPRY_KERNEL(spry_rope_angles, spry_rope_angles_args, ROW_THREADS)
 {
     bool is_row = blockIdx.x < a.n_rows;
@@ -156,4 +159,25 @@ SPRY_KERNEL(spry_rope_angles, spry_rope_angles_args, ROW_THREADS)
         cosine[i] = cosf(angle) * magnitude;
         sine[i] = sinf(angle) * (delta > 0 ? -magnitude : magnitude);
     }
+}
+
+/* ---- tokens and positions ---------------------------------------------------------------------------------------- */
+
+SPRY_KERNEL(spry_feed_tokens, spry_feed_args, SPRY_FEED_THREADS)
+{
+    uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= a.n_rows)
+        return;
+    const spry_draw_result *result = a.results + a.drawn[row];
+    uint32_t token = (uint32_t)result->token;
+    a.rows[row].token = result->fault == SPRY_DRAW_OK && token < a.n_vocab ? (int32_t)token : 0;
+}
+
+SPRY_KERNEL(spry_positions, spry_positions_args, ROW_THREADS)
+{
+    float *x = a.x + (uint64_t)blockIdx.x * a.n;
+    uint32_t position = a.rows ? a.rows[blockIdx.x].position : blockIdx.x;
+    const float *add = a.positions + (uint64_t)position * a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
+        x[i] = (a.activated ? gated(x[i], 1, a.gate) : x[i]) + add[i];
 }

@@ -1,24 +1,26 @@
-/* Weights as tiles: what a lane of a warp needs for its part of matrix instructions lies together, so a warp reads
- * whole lines and nothing has to be exchanged. A tile is 16 outputs, a unit 64 inputs of them. Four tiles, which four
- * warps multiply together, lie side by side, unit after unit.
+/* Layout of weights on the GPU: tiles that a warp reads as the a operand of mma with whole cache lines and no shuffles.
+ * A tile is 16 outputs; a unit is 64 inputs of a tile. Four tiles, one per warp of a warpgroup, are stored side by
+ * side, unit after unit. Used by all GEMM and GEMV kernels and by the embedding; written by repack.cu.
  *
- * Lane = 4 g + t works on outputs g and g + 8 of its tile. Quantised types, in a unit: eight words of four values,
- * number (block of 32 * 2 + upper output) * 2 + upper half of the block; values 4t .. 4t + 3 of that half.
- *   4 to 6 bits: word pairs share a word of the plane: low nibbles are the lower half, high nibbles the upper
- *   fifth bits:  bit i of byte j in the high plane's word belongs to value j of word i
- *   sixth bits:  two words in the high plane, four words each, two bits a value
- * The scale plane holds for each output what a unit needs, the super plane what 256 inputs share. A quant's value is
- * scale * (quant - ZERO) + min.
+ * With lane = 4 g + t a lane holds outputs g and g + 8 of its tile. A unit of a quantised type has eight words of four
+ * values per lane; word number (block of 32 * 2 + upper output) * 2 + upper half of the block holds values 4t .. 4t + 3
+ * of that half. The planes of a matrix are stored one after the other:
+ *   values  4 to 6 bits: two words share a word of the plane, the lower half of a block in the low nibbles and the
+ *           upper half in the high nibbles; 8 bits: one byte a value
+ *   high    fifth bits: bit i of byte j belongs to value j of word i; sixth bits: two words, two bits a value
+ *   scale   the scales, or scales and minima, of a unit, for each output
+ *   super   the scales that 256 inputs share, for each output
+ * The value of a quant is scale * (quant - ZERO) + min.
  *
- * Floats, in a unit: four steps of 16 inputs, each as in mma_bf16 of primitives.cuh; of F32 first the lower two words'
- * pairs of all lanes, then the upper ones. */
+ * A unit of floats has four steps of 16 inputs, each an a operand of mma_bf16. F32 stores the first two words of all
+ * lanes before the last two. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/primitives.cuh"
 
-/* BITS of a quant; ZERO: the quant that means 0; GROUP: inputs that share a scale; SCALE: bytes of the scale plane for
- * an output and unit; SUPER: inputs that share bytes of the super plane, 0: none. */
+/* BITS of a quant; ZERO: the quant that means 0; GROUP: inputs that share a scale; SCALE: bytes of the scale plane per
+ * output and unit; MIN: there are minima; SUPER: there is a super plane. */
 template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_> struct quants {
     enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_ };
     enum {
@@ -47,10 +49,11 @@ struct type_q5_k : quants<5, 0, 32, 4, true, true> {
 struct type_q6_k : quants<6, 32, 16, 4, false, true> {
 };
 struct type_mxfp4 : quants<4, 16, 32, 4, false, false> {
-    enum { FLOATS = 1 }; /* quants are 4-bit floats, scales exponents */
+    enum { FLOATS = 1 }; /* quants are 4-bit floats, scales are exponents */
 };
 
-/* TERMS, ACTS: bf16 numbers whose sum is a weight, and an activation (FORM). LANE: bytes of a lane for 16 inputs. */
+/* TERMS and ACTS: number of bf16 terms whose sum is a weight, or an activation (FORMAT). LANE: bytes of a lane for 16
+ * inputs. */
 struct type_bf16 {
     enum { QUANTS = 0, TERMS = 1, ACTS = 1, FORMAT = SPRY_ACT_BF16, LANE = 16 };
 };
@@ -66,7 +69,8 @@ SPRY_DEVICE const unsigned char *tile_plane(const spry_tiles &w, uint64_t plane,
     return w.base + plane + unit * bytes;
 }
 
-/* Number of a unit among all of the matrix, and of 256 inputs; that of the next unit is SPRY_TILE_GROUP higher. */
+/* Index of a unit in the matrix, and of a group of 256 inputs in the super plane. The next unit of a tile is
+ * SPRY_TILE_GROUP further. */
 SPRY_DEVICE uint64_t tile_unit(const spry_tiles &w, uint32_t tile, uint32_t unit)
 {
     return ((uint64_t)(tile / SPRY_TILE_GROUP) * w.n_units + unit) * SPRY_TILE_GROUP + tile % SPRY_TILE_GROUP;
@@ -105,7 +109,7 @@ template <class Q> SPRY_DEVICE void load_unit(unit_words<Q> &u, const spry_tiles
         u.high[i] = high[i];
 }
 
-/* Four bytes of 4-bit floats: 16 plus twice their value, which is a whole number. */
+/* Four 4-bit floats to integers: twice their value plus 16. */
 SPRY_DEVICE uint32_t mxfp4_quants(uint32_t q)
 {
     uint32_t b0 = q & 0x01010101, b1 = q >> 1 & 0x01010101, b2 = q >> 2 & 0x01010101, sign = q >> 3 & 0x01010101;
@@ -114,7 +118,7 @@ SPRY_DEVICE uint32_t mxfp4_quants(uint32_t q)
     return 0x10101010 + size - 2 * (size & sign * 255);
 }
 
-/* Word i of the unit: four quants, a byte each. */
+/* Word i of a unit: four quants, one per byte. */
 template <class Q> SPRY_DEVICE uint32_t quant_word(const unit_words<Q> &u, int i)
 {
     if (Q::BITS == 8)
@@ -129,9 +133,9 @@ template <class Q> SPRY_DEVICE uint32_t quant_word(const unit_words<Q> &u, int i
     return word;
 }
 
-#define BF16_128 0x43004300u /* two bf16, each 128: integers below 128 in the lowest bits are added to it */
+#define BF16_128 0x43004300u /* two bf16 of value 128: an integer below 128 in the lowest bits is added to it */
 
-/* Two of the four quants of a word, less ZERO, as bf16, which are exact. */
+/* Two of the four quants of a word, minus ZERO, as bf16; the conversion is exact. */
 template <class Q> SPRY_DEVICE uint32_t quant_pair(uint32_t word, int which)
 {
     if (Q::BITS < 8)
@@ -141,7 +145,8 @@ template <class Q> SPRY_DEVICE uint32_t quant_pair(uint32_t word, int which)
     return fma_bf16x2((pair & 0x00800080) | BF16_128, 0xbf80bf80, (pair & 0x007f007f) | BF16_128);
 }
 
-/* Quants of 16 inputs, as mma_bf16 takes them but for their order: 2t, 2t + 1, 2t + 8 and 2t + 9 are 4t .. 4t + 3. */
+/* The quants of 16 inputs as the a operand of mma_bf16, except that inputs 2t, 2t + 1, 2t + 8 and 2t + 9 are 4t .. 4t
+ * + 3. */
 template <class Q> SPRY_DEVICE void quant_fragment(uint32_t to[4], const unit_words<Q> &u, int step)
 {
     SPRY_UNROLL
@@ -157,7 +162,7 @@ template <class Q> struct unit_scales {
     float scale[64 / Q::GROUP], min[64 / Q::GROUP];
 };
 
-/* The bytes they are made of. */
+/* The packed bytes of unit_scales. */
 template <class Q> struct scale_words {
     uint32_t scale[Q::SCALE / 4], super;
 };
@@ -172,7 +177,7 @@ SPRY_DEVICE float half_at(const uint32_t *words, int i)
     return float_of_half((uint16_t)(words[i / 2] >> i % 2 * 16));
 }
 
-/* 2^(exponent - 128): half of what MXFP4 says, because its levels are doubled. */
+/* 2^(exponent - 128): half of MXFP4's scale, because mxfp4_quants doubles the values. */
 SPRY_DEVICE float mxfp4_scale(uint32_t exponent)
 {
     return float_of_bits(exponent > 1 ? (exponent - 1) << 23 : 0x00200000u << exponent);
@@ -210,7 +215,7 @@ template <class Q> SPRY_DEVICE void decode_scales(unit_scales<Q> &s, const scale
     }
 }
 
-/* One weight. */
+/* One weight as a float. */
 template <class Q> SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const Q *)
 {
     uint32_t tile = output / 16, unit = input / 64, in_unit = input % 64, in_half = in_unit % 16;
@@ -235,7 +240,7 @@ SPRY_DEVICE const unsigned char *float_step(const spry_tiles &w, uint64_t unit, 
     return tile_plane(w, 0, unit * 4 + step, lane_bytes * WARP);
 }
 
-/* A lane's part of 16 inputs as it lies in memory, and as sums of bf16. */
+/* A lane's part of 16 inputs as stored, and split into bf16 terms. */
 template <class F> struct float_bits {
     uint32_t words[F::LANE / 4];
 };
@@ -280,7 +285,7 @@ SPRY_DEVICE void split_floats(float_words<type_f32> &f, const float_bits<type_f3
     }
 }
 
-/* Where an input of an output lies: a place in the unit. */
+/* Position of a float in a unit: step, lane, word of the lane, and half of the word. */
 struct float_coord {
     int step, lane, word, upper;
 };

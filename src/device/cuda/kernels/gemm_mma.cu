@@ -1,22 +1,43 @@
-/* Products of weights in floats of 16 bits for many rows: a block takes 8 tiles of weights (128 outputs) and 8 groups
- * of rows, a unit of 64 inputs at a time, which travels to shared memory while those before it are used. A warp takes 4
- * tiles and 4 groups.
- *
- * Each sum is the one of gemm_mma.cuh: the same instructions in the same order, split after split. So a row has the
- * same bits here and there. Rows behind the last are computed from whatever lies there, and not written. */
+/* Instances of the kernels of gemm_mma.cuh for all weight types, and a multistage GEMM for 16-bit floats. */
 #include "device/cuda/kernels/gemm_mma.cuh"
 
-enum { BLOCK_TILES = 8, BLOCK_GROUPS = 8, WARP_TILES = 4, WARP_GROUPS = 4, BLOCK_WARPS = 4, STAGES = 3, PIECE = 16 };
-enum { UNIT_BYTES = 2048, STAGE_ROWS = BLOCK_TILES * UNIT_BYTES }; /* UNIT_BYTES: of a tile */
+GEMMS_SPLITK(f16)
+GEMMS_SPLITK(bf16)
+GEMM_SPLITK_SMALL(f16)
+GEMM_SPLITK_SMALL(bf16)
+/* F32 weights are rare: there is only the plain kernel for many rows. */
+GEMMS_SPLITK(f32)
+GEMM_PLAIN(f32)
+GEMMS_MMA(q4_0)
+GEMMS_MMA(q4_1)
+GEMMS_MMA(q5_0)
+GEMMS_MMA(q5_1)
+GEMMS_MMA(q8_0)
+GEMMS_MMA(q4_k)
+GEMMS_MMA(q5_k)
+GEMMS_MMA(q6_k)
+GEMMS_MMA(mxfp4)
 
-/* Bytes of a unit of a group of rows, and of all that a block needs of a unit. */
+/* ---- multistage gemm of 16-bit floats ---------------------------------------------------------------------------- */
+
+/* The product of gemm_mma.cuh for F16 and BF16 weights and many rows. Grid: (tiles / 8, rows / 64), 4 warps. A block
+ * owns 8 tiles (128 outputs) x 8 groups of rows; a warp 4 tiles x 4 groups. All threads copy a unit of weights and
+ * activations with cp.async; dynamic shared memory has STAGES = 3 stages [8 tiles of a unit | 8 groups of a unit].
+ *
+ * Instructions and their order are those of gemm_mma.cuh, split after split, so the bits are the same. Rows past the
+ * last are computed from whatever memory holds and are not stored. */
+
+enum { BLOCK_TILES = 8, BLOCK_GROUPS = 8, WARP_TILES = 4, WARP_GROUPS = 4, BLOCK_WARPS = 4, STAGES = 3, PIECE = 16 };
+enum { UNIT_BYTES = 2048, STAGE_ROWS = BLOCK_TILES * UNIT_BYTES }; /* UNIT_BYTES: a unit of one tile */
+
+/* Bytes of a unit of a group of rows, and of a stage. */
 template <class T> struct stage_bytes {
     enum { GROUP = T::ACTS * 1024, STAGE = STAGE_ROWS + BLOCK_GROUPS * GROUP };
 };
 
 typedef float warp_sums[WARP_TILES][WARP_GROUPS][4];
 
-/* The weights of tile `number` among all parts; behind the end those of the last. */
+/* Address of the weights of tile `number` among all parts; past the end that of the last tile. */
 SPRY_DEVICE const unsigned char *tile_weights(const spry_gemm_args &a, uint32_t number, int32_t expert)
 {
     number = number < a.n_tiles ? number : a.n_tiles - 1;
@@ -25,7 +46,7 @@ SPRY_DEVICE const unsigned char *tile_weights(const spry_gemm_args &a, uint32_t 
     return tile_plane(w, (uint64_t)expert * w.matrix_bytes, tile_unit(w, number - part.first_tile, 0), UNIT_BYTES);
 }
 
-/* The block's threads copy a unit of the tiles and of the rows; behind the last group that one again. */
+/* Starts the copies of a unit of the block's tiles and rows; past the last group that group again. */
 template <class T>
 SPRY_DEVICE void copy_unit(unsigned char *stage, const unsigned char *const *tiles, const spry_gemm_args &a,
                            uint32_t group, uint32_t unit)
@@ -50,7 +71,7 @@ SPRY_DEVICE void copy_unit(unsigned char *stage, const unsigned char *const *til
     }
 }
 
-/* Adds a unit to the sums of a warp; `tiles` and `rows` are its own. */
+/* Multiplies a unit; `tiles` and `rows` are the warp's own. */
 template <class T>
 SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char *tiles, const unsigned char *rows, int lane)
 {
@@ -70,7 +91,7 @@ SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char *tiles, const unsig
             split_floats(words[i], bits);
         }
         SPRY_UNROLL
-        for (int term = 0; term < T::ACTS; term++) { /* what is added to one sum stands far apart */
+        for (int term = 0; term < T::ACTS; term++) { /* independent accumulators follow each other */
             SPRY_UNROLL
             for (int k = 0; k < T::TERMS && k + term < T::ACTS; k++) {
                 SPRY_UNROLL
@@ -82,7 +103,7 @@ SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char *tiles, const unsig
     }
 }
 
-/* Adds what a split gave to the rest. */
+/* Adds the sums of a split to the totals. */
 SPRY_DEVICE void add_sums(warp_sums total, warp_sums acc)
 {
     SPRY_UNROLL
@@ -125,7 +146,7 @@ SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigne
     }
 }
 
-/* A grid of (groups of 8 tiles, groups of 64 rows); warps stand 2 along the tiles and 2 along the rows. */
+/* Grid: (tiles / 8, rows / 64); the warps are 2 along the tiles by 2 along the rows. */
 template <class T> SPRY_DEVICE void gemm_multistage(const spry_gemm_args &a)
 {
     SPRY_SMEM_DYNAMIC(stages, 1024);

@@ -1,6 +1,8 @@
-/* Products of quantised weights with one row. */
+/* Instances of the kernels of gemv.cuh. */
 #include "device/cuda/kernels/gemv.cuh"
 
+GEMVS(f16)
+GEMVS(bf16)
 GEMVS(q4_0)
 GEMVS(q4_1)
 GEMVS(q5_0)

@@ -1,24 +1,129 @@
-/* Gated delta nets, and heads of attention that have a gate.
+/* Layers that keep a recurrent state in place of attention: short convolutions (LFM2) and gated delta nets
+ * (Qwen3-Next), and that model's gated attention heads. States are in KV pages. Compute capability 8.0 and later.
  *
- * A column of a head's state depends on other columns nowhere: four lanes of a warp hold one in registers, and blocks
- * take the columns of a head in groups. A block goes through the tokens of its sequence one after another, from the
- * beginning of the page where the step's first row continues; queries, keys and values of some tokens are made at a
- * time. */
-#include "device/cuda/kernels/primitives.cuh"
-#include "device/cuda/state_args.h"
+ *   kernel        grid                                    block     a block owns
+ *   conv_store    (rows / 16, pieces of head_dim)         8 warps   B * x of 16 rows, into pages
+ *   convolve      (rows / 16, pieces of head_dim)         8 warps   C * (sum over the last tokens) of 16 rows
+ *   delta_store   rows                                    8 warps   inputs of a row, into pages
+ *   delta         (columns / 32, heads, segments)         4 warps   32 columns of a head's state, a segment's rows
+ */
+#include "device/cuda/kernels/kv_pages.cuh"
+
+/* ---- short convolutions ------------------------------------------------------------------------------------------ */
+
+enum { CONV_ROWS = SPRY_ROPE_KV_ROWS, CONV_THREADS = SPRY_ROPE_KV_THREADS };
+static_assert(CONV_ROWS * CONV_ROWS == CONV_THREADS, "threads are rows by coordinates");
+
+/* The layer's slot that holds a block's piece: as keys or as values. */
+struct conv_piece {
+    spry_kv_pages kv;
+    uint32_t head;
+    bool is_key;
+};
+
+SPRY_DEVICE conv_piece find_piece(const spry_conv_args &a)
+{
+    uint32_t heads = a.kv.n_kv_heads, side = blockIdx.y / heads;
+    conv_piece p = {a.kv, blockIdx.y % heads, side % 2 == 0};
+    p.kv.key_offset += side / 2 * a.place_bytes;
+    p.kv.value_offset += side / 2 * a.place_bytes;
+    return p;
+}
+
+template <class KV> SPRY_DEVICE void store_rows(const spry_conv_args &a)
+{
+    SPRY_SMEM float heads[CONV_ROWS * (HEAD_DIM_MAX + 1)];
+    conv_piece p = find_piece(a);
+    uint32_t n = a.kv.head_dim, first = blockIdx.x * CONV_ROWS;
+    int lane = (int)(threadIdx.x % WARP);
+    for (uint32_t i = threadIdx.x / WARP; i < CONV_ROWS && first + i < a.n_rows; i += CONV_THREADS / WARP) {
+        const spry_step_row &row = a.rows[first + i];
+        const float *b = a.in + (uint64_t)(first + i) * 3 * a.n + blockIdx.y * n, *x = b + 2 * a.n;
+        float *head = heads + i * (n + 1);
+        page_head page = head_of_page(p.kv, row.page, p.head);
+        for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
+            head[d] = b[d] * x[d];
+        if (p.is_key)
+            store_key_blocks(page.keys, row.slot, head, n, lane, KV());
+        else
+            store_value(page.values + (uint64_t)row.slot * a.kv.token_bytes, head, n, lane, KV());
+    }
+    syncthreads();
+    if (p.is_key)
+        store_keys(p.kv, p.head, a.rows + first, a.n_rows - first, heads, KV());
+}
+
+/* The convolution for one coordinate of a row, tokens ascending; before the first token there are zeros. */
+template <class KV>
+SPRY_DEVICE float convolved(const spry_conv_args &a, const conv_piece &p, const spry_step_row &row, uint32_t d)
+{
+    const spry_step_entry *entry = a.entries + row.first_entry + row.n_entries - 1;
+    uint32_t n = a.kv.head_dim, at = row.position + 1 > a.reach ? row.position + 1 - a.reach : 0;
+    const float *weight = a.weight + (uint64_t)(blockIdx.y * n + d) * a.reach + (at + a.reach - 1 - row.position);
+    float sum = 0;
+    while (entry->start > at)
+        entry--;
+    for (; at <= row.position; at++) {
+        if (at >= entry->start + entry->count)
+            entry++;
+        page_head page = head_of_page(p.kv, entry->page, p.head);
+        uint32_t token = at - entry->start;
+        sum += *weight++ * (p.is_key ? load_key(page.keys, d, token, n, KV())
+                                     : load_value(page.values + (uint64_t)token * a.kv.token_bytes, d, KV()));
+    }
+    return sum;
+}
+
+/* Neighbouring threads read contiguous data: neighbouring tokens of keys, neighbouring coordinates of values, which is
+ * also the order of the output. */
+template <class KV> SPRY_DEVICE void convolve_rows(const spry_conv_args &a)
+{
+    SPRY_SMEM float sums[CONV_ROWS * (HEAD_DIM_MAX + 1)];
+    conv_piece p = find_piece(a);
+    uint32_t n = a.kv.head_dim, first = blockIdx.x * CONV_ROWS;
+    uint32_t own = threadIdx.x / CONV_ROWS, begin = threadIdx.x % CONV_ROWS;
+    uint32_t row = p.is_key ? begin : own;
+    for (uint32_t d = p.is_key ? own : begin; first + row < a.n_rows && d < n; d += CONV_ROWS)
+        sums[row * (n + 1) + d] = convolved<KV>(a, p, a.rows[first + row], d);
+    syncthreads();
+    for (uint32_t d = begin; first + own < a.n_rows && d < n; d += CONV_ROWS) {
+        uint64_t number = first + own, at = blockIdx.y * n + d;
+        a.out[number * a.n + at] =
+            a.in[number * 3 * a.n + a.n + at] * (sums[own * (n + 1) + d] + (a.bias ? a.bias[at] : 0));
+    }
+}
+
+#define CONVOLUTION(kv)                                                                                                \
+    SPRY_KERNEL(spry_conv_store_##kv, spry_conv_args, CONV_THREADS)                                                    \
+    {                                                                                                                  \
+        store_rows<kv_##kv>(a);                                                                                        \
+    }                                                                                                                  \
+    SPRY_KERNEL(spry_convolve_##kv, spry_conv_args, CONV_THREADS)                                                      \
+    {                                                                                                                  \
+        convolve_rows<kv_##kv>(a);                                                                                     \
+    }
+CONVOLUTION(f16)
+CONVOLUTION(f32)
+CONVOLUTION(q8_0)
+
+/* ---- gated delta nets -------------------------------------------------------------------------------------------- */
+
+/* Columns of a head's state are independent: four lanes of a warp hold one in registers. A block goes through the
+ * tokens of its sequence in order, from the beginning of the page where the step's first row continues; queries,
+ * keys and values of 16 tokens at a time are computed into shared memory. */
 
 enum {
     DELTA_WARPS = SPRY_DELTA_THREADS / WARP,
-    DELTA_LANES = WARP * DELTA_WARPS / SPRY_DELTA_COLUMNS, /* of a column */
-    DELTA_TOKENS = 16,                                     /* made at a time */
+    DELTA_LANES = WARP * DELTA_WARPS / SPRY_DELTA_COLUMNS, /* lanes per column */
+    DELTA_TOKENS = 16,                                     /* computed at a time */
     DELTA_PAGE_TOKENS = 32,
 };
 static_assert(DELTA_LANES == 4, "lanes add up what they have in two exchanges");
-#define DELTA_EPS 1e-6f /* of the lengths of q and k */
+#define DELTA_EPS 1e-6f /* epsilon of the lengths of q and k */
 
-/* What a page keeps of the layer. */
+/* The layer's part of a page. */
 struct delta_page {
-    float *state; /* [n_heads, key_dim, value_dim]: before the first token */
+    float *state; /* [n_heads, key_dim, value_dim]: the state before the page's first token */
     float *gates; /* [DELTA_PAGE_TOKENS, 2, n_heads]: exp(g), beta */
     float *mixed; /* [DELTA_PAGE_TOKENS, mixed]: inputs of the convolution, q | k | v of all heads */
 };
@@ -42,7 +147,7 @@ SPRY_KERNEL(spry_delta_store, spry_delta_args, SPRY_DELTA_STORE_THREADS)
     uint32_t each = a.n_heads / a.n_keys;
     for (uint32_t i = threadIdx.x; i < a.n_mixed; i += blockDim.x)
         to[i] = mixed[i];
-    for (uint32_t h = threadIdx.x; h < a.n_heads; h += blockDim.x) { /* b and a stand key head by key head */
+    for (uint32_t h = threadIdx.x; h < a.n_heads; h += blockDim.x) { /* b and a are stored key head by key head */
         const float *group = ba + h / each * 2 * each;
         float time = group[each + h % each] + a.dt[h];
         time = time > 20 ? time : log1pf(expf(time));
@@ -53,14 +158,14 @@ SPRY_KERNEL(spry_delta_store, spry_delta_args, SPRY_DELTA_STORE_THREADS)
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* What some tokens give to a head and to a block's columns of it. Keys beyond the head's own are zeros. */
+/* Inputs of some tokens for a head and a block's columns of it. Keys past key_dim are zeros. */
 template <int KEYS> struct delta_tokens {
     float4 q[DELTA_TOKENS][KEYS / 4], k[DELTA_TOKENS][KEYS / 4];
     float v[DELTA_TOKENS][SPRY_DELTA_COLUMNS], fade[DELTA_TOKENS], beta[DELTA_TOKENS];
 };
 
-/* A coordinate of the convolution's output at a position, which is in this entry; before the first token there is
- * nothing. */
+/* One coordinate of the convolution's output at a position inside of this entry; before the first token there are
+ * zeros. */
 SPRY_DEVICE float mixed_value(const spry_delta_args &a, const spry_step_entry *entry, uint32_t position, uint32_t i)
 {
     uint32_t at = position + 1 > a.reach ? position + 1 - a.reach : 0;
@@ -76,7 +181,7 @@ SPRY_DEVICE float mixed_value(const spry_delta_args &a, const spry_step_entry *e
     return sum / (1 + expf(-sum));
 }
 
-/* A head of queries or keys, from coordinate `first` on, to length 1, times `scale`. A warp. */
+/* A warp computes a head of a query or key, from coordinate `first` on, normalised to length 1, times `scale`. */
 template <int KEYS>
 SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_step_entry *entry, uint32_t position,
                            uint32_t first, float scale, uint32_t lane)
@@ -92,8 +197,8 @@ SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_step
         out[i] *= scale;
 }
 
-/* Tokens from position `begin` on, n of them; `entry` is theirs, or one before. Queries of rows only: those from
- * `first_row` on. */
+/* Computes n tokens from position `begin` on; `entry` holds the first, or an earlier token. Queries are computed only
+ * for rows, from position `first_row` on. */
 template <int KEYS>
 SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, const spry_step_entry *entry,
                              uint32_t begin, uint32_t n, uint32_t first_row)
@@ -164,7 +269,7 @@ template <int KEYS> struct delta_column {
                 *address(a, page, i) = x[i];
     }
 
-    /* The column times a vector; every lane of the column gets it. */
+    /* Dot product of the column and a vector; every lane of the column gets it. */
     SPRY_METHOD float times(const float4 *vector) const
     {
         float sums[4] = {0, 0, 0, 0};
@@ -181,7 +286,7 @@ template <int KEYS> struct delta_column {
         return sum + warp_shfl_xor(sum, 2);
     }
 
-    /* The column fades; what it gives for a key is replaced by the value, as far as beta says. */
+    /* Delta rule: the column decays, then its value for the key moves towards v by beta. */
     SPRY_METHOD void learn(const float4 *k, float v, float fade, float beta)
     {
         SPRY_UNROLL
@@ -199,7 +304,7 @@ template <int KEYS> struct delta_column {
     }
 };
 
-/* The rows of a segment, for one head and some of its columns. */
+/* All rows of a segment, for one head and 32 of its columns. */
 template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
 {
     SPRY_SMEM delta_tokens<KEYS> s;
@@ -211,7 +316,7 @@ template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
     c.column = blockIdx.x * SPRY_DELTA_COLUMNS + local;
     c.part = threadIdx.x % DELTA_LANES;
     c.clear();
-    if (first && first == entry->start) /* the state behind the page before */
+    if (first && first == entry->start) /* the state after the previous page */
         entry--;
     if (first)
         c.load(a, entry->page);
@@ -247,7 +352,7 @@ DELTA(64)
 DELTA(128)
 DELTA(256)
 
-/* ---- gated attention --------------------------------------------------------------------------------------------- */
+/* ---- gated attention heads --------------------------------------------------------------------------------------- */
 
 SPRY_KERNEL(spry_gated_query_split, spry_head_gates_args, SPRY_DELTA_THREADS)
 {

@@ -1,29 +1,27 @@
-/* The layers of a decode step of one row as one kernel: as many blocks as there are multiprocessors, all of them
- * running at once, go through a list of phases, each the body of a kernel that is otherwise launched. In place of the
- * wait for the kernels before, a block waits until all blocks are done with the phase before; what a body loads before
- * that wait is on its way meanwhile. Sums are those of the bodies, so bits are, too.
+/* Persistent kernel: all layers of a decode step of one row in one launch. Grid: one block per SM, all resident
+ * (cooperative launch), 16 warps. The blocks go through a list of stages; each stage is the body of a kernel that is
+ * otherwise launched alone: a GEMV (gemv.cuh) or attention (attention_decode.cuh). The sums, and so the bits, are
+ * the same. Compute capability 9.0 and later; F16, BF16 and quantised weights except MXFP4; heads of 32, 64 and 128.
  *
- * A phase's counter says how many blocks are done with it. The warps of a block that write the results of a product say
- * so themselves; the others are in the next phase by then. What they touch there before the wait, the rooms of weights
- * in shared memory, nothing reads any more: all warps of the block were behind the last barrier of the phase before. A
- * block without work in a phase says at once that it is done. So every counter stands for all phases before: some block
- * had work.
+ * In place of pdl_wait a block waits until all blocks have finished the previous stage; loads that do not depend on
+ * it are requested before that. Each stage has a counter of finished blocks. The warps that store the outputs of a
+ * GEMV count themselves; the other warps of the block are in the next stage by then and only touch the weight ring,
+ * which is no longer read. A block without work in a stage counts itself at once. Each counter therefore covers all
+ * earlier stages.
  *
- * The arguments of the next phase are copied to shared memory while this one runs: in memory they would be read by
- * every block, line by line. */
-#pragma once
-
+ * Dynamic shared memory: sums of splits | sums of squares | one word | arguments of two stages | smem of the GEMV or
+ * of attention. The arguments of the next stage are copied with cp.async during the current one. */
+#include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/attention_decode.cuh"
 #include "device/cuda/kernels/gemv.cuh"
-#include "device/cuda/persistent_args.h"
 
 static_assert(sizeof(spry_stage) % 16 == 0 && sizeof(spry_stage) <= SPRY_STAGE_ARGS_BYTES,
               "phases are copied in pieces");
 
-/* Where a block stands. */
+/* Progress of a block through the stages. */
 struct stage_state {
-    const spry_stage *next; /* whose arguments follow; NULL: this one is the last */
-    uint32_t *counter;      /* of this phase */
+    const spry_stage *next; /* the next stage's arguments; NULL after the last */
+    uint32_t *counter;      /* of this stage */
     uint32_t *heads;
     uint32_t base, number;
 
@@ -40,12 +38,12 @@ struct stage_state {
             cp_async_wait_all();
     }
 
-    /* All blocks run already. */
+    /* All blocks are already resident. */
     SPRY_METHOD void release() const
     {
     }
 
-    /* Until all blocks are done with the phase before. */
+    /* Waits until all blocks have finished the previous stage. */
     SPRY_METHOD void wait() const
     {
         SPRY_SMEM_DYNAMIC(memory, 16);
@@ -55,7 +53,7 @@ struct stage_state {
         fetch(memory, next, (number + 1) % 2);
     }
 
-    /* Of a product: a block without work has only to fetch what follows. */
+    /* A block without work in a GEMV only fetches the next arguments. */
     SPRY_METHOD bool skip(bool idle) const
     {
         SPRY_SMEM_DYNAMIC(memory, 16);
@@ -70,7 +68,7 @@ struct stage_state {
         return true;
     }
 
-    /* The last barrier of the phase, where the arguments of the next are there. */
+    /* The last barrier of the stage; the next arguments are in shared memory after it. */
     SPRY_METHOD void last_wait(bool is_last) const
     {
         if (is_last)
@@ -78,7 +76,7 @@ struct stage_state {
         syncthreads();
     }
 
-    /* So many threads, 64 at most, have written something. */
+    /* Called after `threads` threads, at most 64, have stored outputs. */
     SPRY_METHOD void end(uint32_t threads) const
     {
         syncwarp();
@@ -96,7 +94,7 @@ template <class T, int TILES, gemm_fusion FUSION> SPRY_NOINLINE void stage_gemv(
                            (float *)(memory + SPRY_STAGE_SQUARES), memory + SPRY_STAGE_SMEM, state);
 }
 
-/* A warp takes less of a head than in attention_decode.cu, so that there are registers for 16 warps. */
+/* A warp has a smaller part of a head than in attention_decode.cu, so that 16 warps have enough registers. */
 template <int N> struct stage_attention_config {
     enum { BLOCKS = N, PART = 1, PARTS = N / PART, WARPS = SPRY_STAGE_WARPS };
     enum {
@@ -109,7 +107,7 @@ template <int N> struct stage_attention_config {
     enum { STRIDE = BLOCKS * 32 + 8, WEIGHTS_STRIDE = 20 };
 };
 
-/* The block that is the last to leave what its pages give folds all of them. */
+/* The last block that stores its partial results of a head combines all of them. */
 template <int N> SPRY_DEVICE void stage_attend(const stage_state &state)
 {
     typedef stage_attention_config<N> config;
@@ -150,7 +148,7 @@ template <int N> SPRY_DEVICE void stage_attend(const stage_state &state)
         counter_add(state.counter, SPRY_STAGE_BLOCK);
 }
 
-/* The next launch counts from where all counters are then. */
+/* Stores the counters' base for the next launch. */
 SPRY_DEVICE void end_stages(const spry_persistent_args &a, const stage_state &state)
 {
     if (blockIdx.x)
@@ -166,7 +164,7 @@ SPRY_DEVICE void end_stages(const spry_persistent_args &a, const stage_state &st
     case SPRY_STAGE_##number *SPRY_STAGE_GEMVS + SPRY_STAGE_GATE_4: stage_gemv<type, 4, FUSE_GATE>(state); break;      \
     case SPRY_STAGE_##number *SPRY_STAGE_GEMVS + SPRY_STAGE_OUT_1: stage_gemv<type, 1, FUSE_NONE>(state); break;
 
-/* A kernel for some types, with STAGE_CASES of each, and a size of heads. */
+/* One kernel for some weight types, given as STAGE_CASES, and one head size. */
 #define PERSISTENT_KERNEL(name, blocks, ...)                                                                           \
     SPRY_KERNEL_PDL(spry_persistent_##name##_##blocks, spry_persistent_args, SPRY_STAGE_WARPS *WARP, 1)                \
     {                                                                                                                  \
@@ -190,3 +188,14 @@ SPRY_DEVICE void end_stages(const spry_persistent_args &a, const stage_state &st
 #define PERSISTENT_KERNELS(name, ...)                                                                                  \
     PERSISTENT_KERNEL(name, 1, __VA_ARGS__)                                                                            \
     PERSISTENT_KERNEL(name, 2, __VA_ARGS__) PERSISTENT_KERNEL(name, 4, __VA_ARGS__)
+
+/* weights in 16-bit floats */
+PERSISTENT_KERNELS(floats, STAGE_CASES(type_bf16, BF16) STAGE_CASES(type_f16, F16))
+
+/* weights in blocks of 32 */
+PERSISTENT_KERNELS(blocks, STAGE_CASES(type_q4_0, Q4_0) STAGE_CASES(type_q4_1, Q4_1) STAGE_CASES(type_q5_0, Q5_0)
+                               STAGE_CASES(type_q5_1, Q5_1) STAGE_CASES(type_q8_0, Q8_0))
+
+/* weights in blocks of 256, and Q8_0, which files mix with them */
+PERSISTENT_KERNELS(kquants, STAGE_CASES(type_q4_k, Q4_K) STAGE_CASES(type_q5_k, Q5_K) STAGE_CASES(type_q6_k, Q6_K)
+                                STAGE_CASES(type_q8_0, Q8_0))

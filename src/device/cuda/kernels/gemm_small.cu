@@ -1,6 +1,8 @@
-/* Products of quantised weights with rows that are normalised on the way. */
+/* Instances of the kernels of gemm_small.cuh. */
 #include "device/cuda/kernels/gemm_small.cuh"
 
+GEMMS_SMALL(f16)
+GEMMS_SMALL(bf16)
 GEMMS_SMALL(q4_0)
 GEMMS_SMALL(q4_1)
 GEMMS_SMALL(q5_0)
