@@ -202,14 +202,15 @@ static void kernels_wait_before_they_touch_rows(void **state)
     }
 }
 
-/* Whether a kernel was looked for whose name begins so. */
+/* True if a kernel was used whose name begins with `name`. */
 static bool was_used(const model_runner *r, const char *name)
 {
     const spry_cuda_context *c = &gpu_of(r)->context;
-    for (size_t i = 0; i < SPRY_CUDA_FUNCTIONS; i++)
-        if (!strncmp(c->functions[i].name, name, strlen(name)))
-            return true;
-    return false;
+    bool used = false;
+    for (size_t i = SPRY_NO_KERNEL + 1; i < SPRY_KERNEL_COUNT; i++)
+        used = used ||
+               (spry_cuda_was_used(c, (spry_kernel_id)i) && !strncmp(spry_cuda_kernel_names[i], name, strlen(name)));
+    return used;
 }
 
 /* Kernels for what most models have against the one with code for every case, which steps take when pages may be used
@@ -218,7 +219,7 @@ static void compare_plain(const char *model, const char *type, const char *heads
 {
     model_runner r;
     spry_kv_table table;
-    char name[SPRY_CUDA_KERNEL_NAME];
+    char name[64];
     cuda_runner_open(&r, model, NULL, type, SPRY_F16);
     r.model->config.interleaved = !strcmp(heads, "pairs");
     for (size_t i = 0; i < r.model->config.n_layers && !strcmp(heads, "norm"); i++) {

@@ -92,6 +92,19 @@ size_t cuda_host_arguments(const void *kernel)
     return static_cast<const cuda_host_kernel *>(kernel)->arguments;
 }
 
+unsigned cuda_host_max_threads(const void *kernel)
+{
+    return static_cast<const cuda_host_kernel *>(kernel)->max_threads;
+}
+
+size_t cuda_host_count(void)
+{
+    size_t n = 0;
+    for (const cuda_host_kernel *kernel = kernels; kernel; kernel = kernel->next)
+        n++;
+    return n;
+}
+
 /* ---- fibers ------------------------------------------------------------------------------------------------------ */
 
 static void fiber_main()

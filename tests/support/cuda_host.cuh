@@ -57,7 +57,7 @@ struct cuda_host_kernel {
     {                                                                                                                  \
         name(*static_cast<const arguments *>(given));                                                                  \
     }                                                                                                                  \
-    static cuda_host_kernel name##_kernel(#name, name##_run, sizeof(arguments), __VA_ARGS__);                          \
+    static cuda_host_kernel name##_kernel(#name, name##_run, sizeof(arguments), name##_threads, ##__VA_ARGS__);        \
     static void name(const arguments &a)
 
 #define SPRY_KERNEL_PDL_MANUAL SPRY_KERNEL_PDL

@@ -20,8 +20,12 @@ typedef struct cuda_host_tensor_map {
 /* A kernel by its name; NULL: there is none. */
 const void *cuda_host_find(const char *name);
 
-/* Bytes of its arguments. */
+/* Bytes of its arguments; maximum threads of its blocks. */
 size_t cuda_host_arguments(const void *kernel);
+unsigned cuda_host_max_threads(const void *kernel);
+
+/* Number of kernels. */
+size_t cuda_host_count(void);
 
 /* Bytes of shared memory that the next launches ask for, and that their blocks have beside it. A kernel that has more,
  * or writes behind what its launch asks for, ends the program with a sentence. */

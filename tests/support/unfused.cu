@@ -30,7 +30,7 @@ SPRY_DEVICE uint4 take_rows(const uint16_t *tile, int step, int lane)
 }
 
 /* A grid of (tiles of keys, tiles of queries, heads); a warp for 16 queries. */
-SPRY_KERNEL(unfused_scores, unfused_args, UNFUSED_THREADS)
+SPRY_KERNEL(unfused_scores, unfused_args)
 {
     SPRY_SMEM uint4 queries_smem[UNFUSED_TILE * A_STRIDE / 8];
     SPRY_SMEM uint4 keys_smem[UNFUSED_TILE * A_STRIDE / 8];
@@ -76,7 +76,7 @@ SPRY_DEVICE float weight_of(float score)
 }
 
 /* A block for (query, head): scores become weights, zeros up to the end of the tile behind the query. */
-SPRY_KERNEL(unfused_softmax, unfused_args, UNFUSED_THREADS)
+SPRY_KERNEL(unfused_softmax, unfused_args)
 {
     SPRY_SMEM float smem[WARPS_MAX];
     uint32_t query = blockIdx.x, end = query / UNFUSED_TILE * UNFUSED_TILE + UNFUSED_TILE;
@@ -103,7 +103,7 @@ SPRY_KERNEL(unfused_softmax, unfused_args, UNFUSED_THREADS)
 }
 
 /* A grid of (tiles of queries, heads), the last first; a warp for 16 queries and all values of the head. */
-SPRY_KERNEL(unfused_values, unfused_args, UNFUSED_THREADS)
+SPRY_KERNEL(unfused_values, unfused_args)
 {
     SPRY_SMEM uint4 weights_smem[UNFUSED_TILE * A_STRIDE / 8];
     SPRY_SMEM uint4 values_smem[UNFUSED_DEPTH * V_STRIDE / 8];

@@ -5,6 +5,11 @@
 #include "device/cuda/kernel_args.h"
 
 enum { UNFUSED_TILE = 128, UNFUSED_DEPTH = 64, UNFUSED_HEAD = 128, UNFUSED_THREADS = 256 };
+enum {
+    unfused_scores_threads = UNFUSED_THREADS,
+    unfused_softmax_threads = UNFUSED_THREADS,
+    unfused_values_threads = UNFUSED_THREADS
+};
 
 /* Halves, heads of UNFUSED_HEAD values; n tokens, a multiple of UNFUSED_TILE. */
 typedef struct unfused_args {

@@ -221,13 +221,10 @@ static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t ea
     if (as != FEW) {
         spry_cuda_attend_prefill(&gpu, &way, &args, n, each, as == SPREAD ? args.n_chunks : 0);
     } else {
-        char name[SPRY_CUDA_KERNEL_NAME];
-        snprintf(name, sizeof name, way.split_kv, way.number);
-        spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), way.multi_row ? n : ATTEND_ROWS,
+        spry_cuda_launch_shared(&gpu, way.split_kv, way.multi_row ? n : ATTEND_ROWS,
                                 KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
-                                (chunks * way.chunk_pages + way.warps - 1) / way.warps, (unsigned)way.warps * 32,
-                                way.split_kv_bytes, &args);
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.combine), ATTEND_ROWS, n_heads, 1, 128, &args);
+                                (chunks * way.chunk_pages + way.warps - 1) / way.warps, way.split_kv_bytes, &args);
+        spry_cuda_launch(&gpu, way.combine, ATTEND_ROWS, n_heads, 1, &args);
     }
     from_gpu(out, memory[0], ATTEND_ROWS * s->width * sizeof(float));
     for (size_t i = 0; i < SPRY_COUNT(memory); i++)

@@ -1,4 +1,5 @@
 /* Products and embeddings of GPUs against the plain C ops. */
+#include "support/cuda_host.h"
 #include "support/cuda_scene.h"
 
 #include <math.h>
@@ -147,9 +148,8 @@ static void multiply(gemm_case *c, float *out, size_t first, size_t n_rows)
 
 /* A kernel, its tiles and rows of a block, threads and shared memory. */
 typedef struct kernel_case {
-    char name[SPRY_CUDA_KERNEL_NAME];
+    spry_kernel_id kernel;
     size_t tiles, rows;
-    unsigned threads;
     size_t shared_bytes;
     size_t blocks, share; /* of wgmma, whose rows lie in an order of their own; share: blocks of a cluster */
 } kernel_case;
@@ -165,19 +165,18 @@ static void multiply_by(gemm_case *c, float *out, const kernel_case *k)
     act.wgmma_groups = k->blocks ? SLOTS / 8 : 0;
     spry_quantise_args encode = {.in = in, .n = (uint32_t)c->n_in, .n_rows = ROWS, .in_stride = (uint32_t)c->n_in};
     encode.to[spry_cuda_act_format(c->type)] = act;
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_quantise"), ROWS, 1, 1, 256, &encode);
+    spry_cuda_launch(&gpu, spry_quantise_id, ROWS, 1, 1, &encode);
     const spry_gemm_args args = {.parts = {{.weight = w->tiles, .out = to, .stride = OUTPUTS}},
                                  .act = act,
                                  .n_parts = 1,
                                  .n_tiles = w->tiles.n_tiles,
                                  .n_rows = ROWS};
-    void *kernel = spry_cuda_kernel(&gpu, k->name);
     if (k->share > 1)
-        spry_cuda_launch_cluster(&gpu, kernel, k->share, k->blocks, 1, k->threads, k->shared_bytes, &args);
+        spry_cuda_launch_cluster(&gpu, k->kernel, k->share, k->blocks, 1, 0, k->shared_bytes, &args);
     else if (k->blocks)
-        spry_cuda_launch_shared(&gpu, kernel, 1, k->blocks, 1, k->threads, k->shared_bytes, &args);
+        spry_cuda_launch_shared(&gpu, k->kernel, 1, k->blocks, 1, k->shared_bytes, &args);
     else
-        spry_cuda_launch_shared(&gpu, kernel, columns, row_blocks, 1, k->threads, k->shared_bytes, &args);
+        spry_cuda_launch_shared(&gpu, k->kernel, columns, row_blocks, 1, k->shared_bytes, &args);
     from_gpu(out, to, ROWS * OUTPUTS * sizeof(float));
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &to);
@@ -188,7 +187,7 @@ static void expect_bits(gemm_case *c, const float *few, const kernel_case *k)
     static float wide[ROWS * OUTPUTS];
     multiply_by(c, wide, k);
     if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
-        fail_msg("%s has other bits (%zu blocks of %zu)", k->name, k->blocks, k->share);
+        fail_msg("%s has other bits (%zu blocks of %zu)", spry_cuda_kernel_names[k->kernel], k->blocks, k->share);
 }
 
 /* Kernels that leave registers for one block of 64 rows only are those of quantised weights. */
@@ -213,11 +212,10 @@ static void compare_wgmma(gemm_case *c, const float *few)
         for (size_t blocks = kind->share > 1 ? items : 1; blocks <= items; blocks++) {
             kernel_case k = {.tiles = 4,
                              .rows = rows,
-                             .threads = kind->warpgroups == 1 ? 192 : 384,
+                             .kernel = spry_cuda_wgmma_kernel(c->type, false, *kind),
                              .blocks = blocks,
                              .share = kind->share,
                              .shared_bytes = spry_cuda_wgmma_smem(c->type, *kind)};
-            spry_cuda_wgmma_name(k.name, c->type, false, *kind);
             expect_bits(c, few, &k);
         }
     }
@@ -229,19 +227,17 @@ static void wide_products_have_the_same_bits(void **state)
     static float few[ROWS * OUTPUTS];
     for (size_t t = 1; t < SPRY_COUNT(types); t++) { /* not F32 */
         gemm_case c;
-        const char *name = spry_cuda_type_name(types[t]);
+        const spry_kernel_id *kernels = spry_cuda_weight_types[types[t]].large;
         open_case(&c, types[t]);
         c.device.mma_layout = true; /* by kernels for few rows */
         multiply(&c, few, 0, 30);
         multiply(&c, few + 30 * OUTPUTS, 30, 30);
         if (types[t] == SPRY_F16 || types[t] == SPRY_BF16) {
-            kernel_case staged = {.tiles = 8, .rows = 64, .threads = 128, .shared_bytes = 3 * 32768};
-            snprintf(staged.name, sizeof staged.name, "spry_gemm_multistage_%s", name);
+            kernel_case staged = {.kernel = kernels[0], .tiles = 8, .rows = 64, .shared_bytes = 3 * 32768};
             expect_bits(&c, few, &staged);
         } else {
             for (size_t each = 1; each <= 2; each++) {
-                kernel_case wide = {.tiles = 4 * each, .rows = 128, .threads = 256};
-                snprintf(wide.name, sizeof wide.name, "spry_gemm_wide_%s_%zu", name, each);
+                kernel_case wide = {.kernel = kernels[each - 1], .tiles = 4 * each, .rows = 128};
                 expect_bits(&c, few, &wide);
             }
         }
@@ -285,14 +281,12 @@ static const spry_wgmma_config fused_kinds[] = {{16, 2, 1, 1}, {8, 1, 2, 2}, {8,
 /* A kernel of wgmma of this kind; clusters for all items, or two blocks. */
 static void launch_kind(gemm_case *c, const spry_gemm_args *args, bool gate, const spry_wgmma_config *kind)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
-    spry_cuda_wgmma_name(name, c->type, gate, *kind);
-    void *kernel = spry_cuda_kernel(&gpu, name);
+    spry_kernel_id kernel = spry_cuda_wgmma_kernel(c->type, gate, *kind);
     size_t bytes = spry_cuda_wgmma_smem(c->type, *kind), items = args->n_tiles / 4 * ((args->n_rows + 63) / 64);
     if (kind->share > 1)
-        spry_cuda_launch_cluster(&gpu, kernel, kind->share, items, 1, 192, bytes, args);
+        spry_cuda_launch_cluster(&gpu, kernel, kind->share, items, 1, 0, bytes, args);
     else
-        spry_cuda_launch_shared(&gpu, kernel, 1, 2, 1, 384, bytes, args);
+        spry_cuda_launch_shared(&gpu, kernel, 1, 2, 1, bytes, args);
 }
 
 /* By kernels for many rows, of rows that lie where spry_cuda_gate_up_gemms put them. */
@@ -504,7 +498,6 @@ static void embeddings_are_those_of_the_file(void **state)
     (void)state;
     for (size_t t = 0; t < SPRY_COUNT(types); t++) {
         gemm_case c;
-        char name[SPRY_CUDA_KERNEL_NAME];
         open_case(&c, types[t]);
         spry_step_row rows[OUTPUTS] = {{0}};
         for (int32_t i = 0; i < OUTPUTS; i++)
@@ -512,8 +505,7 @@ static void embeddings_are_those_of_the_file(void **state)
         spry_cuda_memory steps = on_gpu(rows, sizeof rows), x = on_gpu(NULL, OUTPUTS * c.n_in * sizeof(float));
         const spry_embed_args args = {
             .weight = c.device.model.embedding.tiles, .x = x, .rows = steps, .n = (uint32_t)c.n_in, .scale = 1};
-        snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(types[t]));
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, name), OUTPUTS, 1, 1, 256, &args);
+        spry_cuda_launch(&gpu, spry_cuda_weight_types[types[t]].embed, OUTPUTS, 1, 1, &args);
         float *got = taken(OUTPUTS * c.n_in, sizeof(float));
         from_gpu(got, x, OUTPUTS * c.n_in * sizeof(float));
         for (size_t i = 0; i < OUTPUTS * c.n_in; i++) {
@@ -529,9 +521,23 @@ static void embeddings_are_those_of_the_file(void **state)
     }
 }
 
+/* Each kernel of the list was compiled, with the threads that it is launched with, and no other kernel was. */
+static void the_list_has_every_kernel(void **state)
+{
+    (void)state;
+    for (size_t i = SPRY_NO_KERNEL + 1; i < SPRY_KERNEL_COUNT; i++) {
+        const void *kernel = cuda_host_find(spry_cuda_kernel_names[i]);
+        if (!kernel)
+            fail_msg("%s is in kernel_list.h and was not compiled", spry_cuda_kernel_names[i]);
+        assert_int_equal(cuda_host_max_threads(kernel), spry_cuda_kernel_threads[i]);
+    }
+    assert_int_equal(cuda_host_count(), SPRY_KERNEL_COUNT - 1);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_list_has_every_kernel),
         cmocka_unit_test(embeddings_are_those_of_the_file),
         cmocka_unit_test(products_are_right_and_do_not_depend_on_other_rows),
         cmocka_unit_test(fused_products_have_the_same_bits),

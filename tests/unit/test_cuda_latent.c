@@ -22,7 +22,6 @@ static const latent_shape shapes[] = {
 
 typedef struct latent_scene {
     const latent_shape *shape;
-    const char *type;
     size_t key_dim, token_bytes, page_bytes, width, n_tokens; /* width: of a row's queries */
     unsigned char *pages;
     spry_kv_entry entries[ENTRIES];
@@ -52,7 +51,7 @@ static void fill_pages(latent_scene *s)
 
 static void open_scene(latent_scene *s, const latent_shape *p)
 {
-    *s = (latent_scene){.shape = p, .type = spry_cuda_type_name(p->type), .key_dim = p->n_values + p->n_rotated};
+    *s = (latent_scene){.shape = p, .key_dim = p->n_values + p->n_rotated};
     assert_true(spry_dtype_size(&s->token_bytes, p->type, s->key_dim));
     s->page_bytes = s->token_bytes * SPRY_PAGE_TOKENS;
     s->width = p->n_heads * s->key_dim;
@@ -78,13 +77,6 @@ static void close_scene(latent_scene *s)
 {
     free(s->pages);
     free(s->query);
-}
-
-static void *typed_kernel(const char *format, const latent_scene *s)
-{
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, format, s->type);
-    return spry_cuda_kernel(&gpu, name);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -181,15 +173,13 @@ static void attend_on_gpu(const latent_scene *s, float *out, bool many, uint32_t
 {
     spry_cuda_memory m[MEMORIES], pages = on_gpu(s->pages, PAGES * s->page_bytes);
     spry_mla_attend_args args = load_attention(m, s, each);
-    const spry_cuda_attention way = spry_cuda_mla_attention();
+    const spry_cuda_attention way = spry_cuda_mla_attention(s->shape->type);
     size_t n = (ROWS + each - 1) / each, bytes = SPRY_MLA_SMEM + SPRY_MLA_QUERY_STRIDE * sizeof(float) * s->key_dim;
     size_t batches = (each * s->shape->n_heads + SPRY_MLA_QUERIES - 1) / SPRY_MLA_QUERIES;
     args.attend.kv.pages = pages;
-    spry_cuda_launch_shared(&gpu, typed_kernel(many ? way.prefill : way.split_kv, s), n, batches, many ? 1 : ENTRIES,
-                            SPRY_MLA_THREADS, bytes, &args);
+    spry_cuda_launch_shared(&gpu, many ? way.prefill : way.split_kv, n, batches, many ? 1 : ENTRIES, bytes, &args);
     if (!many)
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_attend_combine"), ROWS, s->shape->n_heads, 1, 128,
-                         &args.attend);
+        spry_cuda_launch(&gpu, spry_attend_combine_id, ROWS, s->shape->n_heads, 1, &args.attend);
     from_gpu(out, m[0], (size_t)ROWS * s->shape->n_heads * s->shape->n_values * sizeof(float));
     for (size_t i = 0; i < MEMORIES; i++)
         spry_cuda_free(&gpu, &m[i]);
@@ -305,8 +295,8 @@ static void prepare_on_gpu(latent_scene *s, const prepared *e)
                                         .n_pairs = (uint32_t)n_pairs,
                                         .interleaved = p->interleaved,
                                         .eps = 1e-6f};
-    spry_cuda_launch(&gpu, typed_kernel("spry_mla_rope_kv_%s", s), (ROWS + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
-                     p->n_heads + 1, 1, SPRY_ROPE_KV_THREADS, &args);
+    spry_cuda_launch(&gpu, spry_cuda_kv_kernels[p->type].mla_rope_kv,
+                     (ROWS + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, p->n_heads + 1, 1, &args);
     from_gpu(s->query, m[0], ROWS * s->width * sizeof(float));
     from_gpu(s->pages, m[8], PAGES * s->page_bytes);
     for (size_t i = 0; i < SPRY_COUNT(m); i++)

@@ -81,9 +81,9 @@ static void add_vector(const conv_scene *s, float *sum, uint32_t page, size_t to
     }
 }
 
-static void open_conv(conv_scene *s, spry_dtype type, size_t head_dim, size_t decode_tiles)
+static void open_conv(conv_scene *s, spry_dtype type, size_t head_dim, size_t pieces)
 {
-    *s = (conv_scene){.type = type, .head_dim = head_dim, .n = decode_tiles * head_dim};
+    *s = (conv_scene){.type = type, .head_dim = head_dim, .n = pieces * head_dim};
     assert_true(spry_dtype_size(&s->token_bytes, type, head_dim));
     s->head_bytes = s->token_bytes * SPRY_PAGE_TOKENS;
     s->place_bytes = 2 * KV_HEADS * s->head_bytes;
@@ -141,11 +141,10 @@ static void close_conv(conv_scene *s)
 }
 
 /* Every bit: the order of a sum is that of its tokens here and there. */
-static void check_convolution(spry_dtype type, size_t head_dim, size_t decode_tiles, bool biased)
+static void check_convolution(spry_dtype type, size_t head_dim, size_t pieces, bool biased)
 {
     conv_scene s;
-    char name[SPRY_CUDA_KERNEL_NAME];
-    open_conv(&s, type, head_dim, decode_tiles);
+    open_conv(&s, type, head_dim, pieces);
     expect_convolution(&s, biased);
     float *got = taken(ROWS * s.n, sizeof(float));
     spry_cuda_memory memory[] = {on_gpu(NULL, ROWS * s.n * sizeof(float)),
@@ -173,12 +172,9 @@ static void check_convolution(spry_dtype type, size_t head_dim, size_t decode_ti
                                  .n_rows = ROWS,
                                  .n = (uint32_t)s.n,
                                  .reach = REACH};
-    static const char *const kernels[] = {"spry_conv_store_%s", "spry_convolve_%s"};
-    for (size_t k = 0; k < SPRY_COUNT(kernels); k++) {
-        snprintf(name, sizeof name, kernels[k], spry_cuda_type_name(type));
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, name), (ROWS + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
-                         decode_tiles, 1, SPRY_ROPE_KV_THREADS, &args);
-    }
+    const spry_kernel_id kernels[] = {spry_cuda_kv_kernels[type].conv_store, spry_cuda_kv_kernels[type].convolve};
+    for (size_t k = 0; k < SPRY_COUNT(kernels); k++)
+        spry_cuda_launch(&gpu, kernels[k], (ROWS + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, pieces, 1, &args);
     from_gpu(got, memory[0], ROWS * s.n * sizeof(float));
     from_gpu(s.pages, memory[6], PAGES * s.page_bytes);
     assert_memory_equal(s.pages, s.expected_pages, PAGES * s.page_bytes);
@@ -314,27 +310,26 @@ typedef struct delta_piece {
 } delta_piece;
 
 /* Gives the rows of the pieces, into their tokens' places of `out`. */
-static void run_delta(const delta_scene *s, float *out, const delta_piece *decode_tiles, size_t n_decode_tiles)
+static void run_delta(const delta_scene *s, float *out, const delta_piece *pieces, size_t n_pieces)
 {
     const delta_shape *p = s->shape;
     spry_step_row rows[TOKENS];
-    spry_row_range prefill_tiles[SEQUENCES];
+    spry_row_range runs[SEQUENCES];
     uint32_t n_rows = 0, keys = 32;
     float *mixed = taken(TOKENS * s->n_mixed, sizeof(float)), *ba = taken(TOKENS * 2 * p->n_heads, sizeof(float));
-    for (size_t i = 0; i < n_decode_tiles; n_rows += decode_tiles[i++].n_rows) {
-        size_t token = decode_tiles[i].sequence * FIRST_TOKENS + decode_tiles[i].first;
-        prefill_tiles[i] = (spry_row_range){n_rows, decode_tiles[i].n_rows};
-        for (uint32_t r = 0; r < decode_tiles[i].n_rows; r++)
-            rows[n_rows + r] = row_at(decode_tiles[i].sequence, decode_tiles[i].first, decode_tiles[i].first + r);
+    for (size_t i = 0; i < n_pieces; n_rows += pieces[i++].n_rows) {
+        size_t token = pieces[i].sequence * FIRST_TOKENS + pieces[i].first;
+        runs[i] = (spry_row_range){n_rows, pieces[i].n_rows};
+        for (uint32_t r = 0; r < pieces[i].n_rows; r++)
+            rows[n_rows + r] = row_at(pieces[i].sequence, pieces[i].first, pieces[i].first + r);
         memcpy(mixed + n_rows * s->n_mixed, s->mixed + token * s->n_mixed,
-               decode_tiles[i].n_rows * s->n_mixed * sizeof(float));
+               pieces[i].n_rows * s->n_mixed * sizeof(float));
         memcpy(ba + n_rows * 2 * p->n_heads, s->ba + token * 2 * p->n_heads,
-               decode_tiles[i].n_rows * 2 * p->n_heads * sizeof(float));
+               pieces[i].n_rows * 2 * p->n_heads * sizeof(float));
     }
-    spry_cuda_memory memory[] = {on_gpu(NULL, n_rows * s->width * sizeof(float)),
-                                 on_gpu(mixed, n_rows * s->n_mixed * sizeof(float)),
-                                 on_gpu(ba, n_rows * 2 * p->n_heads * sizeof(float)), on_gpu(rows, sizeof rows),
-                                 on_gpu(prefill_tiles, sizeof prefill_tiles)};
+    spry_cuda_memory memory[] = {
+        on_gpu(NULL, n_rows * s->width * sizeof(float)), on_gpu(mixed, n_rows * s->n_mixed * sizeof(float)),
+        on_gpu(ba, n_rows * 2 * p->n_heads * sizeof(float)), on_gpu(rows, sizeof rows), on_gpu(runs, sizeof runs)};
     const spry_delta_args args = {.out = memory[0],
                                   .mixed = memory[1],
                                   .ba = memory[2],
@@ -352,18 +347,18 @@ static void run_delta(const delta_scene *s, float *out, const delta_piece *decod
                                   .value_dim = p->value_dim,
                                   .n_mixed = (uint32_t)s->n_mixed,
                                   .reach = REACH};
-    char name[SPRY_CUDA_KERNEL_NAME];
-    while (keys < p->key_dim)
-        keys *= 2;
-    snprintf(name, sizeof name, "spry_delta_%u", keys);
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_delta_store"), n_rows, 1, 1, SPRY_DELTA_STORE_THREADS, &args);
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, name), (p->value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS,
-                     p->n_heads, n_decode_tiles, SPRY_DELTA_THREADS, &args);
+    static const spry_kernel_id kernels[] = {spry_delta_32_id, spry_delta_64_id, spry_delta_128_id, spry_delta_256_id};
+    size_t kernel = 0;
+    for (; keys < p->key_dim; keys *= 2)
+        kernel++;
+    spry_cuda_launch(&gpu, spry_delta_store_id, n_rows, 1, 1, &args);
+    spry_cuda_launch(&gpu, kernels[kernel], (p->value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS, p->n_heads,
+                     n_pieces, &args);
     float *got = taken(n_rows * s->width, sizeof(float));
     from_gpu(got, memory[0], n_rows * s->width * sizeof(float));
-    for (size_t i = 0; i < n_decode_tiles; i++)
-        memcpy(out + (decode_tiles[i].sequence * FIRST_TOKENS + decode_tiles[i].first) * s->width,
-               got + prefill_tiles[i].first_row * s->width, decode_tiles[i].n_rows * s->width * sizeof(float));
+    for (size_t i = 0; i < n_pieces; i++)
+        memcpy(out + (pieces[i].sequence * FIRST_TOKENS + pieces[i].first) * s->width,
+               got + runs[i].first_row * s->width, pieces[i].n_rows * s->width * sizeof(float));
     for (size_t i = 0; i < SPRY_COUNT(memory); i++)
         spry_cuda_free(&gpu, &memory[i]);
     free(mixed);

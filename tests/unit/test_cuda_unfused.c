@@ -137,15 +137,30 @@ static void attend_fused(scene *s)
     spry_cuda_attend_prefill(&gpu, &s->way, &s->fused, s->n_prefill_tiles, s->longest, 0);
 }
 
+/* A kernel of support/unfused.cu, which is not in the list of kernels. */
+static void launch_unfused(scene *s, const char *name, size_t grid_x, size_t grid_y, size_t grid_z)
+{
+    void *function = NULL, *parameters[] = {&s->unfused};
+    const spry_cuda_launch_config config = {.grid_x = (unsigned)grid_x,
+                                            .grid_y = (unsigned)grid_y,
+                                            .grid_z = (unsigned)grid_z,
+                                            .block_x = UNFUSED_THREADS,
+                                            .block_y = 1,
+                                            .block_z = 1,
+                                            .stream = gpu.stream};
+    for (size_t i = 0; !function && i < gpu.n_modules; i++)
+        if (gpu.cuda->module_function(&function, gpu.modules[i], name))
+            function = NULL;
+    assert_non_null(function);
+    spry_cuda_went_well(&gpu, gpu.cuda->launch_as(&config, function, parameters, NULL), "cuLaunchKernelEx");
+}
+
 static void attend_unfused(scene *s)
 {
     size_t tiles = s->n / UNFUSED_TILE;
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "unfused_scores"), tiles, tiles, s->n_heads, UNFUSED_THREADS,
-                     &s->unfused);
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "unfused_softmax"), s->n, s->n_heads, 1, UNFUSED_THREADS,
-                     &s->unfused);
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "unfused_values"), tiles, s->n_heads, 1, UNFUSED_THREADS,
-                     &s->unfused);
+    launch_unfused(s, "unfused_scores", tiles, tiles, s->n_heads);
+    launch_unfused(s, "unfused_softmax", s->n, s->n_heads, 1);
+    launch_unfused(s, "unfused_values", tiles, s->n_heads, 1);
 }
 
 /* Weights are halves on both sides, and scores on one: at most 4, so off by 2^-10; values are at most 1. */

@@ -1,59 +1,21 @@
 /* Attention of a layer as launches: choice of the kernels, RoPE and KV store, decode, split-KV and prefill. */
 #include <math.h>
-#include <stdio.h>
 
 #include "device/cuda/cuda_state.h"
+#include "device/cuda/smem_sizes.h"
 #include "model/arch.h"
 
-enum { ROW_THREADS = 256, COMBINE_THREADS = 128 };
 enum { ALL_AHEAD = 1 << 30 }; /* more positions than a text can have */
 
-static const char *kv_name(const spry_cuda_device *d)
-{
-    return spry_cuda_type_name(d->pool->shape.type);
-}
-
 /* ---- choice of kernels ------------------------------------------------------------------------------------------- */
-
-/* page_copy of attention_mma.cuh: the keys of a page and `kept` blocks of 32 values. */
-static size_t copy_bytes(size_t blocks, size_t kept)
-{
-    return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
-}
-
-/* decode_smem of attention_decode.cuh, and one partial result per warp. */
-static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
-{
-    size_t queries = SPRY_DECODE_GQA_MAX * (blocks * 32 + 8) * sizeof(float);
-    size_t partials = (group + 1) / 2 * warps * (SPRY_PARTIAL_HEADER + 2 * blocks * 32) * sizeof(float);
-    return (1 + warps) * queries + warps * SPRY_DECODE_GQA_MAX * 20 * sizeof(uint32_t) +
-           2 * blocks * 32 * sizeof(float) + partials;
-}
-
-/* fast_smem of attention_decode_fast.cu, and one partial result per warp. */
-static size_t decode_fast_bytes(size_t blocks, size_t warps, size_t group)
-{
-    size_t heads = (SPRY_DECODE_GQA_MAX + 1) * (blocks * 16 + 16) * sizeof(uint32_t) + blocks * 16 * sizeof(uint32_t);
-    size_t of_warp = 34 * 4 * sizeof(float) + SPRY_DECODE_GQA_MAX * 20 * sizeof(uint32_t);
-    return heads + warps * of_warp + (group + 1) / 2 * warps * (SPRY_PARTIAL_HEADER + 2 * blocks * 32) * sizeof(float);
-}
-
-/* prefill_smem of attention_wgmma.cu: five pairs of pages with entries and mbarriers; totals of 256 threads; queries of
- * 8 warps. */
-static size_t wgmma_prefill_bytes(size_t blocks)
-{
-    return 8 * 40 + 10 * (blocks * 4096 + sizeof(spry_step_entry) + sizeof(uint64_t)) +
-           (blocks * 16 + 1) * 256 * sizeof(float);
-}
 
 /* Prefill with wgmma. */
 static void use_wgmma(spry_cuda_attention *attention, size_t blocks)
 {
-    attention->prefill = "spry_attend_prefill_wgmma_%zu";
+    attention->prefill = spry_cuda_head_kernels[blocks].prefill_wgmma;
     attention->prefill_warps = 8;
-    attention->producer_warps = 4;
     attention->prefill_full_grid = 66; /* one block per SM */
-    attention->prefill_bytes = wgmma_prefill_bytes(blocks);
+    attention->prefill_bytes = spry_smem_prefill_wgmma(blocks);
     attention->uses_tma = true;
 }
 
@@ -62,16 +24,18 @@ static void use_wgmma(spry_cuda_attention *attention, size_t blocks)
 spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *c, spry_dtype type)
 {
     if (c->n_kv_rank)
-        return spry_cuda_mla_attention();
-    size_t blocks = c->head_dim / 32, dims = 1;
-    size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
+        return spry_cuda_mla_attention(type);
+    size_t blocks = c->head_dim / 32, dims = 1, index = 0; /* dims = 1 << index */
+    size_t warps = SPRY_HEAD_WARPS(blocks), part = blocks <= 4 ? blocks : 4;
     if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8)) {
+        const spry_head_kernels *kernels = &spry_cuda_head_kernels[blocks];
+        size_t group = c->n_heads / c->n_kv_heads;
         spry_cuda_attention attention = {
-            .split_kv = "spry_attend_split_kv_mma_%zu",
-            .prefill = "spry_attend_prefill_mma_%zu",
-            .decode = c->n_heads / c->n_kv_heads <= SPRY_DECODE_GQA_MAX ? "spry_attend_decode_%zu" : NULL,
-            .combine = "spry_attend_combine_pages",
-            .combine_prefill = "spry_attend_combine_prefill",
+            .split_kv = kernels->split_kv,
+            .prefill = kernels->prefill,
+            .decode = group <= SPRY_DECODE_GQA_MAX ? kernels->decode : SPRY_NO_KERNEL,
+            .combine = spry_attend_combine_pages_id,
+            .combine_prefill = spry_attend_combine_prefill_id,
             .number = blocks,
             .multi_row = true,
             .chunk_pages = 1,
@@ -80,24 +44,20 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
             .prefill_full_grid = 264,
             .queries = 16,
             .parts = blocks / part,
-            .split_kv_bytes = queries + warps * copy_bytes(blocks, part),
-            .prefill_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
-            .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads),
-            .decode_fast_bytes = decode_fast_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
-        if (gpu->has_wgmma && blocks >= 2 && blocks <= 4 && wgmma_prefill_bytes(blocks) <= gpu->shared_bytes)
+            .split_kv_bytes = spry_smem_split_kv(blocks),
+            .prefill_bytes = spry_smem_prefill_mma(blocks),
+            .decode_bytes = spry_smem_decode(blocks, warps) + spry_smem_partials(blocks, warps, group),
+            .decode_fast_bytes = spry_smem_decode_fast(blocks, warps) + spry_smem_partials(blocks, warps, group)};
+        if (gpu->has_wgmma && blocks >= 2 && blocks <= 4 && spry_smem_prefill_wgmma(blocks) <= gpu->shared_bytes)
             use_wgmma(&attention, blocks);
         return attention;
     }
-    while (dims * 32 < c->head_dim)
-        dims *= 2;
+    for (; dims * 32 < c->head_dim; dims *= 2)
+        index++;
     return (spry_cuda_attention){
-        .split_kv = type == SPRY_F16   ? "spry_attend_split_kv_f16_%zu"
-                    : type == SPRY_F32 ? "spry_attend_split_kv_f32_%zu"
-                                       : "spry_attend_split_kv_q8_0_%zu",
-        .prefill = type == SPRY_F16   ? "spry_attend_prefill_f16_%zu"
-                   : type == SPRY_F32 ? "spry_attend_prefill_f32_%zu"
-                                      : "spry_attend_prefill_q8_0_%zu",
-        .combine = "spry_attend_combine",
+        .split_kv = spry_cuda_kv_kernels[type].split_kv[index],
+        .prefill = spry_cuda_kv_kernels[type].prefill[index],
+        .combine = spry_attend_combine_id,
         .number = dims,
         .chunk_pages = SPRY_SIMT_CHUNK_PAGES,
         .warps = SPRY_SIMT_CHUNK_PAGES,
@@ -151,8 +111,7 @@ static void normalise_heads(spry_cuda_device *d, const spry_cuda_layer *l, bool 
                                      .eps = c->norm_eps,
                                      .centre = c->arch->layer_norm};
         if (lists[i].wanted)
-            spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, args.n_groups, 1,
-                             ROW_THREADS, &args);
+            spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, args.n_groups, 1, &args);
     }
 }
 
@@ -160,8 +119,7 @@ static void normalise_values(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
     const spry_norm_args args = {.x = d->scratch.v, .n = c->head_dim, .n_groups = c->n_kv_heads, .eps = c->norm_eps};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, c->n_kv_heads, 1, ROW_THREADS,
-                     &args);
+    spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, c->n_kv_heads, 1, &args);
 }
 
 /* Arguments for head norms, RoPE and the KV store. */
@@ -186,38 +144,27 @@ static spry_rope_kv_args prepare_args(const spry_cuda_device *d, const spry_cuda
                                .eps = c->norm_eps};
 }
 
-/* The kernel variant for heads of 64 or 128 that RoPE rotates fully; NULL: there is none. */
-static const char *full_head_kind(const spry_config *c, const spry_rope_kv_args *p)
+/* The kernels for heads of 64 or 128 that RoPE rotates fully; NULL: there are none. */
+static const spry_full_head_kernels *full_head_kernels(const spry_config *c, const spry_rope_kv_args *p)
 {
     bool whole = (c->head_dim == 64 || c->head_dim == 128) && p->n_pairs == c->head_dim / 2;
     if (!whole || !p->q_norm != !p->k_norm || (p->q_norm && p->interleaved))
         return NULL;
-    return p->interleaved ? "pairs" : p->q_norm ? "norm" : "raw";
+    spry_full_heads heads = p->interleaved ? SPRY_HEADS_PAIRS : p->q_norm ? SPRY_HEADS_NORM : SPRY_HEADS_RAW;
+    return &spry_cuda_full_head_kernels[heads][c->head_dim == 128];
 }
 
 static void rope_kv(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_rope_kv_args args = prepare_args(d, l, layer);
-    const char *whole = full_head_kind(c, &args);
-    char name[SPRY_CUDA_KERNEL_NAME];
-    if (whole && d->pool->shape.type == SPRY_F16)
-        snprintf(name, sizeof name, "spry_rope_kv_%s_%u", whole, c->head_dim / 32);
-    else
-        snprintf(name, sizeof name, "spry_rope_kv_%s", kv_name(d));
-    spry_cuda_launch(
-        &d->context, spry_cuda_kernel(&d->context, name), (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
-        c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, SPRY_ROPE_KV_THREADS, &args);
+    const spry_full_head_kernels *full = d->pool->shape.type == SPRY_F16 ? full_head_kernels(c, &args) : NULL;
+    spry_cuda_launch(&d->context, full ? full->rope_kv : spry_cuda_kv_kernels[d->pool->shape.type].rope_kv,
+                     (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
+                     c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, &args);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
-
-static void *attend_kernel(spry_cuda_context *gpu, const spry_cuda_attention *attention, const char *format)
-{
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, format, attention->number);
-    return spry_cuda_kernel(gpu, name);
-}
 
 /* True if attention also quantises its output for the next product: head size a multiple of 32, and all rows combined
  * from partial results. */
@@ -276,20 +223,18 @@ void spry_cuda_attend_prefill(spry_cuda_context *gpu, const spry_cuda_attention 
            queries = longest * (args->n_heads / args->kv.n_kv_heads);
     size_t batches = attention->combine_prefill ? (queries + each - 1) / each : 1;
     size_t parts = n_kv_splits ? n_kv_splits : 1, blocks = args->kv.n_kv_heads * batches;
-    unsigned threads = (unsigned)(attention->prefill_warps + attention->producer_warps) * 32;
-    void *kernel = attend_kernel(gpu, attention, attention->prefill);
     if (attention->uses_tma) { /* persistent blocks; with split-KV one block per job */
         const spry_attend_tma_args mapped = {attention->maps, *args, (uint32_t)batches, (uint32_t)n_prefill_tiles,
                                              (uint32_t)parts};
         blocks *= n_prefill_tiles * parts;
-        spry_cuda_launch_shared(gpu, kernel, n_kv_splits || blocks < gpu->sm_count ? blocks : gpu->sm_count, 1, 1,
-                                threads, attention->prefill_bytes, &mapped);
+        spry_cuda_launch_shared(gpu, attention->prefill, n_kv_splits || blocks < gpu->sm_count ? blocks : gpu->sm_count,
+                                1, 1, attention->prefill_bytes, &mapped);
     } else {
-        spry_cuda_launch_shared(gpu, kernel, blocks, n_prefill_tiles, parts, threads, attention->prefill_bytes, args);
+        spry_cuda_launch_shared(gpu, attention->prefill, blocks, n_prefill_tiles, parts, attention->prefill_bytes,
+                                args);
     }
     if (n_kv_splits)
-        spry_cuda_launch(gpu, spry_cuda_kernel(gpu, attention->combine_prefill), n_prefill_tiles, args->n_heads,
-                         longest, COMBINE_THREADS, args);
+        spry_cuda_launch(gpu, attention->combine_prefill, n_prefill_tiles, args->n_heads, longest, args);
 }
 
 /* The partial results of prefill follow those of decode rows. */
@@ -310,16 +255,13 @@ static void attend(spry_cuda_device *d, uint32_t layer)
     const spry_cuda_attention *attention = &d->attention;
     const spry_attend_args args = spry_cuda_attend_args(d, layer);
     size_t group = c->n_heads / c->n_kv_heads;
-    unsigned threads = (unsigned)attention->warps * 32;
     size_t batches = (group + attention->queries - 1) / attention->queries * attention->parts;
     size_t pages = d->n_chunks * attention->chunk_pages;
     if (d->n_decode_rows) {
-        spry_cuda_launch_shared(&d->context, attend_kernel(&d->context, attention, attention->split_kv),
+        spry_cuda_launch_shared(&d->context, attention->split_kv,
                                 attention->multi_row ? d->n_decode_tiles : d->n_decode_rows, c->n_kv_heads * batches,
-                                (pages + attention->warps - 1) / attention->warps, threads, attention->split_kv_bytes,
-                                &args);
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, attention->combine), d->n_decode_rows, c->n_heads,
-                         1, COMBINE_THREADS, &args);
+                                (pages + attention->warps - 1) / attention->warps, attention->split_kv_bytes, &args);
+        spry_cuda_launch(&d->context, attention->combine, d->n_decode_rows, c->n_heads, 1, &args);
     }
     if (d->n_prefill_tiles)
         attend_prefill_split(d, args);
@@ -332,25 +274,19 @@ static bool decodes(const spry_cuda_device *d)
            d->alone && !d->n_prefill_tiles;
 }
 
-/* Name of the kernel of attention_decode_fast.cu; false if the model or its pages need the general kernel, or if the
+/* The kernel of attention_decode_fast.cu; SPRY_NO_KERNEL if the model or its pages need the general kernel, or if the
  * blocks of a cluster have several pages per warp. */
-static bool fast_decode_kernel(char name[SPRY_CUDA_KERNEL_NAME], const spry_cuda_device *d,
-                               const spry_decode_args *args, size_t share, size_t pages)
+static spry_kernel_id fast_decode_kernel(const spry_cuda_device *d, const spry_decode_args *args, size_t share,
+                                         size_t pages)
 {
-    const spry_cuda_attention *attention = &d->attention;
-    const spry_rope_kv_args *p = &args->rope_kv;
     const spry_attend_args *a = &args->attend;
-    const char *heads = full_head_kind(d->config, p);
-    bool bytes = a->to[SPRY_ACT_Q8].values, single = pages <= share * attention->warps;
-    if (!heads || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !(bytes || a->to[SPRY_ACT_BF16].values) ||
+    const spry_full_head_kernels *kernels = full_head_kernels(d->config, &args->rope_kv);
+    bool q8 = a->to[SPRY_ACT_Q8].values, single = pages <= share * d->attention.warps;
+    spry_fast_pages kind = !single ? SPRY_PAGES_LONG : share == 1 ? SPRY_PAGES_SHORT : SPRY_PAGES_SINGLE;
+    if (!kernels || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !(q8 || a->to[SPRY_ACT_BF16].values) ||
         (share > 1 && !single))
-        return false;
-    snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_attend_decode_%s_%s_%s_%zu", heads, bytes ? "q8" : "bf16",
-             !single      ? "long"
-             : share == 1 ? "short"
-                          : "single",
-             attention->number);
-    return true;
+        return SPRY_NO_KERNEL;
+    return q8 ? kernels->decode_q8[kind] : kernels->decode_bf16[kind];
 }
 
 /* Fused decode attention. With many rows, fewer blocks share the pages of one row; if there are more blocks than fit,
@@ -368,12 +304,10 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
     share = share > attention->parts ? share : attention->parts;
     if (pages < warps && d->n_rows * n_kv * share > 2 * d->context.sm_count)
         warps = pages > FEWEST ? pages : FEWEST;
-    char name[SPRY_CUDA_KERNEL_NAME];
-    bool plain = fast_decode_kernel(name, d, &args, share, pages);
-    void *kernel =
-        plain ? spry_cuda_kernel(&d->context, name) : attend_kernel(&d->context, attention, attention->decode);
-    spry_cuda_launch_cluster(&d->context, kernel, share, n_kv, d->n_rows, (unsigned)warps * 32,
-                             plain ? attention->decode_fast_bytes : attention->decode_bytes, &args);
+    spry_kernel_id fast = fast_decode_kernel(d, &args, share, pages);
+    spry_cuda_launch_cluster(&d->context, fast ? fast : attention->decode, share, n_kv, d->n_rows,
+                             (unsigned)warps * SPRY_WARP, fast ? attention->decode_fast_bytes : attention->decode_bytes,
+                             &args);
 }
 
 bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
@@ -388,7 +322,7 @@ bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
     if (gated)
-        spry_cuda_head_gates(d, "spry_gated_query_split", s->q);
+        spry_cuda_head_gates(d, spry_gated_query_split_id, s->q);
     normalise_heads(d, l, false);
     if (c->arch->v_norm && n_qkv > 1)
         normalise_values(d);
@@ -404,7 +338,7 @@ bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
         attend(d, layer);
     }
     if (gated)
-        spry_cuda_head_gates(d, "spry_gated_heads_apply", s->attn);
+        spry_cuda_head_gates(d, spry_gated_heads_apply_id, s->attn);
     spry_cuda_charge_attention(d, layer);
     bool quantised = attention_quantises(d);
     if (quantised)

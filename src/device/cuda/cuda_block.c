@@ -1,12 +1,11 @@
 /* The transformer block of every architecture, as launches. A part that an architecture lacks has address 0 in its
  * layer. */
 #include <math.h>
-#include <stdio.h>
 
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
 
-enum { ROW_THREADS = 256, SOFTCAP_BLOCKS = 1024 };
+enum { SOFTCAP_BLOCKS = 1024 };
 
 static const spry_cuda_expert_groups no_groups = {0};
 
@@ -15,15 +14,13 @@ static const spry_cuda_expert_groups no_groups = {0};
 /* Adds or stores a table row for each row. */
 static void embed_table(spry_cuda_device *d, const spry_cuda_matrix *table, spry_embed_args args)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
     if (table->type == SPRY_DTYPE_COUNT)
         return;
     args.weight = table->tiles;
     args.x = d->scratch.x;
     args.rows = d->upload.memory + d->upload.rows;
     args.n = d->config->n_embd;
-    snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(table->type));
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), d->n_rows, 1, 1, ROW_THREADS, &args);
+    spry_cuda_launch(&d->context, spry_cuda_weight_types[table->type].embed, d->n_rows, 1, 1, &args);
 }
 
 void spry_cuda_embed(spry_cuda_device *d)
@@ -45,7 +42,7 @@ void spry_cuda_embed(spry_cuda_device *d)
                                  .eps = c->norm_eps,
                                  .centre = c->arch->layer_norm};
     if (m->embedding_norm)
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, 1, 1, ROW_THREADS, &norm);
+        spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, 1, 1, &norm);
 }
 
 static void make_angles(spry_cuda_device *d)
@@ -63,8 +60,7 @@ static void make_angles(spry_cuda_device *d)
                                             .n_pairs = d->config->rope_dim / 2,
                                             .magnitude = d->model.magnitude[kind]};
         size_t rotations = d->pool->turns.end > 1 ? d->pool->turns.end - 1 : 0;
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_rope_angles"), d->n_rows + rotations, 1, 1,
-                         ROW_THREADS, &args);
+        spry_cuda_launch(&d->context, spry_rope_angles_id, d->n_rows + rotations, 1, 1, &args);
     }
 }
 
@@ -99,7 +95,7 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
                                      .scale = d->config->residual_scale,
                                      .centre = d->config->arch->layer_norm,
                                      .of_sum = d->config->arch->norms == SPRY_NORMS_SUM};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_residual"), d->n_rows, 1, 1, ROW_THREADS, &args);
+    spry_cuda_launch(&d->context, spry_residual_id, d->n_rows, 1, 1, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
@@ -213,8 +209,7 @@ void spry_cuda_unembed(spry_cuda_device *d)
     spry_cuda_gemms(d, &logits, 1, d->n_logits, false, no_groups);
     const spry_softcap_args cap = {s->logits, d->n_logits * c->n_vocab, c->final_softcap, c->logit_scale};
     if (c->final_softcap > 0 || c->logit_scale != 1)
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_softcap"), SOFTCAP_BLOCKS, 1, 1, ROW_THREADS,
-                         &cap);
+        spry_cuda_launch(&d->context, spry_softcap_id, SOFTCAP_BLOCKS, 1, 1, &cap);
     spry_cuda_charge_gemms(d, SPRY_OP_LOGITS, &logits, 1, d->n_logits);
 }
 

@@ -1,7 +1,6 @@
 /* Calls of the driver, and the record of the first failure. */
 #include "device/cuda/cuda_context.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "platform/clock.h"
@@ -115,70 +114,55 @@ void spry_cuda_enter(spry_cuda_context *c)
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-static void *find_function(spry_cuda_context *c, const char *name)
+/* The function of a kernel, which the driver finds by its name when it is first used. */
+static void *find_function(spry_cuda_context *c, spry_kernel_id kernel)
 {
+    const char *name = spry_cuda_kernel_names[kernel];
     void *function = NULL;
     int result = FAULT_MISSING;
-    for (size_t i = 0; !c->fault && i < c->n_modules; i++) {
+    if (c->functions[kernel])
+        return c->functions[kernel];
+    for (size_t i = 0; !c->fault && name && i < c->n_modules; i++) {
         result = c->cuda->module_function(&function, c->modules[i], name);
         if (!result)
-            return function;
+            return c->functions[kernel] = function;
     }
     spry_cuda_went_well(c, result, "cuModuleGetFunction");
     return NULL;
 }
 
-void *spry_cuda_kernel(spry_cuda_context *c, const char *name)
+bool spry_cuda_was_used(const spry_cuda_context *c, spry_kernel_id kernel)
 {
-    size_t hash = 5381;
-    for (const char *at = name; *at; at++)
-        hash = hash * 33 + (unsigned char)*at;
-    for (size_t i = 0; i < SPRY_CUDA_FUNCTIONS; i++) {
-        spry_cuda_function *f = &c->functions[(hash + i) % SPRY_CUDA_FUNCTIONS];
-        if (!f->function) {
-            f->function = find_function(c, name);
-            snprintf(f->name, sizeof f->name, "%s", f->function ? name : "");
-        }
-        if (!f->function || !strcmp(f->name, name))
-            return f->function;
-    }
-    return find_function(c, name);
+    return c->functions[kernel] != NULL;
 }
 
 void spry_cuda_record(spry_cuda_context *c,
-                      void (*record)(void *to, const char *kernel, size_t shared_bytes, const void *arguments),
+                      void (*record)(void *to, spry_kernel_id kernel, size_t shared_bytes, const void *arguments),
                       void *to)
 {
     c->record = record;
     c->record_to = to;
 }
 
-static const char *name_of(const spry_cuda_context *c, const void *kernel)
-{
-    for (size_t i = 0; i < SPRY_CUDA_FUNCTIONS; i++)
-        if (kernel && c->functions[i].function == kernel)
-            return c->functions[i].name;
-    return NULL;
-}
-
 /* Independent blocks, clusters of the blocks of one y and z, or all blocks resident. */
 typedef enum launch_kind { LAUNCH_BLOCKS, LAUNCH_CLUSTER, LAUNCH_COOPERATIVE } launch_kind;
 
-static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], unsigned threads, size_t shared_bytes,
-                   launch_kind kind, const void *arguments)
+static void launch(spry_cuda_context *c, spry_kernel_id kernel, const size_t grid[3], unsigned threads,
+                   size_t shared_bytes, launch_kind kind, const void *arguments)
 {
     void *parameters[] = {(void *)(uintptr_t)arguments};
     spry_cuda_attribute attributes[] = {{.id = SPRY_CUDA_OVERLAP, .value.flag = 1},
                                         {.id = SPRY_CUDA_CLUSTER, .value.size = {(unsigned)grid[0], 1, 1}}};
     spry_cuda_attribute together = {.id = SPRY_CUDA_TOGETHER, .value.flag = 1};
     if (c->record) {
-        c->record(c->record_to, name_of(c, kernel), shared_bytes, arguments);
+        c->record(c->record_to, kernel, shared_bytes, arguments);
         return;
     }
+    void *function = find_function(c, kernel);
     const spry_cuda_launch_config config = {.grid_x = (unsigned)grid[0],
                                             .grid_y = (unsigned)grid[1],
                                             .grid_z = (unsigned)grid[2],
-                                            .block_x = threads,
+                                            .block_x = threads ? threads : spry_cuda_kernel_threads[kernel],
                                             .block_y = 1,
                                             .block_z = 1,
                                             .shared_bytes = (unsigned)shared_bytes,
@@ -188,34 +172,34 @@ static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], uns
                                                             : kind == LAUNCH_CLUSTER   ? 2
                                                                                        : c->sm90_up};
     if (!c->fault && shared_bytes)
-        spry_cuda_went_well(c, c->cuda->function_attribute(kernel, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
+        spry_cuda_went_well(c, c->cuda->function_attribute(function, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
                             "cuFuncSetAttribute");
     if (!c->fault && grid[0] && grid[1] && grid[2])
-        spry_cuda_went_well(c, c->cuda->launch_as(&config, kernel, parameters, NULL), "cuLaunchKernelEx");
+        spry_cuda_went_well(c, c->cuda->launch_as(&config, function, parameters, NULL), "cuLaunchKernelEx");
 }
 
-void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
+void spry_cuda_launch(spry_cuda_context *c, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                       const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, LAUNCH_BLOCKS, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, 0, 0, LAUNCH_BLOCKS, arguments);
 }
 
-void spry_cuda_launch_shared(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
-                             unsigned threads, size_t shared_bytes, const void *arguments)
+void spry_cuda_launch_shared(spry_cuda_context *c, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
+                             size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_BLOCKS, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, 0, shared_bytes, LAUNCH_BLOCKS, arguments);
 }
 
-void spry_cuda_launch_cluster(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
+void spry_cuda_launch_cluster(spry_cuda_context *c, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                               unsigned threads, size_t shared_bytes, const void *arguments)
 {
     launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_CLUSTER, arguments);
 }
 
-void spry_cuda_launch_cooperative(spry_cuda_context *c, void *kernel, size_t blocks, unsigned threads,
-                                  size_t shared_bytes, const void *arguments)
+void spry_cuda_launch_cooperative(spry_cuda_context *c, spry_kernel_id kernel, size_t blocks, size_t shared_bytes,
+                                  const void *arguments)
 {
-    launch(c, kernel, (size_t[]){blocks, 1, 1}, threads, shared_bytes, LAUNCH_COOPERATIVE, arguments);
+    launch(c, kernel, (size_t[]){blocks, 1, 1}, 0, shared_bytes, LAUNCH_COOPERATIVE, arguments);
 }
 
 void spry_cuda_capture_begin(spry_cuda_context *c)

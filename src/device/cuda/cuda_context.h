@@ -4,18 +4,10 @@
 #define SPRY_DEVICE_CUDA_CUDA_CONTEXT_H
 
 #include "base/dtype.h"
-#include "device/cuda/kernel_args.h"
+#include "device/cuda/cuda_kernels.h"
 #include "platform/cuda_driver.h"
 
-enum { SPRY_CUDA_MODULES_MAX = 40, SPRY_CUDA_NAME = 96, SPRY_CUDA_KERNEL_NAME = 64 };
-
-/* A kernel that has been looked up. */
-typedef struct spry_cuda_function {
-    char name[SPRY_CUDA_KERNEL_NAME];
-    void *function;
-} spry_cuda_function;
-
-enum { SPRY_CUDA_FUNCTIONS = 256 }; /* more than there are kernels; a power of two */
+enum { SPRY_CUDA_MODULES_MAX = 40, SPRY_CUDA_NAME = 96 };
 
 typedef struct spry_cuda_context {
     const spry_cuda *cuda; /* borrowed */
@@ -24,7 +16,7 @@ typedef struct spry_cuda_context {
     void *mark; /* an event */
     void *modules[SPRY_CUDA_MODULES_MAX];
     size_t n_modules;
-    spry_cuda_function functions[SPRY_CUDA_FUNCTIONS]; /* by hash of the name */
+    void *functions[SPRY_KERNEL_COUNT]; /* the kernels that were used */
     char name[SPRY_CUDA_NAME];
     bool sm90_up;   /* compute capability 9.0 or later: programmatic dependent launch and clusters */
     bool has_wgmma; /* compute capability 9.0, which has wgmma and TMA kernels */
@@ -32,7 +24,7 @@ typedef struct spry_cuda_context {
     size_t shared_bytes; /* maximum shared memory of a block */
     uint32_t timeout_ms; /* a longer step is a fault */
     uint64_t waits;      /* how often the host has waited for the GPU */
-    void (*record)(void *to, const char *kernel, size_t shared_bytes, const void *arguments); /* NULL: none */
+    void (*record)(void *to, spry_kernel_id kernel, size_t shared_bytes, const void *arguments); /* NULL: none */
     void *record_to;
     int fault; /* the first result that is not 0 */
     const char *fault_call;
@@ -47,29 +39,29 @@ void spry_cuda_context_deinit(spry_cuda_context *context);
 /* Makes the context current in the calling thread. */
 void spry_cuda_enter(spry_cuda_context *context);
 
-/* Looks up a kernel by name. */
-void *spry_cuda_kernel(spry_cuda_context *context, const char *name);
-
-/* Launches one-dimensional blocks, in stream order. */
-void spry_cuda_launch(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
-                      unsigned threads, const void *arguments);
+/* Launches one-dimensional blocks, in stream order; the threads of a block are those of kernel_list.h. */
+void spry_cuda_launch(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
+                      const void *arguments);
 
 /* The same with dynamic shared memory. */
-void spry_cuda_launch_shared(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
-                             unsigned threads, size_t shared_bytes, const void *arguments);
+void spry_cuda_launch_shared(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y,
+                             size_t grid_z, size_t shared_bytes, const void *arguments);
 
-/* The same with clusters: the blocks of one y and z, at most 8; needs sm90_up. */
-void spry_cuda_launch_cluster(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
-                              unsigned threads, size_t shared_bytes, const void *arguments);
+/* The same with clusters: the blocks of one y and z, at most 8; needs sm90_up. `threads`: fewer than in the list, or 0.
+ */
+void spry_cuda_launch_cluster(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y,
+                              size_t grid_z, unsigned threads, size_t shared_bytes, const void *arguments);
 
 /* Cooperative launch: all blocks are resident and may wait for each other. Fails if the GPU cannot hold the grid. */
-void spry_cuda_launch_cooperative(spry_cuda_context *context, void *kernel, size_t blocks, unsigned threads,
-                                  size_t shared_bytes, const void *arguments);
+void spry_cuda_launch_cooperative(spry_cuda_context *context, spry_kernel_id kernel, size_t blocks, size_t shared_bytes,
+                                  const void *arguments);
 
-/* Until it is called with NULL, launches are passed to `record` and do not run; `kernel` is NULL for a kernel that was
- * not looked up by name. */
+/* True if the kernel has been launched. */
+bool spry_cuda_was_used(const spry_cuda_context *context, spry_kernel_id kernel);
+
+/* Until it is called with NULL, launches are passed to `record` and do not run. */
 void spry_cuda_record(spry_cuda_context *context,
-                      void (*record)(void *to, const char *kernel, size_t shared_bytes, const void *arguments),
+                      void (*record)(void *to, spry_kernel_id kernel, size_t shared_bytes, const void *arguments),
                       void *to);
 
 /* Captures the launches in between as a graph, which does not run yet; NULL on failure. */

@@ -104,8 +104,6 @@ static void launch_draws(spry_cuda_device *d, size_t n)
 {
     const spry_cuda_scratch *s = &d->scratch;
     const spry_cuda_draws *r = &d->draws[d->newest];
-    void *scan = spry_cuda_kernel(&d->context, "spry_draw_scan");
-    void *kernel = spry_cuda_kernel(&d->context, "spry_draw_tokens");
     for (size_t first = 0; first < n; first += SPRY_CUDA_DRAWS) {
         const spry_draw_args args = {.logits = s->logits,
                                      .orders = r->memory + first * sizeof(spry_draw_order),
@@ -117,8 +115,8 @@ static void launch_draws(spry_cuda_device *d, size_t n)
                                      .results = r->results_memory + first * sizeof(spry_draw_result),
                                      .n_vocab = d->config->n_vocab};
         size_t count = n - first < SPRY_CUDA_DRAWS ? n - first : SPRY_CUDA_DRAWS;
-        spry_cuda_launch(&d->context, scan, SPRY_DRAW_SLICES, count, 1, SPRY_SCAN_THREADS, &args);
-        spry_cuda_launch(&d->context, kernel, count, 1, 1, SPRY_DRAW_THREADS, &args);
+        spry_cuda_launch(&d->context, spry_draw_scan_id, SPRY_DRAW_SLICES, count, 1, &args);
+        spry_cuda_launch(&d->context, spry_draw_tokens_id, count, 1, 1, &args);
     }
 }
 

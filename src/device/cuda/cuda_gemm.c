@@ -1,6 +1,4 @@
 /* GEMMs: choice of the kernel, launches, and the quantisation of activations. */
-#include <stdio.h>
-#include <string.h>
 
 #include "device/cuda/cuda_gemm.h"
 #include "model/arch.h"
@@ -9,9 +7,6 @@
 
 enum {
     SLOTS = 4, /* units in flight per warp in gemm_small.cuh and gemv.cuh */
-    SPLITK_THREADS = 512,
-    MANY_THREADS = 256,
-    STAGED_THREADS = 128,
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
     TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
@@ -23,24 +18,21 @@ enum {
 static bool choose_large(spry_gemm_launch *launch, const spry_gemm_args *args, spry_dtype type)
 {
     enum { FLOATS_WORK = 800, BYTES_WORK = 1500 };
-    const char *name = spry_cuda_type_name(type);
+    const spry_kernel_id *kernels = spry_cuda_weight_types[type].large;
     size_t work = (size_t)args->n_tiles * ((args->n_rows + 31) / 32);
     bool floats = type == SPRY_BF16 || type == SPRY_F16;
     if (args->n_rows <= 32 || work < (floats ? FLOATS_WORK : BYTES_WORK) ||
         (args->experts && args->expert_rows < WIDE_ROWS))
         return false;
     if (type == SPRY_F32) {
-        *launch = (spry_gemm_launch){.rows = 64, .tiles = 8, .threads = MANY_THREADS};
-        snprintf(launch->name, sizeof launch->name, "spry_gemm_plain_%s", name);
+        *launch = (spry_gemm_launch){.kernel = kernels[0], .rows = 64, .tiles = 8};
     } else if (floats) {
-        *launch = (spry_gemm_launch){.rows = 64, .tiles = 8, .threads = STAGED_THREADS};
+        *launch = (spry_gemm_launch){.kernel = kernels[0], .rows = 64, .tiles = 8};
         launch->shared_bytes = STAGES * 8 * (2048 + spry_cuda_act_group_bytes(type)); /* 8 tiles and 8 groups of rows */
-        snprintf(launch->name, sizeof launch->name, "spry_gemm_multistage_%s", name);
     } else {
         size_t blocks = (args->n_tiles + 7) / 8 * ((args->n_rows + WIDE_ROWS - 1) / WIDE_ROWS);
         size_t each = blocks < WIDE_BLOCKS ? 1 : 2;
-        *launch = (spry_gemm_launch){.rows = WIDE_ROWS, .tiles = 4 * each, .threads = MANY_THREADS};
-        snprintf(launch->name, sizeof launch->name, "spry_gemm_wide_%s_%zu", name, each);
+        *launch = (spry_gemm_launch){.kernel = kernels[each - 1], .rows = WIDE_ROWS, .tiles = 4 * each};
     }
     return true;
 }
@@ -105,11 +97,11 @@ static bool choose_gemv(spry_gemm_launch *launch, const spry_cuda_context *c, co
     size_t tiles = args->n_tiles < 8 * sm_count ? 1 : 4;
     if (args->n_rows > 1 || args->experts || type == SPRY_F32 || !gemv_fits_smem(c, n_units, type, tiles))
         return false;
-    *launch = (spry_gemm_launch){.rows = SPRY_ACT_ROWS,
-                                 .tiles = tiles > 1 ? (args->n_tiles + sm_count - 1) / sm_count : 1,
-                                 .threads = SPLITK_THREADS,
-                                 .shared_bytes = gemv_bytes(n_units, type, tiles)};
-    snprintf(launch->name, sizeof launch->name, "spry_gemv_%s_out_%zu", spry_cuda_type_name(type), tiles);
+    *launch =
+        (spry_gemm_launch){.kernel = spry_cuda_weight_types[type].gemv[tiles > 1 ? SPRY_GEMV_OUT_4 : SPRY_GEMV_OUT_1],
+                           .rows = SPRY_ACT_ROWS,
+                           .tiles = tiles > 1 ? (args->n_tiles + sm_count - 1) / sm_count : 1,
+                           .shared_bytes = gemv_bytes(n_units, type, tiles)};
     return true;
 }
 
@@ -122,12 +114,19 @@ static bool choose_streaming(spry_gemm_launch *launch, const spry_cuda_context *
     if (args->n_rows > SPRY_ACT_ROWS || args->experts || type == SPRY_F32 || args->n_tiles < TILES * sm_count ||
         !fits_smem(c, bytes, small_static_bytes(TILES)))
         return false;
-    *launch = (spry_gemm_launch){.rows = SPRY_ACT_ROWS,
+    *launch = (spry_gemm_launch){.kernel = spry_cuda_weight_types[type].small[SPRY_SMALL_OUT_8],
+                                 .rows = SPRY_ACT_ROWS,
                                  .tiles = (args->n_tiles + sm_count - 1) / sm_count,
-                                 .threads = SPLITK_THREADS,
                                  .shared_bytes = bytes};
-    snprintf(launch->name, sizeof launch->name, "spry_gemm_small_%s_out_%d", spry_cuda_type_name(type), TILES);
     return true;
+}
+
+/* The split-K kernel for groups of rows and tiles of a block. */
+static spry_splitk_variant splitk_variant(size_t groups, size_t tiles)
+{
+    if (tiles > 1)
+        return groups == 2 ? SPRY_SPLITK_2_2 : SPRY_SPLITK_4_4;
+    return groups == 1 ? SPRY_SPLITK_1_1 : groups == 2 ? SPRY_SPLITK_2_1 : SPRY_SPLITK_4_1;
 }
 
 /* Otherwise split-K: several tiles per block if there are enough blocks, because they share rows. */
@@ -138,7 +137,7 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     size_t rows = SPRY_ACT_ROWS;
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
-    spry_gemm_launch launch = {.rows = rows, .tiles = 1, .threads = SPLITK_THREADS};
+    spry_gemm_launch launch = {.rows = rows, .tiles = 1};
     if (spry_cuda_pick_wgmma(&launch, d, args, type, false) || choose_large(&launch, args, type) ||
         choose_gemv(&launch, c, args, type) || choose_streaming(&launch, c, args, type))
         return launch;
@@ -151,25 +150,37 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     bool small = groups == 1 && !fits_smem(c, launch.shared_bytes, splitk_static_bytes(groups)); /* 16-bit floats */
     if (small)
         launch.shared_bytes = unit_ring_bytes(type, SPRY_GEMM_PREFETCH_SMALL);
-    snprintf(launch.name, sizeof launch.name, "spry_gemm_splitk_%s_%zu_%zu%s", spry_cuda_type_name(type), groups,
-             launch.tiles, small ? "_small" : "");
+    spry_splitk_variant variant = small ? SPRY_SPLITK_SMALL : splitk_variant(groups, launch.tiles);
+    launch.kernel = spry_cuda_weight_types[type].splitk[variant];
     return launch;
 }
 
-bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w,
-                          const char *kind, size_t tiles, size_t n_rows)
+/* The kernel with a fused norm, or gate, for a number of tiles at a time; SPRY_NO_KERNEL: there is none. */
+static spry_kernel_id fused_kernel(spry_dtype type, bool one_row, bool gate, size_t tiles)
 {
-    size_t fewest = strcmp(kind, "gate") ? 2 : 4;
+    const spry_weight_type *t = &spry_cuda_weight_types[type];
+    if (gate)
+        return tiles == 8 ? (one_row ? SPRY_NO_KERNEL : t->small[SPRY_SMALL_GATE_8])
+                          : (one_row ? t->gemv[SPRY_GEMV_GATE_4] : t->small[SPRY_SMALL_GATE_4]);
+    if (tiles > 4)
+        return SPRY_NO_KERNEL;
+    return tiles == 4 ? (one_row ? t->gemv[SPRY_GEMV_NORM_4] : t->small[SPRY_SMALL_NORM_4])
+                      : (one_row ? t->gemv[SPRY_GEMV_NORM_2] : t->small[SPRY_SMALL_NORM_2]);
+}
+
+bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w, bool gate,
+                          size_t tiles, size_t n_rows)
+{
+    size_t fewest = gate ? 4 : 2;
     for (int one = n_rows == 1; one >= 0; one--)
         for (size_t n = one && tiles > 4 ? 4 : tiles; n >= fewest; n /= 2) {
             bool fits = one ? gemv_fits_smem(c, w->tiles.n_units, w->type, n)
                             : fits_smem(c, small_bytes(w->type, n), small_static_bytes(n));
-            if (!fits)
+            spry_kernel_id kernel = fused_kernel(w->type, one, gate, n);
+            if (!fits || !kernel)
                 continue;
             size_t bytes = one ? gemv_bytes(w->tiles.n_units, w->type, n) : small_bytes(w->type, n);
-            *launch = (spry_gemm_launch){.rows = n_rows, .tiles = n, .threads = SPLITK_THREADS, .shared_bytes = bytes};
-            snprintf(launch->name, sizeof launch->name, "%s_%s_%s_%zu", one ? "spry_gemv" : "spry_gemm_small",
-                     spry_cuda_type_name(w->type), kind, n);
+            *launch = (spry_gemm_launch){.kernel = kernel, .rows = n_rows, .tiles = n, .shared_bytes = bytes};
             return true;
         }
     return false;
@@ -178,15 +189,13 @@ bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, 
 /* ---- wgmma ------------------------------------------------------------------------------------------------------- */
 
 enum {
-    FEW_ROWS = 8,            /* up to this many rows other kernels are faster, */
-    FEW_ROWS_Q8 = 16,        /* and with quantised weights up to this many */
-    LARGE_ROWS = 129,        /* from this many rows on, work tiles have 128 rows */
-    WARPGROUP_THREADS = 128, /* of a consumer warpgroup, which has four tiles */
-    PRODUCER_THREADS = 64,   /* of the producer and the norm warp; with two consumers a whole warpgroup */
-    LARGE_ITEMS = 80,        /* from this many work tiles on, two consumer warpgroups are fastest */
-    MOST_SHARE = 8,          /* maximum blocks of a cluster */
-    SHARED_UNITS = 32,       /* minimum units of K for split-K */
-    OWN_UNITS = 8,           /* minimum units of K per block */
+    FEW_ROWS = 8,      /* up to this many rows other kernels are faster, */
+    FEW_ROWS_Q8 = 16,  /* and with quantised weights up to this many */
+    LARGE_ROWS = 129,  /* from this many rows on, work tiles have 128 rows */
+    LARGE_ITEMS = 80,  /* from this many work tiles on, two consumer warpgroups are fastest */
+    MOST_SHARE = 8,    /* maximum blocks of a cluster */
+    SHARED_UNITS = 32, /* minimum units of K for split-K */
+    OWN_UNITS = 8,     /* minimum units of K per block */
 };
 
 size_t spry_cuda_act_group_bytes(spry_dtype type)
@@ -245,10 +254,12 @@ static size_t share_of(const spry_cuda_device *d, const spry_gemm_args *args, sp
     return share;
 }
 
-void spry_cuda_wgmma_name(char name[SPRY_CUDA_KERNEL_NAME], spry_dtype type, bool gate, spry_wgmma_config kind)
+spry_kernel_id spry_cuda_wgmma_kernel(spry_dtype type, bool gate, spry_wgmma_config kind)
 {
-    snprintf(name, SPRY_CUDA_KERNEL_NAME, "spry_gemm_%s_%s_%zu_%zu_%zu", gate ? "wgmma_gate" : "wgmma",
-             spry_cuda_type_name(type), kind.groups, kind.warpgroups, kind.blocks);
+    spry_wgmma_variant variant = kind.groups == 16  ? SPRY_WGMMA_16_2_1
+                                 : kind.blocks == 1 ? SPRY_WGMMA_8_1_1
+                                                    : SPRY_WGMMA_8_1_2;
+    return spry_cuda_weight_types[type].wgmma[gate][variant];
 }
 
 /* Chooses the kernel; returns the number of work tiles. */
@@ -276,10 +287,8 @@ bool spry_cuda_pick_wgmma(spry_gemm_launch *launch, const spry_cuda_device *d, c
     size_t at_once = d->context.sm_count * (2 * bytes <= d->context.shared_bytes ? kind.blocks : 1);
     *launch = (spry_gemm_launch){.blocks = items < at_once ? items : at_once,
                                  .share = kind.share,
-                                 .threads = kind.warpgroups == 2 ? 3 * WARPGROUP_THREADS
-                                                                 : WARPGROUP_THREADS + PRODUCER_THREADS,
+                                 .kernel = spry_cuda_wgmma_kernel(type, gate, kind),
                                  .shared_bytes = bytes};
-    spry_cuda_wgmma_name(launch->name, type, gate, kind);
     return true;
 }
 
@@ -305,12 +314,10 @@ static void launch_quantise(spry_cuda_device *d, spry_quantise_args args, bool w
     args.eps = d->config->norm_eps;
     size_t units = (args.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, each = SPRY_QUANTISE_WGMMA_UNITS;
     if (wgmma)
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_quantise_wgmma"),
-                         (n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, (units + each - 1) / each, 1,
-                         (unsigned)each * 32, &args);
+        spry_cuda_launch(&d->context, spry_quantise_wgmma_id, (n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS,
+                         (units + each - 1) / each, 1, &args);
     else
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_quantise"), n_rows, 1, 1,
-                         SPRY_QUANTISE_THREADS, &args);
+        spry_cuda_launch(&d->context, spry_quantise_id, n_rows, 1, 1, &args);
 }
 
 /* Uses the rows of x that the previous GEMM has quantised for this norm. Only once, because the next step has the same
@@ -347,16 +354,14 @@ void spry_cuda_quantise(spry_cuda_device *d, spry_quantise_args args, const spry
 
 static void launch_gemm(spry_cuda_device *d, const spry_gemm_launch *launch, const spry_gemm_args *args)
 {
-    void *kernel = spry_cuda_kernel(&d->context, launch->name);
+    spry_kernel_id kernel = launch->kernel;
     if (launch->share > 1)
-        spry_cuda_launch_cluster(&d->context, kernel, launch->share, launch->blocks, 1, launch->threads,
-                                 launch->shared_bytes, args);
+        spry_cuda_launch_cluster(&d->context, kernel, launch->share, launch->blocks, 1, 0, launch->shared_bytes, args);
     else if (launch->blocks)
-        spry_cuda_launch_shared(&d->context, kernel, 1, launch->blocks, 1, launch->threads, launch->shared_bytes, args);
+        spry_cuda_launch_shared(&d->context, kernel, 1, launch->blocks, 1, launch->shared_bytes, args);
     else
         spry_cuda_launch_shared(&d->context, kernel, (args->n_tiles + launch->tiles - 1) / launch->tiles,
-                                (args->n_rows + launch->rows - 1) / launch->rows, 1, launch->threads,
-                                launch->shared_bytes, args);
+                                (args->n_rows + launch->rows - 1) / launch->rows, 1, launch->shared_bytes, args);
 }
 
 /* Products of one type. */
@@ -442,36 +447,36 @@ spry_quantise_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory n
 
 /* True if the products can be computed by kernels with a fused norm. */
 static bool normalises(const spry_cuda_device *d, const spry_quantise_args *from, const spry_cuda_gemm *products,
-                       size_t n_products, size_t n_rows, const char *kind)
+                       size_t n_products, size_t n_rows, bool gate)
 {
     spry_gemm_launch launch;
     bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && !normalises_first(from) && !from->source &&
                !from->plain && !spry_cuda_has_lora(d, products, n_products);
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_act_format(products[i].w->type) != SPRY_ACT_BF16X3 &&
-              spry_cuda_pick_fused(&launch, &d->context, products[i].w, kind, SPRY_FUSED_TILES, n_rows);
+              spry_cuda_pick_fused(&launch, &d->context, products[i].w, gate, SPRY_FUSED_TILES, n_rows);
     return can;
 }
 
 /* Launches products of the type of `w`, with a fused norm. */
 static void launch_fused(spry_cuda_device *d, spry_gemm_args *args, spry_quantise_args from, const spry_cuda_matrix *w,
-                         const char *kind, size_t tiles)
+                         bool gate, size_t tiles)
 {
     spry_gemm_launch launch;
-    if (!spry_cuda_pick_fused(&launch, &d->context, w, kind, tiles, args->n_rows))
+    if (!spry_cuda_pick_fused(&launch, &d->context, w, gate, tiles, args->n_rows))
         return; /* excluded by normalises() */
     size_t batches = (args->n_tiles + launch.tiles - 1) / launch.tiles, sm_count = d->context.sm_count;
     from.in_stride = from.n;
     from.eps = d->config->norm_eps;
     args->from = from;
-    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, launch.name),
-                            batches < sm_count ? batches : sm_count, 1, 1, launch.threads, launch.shared_bytes, args);
+    spry_cuda_launch_shared(&d->context, launch.kernel, batches < sm_count ? batches : sm_count, 1, 1,
+                            launch.shared_bytes, args);
 }
 
 void spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm *products,
                               size_t n_products, size_t n_rows, bool add)
 {
-    if (!normalises(d, &from, products, n_products, n_rows, "norm")) {
+    if (!normalises(d, &from, products, n_products, n_rows, false)) {
         spry_cuda_quantise(d, from, products, n_products, n_rows);
         spry_cuda_gemms(d, products, n_products, n_rows, add, (spry_cuda_expert_groups){0});
         return;
@@ -481,7 +486,7 @@ void spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, cons
         spry_gemm_args args = gather_gemms(d, products, n_products, n_rows, &i);
         args.add = add;
         unsigned tiles = spry_cuda_tuned(d, SPRY_TUNE_NORM_TILES);
-        launch_fused(d, &args, from, first, "norm", tiles ? tiles : args.n_tiles <= 2 * d->context.sm_count ? 2 : 4);
+        launch_fused(d, &args, from, first, false, tiles ? tiles : args.n_tiles <= 2 * d->context.sm_count ? 2 : 4);
     }
 }
 
@@ -519,14 +524,14 @@ bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args from, const
     if (n_rows > SPRY_ACT_ROWS)
         return gate_up_wgmma(d, from, both, down, n_rows);
     if (spry_cuda_act_format(down->type) != spry_cuda_act_format(both[0].w->type) ||
-        !normalises(d, &from, both, 2, n_rows, "gate"))
+        !normalises(d, &from, both, 2, n_rows, true))
         return false;
     size_t at = 0;
     spry_gemm_args args = gather_gemms(d, both, 2, n_rows, &at);
     spry_act_format format = spry_cuda_act_format(down->type);
     from.to[format] = d->activations[format] = spry_cuda_activations(d, down, gate->n_out);
     unsigned tiles = spry_cuda_tuned(d, SPRY_TUNE_GATE_TILES);
-    launch_fused(d, &args, from, both[0].w, "gate", tiles ? tiles : args.n_tiles <= 4 * d->context.sm_count ? 4 : 8);
+    launch_fused(d, &args, from, both[0].w, true, tiles ? tiles : args.n_tiles <= 4 * d->context.sm_count ? 4 : 8);
     return true;
 }
 

@@ -7,20 +7,19 @@
 /* A kernel, and the rows and tiles of a block; for gemm_wgmma.cu the number of blocks, or of clusters of `share`
  * blocks. */
 typedef struct spry_gemm_launch {
-    char name[SPRY_CUDA_KERNEL_NAME];
+    spry_kernel_id kernel;
     size_t rows, tiles;
     size_t blocks, share;
-    unsigned threads;
     size_t shared_bytes;
 } spry_gemm_launch;
 
 /* For products of one type. */
 spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type);
 
-/* A kernel for at most 8 rows with a fused norm, kind "norm" or "gate", that takes at most `tiles` tiles at a time.
+/* A kernel for at most 8 rows with a fused norm, or also with a fused gate, that takes at most `tiles` tiles at a time.
  * Returns false if no such kernel fits into shared memory. */
-bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w,
-                          const char *kind, size_t tiles, size_t n_rows);
+bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w, bool gate,
+                          size_t tiles, size_t n_rows);
 
 /* maximum tiles at a time of a kernel with a fused norm */
 enum { SPRY_FUSED_TILES = 8 };
@@ -31,8 +30,8 @@ typedef struct spry_wgmma_config {
     size_t groups, warpgroups, blocks, share;
 } spry_wgmma_config;
 
-/* The kernel's name, with `gate` for a gate and up product; its dynamic shared memory. */
-void spry_cuda_wgmma_name(char name[SPRY_CUDA_KERNEL_NAME], spry_dtype type, bool gate, spry_wgmma_config kind);
+/* The kernel, with `gate` for a gate and up product, SPRY_NO_KERNEL: there is none; its dynamic shared memory. */
+spry_kernel_id spry_cuda_wgmma_kernel(spry_dtype type, bool gate, spry_wgmma_config kind);
 size_t spry_cuda_wgmma_smem(spry_dtype type, spry_wgmma_config kind);
 
 /* For rows in the wgmma layout; false if they are not. `gate`: a gate and up product. */

@@ -1,8 +1,8 @@
 /* Steps as CUDA graphs, and the layers of a decode step as one persistent kernel. */
-#include <stdio.h>
 #include <string.h>
 
 #include "device/cuda/cuda_state.h"
+#include "device/cuda/smem_sizes.h"
 
 /* ---- persistent kernel ------------------------------------------------------------------------------------------- */
 
@@ -13,7 +13,6 @@
 
 enum {
     LAYER_STAGES = 7, /* maximum: q, k and v of different types, attention, output, gate and up, down */
-    STAGE_THREADS = SPRY_STAGE_WARPS * 32,
     FLOATS = 1 << SPRY_STAGE_BF16 | 1 << SPRY_STAGE_F16,
     BLOCKS = 1 << SPRY_STAGE_Q4_0 | 1 << SPRY_STAGE_Q4_1 | 1 << SPRY_STAGE_Q5_0 | 1 << SPRY_STAGE_Q5_1 |
              1 << SPRY_STAGE_Q8_0,
@@ -21,22 +20,27 @@ enum {
     COUNTER_BYTES = SPRY_STAGE_COUNTER * 4,
 };
 
-static const char *const type_names[SPRY_STAGE_TYPES] = {
-    [SPRY_STAGE_BF16] = "bf16", [SPRY_STAGE_F16] = "f16",   [SPRY_STAGE_Q4_0] = "q4_0", [SPRY_STAGE_Q4_1] = "q4_1",
-    [SPRY_STAGE_Q5_0] = "q5_0", [SPRY_STAGE_Q5_1] = "q5_1", [SPRY_STAGE_Q8_0] = "q8_0", [SPRY_STAGE_Q4_K] = "q4_k",
-    [SPRY_STAGE_Q5_K] = "q5_k", [SPRY_STAGE_Q6_K] = "q6_k",
+/* The GEMV of each stage of a weight type. */
+#define STAGE(T, dtype)                                                                                                \
+    [SPRY_STAGE_##dtype] = {[SPRY_STAGE_NORM_2] = spry_gemv_##T##_norm_2_id,                                           \
+                            [SPRY_STAGE_NORM_4] = spry_gemv_##T##_norm_4_id,                                           \
+                            [SPRY_STAGE_GATE_4] = spry_gemv_##T##_gate_4_id,                                           \
+                            [SPRY_STAGE_OUT_1] = spry_gemv_##T##_out_1_id}
+static const spry_kernel_id stage_gemvs[SPRY_STAGE_TYPES][SPRY_STAGE_GEMVS] = {
+    STAGE(bf16, BF16), STAGE(f16, F16),   STAGE(q4_0, Q4_0), STAGE(q4_1, Q4_1), STAGE(q5_0, Q5_0),
+    STAGE(q5_1, Q5_1), STAGE(q8_0, Q8_0), STAGE(q4_k, Q4_K), STAGE(q5_k, Q5_K), STAGE(q6_k, Q6_K),
 };
 
-static const char *const gemv_names[SPRY_STAGE_GEMVS] = {[SPRY_STAGE_NORM_2] = "norm_2",
-                                                         [SPRY_STAGE_NORM_4] = "norm_4",
-                                                         [SPRY_STAGE_GATE_4] = "gate_4",
-                                                         [SPRY_STAGE_OUT_1] = "out_1"};
-
-/* The kernels and the weight types that they support. */
+/* The persistent kernels, by head size / 32, and the weight types that they support. */
+#define PERSISTENT(types)                                                                                              \
+    {                                                                                                                  \
+        [1] = spry_persistent_##types##_1_id, [2] = spry_persistent_##types##_2_id,                                    \
+        [4] = spry_persistent_##types##_4_id                                                                           \
+    }
 static const struct {
-    const char *name;
     unsigned types;
-} kernels[] = {{"floats", FLOATS}, {"blocks", BLOCKS}, {"kquants", KQUANTS}};
+    spry_kernel_id kernels[SPRY_HEAD_BLOCKS];
+} persistent[] = {{FLOATS, PERSISTENT(floats)}, {BLOCKS, PERSISTENT(blocks)}, {KQUANTS, PERSISTENT(kquants)}};
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -80,14 +84,6 @@ typedef struct recording {
     bool fits;
 } recording;
 
-/* decode_smem of attention_decode.cuh for the warps of a stage. */
-static size_t attend_bytes(size_t blocks)
-{
-    size_t queries = SPRY_DECODE_GQA_MAX * (blocks * 32 + 8) * sizeof(float);
-    return (1 + SPRY_STAGE_WARPS) * queries + SPRY_STAGE_WARPS * SPRY_DECODE_GQA_MAX * 20 * sizeof(uint32_t) +
-           2 * blocks * 32 * sizeof(float);
-}
-
 /* Blocks that share the pages of a KV head: as many as have at least one page. */
 static uint32_t ranks_of(const spry_cuda_device *d)
 {
@@ -98,26 +94,32 @@ static uint32_t ranks_of(const spry_cuda_device *d)
     return (uint32_t)(chosen ? chosen : ranks);
 }
 
-/* The stage of a kernel such as "spry_gemv_q4_0_norm_2"; SPRY_STAGE_ATTEND: not a GEMV. */
-static uint32_t gemv_kind(const char *name, unsigned *types)
+/* The stage of a GEMV; SPRY_STAGE_ATTEND: not a GEMV of a stage. */
+static uint32_t gemv_kind(spry_kernel_id kernel, unsigned *types)
 {
-    char known[SPRY_CUDA_KERNEL_NAME];
-    for (uint32_t i = 0; i < SPRY_STAGE_TYPES * SPRY_STAGE_GEMVS; i++) {
-        uint32_t type = i / SPRY_STAGE_GEMVS;
-        snprintf(known, sizeof known, "spry_gemv_%s_%s", type_names[type], gemv_names[i % SPRY_STAGE_GEMVS]);
-        if (!strcmp(known, name)) {
-            *types |= 1u << type;
+    for (uint32_t i = 0; i < SPRY_STAGE_TYPES * SPRY_STAGE_GEMVS; i++)
+        if (stage_gemvs[i / SPRY_STAGE_GEMVS][i % SPRY_STAGE_GEMVS] == kernel) {
+            *types |= 1u << i / SPRY_STAGE_GEMVS;
             return i;
         }
-    }
     return SPRY_STAGE_ATTEND;
 }
 
-static void record(void *to, const char *kernel, size_t shared_bytes, const void *arguments)
+/* True for the fused decode attention of this head size, the general kernel or a fast one. */
+static bool is_decode_attention(spry_kernel_id kernel, size_t blocks)
 {
-    static const char attends[] = "spry_attend_decode_";
+    bool is = kernel == spry_cuda_head_kernels[blocks].decode;
+    for (size_t i = 0; (blocks == 2 || blocks == 4) && i < SPRY_FULL_HEADS * SPRY_FAST_PAGES; i++) {
+        const spry_full_head_kernels *k = &spry_cuda_full_head_kernels[i / SPRY_FAST_PAGES][blocks == 4];
+        is = is || kernel == k->decode_q8[i % SPRY_FAST_PAGES] || kernel == k->decode_bf16[i % SPRY_FAST_PAGES];
+    }
+    return is;
+}
+
+static void record(void *to, spry_kernel_id kernel, size_t shared_bytes, const void *arguments)
+{
     recording *r = to;
-    if (!r->fits || !kernel || r->n == r->most) {
+    if (!r->fits || r->n == r->most) {
         r->fits = false;
         return;
     }
@@ -126,8 +128,8 @@ static void record(void *to, const char *kernel, size_t shared_bytes, const void
     if (stage->kind != SPRY_STAGE_ATTEND) {
         memcpy(&stage->of.product, arguments, sizeof stage->of.product);
     } else {
-        r->fits = !strncmp(kernel, attends, sizeof attends - 1);
-        shared_bytes = attend_bytes(r->d->attention.number);
+        r->fits = is_decode_attention(kernel, r->d->attention.number);
+        shared_bytes = spry_smem_decode(r->d->attention.number, SPRY_STAGE_WARPS);
         stage->ranks = ranks_of(r->d);
         if (r->fits)
             memcpy(&stage->of.decode, arguments, sizeof stage->of.decode);
@@ -135,16 +137,13 @@ static void record(void *to, const char *kernel, size_t shared_bytes, const void
     r->shared_bytes = shared_bytes > r->shared_bytes ? shared_bytes : r->shared_bytes;
 }
 
-/* The kernel for these types and this head size; NULL: none. */
-static void *find_kernel(spry_cuda_context *c, unsigned types, size_t blocks)
+/* The kernel for these types and this head size; SPRY_NO_KERNEL: none. */
+static spry_kernel_id find_kernel(unsigned types, size_t blocks)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
-    for (size_t i = 0; i < SPRY_COUNT(kernels) && (blocks == 1 || blocks == 2 || blocks == 4); i++)
-        if (!(types & ~kernels[i].types)) {
-            snprintf(name, sizeof name, "spry_persistent_%s_%zu", kernels[i].name, blocks);
-            return spry_cuda_kernel(c, name);
-        }
-    return NULL;
+    for (size_t i = 0; i < SPRY_COUNT(persistent); i++)
+        if (!(types & ~persistent[i].types))
+            return persistent[i].kernels[blocks];
+    return SPRY_NO_KERNEL;
 }
 
 bool spry_cuda_stage_list_make(spry_cuda_stage_list *list, spry_cuda_device *d, size_t slot)
@@ -168,7 +167,7 @@ bool spry_cuda_stage_list_make(spry_cuda_stage_list *list, spry_cuda_device *d, 
                                             .n_stages = (uint32_t)r.n}};
     if (!r.fits || !r.n || list->shared_bytes > d->context.shared_bytes)
         return false;
-    list->kernel = find_kernel(&d->context, r.types, d->attention.number);
+    list->kernel = find_kernel(r.types, d->attention.number);
     if (!list->kernel)
         return false;
     spry_cuda_write(&d->context, memory, host, l->bytes);
@@ -177,8 +176,7 @@ bool spry_cuda_stage_list_make(spry_cuda_stage_list *list, spry_cuda_device *d, 
 
 void spry_cuda_stage_list_launch(spry_cuda_device *d, const spry_cuda_stage_list *list)
 {
-    spry_cuda_launch_cooperative(&d->context, list->kernel, d->context.sm_count, STAGE_THREADS, list->shared_bytes,
-                                 &list->args);
+    spry_cuda_launch_cooperative(&d->context, list->kernel, d->context.sm_count, list->shared_bytes, &list->args);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */

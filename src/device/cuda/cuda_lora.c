@@ -54,11 +54,10 @@ static void lora_parts(spry_cuda_device *d, const spry_cuda_gemm *products, size
             .pairs = p->w->pairs, .out = p->out, .n_out = p->w->tiles.n_out, .stride = (uint32_t)p->stride};
         n_out = p->w->pairs && args.parts[i].n_out > n_out ? args.parts[i].n_out : n_out;
     }
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_lora_shrink"),
-                     (limits->adapter_ranks + WARPS - 1) / WARPS, row_blocks, n_products, SPRY_LORA_THREADS, &args);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_lora_expand"),
-                     (n_out + SPRY_LORA_THREADS - 1) / SPRY_LORA_THREADS, row_blocks, n_products, SPRY_LORA_THREADS,
-                     &args);
+    spry_cuda_launch(&d->context, spry_lora_shrink_id, (limits->adapter_ranks + WARPS - 1) / WARPS, row_blocks,
+                     n_products, &args);
+    spry_cuda_launch(&d->context, spry_lora_expand_id, (n_out + SPRY_LORA_THREADS - 1) / SPRY_LORA_THREADS, row_blocks,
+                     n_products, &args);
 }
 
 void spry_cuda_lora(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows,

@@ -1,12 +1,9 @@
 /* Multi-head latent attention as launches. Heads have matrices of their own, which GEMMs treat like experts: the slots
  * of a head follow each other. */
 #include <assert.h>
-#include <stdio.h>
 
 #include "device/cuda/cuda_state.h"
 #include "device/cuda/kernel_args.h"
-
-enum { ROW_THREADS = 256, COMBINE_THREADS = 128 };
 
 static_assert((int)SPRY_MLA_KEY_MAX == (int)SPRY_ATTEND_HEAD_DIM_MAX &&
                   (int)SPRY_MLA_VALUES_MAX == (int)SPRY_MAX_HEAD_DIM,
@@ -14,11 +11,11 @@ static_assert((int)SPRY_MLA_KEY_MAX == (int)SPRY_ATTEND_HEAD_DIM_MAX &&
 
 static const float inner_eps = 1e-6f; /* independent of the model's other norms */
 
-spry_cuda_attention spry_cuda_mla_attention(void)
+spry_cuda_attention spry_cuda_mla_attention(spry_dtype type)
 {
-    return (spry_cuda_attention){.split_kv = "spry_mla_split_kv_%s",
-                                 .prefill = "spry_mla_prefill_%s",
-                                 .combine = "spry_attend_combine",
+    return (spry_cuda_attention){.split_kv = spry_cuda_kv_kernels[type].mla_split_kv,
+                                 .prefill = spry_cuda_kv_kernels[type].mla_prefill,
+                                 .combine = spry_attend_combine_id,
                                  .multi_row = true,
                                  .chunk_pages = 1,
                                  .warps = 1,
@@ -52,15 +49,7 @@ void spry_cuda_mla_begin(spry_cuda_device *d)
                                       .n_heads = d->config->n_heads,
                                       .each = (uint32_t)slots_of_head(d->n_rows),
                                       .align = (uint32_t)align_of(d->n_rows)};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_mla_slots"),
-                     (slots + SPRY_MLA_THREADS - 1) / SPRY_MLA_THREADS, 1, 1, SPRY_MLA_THREADS, &args);
-}
-
-static void *typed_kernel(spry_cuda_device *d, const char *format)
-{
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, format, spry_cuda_type_name(d->pool->shape.type));
-    return spry_cuda_kernel(&d->context, name);
+    spry_cuda_launch(&d->context, spry_mla_slots_id, (slots + SPRY_MLA_THREADS - 1) / SPRY_MLA_THREADS, 1, 1, &args);
 }
 
 /* Multiplies the first values of each head by the head's matrix, into slots; heads are `stride` values apart. */
@@ -95,7 +84,7 @@ static void project(spry_cuda_device *d, const spry_cuda_layer *l)
     if (!low)
         return;
     const spry_norm_args norm = {.x = s->low, .weight = l->q_a_norm, .n = c->n_q_rank, .n_groups = 1, .eps = inner_eps};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, 1, 1, ROW_THREADS, &norm);
+    spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, 1, 1, &norm);
     spry_cuda_quantise_gemms(d, (spry_quantise_args){.in = s->low, .n = c->n_q_rank}, &q, 1, d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, &q, 1, d->n_rows);
 }
@@ -122,9 +111,8 @@ static void rope_kv(spry_cuda_device *d, const spry_cuda_layer *l, const spry_at
                                         .n_pairs = attend->n_pairs,
                                         .interleaved = c->interleaved,
                                         .eps = inner_eps};
-    spry_cuda_launch(&d->context, typed_kernel(d, "spry_mla_rope_kv_%s"),
-                     (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, c->n_heads + 1, 1, SPRY_ROPE_KV_THREADS,
-                     &args);
+    spry_cuda_launch(&d->context, spry_cuda_kv_kernels[d->pool->shape.type].mla_rope_kv,
+                     (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, c->n_heads + 1, 1, &args);
     spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
 }
 
@@ -137,14 +125,12 @@ static void attend(spry_cuda_device *d, const spry_attend_args *attend)
     spry_mla_attend_args args = {.attend = *attend, .key_dim = c->head_dim};
     args.attend.kv.head_dim = c->n_kv_rank;
     if (d->n_decode_rows) {
-        spry_cuda_launch_shared(&d->context, typed_kernel(d, d->attention.split_kv), d->n_decode_tiles, batches,
-                                d->n_chunks, SPRY_MLA_THREADS, bytes, &args);
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, d->attention.combine), d->n_decode_rows, c->n_heads,
-                         1, COMBINE_THREADS, &args.attend);
+        spry_cuda_launch_shared(&d->context, d->attention.split_kv, d->n_decode_tiles, batches, d->n_chunks, bytes,
+                                &args);
+        spry_cuda_launch(&d->context, d->attention.combine, d->n_decode_rows, c->n_heads, 1, &args.attend);
     }
     if (d->n_prefill_tiles)
-        spry_cuda_launch_shared(&d->context, typed_kernel(d, d->attention.prefill), d->n_prefill_tiles, batches, 1,
-                                SPRY_MLA_THREADS, bytes, &args);
+        spry_cuda_launch_shared(&d->context, d->attention.prefill, d->n_prefill_tiles, batches, 1, bytes, &args);
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
 }
 
@@ -159,7 +145,6 @@ void spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer
     rope_kv(d, l, &args);
     attend(d, &args);
     multiply_heads(d, SPRY_OP_OUT, &l->v_b, s->attn, c->n_kv_rank);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_mla_join"), d->n_rows, 1, 1, SPRY_MLA_THREADS,
-                     &join);
+    spry_cuda_launch(&d->context, spry_mla_join_id, d->n_rows, 1, 1, &join);
     spry_cuda_charge(d, SPRY_OP_OUT, SPRY_F32, 0, 0);
 }

@@ -2,7 +2,6 @@
  * file and repacked on the GPU. */
 #include "device/cuda/cuda_model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,38 +14,19 @@ enum { ALIGNMENT = 256 };
 /* ---- layout: the sizes of kernels/weight_tiles.cuh
  * ---------------------------------------------------------------------- */
 
-/* Bytes of a unit in each plane; of the super plane for four units. */
-static const struct tile_type {
-    const char *name;
-    spry_act_format format;
-    uint32_t values, high, scale, super;
-} tile_types[SPRY_DTYPE_COUNT] = {
-    [SPRY_F32] = {"f32", SPRY_ACT_BF16X3, 4096, 0, 0, 0},  [SPRY_F16] = {"f16", SPRY_ACT_BF16X2, 2048, 0, 0, 0},
-    [SPRY_BF16] = {"bf16", SPRY_ACT_BF16, 2048, 0, 0, 0},  [SPRY_Q4_0] = {"q4_0", SPRY_ACT_Q8, 512, 0, 64, 0},
-    [SPRY_Q4_1] = {"q4_1", SPRY_ACT_Q8, 512, 0, 128, 0},   [SPRY_Q5_0] = {"q5_0", SPRY_ACT_Q8, 512, 128, 64, 0},
-    [SPRY_Q5_1] = {"q5_1", SPRY_ACT_Q8, 512, 128, 128, 0}, [SPRY_Q8_0] = {"q8_0", SPRY_ACT_Q8, 1024, 0, 64, 0},
-    [SPRY_Q4_K] = {"q4_k", SPRY_ACT_Q8, 512, 0, 64, 64},   [SPRY_Q5_K] = {"q5_k", SPRY_ACT_Q8, 512, 128, 64, 64},
-    [SPRY_Q6_K] = {"q6_k", SPRY_ACT_Q8, 512, 256, 64, 64}, [SPRY_MXFP4] = {"mxfp4", SPRY_ACT_Q8, 512, 0, 64, 0},
-};
-
 spry_dtype spry_cuda_stored_type(spry_dtype type)
 {
-    return tile_types[type].name ? type : SPRY_F32;
+    return spry_cuda_weight_types[type].values ? type : SPRY_F32;
 }
 
 spry_act_format spry_cuda_act_format(spry_dtype placed)
 {
-    return tile_types[placed].format;
-}
-
-const char *spry_cuda_type_name(spry_dtype placed)
-{
-    return tile_types[placed].name;
+    return spry_cuda_weight_types[placed].format;
 }
 
 size_t spry_cuda_unit_bytes(spry_dtype placed)
 {
-    const struct tile_type *t = &tile_types[placed];
+    const spry_weight_type *t = &spry_cuda_weight_types[placed];
     return t->values + t->high + t->scale + t->super;
 }
 
@@ -57,7 +37,7 @@ static uint64_t aligned(uint64_t bytes)
 
 static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
 {
-    const struct tile_type *t = &tile_types[placed];
+    const spry_weight_type *t = &spry_cuda_weight_types[placed];
     spry_tiles tiles = {.n_out = (uint32_t)w->n_out,
                         .n_in = (uint32_t)w->n_in,
                         .n_tiles = (uint32_t)((w->n_out + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS),
@@ -93,27 +73,25 @@ static spry_cuda_memory load_vector(loader *p, const float *values, size_t n)
 }
 
 /* Uploads some rows of a matrix to staging memory and repacks them from there. */
-static void load_rows_repacked(loader *p, const spry_cuda_matrix *m, spry_tiles tiles, void *kernel, const void *rows,
-                               size_t row_bytes, size_t first, size_t n)
+static void load_rows_repacked(loader *p, const spry_cuda_matrix *m, spry_tiles tiles, spry_kernel_id kernel,
+                               const void *rows, size_t row_bytes, size_t first, size_t n)
 {
     const spry_repack_args args = {
         .to = tiles, .rows = p->staging, .row_bytes = row_bytes, .first_tile = (uint32_t)(first / SPRY_TILE_ROWS)};
     spry_cuda_write(p->context, p->staging, rows, n * row_bytes);
-    spry_cuda_launch(p->context, kernel, m->tiles.n_units, (n + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS, 1, 32, &args);
+    spry_cuda_launch(p->context, kernel, m->tiles.n_units, (n + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS, 1, &args);
 }
 
 /* One matrix, in parts that fit into staging memory. */
 static void load_matrix(loader *p, const spry_cuda_matrix *m, const spry_weight *w, uint64_t offset)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
     bool decode = m->type != w->type;
     size_t row_bytes = decode ? w->n_in * sizeof(float) : w->row_bytes;
     size_t most = SPRY_CUDA_STAGING / row_bytes / SPRY_TILE_ROWS * SPRY_TILE_ROWS;
     float *floats = decode ? malloc(most * row_bytes) : NULL;
     spry_tiles tiles = m->tiles;
     tiles.base += offset;
-    snprintf(name, sizeof name, "spry_repack_%s", spry_cuda_type_name(m->type));
-    void *kernel = spry_cuda_kernel(p->context, name);
+    spry_kernel_id kernel = spry_cuda_weight_types[m->type].repack;
     if (decode && !floats)
         p->context->fault = p->context->fault ? p->context->fault : SPRY_CUDA_OUT_OF_MEMORY;
     for (size_t row = 0; row < w->n_out && !p->context->fault; row += most) {

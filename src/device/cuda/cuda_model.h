@@ -73,9 +73,6 @@ spry_act_format spry_cuda_act_format(spry_dtype placed);
 /* The type in which a matrix is stored: its own, or F32 if there are no kernels for that. */
 spry_dtype spry_cuda_stored_type(spry_dtype type);
 
-/* The name in kernel names, such as "q4_0". */
-const char *spry_cuda_type_name(spry_dtype placed);
-
 /* Bytes of 16 outputs and 64 inputs in all planes. */
 size_t spry_cuda_unit_bytes(spry_dtype placed);
 

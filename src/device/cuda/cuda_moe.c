@@ -3,8 +3,6 @@
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
 
-enum { ROW_THREADS = 256 };
-
 /* Assigns slots from the router's logits; returns their number. */
 static size_t route(spry_cuda_device *d, spry_cuda_memory choice_bias, size_t align)
 {
@@ -34,8 +32,8 @@ static size_t route(spry_cuda_device *d, spry_cuda_memory choice_bias, size_t al
                                        .n_used = c->n_experts_used,
                                        .n_slots = (uint32_t)slots,
                                        .align = (uint32_t)align};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_moe_route"), d->n_rows, 1, 1, 32, &choose);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_moe_group"), 1, 1, 1, ROW_THREADS, &group);
+    spry_cuda_launch(&d->context, spry_moe_route_id, d->n_rows, 1, 1, &choose);
+    spry_cuda_launch(&d->context, spry_moe_group_id, 1, 1, 1, &group);
     return slots;
 }
 
@@ -88,7 +86,6 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l)
                                            .shared_gate = weighed ? s->shared_gate : 0,
                                            .n = c->n_embd,
                                            .n_used = c->n_experts_used};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_moe_combine"), d->n_rows, 1, 1, ROW_THREADS,
-                     &combine);
+    spry_cuda_launch(&d->context, spry_moe_combine_id, d->n_rows, 1, 1, &combine);
     spry_cuda_charge(d, SPRY_OP_ROUTE, SPRY_F32, 0, 0);
 }

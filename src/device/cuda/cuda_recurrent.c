@@ -1,5 +1,4 @@
 /* Recurrent layers as launches: gated delta nets, gated attention heads, and short convolutions. */
-#include <stdio.h>
 
 #include "device/cuda/cuda_state.h"
 #include "device/cuda/kernel_args.h"
@@ -7,7 +6,7 @@
 
 /* ---- gated delta nets -------------------------------------------------------------------------------------------- */
 
-enum { NORM_THREADS = 256, KEYS_LEAST = 32 };
+enum { KEYS_LEAST = 32 };
 
 static spry_delta_args delta_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
@@ -43,18 +42,14 @@ static void recur(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
                                  .n = c->delta_value_dim,
                                  .n_groups = c->n_delta_heads,
                                  .eps = c->norm_eps};
-    char name[SPRY_CUDA_KERNEL_NAME];
-    uint32_t keys = KEYS_LEAST;
-    while (keys < c->delta_key_dim)
-        keys *= 2;
-    snprintf(name, sizeof name, "spry_delta_%u", keys);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_delta_store"), d->n_rows, 1, 1,
-                     SPRY_DELTA_STORE_THREADS, &args);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
-                     (c->delta_value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS, c->n_delta_heads,
-                     d->n_segments, SPRY_DELTA_THREADS, &args);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, norm.n_groups, 1, NORM_THREADS,
-                     &norm);
+    static const spry_kernel_id kernels[] = {spry_delta_32_id, spry_delta_64_id, spry_delta_128_id, spry_delta_256_id};
+    size_t size = 0;
+    while (size + 1 < SPRY_COUNT(kernels) && (uint32_t)KEYS_LEAST << size < c->delta_key_dim)
+        size++;
+    spry_cuda_launch(&d->context, spry_delta_store_id, d->n_rows, 1, 1, &args);
+    spry_cuda_launch(&d->context, kernels[size], (c->delta_value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS,
+                     c->n_delta_heads, d->n_segments, &args);
+    spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, norm.n_groups, 1, &norm);
 }
 
 spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
@@ -73,22 +68,18 @@ spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *l
     return (spry_quantise_args){.in = s->delta_gate, .up = s->delta_result, .n = width, .gate = SPRY_GATE_SILU};
 }
 
-void spry_cuda_head_gates(spry_cuda_device *d, const char *kernel, spry_cuda_memory x)
+void spry_cuda_head_gates(spry_cuda_device *d, spry_kernel_id kernel, spry_cuda_memory x)
 {
     const spry_head_gates_args args = {.x = x, .raw = d->scratch.raw, .n = d->config->head_dim};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, kernel), d->n_rows, d->config->n_heads, 1,
-                     SPRY_DELTA_THREADS, &args);
+    spry_cuda_launch(&d->context, kernel, d->n_rows, d->config->n_heads, 1, &args);
 }
 
 /* ---- short convolutions ------------------------------------------------------------------------------------------ */
 
-static void launch(spry_cuda_device *d, const char *kernel, const spry_conv_args *args)
+static void launch(spry_cuda_device *d, spry_kernel_id kernel, const spry_conv_args *args)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, "%s_%s", kernel, spry_cuda_type_name(d->pool->shape.type));
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
-                     (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, args->n / args->kv.head_dim, 1,
-                     SPRY_ROPE_KV_THREADS, args);
+    spry_cuda_launch(&d->context, kernel, (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
+                     args->n / args->kv.head_dim, 1, args);
 }
 
 spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
@@ -109,8 +100,8 @@ spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_la
                                  .reach = d->config->n_conv};
     spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), &in, 1, d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, &in, 1, d->n_rows);
-    launch(d, "spry_conv_store", &args);
-    launch(d, "spry_convolve", &args);
+    launch(d, spry_cuda_kv_kernels[d->pool->shape.type].conv_store, &args);
+    launch(d, spry_cuda_kv_kernels[d->pool->shape.type].convolve, &args);
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
     return (spry_quantise_args){.in = s->h, .n = n};
 }

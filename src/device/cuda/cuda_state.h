@@ -97,15 +97,15 @@ typedef struct spry_cuda_tier {
 
 /* The attention kernels for a KV type and a head size. */
 typedef struct spry_cuda_attention {
-    const char *split_kv, *prefill; /* names of kernels, with a format for `number` */
-    const char *decode;             /* NULL, or the fused kernel for rows that are the only new row of their sequence */
-    const char *combine;            /* combines the partial results of decode rows */
-    const char *combine_prefill;    /* NULL, or combines the partial results of prefill with split-KV */
+    spry_kernel_id split_kv, prefill;
+    spry_kernel_id
+        decode; /* SPRY_NO_KERNEL, or the fused kernel for rows that are the only new row of their sequence */
+    spry_kernel_id combine;         /* combines the partial results of decode rows */
+    spry_kernel_id combine_prefill; /* SPRY_NO_KERNEL, or combines the partial results of prefill with split-KV */
     bool multi_row;                 /* a warp takes several decode rows of a segment */
     size_t number;                  /* head size / 32, or values of a head per lane */
     size_t chunk_pages;             /* pages of a chunk of decode rows */
     size_t warps, prefill_warps;    /* per block, for decode and for prefill */
-    size_t producer_warps;          /* further warps of a prefill block: the producer */
     size_t prefill_full_grid;       /* prefill is not split if its grid has this many blocks */
     size_t queries;                 /* queries per warp */
     size_t parts;                   /* warps that share the values of a head */
@@ -137,7 +137,7 @@ typedef struct spry_cuda_stage_lists {
 
 /* A stage list that is ready for launch. */
 typedef struct spry_cuda_stage_list {
-    void *kernel;
+    spry_kernel_id kernel;
     spry_persistent_args args;
     size_t shared_bytes;
 } spry_cuda_stage_list;
@@ -278,7 +278,7 @@ void spry_cuda_encode_tensor_maps(spry_cuda_context *gpu, spry_cuda_attention *a
 
 /* cuda_mla.c: the MLA kernels; preparation for all layers of a step; attention of a layer, [rows, n_heads * value_dim]
  * in `raw`; slots for a number of rows. */
-spry_cuda_attention spry_cuda_mla_attention(void);
+spry_cuda_attention spry_cuda_mla_attention(spry_dtype type);
 void spry_cuda_mla_begin(spry_cuda_device *d);
 void spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
 size_t spry_cuda_mla_slots(const spry_config *config, size_t rows);
@@ -337,7 +337,7 @@ spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_la
 
 /* The same for a gated delta net; the kernels for attention heads with gates in `raw`. */
 spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
-void spry_cuda_head_gates(spry_cuda_device *d, const char *kernel, spry_cuda_memory x);
+void spry_cuda_head_gates(spry_cuda_device *d, spry_kernel_id kernel, spry_cuda_memory x);
 
 /* cuda_draw.c: queues the draws of the newest step; take copies their results when they have finished. `which`: of the
  * steps. */

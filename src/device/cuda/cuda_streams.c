@@ -4,12 +4,9 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
-
-enum { ROW_THREADS = 256 };
 
 static_assert((int)SPRY_STREAMS_MAX == (int)SPRY_MAX_STREAMS, "what a config may say");
 
@@ -26,9 +23,9 @@ static spry_cuda_memory stream(const spry_cuda_device *d, spry_cuda_memory strea
     return streams + index * stream_step(d) * sizeof(float);
 }
 
-static void launch_rows(spry_cuda_device *d, const char *kernel, const void *args)
+static void launch_rows(spry_cuda_device *d, spry_kernel_id kernel, const void *args)
 {
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, kernel), d->n_rows, 1, 1, ROW_THREADS, args);
+    spry_cuda_launch(&d->context, kernel, d->n_rows, 1, 1, args);
 }
 
 static void multiply(spry_cuda_device *d, spry_op op, spry_quantise_args from, const spry_cuda_gemm *products,
@@ -58,11 +55,8 @@ static void make_layer_inputs(spry_cuda_device *d)
                                          .scale = 1 / sqrtf((float)c->n_embd),
                                          .last_scale = layer_input_scale,
                                          .eps = c->norm_eps};
-    char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(table->type));
-    launch_rows(d, name, &embed);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_layer_inputs"), d->n_rows, c->n_layers, 1,
-                     ROW_THREADS, &args);
+    launch_rows(d, spry_cuda_weight_types[table->type].embed, &embed);
+    spry_cuda_launch(&d->context, spry_layer_inputs_id, d->n_rows, c->n_layers, 1, &args);
 }
 
 static spry_streams_args streams_args(const spry_cuda_device *d)
@@ -89,7 +83,7 @@ void spry_cuda_streams_begin(spry_cuda_device *d)
     }
     multiply(d, SPRY_OP_EMBED, (spry_quantise_args){.in = d->scratch.x, .n = c->n_embd}, products, c->n_streams);
     make_layer_inputs(d);
-    launch_rows(d, "spry_streams_begin", &args);
+    launch_rows(d, spry_streams_begin_id, &args);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
 }
 
@@ -103,7 +97,7 @@ void spry_cuda_streams_end(spry_cuda_device *d)
         multiply(d, SPRY_OP_OUT, (spry_quantise_args){.in = stream(d, d->scratch.streams, i), .n = c->n_embd}, &product,
                  1);
     }
-    launch_rows(d, "spry_streams_end", &args);
+    launch_rows(d, spry_streams_end_id, &args);
     spry_cuda_charge(d, SPRY_OP_OUT, SPRY_F32, 0, 0);
 }
 
@@ -136,7 +130,7 @@ void spry_cuda_streams_predict(spry_cuda_device *d, const spry_cuda_side *side)
 {
     const spry_streams_mix_args args =
         make_modalities(d, side, stream(d, d->scratch.streams, d->config->active_stream), side->predict);
-    launch_rows(d, "spry_streams_predict", &args);
+    launch_rows(d, spry_streams_predict_id, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
@@ -160,10 +154,10 @@ void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, 
                                        .n = c->n_embd,
                                        .n_streams = c->n_streams,
                                        .eps = c->norm_eps};
-    launch_rows(d, "spry_streams_correct", &mix);
+    launch_rows(d, spry_streams_correct_id, &mix);
     multiply(d, SPRY_OP_GATE_UP, (spry_quantise_args){.in = s->y, .n = c->n_embd}, &gate, 1);
     multiply(d, SPRY_OP_DOWN, gated, &proj, 1);
-    launch_rows(d, "spry_streams_add", &add);
+    launch_rows(d, spry_streams_add_id, &add);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
@@ -191,7 +185,7 @@ void spry_cuda_add_laurel(spry_cuda_device *d, const spry_cuda_layer *l)
                                    .n = d->config->n_embd,
                                    .scale = half_root,
                                    .eps = d->config->norm_eps};
-    launch_rows(d, "spry_laurel", &args);
+    launch_rows(d, spry_laurel_id, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
@@ -203,6 +197,6 @@ bool spry_cuda_is_sparse(const spry_cuda_device *d, uint32_t layer)
 void spry_cuda_sparsify(spry_cuda_device *d, uint32_t layer, size_t n)
 {
     const spry_sparsify_args args = {d->scratch.gate, (uint32_t)n, d->config->sparsity[layer]};
-    launch_rows(d, "spry_sparsify", &args);
+    launch_rows(d, spry_sparsify_id, &args);
     spry_cuda_charge(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
 }

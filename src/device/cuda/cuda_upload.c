@@ -190,8 +190,8 @@ static void feed_tokens(spry_cuda_device *d)
                                  .results = d->draws[!d->newest].results_memory,
                                  .n_rows = (uint32_t)d->n_rows,
                                  .n_vocab = d->config->n_vocab};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_feed_tokens"),
-                     (d->n_rows + SPRY_FEED_THREADS - 1) / SPRY_FEED_THREADS, 1, 1, SPRY_FEED_THREADS, &args);
+    spry_cuda_launch(&d->context, spry_feed_tokens_id, (d->n_rows + SPRY_FEED_THREADS - 1) / SPRY_FEED_THREADS, 1, 1,
+                     &args);
 }
 
 spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,

@@ -1,5 +1,4 @@
 /* Whisper models on a GPU: opening, weights, and the encoder and decoder as launches. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -405,8 +404,6 @@ spry_status spry_cuda_whisper_load(spry_cuda_whisper *w, const spry_ops *ops, sp
 /* Convolutions are GEMMs whose input rows overlap in memory. Rows of the encoder have the last position, so that each
  * sees all keys. */
 
-enum { ROW_THREADS = 256 };
-
 static const spry_cuda_expert_groups no_groups = {0};
 
 /* ---- upload ------------------------------------------------------------------------------------------------------ */
@@ -509,7 +506,7 @@ static void add_positions(spry_cuda_whisper *w, spry_cuda_memory positions, spry
                                       .n = d->config->n_embd,
                                       .activated = activated,
                                       .gate = SPRY_GATE_GELU};
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_positions"), d->n_rows, 1, 1, ROW_THREADS, &args);
+    spry_cuda_launch(&d->context, spry_positions_id, d->n_rows, 1, 1, &args);
 }
 
 /* The encoder's input: two convolutions over three frames, the second with stride 2. The activation of the first is
@@ -540,10 +537,8 @@ static void keep_states(spry_cuda_whisper *w)
     spry_cuda_device *d = &w->gpu;
     const spry_whisper_shape *s = &w->weights->shape;
     size_t n = s->n_audio_state, first_cross = s->n_audio_layers + s->n_text_layers;
-    char name[SPRY_CUDA_KERNEL_NAME];
     spry_quantise_args states = spry_cuda_input(d, w->audio_norm, w->audio_norm_bias);
     states.plain = d->scratch.h;
-    snprintf(name, sizeof name, "spry_rope_kv_%s", spry_cuda_type_name(w->weights->kv_type));
     look_at(w, SPRY_VIEW_CROSS);
     for (size_t i = 0; i < s->n_text_layers; i++) {
         const spry_cuda_gemm kv[] = {{d->scratch.k, n, &w->cross_kv[2 * i]},
@@ -556,9 +551,9 @@ static void keep_states(spry_cuda_whisper *w)
         spry_cuda_quantise(d, states, kv, SPRY_COUNT(kv), d->n_rows);
         states.plain = 0;
         spry_cuda_gemms(d, kv, SPRY_COUNT(kv), d->n_rows, false, no_groups);
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
+        spry_cuda_launch(&d->context, spry_cuda_kv_kernels[w->weights->kv_type].rope_kv,
                          (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, 2 * (size_t)s->n_text_heads, 1,
-                         SPRY_ROPE_KV_THREADS, &args);
+                         &args);
     }
 }
 

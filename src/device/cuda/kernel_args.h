@@ -14,6 +14,21 @@
 #define SPRY_ALIGNED(bytes) _Alignas(bytes)
 #endif
 
+/* Threads of blocks that several kernels have in common. */
+enum {
+    SPRY_WARP = 32,
+    SPRY_ROW_THREADS = 256,        /* kernels over rows */
+    SPRY_SPLITK_THREADS = 512,     /* a warp for each of SPRY_SPLIT_K splits */
+    SPRY_PLAIN_THREADS = 256,      /* gemm_mma.cuh */
+    SPRY_WIDE_THREADS = 256,       /* gemm_mma.cuh */
+    SPRY_MULTISTAGE_THREADS = 128, /* gemm_mma.cu */
+    SPRY_WARPGROUP_THREADS = 128,
+    SPRY_WGMMA_THREADS = 192,         /* gemm_wgmma.cu: a consumer warpgroup, the producer and the norm warp; */
+    SPRY_WGMMA_THREADS_2 = 384,       /* two consumer warpgroups, and a warpgroup with those warps */
+    SPRY_PREFILL_WGMMA_THREADS = 384, /* attention_wgmma.cu */
+    SPRY_COMBINE_THREADS = 128,       /* online_softmax.cuh */
+};
+
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 /* A weight matrix on the GPU: tiles of 16 outputs, in units of 64 inputs, in the operand order of a warp
@@ -214,7 +229,10 @@ typedef struct spry_rope_kv_args {
 
 /* Pages of a chunk, whose partial results are combined first; MLA combines single pages. SPRY_PARTIAL_HEADER: floats
  * before the values of a partial result. */
-enum { SPRY_SIMT_CHUNK_PAGES = 8, SPRY_PARTIAL_HEADER = 4 };
+enum { SPRY_SIMT_CHUNK_PAGES = 8, SPRY_PARTIAL_HEADER = 4, SPRY_SIMT_THREADS = SPRY_SIMT_CHUNK_PAGES * SPRY_WARP };
+
+/* Warps of a block over F16 pages, for heads of `blocks` * 32 coordinates. */
+#define SPRY_HEAD_WARPS(blocks) ((blocks) <= 4 ? 4 : 2)
 enum { SPRY_SPLIT_KV_PAGES = 16 }; /* the same in attention_mma.cuh: pages of a split-KV part */
 
 /* Consecutive rows of one sequence: a prefill tile. */

@@ -326,20 +326,18 @@ struct wgmma_vec8 : vec8 {
 
 /* ---- norms and gates --------------------------------------------------------------------------------------------- */
 
-enum { ROW_THREADS = 256 };
-
-/* Sum over the first ROW_THREADS threads of a block; every thread gets it. */
+/* Sum over the first SPRY_ROW_THREADS threads of a block; every thread gets it. */
 SPRY_DEVICE float block_sum(float sum)
 {
-    SPRY_SMEM float smem[ROW_THREADS / WARP];
+    SPRY_SMEM float smem[SPRY_ROW_THREADS / WARP];
     sum = warp_sum(sum);
     syncthreads();
-    if (threadIdx.x < ROW_THREADS && threadIdx.x % WARP == 0)
+    if (threadIdx.x < SPRY_ROW_THREADS && threadIdx.x % WARP == 0)
         smem[threadIdx.x / WARP] = sum;
     syncthreads();
     sum = smem[0];
     SPRY_UNROLL
-    for (int i = 1; i < ROW_THREADS / WARP; i++)
+    for (int i = 1; i < SPRY_ROW_THREADS / WARP; i++)
         sum += smem[i];
     return sum;
 }
@@ -348,18 +346,18 @@ struct row_norm {
     float mean, scale;
 };
 
-/* Mean and 1 / rms of a row after subtracting the mean; same bits in every block of at least ROW_THREADS. Without
+/* Mean and 1 / rms of a row after subtracting the mean; same bits in every block of at least SPRY_ROW_THREADS. Without
  * `centre` the mean is 0. */
 SPRY_DEVICE row_norm norm_of(const float *in, uint32_t n, float eps, uint32_t centre)
 {
     row_norm norm = {0, 0};
     float sum = 0;
-    for (uint32_t i = threadIdx.x; centre && threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
+    for (uint32_t i = threadIdx.x; centre && threadIdx.x < SPRY_ROW_THREADS && i < n; i += SPRY_ROW_THREADS)
         sum += in[i];
     if (centre)
         norm.mean = block_sum(sum) / (float)n;
     sum = 0;
-    for (uint32_t i = threadIdx.x; threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
+    for (uint32_t i = threadIdx.x; threadIdx.x < SPRY_ROW_THREADS && i < n; i += SPRY_ROW_THREADS)
         sum = fmaf(in[i] - norm.mean, in[i] - norm.mean, sum);
     norm.scale = 1.0f / sqrtf(block_sum(sum) / (float)n + eps);
     return norm;

@@ -7,6 +7,7 @@ template <class S> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
     SPRY_SMEM_DYNAMIC(memory, 1024);
     decode_smem<S> &smem = *(decode_smem<S> *)memory;
+    static_assert(sizeof smem == spry_smem_decode(S::BLOCKS, S::WARPS), "as launched");
     pair_partials<S> partials;
     decode_job<S> job;
     const decode_work work = {blockIdx.z,         blockIdx.y,        blockIdx.x / S::PARTS, gridDim.x / S::PARTS,
@@ -24,7 +25,7 @@ template <class S> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 }
 
 #define ATTEND(blocks)                                                                                                 \
-    SPRY_KERNEL_PDL(spry_attend_decode_##blocks, spry_decode_args, decode_config<blocks>::WARPS *WARP, 2)              \
+    SPRY_KERNEL_PDL(spry_attend_decode_##blocks, spry_decode_args, 2)                                                  \
     {                                                                                                                  \
         attend_decode<decode_config<blocks>>(a);                                                                       \
     }

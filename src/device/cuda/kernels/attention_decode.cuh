@@ -17,6 +17,7 @@
 #pragma once
 
 #include "device/cuda/kernels/attention_mma.cuh"
+#include "device/cuda/smem_sizes.h"
 
 /* The config S of a block. BLOCKS: head size / 32; KEYS: blocks whose keys are loaded together; PART, PARTS: blocks of
  * values per warp, and the number of warps or thread blocks that share a head for that; WARPS per block; WORDS: 4-byte
@@ -24,7 +25,10 @@
 template <int N> struct decode_config {
     enum { BLOCKS = N, PART = head_config<N>::PART, PARTS = head_config<N>::PARTS, WARPS = head_config<N>::WARPS };
     enum { KEYS = PART, STEPS = KEYS * 2, WORDS = PART % 2 ? 2 : 4, LOADS = PART * 2 / WORDS, TILES = PART * 2 };
-    enum { STRIDE = BLOCKS * 32 + 8, WEIGHTS_STRIDE = 20 }; /* padding avoids bank conflicts */
+    enum {
+        STRIDE = BLOCKS * 32 + SPRY_DECODE_PAD,
+        WEIGHTS_STRIDE = SPRY_PROBS_STRIDE
+    }; /* padding avoids bank conflicts */
 };
 
 /* The heads of a row and KV head. */

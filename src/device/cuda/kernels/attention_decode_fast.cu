@@ -22,12 +22,12 @@ enum fast_pages { PAGES_SHORT, PAGES_SINGLE, PAGES_LONG };
 template <int N, fast_heads HEADS, spry_act_format ITS_FORMAT, fast_pages PAGES> struct fast_config : decode_config<N> {
     enum { NORM = HEADS == HEADS_NORM, NEIGHBOURS = HEADS == HEADS_PAIRS, FORMAT = ITS_FORMAT };
     enum { SHORT = PAGES == PAGES_SHORT, LONG = PAGES == PAGES_LONG };
-    enum { STRIDE = N * 16 + 16 }; /* words of a head; the padding avoids bank conflicts */
+    enum { STRIDE = N * 16 + SPRY_FAST_PAD }; /* words of a head; the padding avoids bank conflicts */
 };
 
 /* Shared memory of a warp: pairs of probabilities, [query, token]; scales of pages while they are combined. */
 template <class S> struct fast_warp_smem {
-    float4 factors[WARP + 2];
+    float4 factors[SPRY_FAST_SCALES];
     uint32_t weights[SPRY_DECODE_GQA_MAX][S::WEIGHTS_STRIDE];
 };
 
@@ -449,6 +449,7 @@ template <class S> SPRY_DEVICE void attend_decode_fast(const spry_decode_args &d
 {
     SPRY_SMEM_DYNAMIC(memory, 1024);
     fast_smem<S> &smem = *(fast_smem<S> *)memory;
+    static_assert(sizeof smem == spry_smem_decode_fast(S::BLOCKS, S::WARPS), "as launched");
     float *left = (float *)(memory + sizeof smem);
     pair_partials<S> partials = {left, S::WARPS};
     fast_job<S> job;
@@ -466,8 +467,7 @@ template <class S> SPRY_DEVICE void attend_decode_fast(const spry_decode_args &d
 
 /* The name says heads, output format and pages. */
 #define ATTEND(blocks, heads, HEADS, format, FORMAT, pages, PAGES)                                                     \
-    SPRY_KERNEL_PDL(spry_attend_decode_##heads##_##format##_##pages##_##blocks, spry_decode_args,                      \
-                    decode_config<blocks>::WARPS *WARP, 2)                                                             \
+    SPRY_KERNEL_PDL(spry_attend_decode_##heads##_##format##_##pages##_##blocks, spry_decode_args, 2)                   \
     {                                                                                                                  \
         attend_decode_fast<fast_config<blocks, HEADS, FORMAT, PAGES>>(a);                                              \
     }

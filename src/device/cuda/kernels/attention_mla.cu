@@ -20,7 +20,7 @@ enum {
 
 /* ---- slots of heads ---------------------------------------------------------------------------------------------- */
 
-SPRY_KERNEL(spry_mla_slots, spry_mla_slots_args, SPRY_MLA_THREADS)
+SPRY_KERNEL(spry_mla_slots, spry_mla_slots_args)
 {
     uint32_t slot = blockIdx.x * blockDim.x + threadIdx.x, head = slot / a.each, row = slot % a.each;
     if (head >= a.n_heads)
@@ -30,7 +30,7 @@ SPRY_KERNEL(spry_mla_slots, spry_mla_slots_args, SPRY_MLA_THREADS)
         a.heads[slot / a.align] = (int32_t)head;
 }
 
-SPRY_KERNEL(spry_mla_join, spry_mla_join_args, SPRY_MLA_THREADS)
+SPRY_KERNEL(spry_mla_join, spry_mla_join_args)
 {
     for (uint32_t i = threadIdx.x; i < a.n_heads * a.n; i += blockDim.x)
         a.out[(uint64_t)blockIdx.x * a.n_heads * a.n + i] =
@@ -348,19 +348,17 @@ template <class KV> SPRY_DEVICE void attend_mla_prefill(const spry_mla_attend_ar
     }
 }
 
-#define MLA(type)                                                                                                      \
-    SPRY_KERNEL(spry_mla_rope_kv_##type, spry_mla_rope_kv_args, SPRY_ROPE_KV_THREADS)                                  \
+#define MLA(type, ...)                                                                                                 \
+    SPRY_KERNEL(spry_mla_rope_kv_##type, spry_mla_rope_kv_args)                                                        \
     {                                                                                                                  \
         prepare_mla<kv_##type>(a);                                                                                     \
     }                                                                                                                  \
-    SPRY_KERNEL(spry_mla_split_kv_##type, spry_mla_attend_args, SPRY_MLA_THREADS, 2)                                   \
+    SPRY_KERNEL(spry_mla_split_kv_##type, spry_mla_attend_args, 2)                                                     \
     {                                                                                                                  \
         attend_mla_split_kv<kv_##type>(a);                                                                             \
     }                                                                                                                  \
-    SPRY_KERNEL(spry_mla_prefill_##type, spry_mla_attend_args, SPRY_MLA_THREADS, 2)                                    \
+    SPRY_KERNEL(spry_mla_prefill_##type, spry_mla_attend_args, 2)                                                      \
     {                                                                                                                  \
         attend_mla_prefill<kv_##type>(a);                                                                              \
     }
-MLA(f16)
-MLA(f32)
-MLA(q8_0)
+SPRY_KV_TYPES(MLA)

@@ -11,6 +11,7 @@
  * cp.async: one page is multiplied while the next one is copied. The wgmma prefill replaces prefill_mma on compute
  * capability 9.0. */
 #include "device/cuda/kernels/attention_mma.cuh"
+#include "device/cuda/smem_sizes.h"
 
 /* ---- split-KV ---------------------------------------------------------------------------------------------------- */
 
@@ -26,6 +27,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_split_kv_mma(const spry_attend_arg
     typedef head_config<BLOCKS> config;
     SPRY_SMEM_DYNAMIC(memory, 1024);
     split_kv_smem<BLOCKS> &smem = *(split_kv_smem<BLOCKS> *)memory;
+    static_assert(sizeof smem == spry_smem_split_kv(BLOCKS), "as launched");
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, rest = blockIdx.y / a.kv.n_kv_heads, part = rest % config::PARTS;
     const spry_decode_tile tile = a.decode_tiles[blockIdx.x];
@@ -217,6 +219,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_prefill_mma(const spry_attend_args
 {
     typedef head_config<BLOCKS> config;
     SPRY_SMEM_DYNAMIC(memory, 1024);
+    static_assert(sizeof(prefill_smem<BLOCKS>) == spry_smem_prefill_mma(BLOCKS), "as launched");
     const uint32_t each = config::WARPS / config::PARTS * QUERIES;
     uint32_t warp = threadIdx.x / WARP;
     int lane = (int)threadIdx.x % WARP;
@@ -236,13 +239,13 @@ template <int BLOCKS> SPRY_DEVICE void attend_prefill_mma(const spry_attend_args
 }
 
 /* Grid: (decode rows, heads). */
-SPRY_KERNEL(spry_attend_combine_pages, spry_attend_args, COMBINE_THREADS)
+SPRY_KERNEL(spry_attend_combine_pages, spry_attend_args)
 {
     combine_head<SPRY_SPLIT_KV_PAGES>(a, a.decode_rows[blockIdx.x], blockIdx.x, blockIdx.y);
 }
 
 /* Grid: (prefill tiles, heads, rows of a tile). */
-SPRY_KERNEL(spry_attend_combine_prefill, spry_attend_args, COMBINE_THREADS)
+SPRY_KERNEL(spry_attend_combine_prefill, spry_attend_args)
 {
     const spry_row_range run = a.prefill_tiles[blockIdx.x];
     if (blockIdx.z < run.n_rows)
@@ -250,11 +253,11 @@ SPRY_KERNEL(spry_attend_combine_prefill, spry_attend_args, COMBINE_THREADS)
 }
 
 #define ATTEND(blocks)                                                                                                 \
-    SPRY_KERNEL_PDL(spry_attend_split_kv_mma_##blocks, spry_attend_args, head_config<blocks>::WARPS *WARP)             \
+    SPRY_KERNEL_PDL(spry_attend_split_kv_mma_##blocks, spry_attend_args)                                               \
     {                                                                                                                  \
         attend_split_kv_mma<blocks>(a);                                                                                \
     }                                                                                                                  \
-    SPRY_KERNEL(spry_attend_prefill_mma_##blocks, spry_attend_args, head_config<blocks>::WARPS *WARP, 3)               \
+    SPRY_KERNEL(spry_attend_prefill_mma_##blocks, spry_attend_args, 3)                                                 \
     {                                                                                                                  \
         attend_prefill_mma<blocks>(a);                                                                                 \
     }

@@ -17,7 +17,7 @@
 enum { QUERIES = 16, HALF_ONES = 0x3c003c00 }; /* HALF_ONES: two F16, each 1 */
 
 template <int BLOCKS> struct head_config {
-    enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = BLOCKS <= 4 ? 4 : 2, STEPS = BLOCKS * 2 };
+    enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = SPRY_HEAD_WARPS(BLOCKS), STEPS = BLOCKS * 2 };
 };
 
 /* The queries of a warp as a operands: [step of 16 coordinates, lane]. */

@@ -252,7 +252,7 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_split_kv(const spry_attend
 }
 
 /* Grid: (decode rows, heads). */
-SPRY_KERNEL(spry_attend_combine, spry_attend_args, COMBINE_THREADS)
+SPRY_KERNEL(spry_attend_combine, spry_attend_args)
 {
     combine_head<1>(a, a.decode_rows[blockIdx.x], blockIdx.x, blockIdx.y);
 }
@@ -307,15 +307,13 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_prefill_simt(const spry_at
 }
 
 #define ATTEND(type, dims)                                                                                             \
-    SPRY_KERNEL(spry_attend_split_kv_##type##_##dims, spry_attend_args, SIMT_WARPS *WARP)                              \
+    SPRY_KERNEL(spry_attend_split_kv_##type##_##dims, spry_attend_args)                                                \
     {                                                                                                                  \
         attend_split_kv<kv_##type, dims>(a);                                                                           \
     }                                                                                                                  \
-    SPRY_KERNEL(spry_attend_prefill_##type##_##dims, spry_attend_args, SIMT_WARPS *WARP)                               \
+    SPRY_KERNEL(spry_attend_prefill_##type##_##dims, spry_attend_args)                                                 \
     {                                                                                                                  \
         attend_prefill_simt<kv_##type, dims>(a);                                                                       \
     }
-#define ATTENDS(type) ATTEND(type, 1) ATTEND(type, 2) ATTEND(type, 4) ATTEND(type, 8) ATTEND(type, 16)
-ATTENDS(f16)
-ATTENDS(f32)
-ATTENDS(q8_0)
+#define ATTENDS(type, ...) ATTEND(type, 1) ATTEND(type, 2) ATTEND(type, 4) ATTEND(type, 8) ATTEND(type, 16)
+SPRY_KV_TYPES(ATTENDS)

@@ -13,10 +13,10 @@
  * warpgroups issue Q K^T in turns, so that one computes softmax while the other multiplies. Q K^T of the next pair
  * overlaps the accumulation of P V. */
 #include "device/cuda/kernels/attention_mma.cuh"
+#include "device/cuda/smem_sizes.h"
 
-/* LAUNCHED: threads, with the producer warp and the three idle ones. */
 template <int BLOCKS> struct prefill_config {
-    enum { THREADS = 256, WARPS = THREADS / WARP, LAUNCHED = 384, TOGETHER = 2, STAGES = 5 };
+    enum { WARPS = SPRY_PREFILL_CONSUMERS, THREADS = WARPS * WARP, TOGETHER = 2, STAGES = SPRY_PREFILL_STAGES };
     enum { STEPS = BLOCKS * 2, GROUPS = BLOCKS * 4, VALUES = BLOCKS * 16 };
     enum { LINE = 64, KEYS = BLOCKS * 32 * LINE, VALUE_BLOCK = PAGE_TOKENS * LINE, PAGE = KEYS + BLOCKS * VALUE_BLOCK };
     enum { BYTES = TOGETHER * PAGE };
@@ -598,6 +598,7 @@ SPRY_DEVICE void consume_jobs(kv_pipeline<BLOCKS> &pages, const spry_attend_tma_
 template <int BLOCKS> SPRY_DEVICE void attend_prefill(const spry_attend_tma_args &c)
 {
     SPRY_SMEM_DYNAMIC(memory, 1024);
+    static_assert(sizeof(prefill_smem<BLOCKS>) == spry_smem_prefill_wgmma(BLOCKS), "as launched");
     int lane = (int)threadIdx.x % WARP;
     uint32_t warp = threadIdx.x / WARP, n = c.attend.kv.n_kv_heads * c.n_batches * c.n_parts * c.n_prefill_tiles;
     kv_pipeline<BLOCKS> pages = {c.maps, (prefill_smem<BLOCKS> *)memory, NULL, 0, 0, 0, {}};
@@ -613,7 +614,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_prefill(const spry_attend_tma_args
 }
 
 #define ATTEND(blocks)                                                                                                 \
-    SPRY_KERNEL(spry_attend_prefill_wgmma_##blocks, spry_attend_tma_args, prefill_config<blocks>::LAUNCHED, 1)         \
+    SPRY_KERNEL(spry_attend_prefill_wgmma_##blocks, spry_attend_tma_args, 1)                                           \
     {                                                                                                                  \
         attend_prefill<blocks>(a);                                                                                     \
     }

@@ -1,22 +1,11 @@
 /* Instances of the kernels of gemm_mma.cuh for all weight types, and a multistage GEMM for 16-bit floats. */
 #include "device/cuda/kernels/gemm_mma.cuh"
 
-GEMMS_SPLITK(f16)
-GEMMS_SPLITK(bf16)
-GEMM_SPLITK_SMALL(f16)
-GEMM_SPLITK_SMALL(bf16)
+SPRY_FLOAT_TYPES(GEMMS_SPLITK)
+SPRY_HALF_TYPES(GEMM_SPLITK_SMALL)
+SPRY_QUANT_TYPES(GEMMS_MMA)
 /* F32 weights are rare: there is only the plain kernel for many rows. */
-GEMMS_SPLITK(f32)
 GEMM_PLAIN(f32)
-GEMMS_MMA(q4_0)
-GEMMS_MMA(q4_1)
-GEMMS_MMA(q5_0)
-GEMMS_MMA(q5_1)
-GEMMS_MMA(q8_0)
-GEMMS_MMA(q4_k)
-GEMMS_MMA(q5_k)
-GEMMS_MMA(q6_k)
-GEMMS_MMA(mxfp4)
 
 /* ---- multistage gemm of 16-bit floats ---------------------------------------------------------------------------- */
 
@@ -27,7 +16,15 @@ GEMMS_MMA(mxfp4)
  * Instructions and their order are those of gemm_mma.cuh, split after split, so the bits are the same. Rows past the
  * last are computed from whatever memory holds and are not stored. */
 
-enum { BLOCK_TILES = 8, BLOCK_GROUPS = 8, WARP_TILES = 4, WARP_GROUPS = 4, BLOCK_WARPS = 4, STAGES = 3, PIECE = 16 };
+enum {
+    BLOCK_TILES = 8,
+    BLOCK_GROUPS = 8,
+    WARP_TILES = 4,
+    WARP_GROUPS = 4,
+    BLOCK_WARPS = SPRY_MULTISTAGE_THREADS / WARP,
+    STAGES = 3,
+    PIECE = 16
+};
 enum { UNIT_BYTES = 2048, STAGE_ROWS = BLOCK_TILES * UNIT_BYTES }; /* UNIT_BYTES: a unit of one tile */
 
 /* Bytes of a unit of a group of rows, and of a stage. */
@@ -175,12 +172,9 @@ template <class T> SPRY_DEVICE void gemm_multistage(const spry_gemm_args &a)
     }
 }
 
-SPRY_KERNEL(spry_gemm_multistage_f16, spry_gemm_args, BLOCK_WARPS *WARP)
-{
-    gemm_multistage<type_f16>(a);
-}
-
-SPRY_KERNEL(spry_gemm_multistage_bf16, spry_gemm_args, BLOCK_WARPS *WARP)
-{
-    gemm_multistage<type_bf16>(a);
-}
+#define GEMM_MULTISTAGE(name, ...)                                                                                     \
+    SPRY_KERNEL(spry_gemm_multistage_##name, spry_gemm_args)                                                           \
+    {                                                                                                                  \
+        gemm_multistage<type_##name>(a);                                                                               \
+    }
+SPRY_HALF_TYPES(GEMM_MULTISTAGE)

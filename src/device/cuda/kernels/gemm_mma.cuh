@@ -385,14 +385,15 @@ SPRY_DEVICE void store_sum(const spry_gemm_args &a, const spry_gemm_part &part, 
 
 /* ---- split-K, and the plain kernel ------------------------------------------------------------------------------- */
 
-enum { SPLITK_THREADS = SPRY_SPLIT_K * WARP, PLAIN_WARPS = 8, PLAIN_GROUPS = 8 };
+enum { PLAIN_WARPS = SPRY_PLAIN_THREADS / WARP, PLAIN_GROUPS = 8 };
+static_assert(SPRY_SPLITK_THREADS == SPRY_SPLIT_K * WARP, "a warp for each split");
 
 /* A block computes TILES tiles and GROUPS groups of rows. Each warp has a tile and one split per round; there are TILES
  * rounds. Warps of the same split read the same rows at about the same time. Old outputs are loaded as soon as the
  * earlier kernels have finished. */
 template <class T, int GROUPS, int TILES, int AHEAD> struct splitk_block {
     enum { SPLITS = SPRY_SPLIT_K / TILES, N = GROUPS * 4 * WARP, ALL = TILES * N };
-    enum { EACH = (ALL + SPLITK_THREADS - 1) / SPLITK_THREADS };
+    enum { EACH = (ALL + SPRY_SPLITK_THREADS - 1) / SPRY_SPLITK_THREADS };
     typedef prefetched_units<T, AHEAD> weights;
     uint32_t part, group;
     int32_t expert;
@@ -402,7 +403,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> struct splitk_block {
     /* Index of the thread's sum k among all sums of the block. */
     static SPRY_METHOD int number(int k)
     {
-        return (int)threadIdx.x + k * SPLITK_THREADS;
+        return (int)threadIdx.x + k * SPRY_SPLITK_THREADS;
     }
 
     SPRY_METHOD const spry_gemm_part &find(gemm_tile &at, const spry_gemm_args &a, uint32_t tile) const
@@ -529,7 +530,7 @@ template <class T, int GROUPS> SPRY_DEVICE void gemm_plain(const spry_gemm_args 
 
 /* A block computes 4 * TILES tiles and 128 rows; its 8 warps are 4 along the tiles by 2 along the rows. The activations
  * of the next stage are copied with cp.async while the current stage is multiplied. */
-enum { WIDE_WARPS = 8, WIDE_GROUPS = 8, WIDE_ROWS = 2 * WIDE_GROUPS * SPRY_ACT_ROWS };
+enum { WIDE_WARPS = SPRY_WIDE_THREADS / WARP, WIDE_GROUPS = 8, WIDE_ROWS = 2 * WIDE_GROUPS * SPRY_ACT_ROWS };
 
 /* One stage: a unit of quantised weights and activations. */
 template <class Q> struct wide_q8 {
@@ -667,32 +668,32 @@ template <class T, int TILES> SPRY_DEVICE void gemm_wide(const spry_gemm_args &a
 }
 
 #define GEMM_SPLITK(name, groups, tiles)                                                                               \
-    SPRY_KERNEL_PDL(spry_gemm_splitk_##name##_##groups##_##tiles, spry_gemm_args, SPLITK_THREADS, groups > 1 ? 1 : 2)  \
+    SPRY_KERNEL_PDL(spry_gemm_splitk_##name##_##groups##_##tiles, spry_gemm_args, groups > 1 ? 1 : 2)                  \
     {                                                                                                                  \
         const int ahead = groups * tiles > 1 || (int)type_##name::ACTS > 2 ? 1 : SPRY_GEMM_PREFETCH;                   \
         gemm_splitk<type_##name, groups, tiles, ahead>(a);                                                             \
     }
 /* A variant that prefetches fewer units, for GPUs with less shared memory per block. */
-#define GEMM_SPLITK_SMALL(name)                                                                                        \
-    SPRY_KERNEL_PDL(spry_gemm_splitk_##name##_1_1_small, spry_gemm_args, SPLITK_THREADS, 2)                            \
+#define GEMM_SPLITK_SMALL(name, ...)                                                                                   \
+    SPRY_KERNEL_PDL(spry_gemm_splitk_##name##_1_1_small, spry_gemm_args, 2)                                            \
     {                                                                                                                  \
         gemm_splitk<type_##name, 1, 1, SPRY_GEMM_PREFETCH_SMALL>(a);                                                   \
     }
-#define GEMMS_SPLITK(name)                                                                                             \
+#define GEMMS_SPLITK(name, ...)                                                                                        \
     GEMM_SPLITK(name, 1, 1)                                                                                            \
     GEMM_SPLITK(name, 2, 1) GEMM_SPLITK(name, 4, 1) GEMM_SPLITK(name, 2, 2) GEMM_SPLITK(name, 4, 4)
 #define GEMM_PLAIN(name)                                                                                               \
-    SPRY_KERNEL(spry_gemm_plain_##name, spry_gemm_args, PLAIN_WARPS *WARP)                                             \
+    SPRY_KERNEL(spry_gemm_plain_##name, spry_gemm_args)                                                                \
     {                                                                                                                  \
         gemm_plain<type_##name, PLAIN_GROUPS>(a);                                                                      \
     }
 #define GEMMS_WIDE(name)                                                                                               \
-    SPRY_KERNEL(spry_gemm_wide_##name##_1, spry_gemm_args, WIDE_WARPS *WARP)                                           \
+    SPRY_KERNEL(spry_gemm_wide_##name##_1, spry_gemm_args)                                                             \
     {                                                                                                                  \
         gemm_wide<type_##name, 1>(a);                                                                                  \
     }                                                                                                                  \
-    SPRY_KERNEL(spry_gemm_wide_##name##_2, spry_gemm_args, WIDE_WARPS *WARP)                                           \
+    SPRY_KERNEL(spry_gemm_wide_##name##_2, spry_gemm_args)                                                             \
     {                                                                                                                  \
         gemm_wide<type_##name, 2>(a);                                                                                  \
     }
-#define GEMMS_MMA(name) GEMMS_SPLITK(name) GEMMS_WIDE(name)
+#define GEMMS_MMA(name, ...) GEMMS_SPLITK(name) GEMMS_WIDE(name)

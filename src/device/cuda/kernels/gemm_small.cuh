@@ -401,11 +401,11 @@ template <class T, int TILES, gemm_fusion FUSION> SPRY_DEVICE void gemm_small(co
 }
 
 #define GEMM_SMALL(name, kind, label, tiles)                                                                           \
-    SPRY_KERNEL_PDL(spry_gemm_small_##name##_##label##_##tiles, spry_gemm_args, SPLITK_THREADS, tiles > 4 ? 1 : 2)     \
+    SPRY_KERNEL_PDL(spry_gemm_small_##name##_##label##_##tiles, spry_gemm_args, tiles > 4 ? 1 : 2)                     \
     {                                                                                                                  \
         gemm_small<type_##name, tiles, kind>(a);                                                                       \
     }
-#define GEMMS_SMALL(name)                                                                                              \
+#define GEMMS_SMALL(name, ...)                                                                                         \
     GEMM_SMALL(name, FUSE_NORM, norm, 2)                                                                               \
     GEMM_SMALL(name, FUSE_NORM, norm, 4)                                                                               \
     GEMM_SMALL(name, FUSE_GATE, gate, 4) GEMM_SMALL(name, FUSE_GATE, gate, 8) GEMM_SMALL(name, FUSE_NONE, out, 8)

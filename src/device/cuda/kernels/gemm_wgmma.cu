@@ -510,25 +510,19 @@ template <class S> SPRY_DEVICE void gemm_wgmma(const spry_gemm_args &a)
 /* The name says groups of 8 rows, consumer warpgroups, and blocks per SM. With quantised weights one block per SM has
  * more registers: it is faster if there is one block for each SM, otherwise two blocks are faster. */
 #define GEMM_WGMMA(name, label, groups, warpgroups, blocks, gate)                                                      \
-    SPRY_KERNEL_PDL(spry_gemm_##label##_##name##_##groups##_##warpgroups##_##blocks, spry_gemm_args,                   \
-                    warpgroups == 1 ? WARPGROUP_THREADS + 2 * WARP : 3 * WARPGROUP_THREADS, blocks)                    \
+    SPRY_KERNEL_PDL(spry_gemm_##label##_##name##_##groups##_##warpgroups##_##blocks, spry_gemm_args, blocks)           \
     {                                                                                                                  \
-        gemm_wgmma<wgmma_config<type_##name, groups, warpgroups, gate>>(a);                                            \
+        typedef wgmma_config<type_##name, groups, warpgroups, gate> config;                                            \
+        static_assert((int)config::THREADS + (warpgroups == 1 ? 2 * WARP : WARPGROUP_THREADS) ==                       \
+                          spry_gemm_##label##_##name##_##groups##_##warpgroups##_##blocks##_threads,                   \
+                      "the producer and norm warps follow the consumers");                                             \
+        gemm_wgmma<config>(a);                                                                                         \
     }
-#define GEMMS_WGMMA_FLOATS(name)                                                                                       \
+#define GEMMS_WGMMA_FLOATS(name, ...)                                                                                  \
     GEMM_WGMMA(name, wgmma, 8, 1, 2, false)                                                                            \
     GEMM_WGMMA(name, wgmma, 16, 2, 1, false)                                                                           \
     GEMM_WGMMA(name, wgmma_gate, 8, 1, 2, true) GEMM_WGMMA(name, wgmma_gate, 16, 2, 1, true)
-#define GEMMS_WGMMA_QUANTS(name)                                                                                       \
+#define GEMMS_WGMMA_QUANTS(name, ...)                                                                                  \
     GEMMS_WGMMA_FLOATS(name) GEMM_WGMMA(name, wgmma, 8, 1, 1, false) GEMM_WGMMA(name, wgmma_gate, 8, 1, 1, true)
-GEMMS_WGMMA_FLOATS(f16)
-GEMMS_WGMMA_FLOATS(bf16)
-GEMMS_WGMMA_QUANTS(q4_0)
-GEMMS_WGMMA_QUANTS(q4_1)
-GEMMS_WGMMA_QUANTS(q5_0)
-GEMMS_WGMMA_QUANTS(q5_1)
-GEMMS_WGMMA_QUANTS(q8_0)
-GEMMS_WGMMA_QUANTS(q4_k)
-GEMMS_WGMMA_QUANTS(q5_k)
-GEMMS_WGMMA_QUANTS(q6_k)
-GEMMS_WGMMA_QUANTS(mxfp4)
+SPRY_HALF_TYPES(GEMMS_WGMMA_FLOATS)
+SPRY_QUANT_TYPES(GEMMS_WGMMA_QUANTS)

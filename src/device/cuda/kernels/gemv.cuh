@@ -313,14 +313,14 @@ SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE
 }
 
 #define GEMV(name, kind, label, tiles)                                                                                 \
-    SPRY_KERNEL_PDL_MANUAL(spry_gemv_##name##_##label##_##tiles, spry_gemm_args, SPLITK_THREADS, 2)                    \
+    SPRY_KERNEL_PDL_MANUAL(spry_gemv_##name##_##label##_##tiles, spry_gemm_args, 2)                                    \
     {                                                                                                                  \
         SPRY_SMEM float splits[SPRY_SPLIT_K][tiles * SPRY_TILE_ROWS], squares[ACT_SPLITS];                             \
         SPRY_SMEM_DYNAMIC(smem, 1024);                                                                                 \
         smem_check(sizeof splits + sizeof squares);                                                                    \
         gemv<type_##name, tiles, kind>(a, splits, squares, smem, launched_grid());                                     \
     }
-#define GEMVS(name)                                                                                                    \
+#define GEMVS(name, ...)                                                                                               \
     GEMV(name, FUSE_NORM, norm, 2)                                                                                     \
     GEMV(name, FUSE_NORM, norm, 4)                                                                                     \
     GEMV(name, FUSE_GATE, gate, 4) GEMV(name, FUSE_NONE, out, 1) GEMV(name, FUSE_NONE, out, 4)

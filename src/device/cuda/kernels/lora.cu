@@ -37,7 +37,7 @@ SPRY_DEVICE float *shrunk_row(const spry_lora_args &a, uint32_t row)
 }
 
 /* A warp has a rank of an adapter, for all rows of the block. */
-SPRY_KERNEL(spry_lora_shrink, spry_lora_args, SPRY_LORA_THREADS)
+SPRY_KERNEL(spry_lora_shrink, spry_lora_args)
 {
     const spry_lora_pair *pairs = pairs_of(a);
     uint32_t column = blockIdx.x * LORA_WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP, rank = column,
@@ -65,7 +65,7 @@ SPRY_KERNEL(spry_lora_shrink, spry_lora_args, SPRY_LORA_THREADS)
 }
 
 /* A thread has an output, for all rows of the block. */
-SPRY_KERNEL(spry_lora_expand, spry_lora_args, SPRY_LORA_THREADS)
+SPRY_KERNEL(spry_lora_expand, spry_lora_args)
 {
     const spry_lora_pair *pairs = pairs_of(a);
     const spry_lora_part &part = a.parts[blockIdx.z];

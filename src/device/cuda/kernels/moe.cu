@@ -5,7 +5,7 @@
 
 #include "device/cuda/kernel_args.h"
 
-enum { GROUP_THREADS = 256, COMBINE_THREADS = 256, EXPERTS_MAX = 1024 };
+enum { EXPERTS_MAX = 1024 };
 
 /* Index of the largest score, the lower one on ties; taken experts have -INFINITY. Returns n if there is none. */
 SPRY_DEVICE uint32_t best_expert(const float *score, uint32_t n, int lane)
@@ -83,7 +83,7 @@ SPRY_DEVICE void insert_expert(uint32_t *chosen, float *weight, uint32_t n, uint
     weight[at] = score;
 }
 
-SPRY_KERNEL(spry_moe_route, spry_moe_route_args, WARP)
+SPRY_KERNEL(spry_moe_route, spry_moe_route_args)
 {
     SPRY_SMEM float choice[EXPERTS_MAX];
     int lane = (int)threadIdx.x;
@@ -117,7 +117,7 @@ SPRY_KERNEL(spry_moe_route, spry_moe_route_args, WARP)
 }
 
 /* The slots of an expert are in order of rows; one thread per expert counts and fills. */
-SPRY_KERNEL(spry_moe_group, spry_moe_group_args, GROUP_THREADS)
+SPRY_KERNEL(spry_moe_group, spry_moe_group_args)
 {
     SPRY_SMEM uint32_t begin[EXPERTS_MAX + 1];
     uint32_t n_pairs = a.n_rows * a.n_used;
@@ -150,7 +150,7 @@ SPRY_KERNEL(spry_moe_group, spry_moe_group_args, GROUP_THREADS)
     }
 }
 
-SPRY_KERNEL(spry_moe_combine, spry_moe_combine_args, COMBINE_THREADS)
+SPRY_KERNEL(spry_moe_combine, spry_moe_combine_args)
 {
     uint64_t row = blockIdx.x;
     const uint32_t *slot = a.slot + row * a.n_used;

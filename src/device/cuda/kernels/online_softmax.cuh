@@ -6,8 +6,6 @@
 
 #include "device/cuda/kernels/activations.cuh"
 
-enum { COMBINE_THREADS = 128 };
-
 #define LOG2E 1.44269504088896341f /* log2(e) */
 
 /* The reference of the exponentials: the max rounded up to a multiple of 16. It rarely changes, so accumulators are

@@ -104,7 +104,7 @@ template <int N> struct stage_attention_config {
         LOADS = PART * 2 / WORDS,
         TILES = PART * 2
     };
-    enum { STRIDE = BLOCKS * 32 + 8, WEIGHTS_STRIDE = 20 };
+    enum { STRIDE = BLOCKS * 32 + SPRY_DECODE_PAD, WEIGHTS_STRIDE = SPRY_PROBS_STRIDE };
 };
 
 /* The last block that stores its partial results of a head combines all of them. */
@@ -117,6 +117,7 @@ template <int N> SPRY_DEVICE void stage_attend(const stage_state &state)
     const spry_decode_args &d = stage.of.decode;
     uint32_t *word = (uint32_t *)(memory + SPRY_STAGE_WORD);
     decode_smem<config> &smem = *(decode_smem<config> *)(memory + SPRY_STAGE_SMEM);
+    static_assert(sizeof smem == spry_smem_decode(N, SPRY_STAGE_WARPS), "as launched");
     uint32_t jobs = stage.ranks * d.attend.kv.n_kv_heads, warp = threadIdx.x / WARP;
     if (state.skip(blockIdx.x >= jobs))
         return;
@@ -166,7 +167,7 @@ SPRY_DEVICE void end_stages(const spry_persistent_args &a, const stage_state &st
 
 /* One kernel for some weight types, given as STAGE_CASES, and one head size. */
 #define PERSISTENT_KERNEL(name, blocks, ...)                                                                           \
-    SPRY_KERNEL_PDL(spry_persistent_##name##_##blocks, spry_persistent_args, SPRY_STAGE_WARPS *WARP, 1)                \
+    SPRY_KERNEL_PDL(spry_persistent_##name##_##blocks, spry_persistent_args, 1)                                        \
     {                                                                                                                  \
         SPRY_SMEM_DYNAMIC(memory, 16);                                                                                 \
         stage_state state = {a.stages, a.counters, a.heads, *a.base, 0};                                               \

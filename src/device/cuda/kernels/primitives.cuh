@@ -4,8 +4,8 @@
  * threads of a block as fibers, so that a kernel's results are tested without a GPU.
  *
  * Rules for kernels:
- *   - A kernel has one argument, a struct of kernel_args.h, named `a`. Its name begins with spry_. The macro's other
- *     arguments are the launch bounds: the maximum number of threads, then the minimum number of blocks per SM.
+ *   - A kernel has one argument, a struct of kernel_args.h, named `a`. Its name begins with spry_. Its threads are in
+ *     kernel_list.h. The macro's last argument, if any, is the minimum number of blocks per SM (launch bounds).
  *   - Programmatic dependent launch (PDL): a kernel may start before the kernels launched earlier have finished.
  *     SPRY_KERNEL waits for them first. SPRY_KERNEL_PDL calls pdl_wait itself, before it reads what they write, writes
  *     what they read, or returns. SPRY_KERNEL_PDL_MANUAL also calls pdl_launch_dependents itself, which lets the next
@@ -17,6 +17,8 @@
 #pragma once
 
 #include <stdint.h>
+
+#include "device/cuda/kernel_list.h"
 
 #define SPRY_UNLIKELY(condition) __builtin_expect(!!(condition), 0) /* keeps the unlikely code out of line */
 
@@ -34,10 +36,11 @@
 #define SPRY_UNROLL        SPRY_PRAGMA(unroll)
 #define SPRY_UNROLL_BY(n)  SPRY_PRAGMA(unroll n)
 #define SPRY_KERNEL_PDL_MANUAL(name, arguments, ...)                                                                   \
-    extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name(const __grid_constant__ arguments a)
+    extern "C" __global__ void __launch_bounds__(name##_threads, ##__VA_ARGS__)                                        \
+        name(const __grid_constant__ arguments a)
 #define SPRY_KERNEL_PDL(name, arguments, ...)                                                                          \
     static __device__ __forceinline__ void name##_body(const arguments &a);                                            \
-    SPRY_KERNEL_PDL_MANUAL(name, arguments, __VA_ARGS__)                                                               \
+    SPRY_KERNEL_PDL_MANUAL(name, arguments, ##__VA_ARGS__)                                                             \
     {                                                                                                                  \
         pdl_launch_dependents();                                                                                       \
         name##_body(a);                                                                                                \
@@ -618,7 +621,7 @@ SPRY_DEVICE uint32_t swizzle_64b(uint32_t line, uint32_t piece)
 /* A kernel that waits for all earlier kernels before anything else. */
 #define SPRY_KERNEL(name, arguments, ...)                                                                              \
     SPRY_DEVICE void name##_work(const arguments &a);                                                                  \
-    SPRY_KERNEL_PDL(name, arguments, __VA_ARGS__)                                                                      \
+    SPRY_KERNEL_PDL(name, arguments, ##__VA_ARGS__)                                                                    \
     {                                                                                                                  \
         pdl_wait();                                                                                                    \
         name##_work(a);                                                                                                \

@@ -93,18 +93,16 @@ template <class KV> SPRY_DEVICE void convolve_rows(const spry_conv_args &a)
     }
 }
 
-#define CONVOLUTION(kv)                                                                                                \
-    SPRY_KERNEL(spry_conv_store_##kv, spry_conv_args, CONV_THREADS)                                                    \
+#define CONVOLUTION(kv, ...)                                                                                           \
+    SPRY_KERNEL(spry_conv_store_##kv, spry_conv_args)                                                                  \
     {                                                                                                                  \
         store_rows<kv_##kv>(a);                                                                                        \
     }                                                                                                                  \
-    SPRY_KERNEL(spry_convolve_##kv, spry_conv_args, CONV_THREADS)                                                      \
+    SPRY_KERNEL(spry_convolve_##kv, spry_conv_args)                                                                    \
     {                                                                                                                  \
         convolve_rows<kv_##kv>(a);                                                                                     \
     }
-CONVOLUTION(f16)
-CONVOLUTION(f32)
-CONVOLUTION(q8_0)
+SPRY_KV_TYPES(CONVOLUTION)
 
 /* ---- gated delta nets -------------------------------------------------------------------------------------------- */
 
@@ -138,7 +136,7 @@ SPRY_DEVICE delta_page page_of(const spry_delta_args &a, uint32_t page)
 
 /* ---- into pages -------------------------------------------------------------------------------------------------- */
 
-SPRY_KERNEL(spry_delta_store, spry_delta_args, SPRY_DELTA_STORE_THREADS)
+SPRY_KERNEL(spry_delta_store, spry_delta_args)
 {
     const spry_step_row &row = a.rows[blockIdx.x];
     delta_page page = page_of(a, row.page);
@@ -343,7 +341,7 @@ template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
 }
 
 #define DELTA(keys)                                                                                                    \
-    SPRY_KERNEL(spry_delta_##keys, spry_delta_args, SPRY_DELTA_THREADS)                                                \
+    SPRY_KERNEL(spry_delta_##keys, spry_delta_args)                                                                    \
     {                                                                                                                  \
         run_head<keys>(a);                                                                                             \
     }
@@ -354,14 +352,14 @@ DELTA(256)
 
 /* ---- gated attention heads --------------------------------------------------------------------------------------- */
 
-SPRY_KERNEL(spry_gated_query_split, spry_head_gates_args, SPRY_DELTA_THREADS)
+SPRY_KERNEL(spry_gated_query_split, spry_head_gates_args)
 {
     uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
         a.x[head * a.n + i] = a.raw[head * 2 * a.n + i];
 }
 
-SPRY_KERNEL(spry_gated_heads_apply, spry_head_gates_args, SPRY_DELTA_THREADS)
+SPRY_KERNEL(spry_gated_heads_apply, spry_head_gates_args)
 {
     uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)

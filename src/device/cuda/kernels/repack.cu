@@ -220,19 +220,12 @@ template <class T> SPRY_DEVICE void repack_floats(const spry_repack_args &a)
 }
 
 #define REPACK(name, call)                                                                                             \
-    SPRY_KERNEL(spry_repack_##name, spry_repack_args, WARP)                                                            \
+    SPRY_KERNEL(spry_repack_##name, spry_repack_args)                                                                  \
     {                                                                                                                  \
         call(a);                                                                                                       \
     }
-REPACK(q4_0, repack_quants<type_q4_0>)
-REPACK(q4_1, repack_quants<type_q4_1>)
-REPACK(q5_0, repack_quants<type_q5_0>)
-REPACK(q5_1, repack_quants<type_q5_1>)
-REPACK(q8_0, repack_quants<type_q8_0>)
-REPACK(q4_k, repack_quants<type_q4_k>)
-REPACK(q5_k, repack_quants<type_q5_k>)
-REPACK(q6_k, repack_quants<type_q6_k>)
-REPACK(mxfp4, repack_quants<type_mxfp4>)
+#define REPACK_QUANTS(name, ...) REPACK(name, repack_quants<type_##name>)
+SPRY_QUANT_TYPES(REPACK_QUANTS)
 REPACK(f16, repack_floats<uint16_t>)
 REPACK(bf16, repack_floats<uint16_t>)
 REPACK(f32, repack_floats<uint32_t>)

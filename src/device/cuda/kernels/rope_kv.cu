@@ -96,7 +96,7 @@ template <int BLOCKS, bool NORM, bool NEIGHBOURS> SPRY_DEVICE void prepare_full_
 
 /* The name says the kind of heads, as in attention_decode_fast.cu. */
 #define ROPE_KV_FULL(heads, blocks, norm, neighbours)                                                                  \
-    SPRY_KERNEL(spry_rope_kv_##heads##_##blocks, spry_rope_kv_args, ROPE_KV_WARPS *WARP)                               \
+    SPRY_KERNEL(spry_rope_kv_##heads##_##blocks, spry_rope_kv_args)                                                    \
     {                                                                                                                  \
         prepare_full_heads<blocks, norm, neighbours>(a);                                                               \
     }
@@ -107,17 +107,9 @@ ROPE_KV_FULL(raw, 4, false, false)
 ROPE_KV_FULL(pairs, 2, false, true)
 ROPE_KV_FULL(pairs, 4, false, true)
 
-SPRY_KERNEL(spry_rope_kv_f16, spry_rope_kv_args, ROPE_KV_WARPS *WARP)
-{
-    prepare_heads<kv_f16>(a);
-}
-
-SPRY_KERNEL(spry_rope_kv_f32, spry_rope_kv_args, ROPE_KV_WARPS *WARP)
-{
-    prepare_heads<kv_f32>(a);
-}
-
-SPRY_KERNEL(spry_rope_kv_q8_0, spry_rope_kv_args, ROPE_KV_WARPS *WARP)
-{
-    prepare_heads<kv_q8_0>(a);
-}
+#define ROPE_KV(type, ...)                                                                                             \
+    SPRY_KERNEL(spry_rope_kv_##type, spry_rope_kv_args)                                                                \
+    {                                                                                                                  \
+        prepare_heads<kv_##type>(a);                                                                                   \
+    }
+SPRY_KV_TYPES(ROPE_KV)

@@ -537,7 +537,7 @@ SPRY_DEVICE uint32_t draw_token(draw_state &d, const unsigned char *upload, int3
     return SPRY_DRAW_OK;
 }
 
-SPRY_KERNEL(spry_draw_scan, spry_draw_args, SPRY_SCAN_THREADS)
+SPRY_KERNEL(spry_draw_scan, spry_draw_args)
 {
     const float *logits = a.logits + (uint64_t)a.orders[blockIdx.y].row * a.n_vocab;
     uint32_t each = (a.n_vocab + SPRY_DRAW_SLICES - 1) / SPRY_DRAW_SLICES, begin = blockIdx.x * each;
@@ -568,7 +568,7 @@ SPRY_DEVICE uint32_t plain_token(const draw_state &d, const uint64_t *best, int3
     return d.logits[*token] == -INFINITY ? SPRY_DRAW_NOTHING : SPRY_DRAW_OK;
 }
 
-SPRY_KERNEL(spry_draw_tokens, spry_draw_args, THREADS)
+SPRY_KERNEL(spry_draw_tokens, spry_draw_args)
 {
     uint64_t first = (uint64_t)blockIdx.x * a.n_vocab;
     const spry_draw_order *order = a.orders + blockIdx.x;

@@ -19,23 +19,13 @@ template <class T> SPRY_DEVICE void embed_row(const spry_embed_args &a)
     }
 }
 
-#define EMBED(name)                                                                                                    \
-    SPRY_KERNEL(spry_embed_##name, spry_embed_args, ROW_THREADS)                                                       \
+#define EMBED(name, ...)                                                                                               \
+    SPRY_KERNEL(spry_embed_##name, spry_embed_args)                                                                    \
     {                                                                                                                  \
         embed_row<type_##name>(a);                                                                                     \
     }
-EMBED(q4_0)
-EMBED(q4_1)
-EMBED(q5_0)
-EMBED(q5_1)
-EMBED(q8_0)
-EMBED(q4_k)
-EMBED(q5_k)
-EMBED(q6_k)
-EMBED(mxfp4)
-EMBED(f16)
-EMBED(bf16)
-EMBED(f32)
+SPRY_FLOAT_TYPES(EMBED)
+SPRY_QUANT_TYPES(EMBED)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
@@ -63,7 +53,7 @@ SPRY_DEVICE float row_scale(const float *in, const spry_quantise_args &a)
     return norm_of_splits(splits, 1, a.n, a.eps);
 }
 
-SPRY_KERNEL(spry_quantise, spry_quantise_args, SPRY_QUANTISE_THREADS)
+SPRY_KERNEL(spry_quantise, spry_quantise_args)
 {
     int64_t row = a.source ? a.source[blockIdx.x] : (int64_t)blockIdx.x;
     if (row < 0)
@@ -89,7 +79,7 @@ SPRY_KERNEL(spry_quantise, spry_quantise_args, SPRY_QUANTISE_THREADS)
 
 /* Quantises activations into the wgmma layout and stores nothing else; rows are not normalised first and have a
  * multiple of 8 values. Grid: (rows / 8, units / 4); a warp has a unit of 8 rows. */
-SPRY_KERNEL(spry_quantise_wgmma, spry_quantise_args, SPRY_QUANTISE_WGMMA_UNITS *WARP)
+SPRY_KERNEL(spry_quantise_wgmma, spry_quantise_args)
 {
     uint32_t unit = blockIdx.y * SPRY_QUANTISE_WGMMA_UNITS + threadIdx.x / WARP;
     int lane = (int)(threadIdx.x % WARP);
@@ -108,7 +98,7 @@ SPRY_KERNEL(spry_quantise_wgmma, spry_quantise_args, SPRY_QUANTISE_WGMMA_UNITS *
     pieces.of[1].write(a.to, blockIdx.x, unit, 1, lane);
 }
 
-SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
+SPRY_KERNEL(spry_residual, spry_residual_args)
 {
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
     const float *y = a.y + (uint64_t)blockIdx.x * a.n;
@@ -116,17 +106,17 @@ SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
     bool first = a.weight && !a.of_sum, last = a.weight && a.of_sum;
     if (first)
         norm = norm_of(y, a.n, a.eps, a.centre);
-    for (uint32_t i = threadIdx.x; i < a.n; i += ROW_THREADS) {
+    for (uint32_t i = threadIdx.x; i < a.n; i += SPRY_ROW_THREADS) {
         float value = first ? normalised(y[i], norm, a.weight, a.bias, i) : y[i];
         x[i] += a.scale == 1 ? value : value * a.scale;
     }
     if (last) /* a thread reads only what it has written itself */
         norm = norm_of(x, a.n, a.eps, a.centre);
-    for (uint32_t i = threadIdx.x; last && i < a.n; i += ROW_THREADS)
+    for (uint32_t i = threadIdx.x; last && i < a.n; i += SPRY_ROW_THREADS)
         x[i] = normalised(x[i], norm, a.weight, a.bias, i);
 }
 
-SPRY_KERNEL(spry_norm, spry_norm_args, ROW_THREADS)
+SPRY_KERNEL(spry_norm, spry_norm_args)
 {
     float *x = a.x + ((uint64_t)blockIdx.x * a.n_groups + blockIdx.y) * a.n;
     row_norm norm = norm_of(x, a.n, a.eps, a.centre);
@@ -135,7 +125,7 @@ SPRY_KERNEL(spry_norm, spry_norm_args, ROW_THREADS)
         x[i] = normalised(x[i], norm, weight, a.bias, i);
 }
 
-SPRY_KERNEL(spry_softcap, spry_softcap_args, ROW_THREADS)
+SPRY_KERNEL(spry_softcap, spry_softcap_args)
 {
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += (uint64_t)gridDim.x * blockDim.x)
         a.x[i] = a.cap != 0 ? a.cap * tanhf(a.x[i] * a.scale / a.cap) : a.x[i] * a.scale;
@@ -144,7 +134,7 @@ SPRY_KERNEL(spry_softcap, spry_softcap_args, ROW_THREADS)
 /* ---- RoPE angles ------------------------------------------------------------------------------------------------- */
 
 /* Grid: rows, then rotations of pages; rotation 0 is none and has no angles. */
-SPRY_KERNEL(spry_rope_angles, spry_rope_angles_args, ROW_THREADS)
+SPRY_KERNEL(spry_rope_angles, spry_rope_angles_args)
 {
     bool is_row = blockIdx.x < a.n_rows;
     uint32_t rotation = is_row ? 0 : blockIdx.x - a.n_rows + 1;
@@ -163,7 +153,7 @@ SPRY_KERNEL(spry_rope_angles, spry_rope_angles_args, ROW_THREADS)
 
 /* ---- tokens and positions ---------------------------------------------------------------------------------------- */
 
-SPRY_KERNEL(spry_feed_tokens, spry_feed_args, SPRY_FEED_THREADS)
+SPRY_KERNEL(spry_feed_tokens, spry_feed_args)
 {
     uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= a.n_rows)
@@ -173,7 +163,7 @@ SPRY_KERNEL(spry_feed_tokens, spry_feed_args, SPRY_FEED_THREADS)
     a.rows[row].token = result->fault == SPRY_DRAW_OK && token < a.n_vocab ? (int32_t)token : 0;
 }
 
-SPRY_KERNEL(spry_positions, spry_positions_args, ROW_THREADS)
+SPRY_KERNEL(spry_positions, spry_positions_args)
 {
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
     uint32_t position = a.rows ? a.rows[blockIdx.x].position : blockIdx.x;

@@ -20,49 +20,24 @@
 #include "device/cuda/kernels/primitives.cuh"
 
 /* BITS of a quant; ZERO: the quant that means 0; GROUP: inputs that share a scale; SCALE: bytes of the scale plane per
- * output and unit; MIN: there are minima; SUPER: there is a super plane. */
-template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_> struct quants {
-    enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_ };
-    enum {
-        QUANTS = 1,
-        FORMAT = SPRY_ACT_Q8,
-        ACTS = 0,
-        HIGH = BITS < 8 ? BITS - 4 : 0,
-        LANE = BITS < 8 ? 16 : 32,
-        FLOATS = 0
+ * output and unit; MIN: there are minima; SUPER: there is a super plane; FLOATS: quants are 4-bit floats, scales are
+ * exponents. */
+template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_, bool FLOATS_> struct quants {
+    enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_, FLOATS = FLOATS_ };
+    enum { QUANTS = 1, FORMAT = SPRY_ACT_Q8, ACTS = 0, HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32 };
+};
+#define QUANT_TYPE(name, dtype, bits, zero, group, scale, min, super, floats)                                          \
+    struct type_##name : quants<bits, zero, group, scale, min, super, floats> {                                        \
     };
-};
-struct type_q4_0 : quants<4, 8, 32, 4, false, false> {
-};
-struct type_q4_1 : quants<4, 0, 32, 8, true, false> {
-};
-struct type_q5_0 : quants<5, 16, 32, 4, false, false> {
-};
-struct type_q5_1 : quants<5, 0, 32, 8, true, false> {
-};
-struct type_q8_0 : quants<8, 0, 32, 4, false, false> {
-};
-struct type_q4_k : quants<4, 0, 32, 4, true, true> {
-};
-struct type_q5_k : quants<5, 0, 32, 4, true, true> {
-};
-struct type_q6_k : quants<6, 32, 16, 4, false, true> {
-};
-struct type_mxfp4 : quants<4, 16, 32, 4, false, false> {
-    enum { FLOATS = 1 }; /* quants are 4-bit floats, scales are exponents */
-};
+SPRY_QUANT_TYPES(QUANT_TYPE)
 
 /* TERMS and ACTS: number of bf16 terms whose sum is a weight, or an activation (FORMAT). LANE: bytes of a lane for 16
  * inputs. */
-struct type_bf16 {
-    enum { QUANTS = 0, TERMS = 1, ACTS = 1, FORMAT = SPRY_ACT_BF16, LANE = 16 };
-};
-struct type_f16 {
-    enum { QUANTS = 0, TERMS = 2, ACTS = 2, FORMAT = SPRY_ACT_BF16X2, LANE = 16 };
-};
-struct type_f32 {
-    enum { QUANTS = 0, TERMS = 3, ACTS = 3, FORMAT = SPRY_ACT_BF16X3, LANE = 32 };
-};
+#define FLOAT_TYPE(name, dtype, terms, format, lane)                                                                   \
+    struct type_##name {                                                                                               \
+        enum { QUANTS = 0, TERMS = terms, ACTS = terms, FORMAT = format, LANE = lane };                                \
+    };
+SPRY_FLOAT_TYPES(FLOAT_TYPE)
 
 SPRY_DEVICE const unsigned char *tile_plane(const spry_tiles &w, uint64_t plane, uint64_t unit, uint32_t bytes)
 {
