@@ -10,7 +10,7 @@ spry_status __real_spry_cuda_context_init(spry_cuda_context *context, const spry
 spry_status __wrap_spry_cuda_context_init(spry_cuda_context *context, const spry_cuda *cuda, int index,
                                           const void *const *images, spry_error *error);
 
-/* Also where the program was built without kernels. */
+/* Also for programs that were built without kernels. */
 size_t __wrap_spry_device_total(const char *name)
 {
     (void)name;

@@ -1,5 +1,5 @@
-/* Fibers as threads of a block. A fiber begins with makecontext; from then on it is left and entered with _setjmp and
- * _longjmp, which, unlike swapcontext, make no system call. */
+/* Fibers as threads of a block. A fiber starts with makecontext; after that it is left and entered with _setjmp and
+ * _longjmp, which make no system call, unlike swapcontext. */
 #include "support/cuda_host.cuh"
 
 #include <setjmp.h>
@@ -22,8 +22,8 @@ struct fiber {
     jmp_buf place;
     fiber_state state;
     bool begun;
-    unsigned exchanges;  /* so far: two rooms are used in turn */
-    int number, threads; /* of a wait with a number */
+    unsigned exchanges;  /* so far; two slots are used in turns */
+    int number, threads; /* of a named barrier */
 };
 
 static fiber fibers[FIBERS_MAX];
@@ -31,11 +31,11 @@ static unsigned char *stacks;
 alignas(16) static unsigned char slots[FIBERS_MAX / LANES][2][LANES][CUDA_HOST_SLOT];
 static jmp_buf scheduler;
 static unsigned current;
-static uint64_t entered; /* times that a thread went on */
-static uint64_t arrived; /* times that something happened which a thread may wait for */
+static uint64_t entered; /* how often a thread was continued */
+static uint64_t arrived; /* how often something happened that a thread may wait for */
 alignas(1024) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES + GUARD_BYTES];
-static bool alone;                           /* blocks run one after another, so one memory serves all */
-static int went_on[BLOCKS_MAX][NUMBERS_MAX]; /* threads of a block that are counted at a number and do not wait */
+static bool alone;                           /* blocks run one after another and share one memory */
+static int went_on[BLOCKS_MAX][NUMBERS_MAX]; /* threads of a block that arrived at a named barrier without waiting */
 static const cuda_host_kernel *kernels, *running;
 static const void *running_arguments;
 
@@ -53,7 +53,7 @@ void cuda_host_shared_check(size_t bytes)
         give_up("more shared memory than a block has");
 }
 
-/* In the beginning there are NaNs. */
+/* Shared memory holds NaNs at the start. */
 static void fill_shared(unsigned blocks)
 {
     for (unsigned i = 0; i < blocks; i++) {
@@ -207,13 +207,12 @@ const unsigned char *cuda_host_exchange(const void *bytes, size_t size)
     return slots[thread / LANES][which][0];
 }
 
-/* ---- copies that a barrier counts ---------------------------------------------------------------------------------
- */
+/* ---- mbarriers and bulk copies ----------------------------------------------------------------------------------- */
 
-/* What a mbarrier is here. */
+/* An mbarrier in the emulation. */
 struct host_barrier {
-    uint16_t arrivals, left; /* of a phase; until it passes */
-    int32_t rest;            /* bytes that are missing, times 2, and the phase */
+    uint16_t arrivals, left; /* arrivals of a phase; arrivals that are missing */
+    int32_t rest;            /* missing bytes times 2, plus the phase */
 };
 
 struct host_copy {
@@ -221,9 +220,9 @@ struct host_copy {
     const void *from;
     uint32_t bytes;
     mbarrier *barrier;
-    const cuda_host_tensor_map *map; /* NULL: all bytes lie together */
+    const cuda_host_tensor_map *map; /* NULL: a contiguous copy */
 };
-static host_copy copies[COPIES_MAX]; /* that were begun */
+static host_copy copies[COPIES_MAX]; /* copies in flight */
 static unsigned n_copies;
 
 static host_barrier &open_barrier(mbarrier *b)
@@ -282,7 +281,7 @@ void cp_async_bulk_tensor(void *to, const void *map, uint32_t row, uint32_t page
     copies[n_copies - 1].map = m;
 }
 
-/* The pieces of a line are permuted by bits of its number. */
+/* A line's pieces of 16 bytes are swizzled by bits of its number. */
 static void end_copy(const host_copy &c)
 {
     if (!c.map) {
@@ -297,7 +296,7 @@ static void end_copy(const host_copy &c)
     }
 }
 
-/* Those of a barrier end, as late as they can. */
+/* Completes the copies of an mbarrier, as late as possible. */
 static void end_copies(mbarrier *b)
 {
     unsigned kept = 0;
@@ -324,7 +323,7 @@ void mbarrier_wait(mbarrier *b, uint32_t phase)
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-/* Runs a warp until its threads all wait at the block's barrier or are done. */
+/* Runs a warp until all its threads wait at a block barrier or have ended. */
 static void run_warp(unsigned first)
 {
     for (;;) {
@@ -338,7 +337,7 @@ static void run_warp(unsigned first)
         if (!exchanging)
             return;
         for (unsigned i = first; i < first + LANES; i++)
-            if (fibers[i].state == AT_COPY) /* it comes later */
+            if (fibers[i].state == AT_COPY) /* the other lanes arrive later */
                 return;
         if (elsewhere)
             give_up("not all lanes of a warp take part in an exchange");
@@ -348,7 +347,7 @@ static void run_warp(unsigned first)
     }
 }
 
-/* Lets threads go on that wait with a number, where all of them are there. */
+/* Continues the threads of a named barrier at which all threads have arrived. */
 static void pass_numbers(unsigned base, unsigned threads)
 {
     int counts[NUMBERS_MAX] = {}, wanted[NUMBERS_MAX] = {}, *others = went_on[base / threads];
@@ -372,8 +371,7 @@ static void pass_numbers(unsigned base, unsigned threads)
             others[i] = 0;
 }
 
-/* Returns `all`: whether all threads of the block ended. Then no arrival at a barrier may be left that no thread waited
- * for. */
+/* Returns `all`: whether all threads of the block ended. No arrival at a named barrier may be left over then. */
 static bool ended(unsigned base, unsigned threads, bool all)
 {
     for (int i = 0; all && i < NUMBERS_MAX; i++)
@@ -382,7 +380,8 @@ static bool ended(unsigned base, unsigned threads, bool all)
     return all;
 }
 
-/* Runs the block whose first fiber is `base` until its threads all end or wait for the cluster; whether they ended. */
+/* Runs the block whose first fiber is `base` until all its threads end or wait for the cluster; returns true if they
+ * ended. */
 static bool run_block(unsigned base, unsigned threads)
 {
     for (;;) {
@@ -405,7 +404,7 @@ static bool run_block(unsigned base, unsigned threads)
     }
 }
 
-/* Stacks of so many fibers; programs whose memory is limited seldom need the most. */
+/* Allocates stacks for `count` fibers; programs with limited memory rarely need the maximum. */
 static void make_stacks(size_t count)
 {
     static size_t made;
@@ -420,7 +419,7 @@ static void make_stacks(size_t count)
         give_up("no memory for the stacks of threads");
 }
 
-/* Runs all blocks of one y and z, which are a cluster or each alone. */
+/* Runs all blocks of one y and z, as a cluster or one after another. */
 static void run_line(unsigned blocks, unsigned threads, bool cluster)
 {
     unsigned together = cluster ? blocks : 1;
@@ -445,11 +444,11 @@ static void run_line(unsigned blocks, unsigned threads, bool cluster)
     }
 }
 
-/* Runs all blocks in turns: each goes on until it ends or waits for a counter. Every other time from the last to the
- * first. */
+/* Runs all blocks of a cooperative grid in turns: each runs until it ends or waits for a counter. Every other turn goes
+ * from the last block to the first. */
 static void run_together(unsigned blocks, unsigned threads)
 {
-    enum { TURNS_MAX = 4 }; /* without an end: after one turn each block has seen what all others did */
+    enum { TURNS_MAX = 4 }; /* turns without progress: after one turn each block has seen the writes of all others */
     bool ended[BLOCKS_MAX] = {};
     unsigned n_ended = 0, idle = 0;
     if (blocks > BLOCKS_MAX || blocks * threads > FIBERS_MAX)
@@ -469,7 +468,7 @@ static void run_together(unsigned blocks, unsigned threads)
             for (unsigned t = i * threads; t < (i + 1) * threads && !ended[i]; t++)
                 fibers[t].state = READY;
         }
-        /* A block that only looks enters each of its threads once. */
+        /* A block that only polls enters each of its threads once. */
         idle = entered - before > (uint64_t)blocks * threads || n_ended == blocks ? 0 : idle + 1;
         if (idle > TURNS_MAX)
             give_up("all blocks wait for a counter");
@@ -501,9 +500,9 @@ void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsi
     check_guards(at_once);
 }
 
-/* ---- matrix instructions ----------------------------------------------------------------------------------------- */
+/* ---- mma --------------------------------------------------------------------------------------------------------- */
 
-/* What a lane brings. */
+/* The operands of a lane. */
 struct operands {
     uint32_t a[4], b[2];
 };
@@ -585,15 +584,15 @@ void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
     mma_some_s8(c, operands{{a0, a1, 0, 0}, {b, 0}}, 16);
 }
 
-/* ---- matrix instructions of four warps --------------------------------------------------------------------------- */
+/* ---- wgmma ------------------------------------------------------------------------------------------------------- */
 
-/* Where 16 bytes of a column lie: columns by 8, then by 16 bytes of inputs. */
+/* Address of 16 bytes of a column in core matrices: groups of 8 columns, then pieces of 16 bytes of inputs. */
 static const unsigned char *core_matrix(const void *b, uint32_t group_bytes, int group, int column, int piece)
 {
     return static_cast<const unsigned char *>(b) + (size_t)group * group_bytes + (size_t)(piece * 128 + column * 16);
 }
 
-/* `right(group, column, k)`: two bytes of input k of a column. */
+/* `right(group, column, k)`: address of input k of a column. */
 template <class RIGHT>
 static void wgmma_halves(float (*c)[4], const uint32_t a[4], bool fresh, int groups, bool bf16, RIGHT right)
 {

@@ -1,9 +1,9 @@
-/* Kernels on the host: the functions of primitives.cuh in plain C++. The threads of a block are fibers that run one
- * after another until each waits at a barrier or an exchange; blocks run one after another, those of a cluster in turns
- * from one wait of the cluster to the next, and those of a grid whose blocks all run at once in turns until each ends
- * or waits for a counter. Bulk copies happen when their barrier is waited for, and until then there are NaNs in their
- * place. A barrier that not all threads reach ends the program with a sentence, and so does a counter, or a copy, that
- * all wait for. */
+/* Kernels on the host: the functions of primitives.cuh in plain C++. The threads of a block are fibers, which run one
+ * after another until each waits at a barrier or in a shuffle. Blocks run one after another; the blocks of a cluster
+ * run in turns from one cluster barrier to the next, and those of a cooperative grid in turns until each ends or waits
+ * for a counter. Bulk copies are made when their mbarrier is waited for; until then the destination holds NaNs. A
+ * barrier that not all threads reach, and a counter or copy that all threads wait for, end the program with a message.
+ */
 #pragma once
 
 #include <math.h>
@@ -64,7 +64,7 @@ struct cuda_host_kernel {
 
 void cuda_host_grid_wait();
 
-/* Kernels run one after the other. */
+/* Kernels run one after the other, so nothing is to be done. */
 SPRY_DEVICE void pdl_launch_dependents()
 {
 }
@@ -84,10 +84,10 @@ SPRY_DEVICE void smem_check(size_t bytes)
 void cuda_host_block_wait();
 void cuda_host_cluster_wait();
 
-/* Shared memory that the launch asks for, of the block, apart from that of others that run at once. */
+/* The block's dynamic shared memory; blocks that run at the same time have their own. */
 unsigned char *cuda_host_shared();
-/* Puts `size` bytes where all lanes of the warp find them, waits for all, and returns the first lane's place; lanes are
- * CUDA_HOST_SLOT bytes apart. */
+/* Stores `size` bytes for the other lanes of the warp, waits for all lanes, and returns the address of lane 0's bytes;
+ * lanes are CUDA_HOST_SLOT bytes apart. */
 enum { CUDA_HOST_SLOT = 64 };
 const unsigned char *cuda_host_exchange(const void *bytes, size_t size);
 
@@ -245,8 +245,7 @@ SPRY_DEVICE void counter_add(uint32_t *counter, uint32_t n)
     *counter += n;
 }
 
-/* All threads look, one behind the other while nothing else runs; a thread that looked later may have been the one that
- * added. */
+/* All threads poll, one after another while nothing else runs; a thread that polls later may be the one that added. */
 SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
 {
     cuda_host_block_wait();

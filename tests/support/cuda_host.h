@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* A map of memory, in place of the driver's: boxes of lines of 64 bytes, by rows, blocks and pages. */
+/* The tensor map of the emulation: boxes of lines of 64 bytes, by rows, blocks and pages. */
 typedef struct cuda_host_tensor_map {
     const unsigned char *memory;
     uint64_t sizes[4], strides[3];
@@ -27,14 +27,14 @@ unsigned cuda_host_max_threads(const void *kernel);
 /* Number of kernels. */
 size_t cuda_host_count(void);
 
-/* Bytes of shared memory that the next launches ask for, and that their blocks have beside it. A kernel that has more,
- * or writes behind what its launch asks for, ends the program with a sentence. */
+/* Dynamic shared memory of the next launches, and the shared memory that is left for static arrays. A kernel that needs
+ * more, or writes past its dynamic shared memory, ends the program with a message. */
 extern size_t cuda_host_shared_asked, cuda_host_shared_left;
 
-/* NULL, or called when all threads of a launch's first block wait for the kernels before. */
+/* NULL, or called when all threads of a launch's first block wait for earlier kernels (pdl_wait). */
 extern void (*cuda_host_at_wait)(void);
 
-/* How blocks run: each alone; those of one y and z as a cluster; all of them at once. */
+/* Independent blocks; the blocks of one y and z as a cluster; all blocks resident. */
 typedef enum cuda_host_launch_kind { CUDA_HOST_BLOCKS, CUDA_HOST_CLUSTER, CUDA_HOST_COOPERATIVE } cuda_host_launch_kind;
 
 /* Runs every block of a grid and returns when all are done. */

@@ -1,5 +1,5 @@
-/* What tests of GPU kernels share. They run on the host (support/cuda_host.h); with the argument `gpu` the same tests
- * run on the first GPU. */
+/* Shared parts of the tests of GPU kernels. The tests run on the host (support/cuda_host.h); with the argument `gpu`
+ * they run on the first GPU. */
 #ifndef SPRY_TESTS_CUDA_SCENE_H
 #define SPRY_TESTS_CUDA_SCENE_H
 
@@ -18,7 +18,7 @@
 #include "device/cuda/cuda_state.h"
 #include "support/cuda_imitation.h"
 
-/* Kernels of a real GPU: the program's, or a list of a test's own. */
+/* Images for a real GPU: the program's, or a test's own. */
 #ifndef REAL_IMAGES
 #define REAL_IMAGES spry_cuda_images
 #endif

@@ -1,16 +1,13 @@
-/* Attention in three steps, each with its result in memory, to compare with: scores of all queries and keys, softmax of
- * each row, weights times values. Products by matrix instructions, in tiles of 128 by 128 that pass through shared
- * memory; tiles that no query sees are left out. */
+/* Reference attention in three kernels with results in global memory: scores of all queries and keys, softmax of each
+ * row, probabilities times values. GEMMs with mma in tiles of 128 by 128 through shared memory; tiles that no query
+ * sees are skipped. */
 #include "support/unfused_args.h"
 
 #include "device/cuda/kernels/primitives.cuh"
 
-enum {
-    A_STRIDE = UNFUSED_DEPTH + 8,
-    V_STRIDE = UNFUSED_HEAD + 8
-}; /* so that lanes find what they read in different banks */
+enum { A_STRIDE = UNFUSED_DEPTH + 8, V_STRIDE = UNFUSED_HEAD + 8 }; /* padding avoids bank conflicts */
 
-/* A tile of `rows` rows of `width` halves to shared memory, 16 bytes a thread at a time. */
+/* Copies a tile of `rows` rows of `width` halves to shared memory, 16 bytes per thread at a time. */
 template <int STRIDE>
 SPRY_DEVICE void copy_tile(uint16_t *to, const uint16_t *from, uint64_t from_stride, uint32_t rows, uint32_t width)
 {
@@ -20,7 +17,7 @@ SPRY_DEVICE void copy_tile(uint16_t *to, const uint16_t *from, uint64_t from_str
             *(const uint4 *)(from + i / pieces * from_stride + i % pieces * 8);
 }
 
-/* A lane's part of 16 rows and 16 columns, which a matrix instruction takes first. */
+/* A lane's part of 16 rows and 16 columns as an a operand. */
 SPRY_DEVICE uint4 take_rows(const uint16_t *tile, int step, int lane)
 {
     const uint16_t *at = tile + lane / 4 * A_STRIDE + step * 16 + lane % 4 * 2;
@@ -29,7 +26,7 @@ SPRY_DEVICE uint4 take_rows(const uint16_t *tile, int step, int lane)
     return rows;
 }
 
-/* A grid of (tiles of keys, tiles of queries, heads); a warp for 16 queries. */
+/* Grid: (tiles of keys, tiles of queries, heads); a warp has 16 queries. */
 SPRY_KERNEL(unfused_scores, unfused_args)
 {
     SPRY_SMEM uint4 queries_smem[UNFUSED_TILE * A_STRIDE / 8];
@@ -75,7 +72,7 @@ SPRY_DEVICE float weight_of(float score)
     return ex2_approx(score * 1.44269504088896341f);
 }
 
-/* A block for (query, head): scores become weights, zeros up to the end of the tile behind the query. */
+/* Grid: (queries, heads): scores become probabilities, and zeros up to the end of the query's tile. */
 SPRY_KERNEL(unfused_softmax, unfused_args)
 {
     SPRY_SMEM float smem[WARPS_MAX];
@@ -102,7 +99,7 @@ SPRY_KERNEL(unfused_softmax, unfused_args)
     }
 }
 
-/* A grid of (tiles of queries, heads), the last first; a warp for 16 queries and all values of the head. */
+/* Grid: (tiles of queries, heads), the last tile first; a warp has 16 queries and all values of the head. */
 SPRY_KERNEL(unfused_values, unfused_args)
 {
     SPRY_SMEM uint4 weights_smem[UNFUSED_TILE * A_STRIDE / 8];

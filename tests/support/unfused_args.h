@@ -1,4 +1,4 @@
-/* What the kernels of unfused.cu are given. */
+/* The arguments of the kernels of unfused.cu. */
 #ifndef SPRY_TESTS_UNFUSED_ARGS_H
 #define SPRY_TESTS_UNFUSED_ARGS_H
 
