@@ -1,4 +1,4 @@
-/* Attention and draws of GPUs against the plain C ops and the host's sampler. */
+/* Attention and draws on the GPU against the plain C ops and the host's sampler. */
 #include "support/cuda_scene.h"
 
 #include <math.h>
@@ -130,7 +130,7 @@ static void place_rows_of(attend_scene *s)
 
 enum { ATTEND_MEMORIES = 11 };
 
-/* Rows one by one, in runs and in pieces of `each`. */
+/* Uploads the rows, also as prefill tiles and decode tiles of `each` rows. */
 static spry_attend_args load_attention(spry_cuda_memory memory[ATTEND_MEMORIES], const attend_scene *s,
                                        const spry_cuda_attention *way, size_t chunks, uint32_t each)
 {
@@ -190,7 +190,7 @@ static spry_attend_args load_attention(spry_cuda_memory memory[ATTEND_MEMORIES],
                               .softcap = p->softcap};
 }
 
-static bool without_wgmma; /* runs by the matrix instructions of single warps, as on GPUs that have no others */
+static bool without_wgmma; /* prefill with mma, as on GPUs without wgmma */
 
 static spry_cuda_attention way_of(const attend_shape *p)
 {
@@ -200,9 +200,9 @@ static spry_cuda_attention way_of(const attend_shape *p)
     return spry_cuda_attention_of(&by, &config, p->type);
 }
 
-/* How rows are attended: one by one, in pieces of `each`; in runs of `each`; or in such runs with their chunks spread
- * over blocks. */
-typedef enum attend_as { FEW, RUNS, SPREAD } attend_as;
+/* How rows are attended: as decode tiles of `each` rows, as prefill tiles of `each` rows, or as such tiles with
+ * split-KV. */
+typedef enum attend_as { DECODE, PREFILL, PREFILL_SPLIT } attend_as;
 
 static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t each)
 {
@@ -213,13 +213,13 @@ static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t ea
     spry_cuda_memory memory[ATTEND_MEMORIES];
     spry_attend_args args = load_attention(memory, s, &way, chunks, each);
     spry_cuda_encode_tensor_maps(&gpu, &way, &args.kv, PAGES);
-    gpu.cuda->memory_fill(memory[0], 0xffffffff, ATTEND_ROWS * s->width); /* nothing depends on what was there */
-    if (as == SPREAD) {
+    gpu.cuda->memory_fill(memory[0], 0xffffffff, ATTEND_ROWS * s->width); /* the result must not depend on old values */
+    if (as == PREFILL_SPLIT) {
         args.n_chunks = (ENTRIES + SPRY_SPLIT_KV_PAGES - 1) / SPRY_SPLIT_KV_PAGES;
         args.chunk_pages = SPRY_SPLIT_KV_PAGES;
     }
-    if (as != FEW) {
-        spry_cuda_attend_prefill(&gpu, &way, &args, n, each, as == SPREAD ? args.n_chunks : 0);
+    if (as != DECODE) {
+        spry_cuda_attend_prefill(&gpu, &way, &args, n, each, as == PREFILL_SPLIT ? args.n_chunks : 0);
     } else {
         spry_cuda_launch_shared(&gpu, way.split_kv, way.multi_row ? n : ATTEND_ROWS,
                                 KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
@@ -241,9 +241,9 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
         place_rows_of(&s);
         size_t n = ATTEND_ROWS * s.width;
         float *few = taken(n, sizeof(float)), *many = taken(n, sizeof(float)), *others = taken(n, sizeof(float));
-        attend_on_gpu(&s, few, FEW, 1);
-        attend_on_gpu(&s, many, RUNS, 16);
-        attend_on_gpu(&s, others, RUNS, 7);
+        attend_on_gpu(&s, few, DECODE, 1);
+        attend_on_gpu(&s, many, PREFILL, 16);
+        attend_on_gpu(&s, others, PREFILL, 7);
         /* Values are at most 1, scores at most sqrt(head_dim). */
         double allowed =
             ((double)s.shape->head_dim * sqrt((double)s.shape->head_dim) + 2.0 * (double)s.n_tokens) * 0x1p-24;
@@ -253,18 +253,18 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
                          (double)s.expected[i]);
         assert_memory_equal(few, many, n * sizeof(float));
         if (s.shape->group < 16) {
-            attend_on_gpu(&s, many, FEW, (uint32_t)(16 / s.shape->group));
+            attend_on_gpu(&s, many, DECODE, (uint32_t)(16 / s.shape->group));
             assert_memory_equal(few, many, n * sizeof(float));
         }
-        if (way_of(s.shape).combine_prefill) { /* runs are as long as a block takes */
-            attend_on_gpu(&s, many, SPREAD, 32);
+        if (way_of(s.shape).combine_prefill) { /* prefill tiles as long as a block takes */
+            attend_on_gpu(&s, many, PREFILL_SPLIT, 32);
             assert_memory_equal(few, many, n * sizeof(float));
-            attend_on_gpu(&s, many, SPREAD, 7);
+            attend_on_gpu(&s, many, PREFILL_SPLIT, 7);
             assert_memory_equal(few, many, n * sizeof(float));
             without_wgmma = true;
-            attend_on_gpu(&s, many, SPREAD, 32);
+            attend_on_gpu(&s, many, PREFILL_SPLIT, 32);
             assert_memory_equal(few, many, n * sizeof(float));
-            attend_on_gpu(&s, many, RUNS, 16);
+            attend_on_gpu(&s, many, PREFILL, 16);
             assert_memory_equal(few, many, n * sizeof(float));
             without_wgmma = false;
         }

@@ -1,4 +1,4 @@
-/* Products and embeddings of GPUs against the plain C ops. */
+/* GEMMs and embeddings on the GPU against the plain C ops. */
 #include "support/cuda_host.h"
 #include "support/cuda_scene.h"
 
@@ -11,7 +11,7 @@
 #include "model/arch.h"
 #include "support/act_values.h"
 
-/* ---- products ---------------------------------------------------------------------------------------------------- */
+/* ---- gemm -------------------------------------------------------------------------------------------------------- */
 
 enum { OUTPUTS = 150, ROWS = 70, SLOTS = 128 };
 
@@ -24,11 +24,11 @@ typedef struct gemm_case {
     unsigned char *rows;       /* as in a file */
     float *weights;            /* [OUTPUTS, n_in]: what they are worth */
     float *floats;             /* [ROWS, n_in]: activations */
-    float *worth;              /* the same as a product sees them */
+    float *worth;              /* the values that a product sees */
     float *expected, *allowed; /* [ROWS, OUTPUTS] */
     spry_weights model;
     spry_config config;
-    spry_cuda_device device; /* as much of one as launches need */
+    spry_cuda_device device; /* the parts of a device that launches need */
 } gemm_case;
 
 static void make_weights(gemm_case *c)
@@ -69,8 +69,8 @@ static void make_rows(gemm_case *c)
     free(blocks);
 }
 
-/* What a product should be, and how far it may be off: roundings of its sum, in which a weight of a block may come as a
- * level and a minimum that are each as large as the block's largest weight, and what of an activation two bf16 drop. */
+/* The expected product, and the allowed error: rounding of the sum, in which a weight may be a quant and a minimum that
+ * are each as large as the block's largest weight, and the bits that two bf16 terms drop of an activation. */
 static void expect(gemm_case *c)
 {
     double act_error = spry_cuda_act_format(c->type) == SPRY_ACT_BF16X2 ? 0x1p-17 : 0;
@@ -146,15 +146,15 @@ static void multiply(gemm_case *c, float *out, size_t first, size_t n_rows)
     spry_cuda_free(&gpu, &to);
 }
 
-/* A kernel, its tiles and rows of a block, threads and shared memory. */
+/* A kernel, the tiles and rows of a block, and its dynamic shared memory. */
 typedef struct kernel_case {
     spry_kernel_id kernel;
     size_t tiles, rows;
     size_t shared_bytes;
-    size_t blocks, share; /* of wgmma, whose rows lie in an order of their own; share: blocks of a cluster */
+    size_t blocks, share; /* of gemm_wgmma.cu, with rows in the wgmma layout; share: blocks of a cluster */
 } kernel_case;
 
-/* The same of all rows by this kernel. */
+/* The product of all rows by this kernel. */
 static void multiply_by(gemm_case *c, float *out, const kernel_case *k)
 {
     const spry_cuda_matrix *w = &c->device.model.output;
@@ -190,14 +190,13 @@ static void expect_bits(gemm_case *c, const float *few, const kernel_case *k)
         fail_msg("%s has other bits (%zu blocks of %zu)", spry_cuda_kernel_names[k->kernel], k->blocks, k->share);
 }
 
-/* Kernels that leave registers for one block of 64 rows only are those of quantised weights. */
+/* Only quantised weights have kernels with one block of 64 rows per SM. */
 static bool there_is(spry_dtype type, spry_wgmma_config kind)
 {
     return kind.groups != 8 || kind.blocks != 1 || spry_cuda_act_format(type) == SPRY_ACT_Q8;
 }
 
-/* With the matrix instructions of four warps: 64 or 128 rows; by as many blocks as there are items, or by fewer, which
- * take several. */
+/* With wgmma: 64 or 128 rows, with a block for each work tile or with fewer blocks. */
 static void compare_wgmma(gemm_case *c, const float *few)
 {
     static const spry_wgmma_config kinds[] = {{8, 1, 1, 1}, {8, 1, 2, 1}, {16, 2, 1, 1},
@@ -247,7 +246,7 @@ static void wide_products_have_the_same_bits(void **state)
     }
 }
 
-/* Rows of GATED inputs as products want them, with their scales. */
+/* Rows of GATED inputs as activations, with their scales. */
 enum { GATED = OUTPUTS / 64 * 64 };
 typedef struct quantised_rows {
     unsigned char values[SLOTS * (GATED / 64) * 256], scales[SLOTS * (GATED / 32) * 8];
@@ -278,7 +277,7 @@ static void expect_activations(gemm_case *c, const quantised_rows *expected, siz
 
 static const spry_wgmma_config fused_kinds[] = {{16, 2, 1, 1}, {8, 1, 2, 2}, {8, 1, 2, 4}, {8, 1, 2, 8}};
 
-/* A kernel of wgmma of this kind; clusters for all items, or two blocks. */
+/* A kernel of gemm_wgmma.cu; clusters for all work tiles, or two blocks. */
 static void launch_kind(gemm_case *c, const spry_gemm_args *args, bool gate, const spry_wgmma_config *kind)
 {
     spry_kernel_id kernel = spry_cuda_wgmma_kernel(c->type, gate, *kind);
@@ -289,7 +288,7 @@ static void launch_kind(gemm_case *c, const spry_gemm_args *args, bool gate, con
         spry_cuda_launch_shared(&gpu, kernel, 1, 2, 1, bytes, args);
 }
 
-/* By kernels for many rows, of rows that lie where spry_cuda_gate_up_gemms put them. */
+/* With wgmma, on the rows that spry_cuda_gate_up_gemms has quantised. */
 static void gate_many(gemm_case *c, const spry_cuda_matrix *w, size_t n_rows, const spry_wgmma_config *kind,
                       uint32_t gate)
 {
@@ -307,13 +306,13 @@ static void gate_many(gemm_case *c, const spry_cuda_matrix *w, size_t n_rows, co
     launch_kind(c, &args, true, kind);
 }
 
-/* What a product of many rows leaves that encodes its result: x, and rows of x for the product that follows. */
+/* The results of a GEMM that quantises its output: x, and rows of x for the next product. */
 typedef struct made_rows {
     float x[ROWS * GATED], squares[SLOTS * (GATED / 64)];
     unsigned char values[SLOTS * (GATED / 64) * 256];
 } made_rows;
 
-/* x, as it is before the product, and no rows. */
+/* Sets x to its values before the product, and clears the quantised rows. */
 static void begin_rows(gemm_case *c, const float *x, size_t n_rows)
 {
     static const made_rows zeros;
@@ -341,7 +340,8 @@ static void expect_rows(gemm_case *c, const made_rows *expected, size_t n_rows, 
                  n_rows, by);
 }
 
-/* Rows of x that a product adds to and encodes for the next one: what a product and a kernel that encodes give. */
+/* Rows of x that a GEMM adds to and quantises for the next one have the bits of a GEMM followed by a quantising kernel.
+ */
 static void compare_prequantised(gemm_case *c, size_t n_rows, spry_cuda_memory in, spry_cuda_memory norm)
 {
     static made_rows expected;
@@ -369,7 +369,7 @@ static void compare_prequantised(gemm_case *c, size_t n_rows, spry_cuda_memory i
     spry_cuda_quantise(d, rows, &product, 1, n_rows);
     spry_cuda_gemms(d, &product, 1, n_rows, true, (spry_cuda_expert_groups){0});
     expect_rows(c, &expected, n_rows, "as it is picked");
-    spry_cuda_quantise(d, of_x, &behind, 1, n_rows); /* which has nothing to do */
+    spry_cuda_quantise(d, of_x, &behind, 1, n_rows); /* which finds nothing to do */
     assert_int_equal(d->activations[format].values, d->scratch.x_values);
     assert_int_equal(d->prequantised.norm, 0);
 
@@ -394,8 +394,8 @@ static void compare_prequantised(gemm_case *c, size_t n_rows, spry_cuda_memory i
     spry_cuda_free(&gpu, &w.bias);
 }
 
-/* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the
- * GPU is taken to have; with few, blocks go through several batches of more tiles, also for rows that are encoded. */
+/* Rows that are normalised or gated within a product have the bits of the single kernels. `sm_count`: the assumed
+ * number of SMs; with few of them blocks loop over several batches of tiles. */
 static void compare_fused(gemm_case *c, size_t n_rows, float *norm, size_t sm_count, uint32_t gate)
 {
     static float apart[ROWS * OUTPUTS], fused[ROWS * OUTPUTS];
@@ -483,7 +483,7 @@ static void products_are_right_and_do_not_depend_on_other_rows(void **state)
         }
         for (size_t k = 0; k < 2 * SPRY_COUNT(counts); k++) {
             size_t count = counts[k / 2], first = random_bits() % (ROWS - count + 1);
-            c.device.mma_layout = k % 2; /* and by what GPUs without matrix instructions of four warps use */
+            c.device.mma_layout = k % 2; /* and by the kernels of GPUs without wgmma */
             multiply(&c, some, first, count);
             if (memcmp(some, all + first * OUTPUTS, count * OUTPUTS * sizeof(float)))
                 fail_msg("%s: rows %zu to %zu alone have other bits", spry_dtype_name(types[t]), first, first + count);

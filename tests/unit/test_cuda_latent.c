@@ -1,4 +1,4 @@
-/* Latent attention of GPUs against the plain C ops: keys in pages, queries, and sums of latents. */
+/* MLA on the GPU against the plain C ops: keys in pages, queries, and attention over latents. */
 #include "support/cuda_scene.h"
 
 #include <math.h>
@@ -168,7 +168,7 @@ static spry_mla_attend_args load_attention(spry_cuda_memory m[MEMORIES], const l
                                   .key_dim = (uint32_t)s->key_dim};
 }
 
-/* In runs or pieces of `each` rows. */
+/* In prefill or decode tiles of `each` rows. */
 static void attend_on_gpu(const latent_scene *s, float *out, bool many, uint32_t each)
 {
     spry_cuda_memory m[MEMORIES], pages = on_gpu(s->pages, PAGES * s->page_bytes);

@@ -1,4 +1,4 @@
-/* Layers that keep a state instead of attending, on GPUs, against plain C over the same pages. */
+/* Recurrent layers on the GPU against plain C over the same pages. */
 #include "support/cuda_scene.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* Attention of a prompt, fused, against three kernels with their results in memory (support/unfused.cu): both agree,
- * and on a real GPU (`test_cuda_unfused gpu`) a line for each length says how long they take. */
+/* Prefill attention, fused, against three kernels with results in global memory (support/unfused.cu): both agree, and
+ * on a real GPU (`test_cuda_unfused gpu`) a line for each length reports their times. */
 #define REAL_IMAGES unfused_images
-extern const void *const unfused_images[]; /* of the fused kernel and of those it is compared with; ends with NULL */
+extern const void *const unfused_images[]; /* images of the fused kernel and of the unfused ones; ends with NULL */
 
 #include "support/cuda_scene.h"
 
@@ -19,7 +19,7 @@ typedef struct scene {
     spry_cuda_memory memory[MEMORIES];
     spry_attend_args fused;
     unfused_args unfused;
-    size_t n_prefill_tiles, longest; /* longest: rows of one */
+    size_t n_prefill_tiles, longest; /* longest: rows of the longest tile */
 } scene;
 
 /* Random heads as floats and as halves. */

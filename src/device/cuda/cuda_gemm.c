@@ -1,6 +1,7 @@
 /* GEMMs: choice of the kernel, launches, and the quantisation of activations. */
 
 #include "device/cuda/cuda_gemm.h"
+#include "device/cuda/smem_sizes.h"
 #include "model/arch.h"
 
 /* ---- choice of kernel -------------------------------------------------------------------------------------------- */
@@ -9,7 +10,6 @@ enum {
     SLOTS = 4, /* units in flight per warp in gemm_small.cuh and gemv.cuh */
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
-    TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
     STAGES = 3, /* pipeline stages of the multistage kernel */
 };
 
@@ -50,37 +50,19 @@ static bool fits_smem(const spry_cuda_context *c, size_t bytes, size_t besides)
     return bytes + besides <= c->shared_bytes;
 }
 
-/* Static shared memory: sums of the splits, and of squares. */
-static size_t gemv_static_bytes(size_t tiles)
-{
-    return (SPRY_SPLIT_K * tiles * SPRY_TILE_ROWS + SPRY_SPLIT_K) * sizeof(float);
-}
-
-static size_t small_static_bytes(size_t tiles)
-{
-    size_t splits = SPRY_SPLIT_K * (tiles < 4 ? tiles : 4) * TILE_SUMS;
-    return (splits + tiles * TILE_SUMS + SPRY_ACT_ROWS * SPRY_SPLIT_K) * sizeof(float);
-}
-
-static size_t splitk_static_bytes(size_t groups)
-{
-    return SPRY_SPLIT_K * groups * TILE_SUMS * sizeof(float);
-}
-
 /* Dynamic shared memory of a GEMV: the ring of gemv_block, and the row as row_fragment stores it. */
 static size_t gemv_bytes(size_t n_units, spry_dtype type, size_t tiles)
 {
     size_t most = (n_units + SPRY_SPLIT_K - 1) / SPRY_SPLIT_K;
     size_t group = tiles * most < SLOTS ? tiles * most : SLOTS,
            depth = spry_cuda_act_format(type) == SPRY_ACT_Q8 ? 2 : 1;
-    static const size_t act_unit[SPRY_ACT_FORMATS] = {80, 128, 256, 384};
-    return unit_ring_bytes(type, group * depth) + n_units * act_unit[spry_cuda_act_format(type)];
+    return unit_ring_bytes(type, group * depth) + n_units * spry_smem_row_unit(spry_cuda_act_format(type));
 }
 
 static bool gemv_fits_smem(const spry_cuda_context *c, size_t n_units, spry_dtype type, size_t tiles)
 {
     size_t bytes = gemv_bytes(n_units, type, tiles);
-    return bytes <= SPRY_GEMV_SMEM_MAX && fits_smem(c, bytes, gemv_static_bytes(tiles));
+    return bytes <= SPRY_GEMV_SMEM_MAX && fits_smem(c, bytes, spry_smem_gemv_sums(tiles));
 }
 
 /* Dynamic shared memory of gemm_small.cuh. */
@@ -112,7 +94,7 @@ static bool choose_streaming(spry_gemm_launch *launch, const spry_cuda_context *
     enum { TILES = 8 };
     size_t sm_count = c->sm_count, bytes = small_bytes(type, TILES);
     if (args->n_rows > SPRY_ACT_ROWS || args->experts || type == SPRY_F32 || args->n_tiles < TILES * sm_count ||
-        !fits_smem(c, bytes, small_static_bytes(TILES)))
+        !fits_smem(c, bytes, spry_smem_small_sums(TILES)))
         return false;
     *launch = (spry_gemm_launch){.kernel = spry_cuda_weight_types[type].small[SPRY_SMALL_OUT_8],
                                  .rows = SPRY_ACT_ROWS,
@@ -147,7 +129,7 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     if (groups > 1 && args->n_tiles / groups * blocks >= BLOCKS)
         launch.tiles = groups;
     launch.shared_bytes = unit_ring_bytes(type, groups > 1 || type == SPRY_F32 ? 1 : SPRY_GEMM_PREFETCH);
-    bool small = groups == 1 && !fits_smem(c, launch.shared_bytes, splitk_static_bytes(groups)); /* 16-bit floats */
+    bool small = groups == 1 && !fits_smem(c, launch.shared_bytes, spry_smem_splitk_sums(groups)); /* 16-bit floats */
     if (small)
         launch.shared_bytes = unit_ring_bytes(type, SPRY_GEMM_PREFETCH_SMALL);
     spry_splitk_variant variant = small ? SPRY_SPLITK_SMALL : splitk_variant(groups, launch.tiles);
@@ -175,7 +157,7 @@ bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, 
     for (int one = n_rows == 1; one >= 0; one--)
         for (size_t n = one && tiles > 4 ? 4 : tiles; n >= fewest; n /= 2) {
             bool fits = one ? gemv_fits_smem(c, w->tiles.n_units, w->type, n)
-                            : fits_smem(c, small_bytes(w->type, n), small_static_bytes(n));
+                            : fits_smem(c, small_bytes(w->type, n), spry_smem_small_sums(n));
             spry_kernel_id kernel = fused_kernel(w->type, one, gate, n);
             if (!fits || !kernel)
                 continue;

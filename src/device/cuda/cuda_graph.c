@@ -64,7 +64,7 @@ spry_status spry_cuda_stage_lists_init(spry_cuda_device *d, spry_error *error)
     l->most = most_stages(d->config);
     if (l->bytes)
         l->host = spry_cuda_allocate_host(&d->context, SPRY_CUDA_GRAPHS * l->bytes);
-    return spry_cuda_fault(&d->context, "allocating lists of phases", error);
+    return spry_cuda_fault(&d->context, "allocating stage lists", error);
 }
 
 void spry_cuda_stage_lists_deinit(spry_cuda_device *d)

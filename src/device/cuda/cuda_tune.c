@@ -358,7 +358,8 @@ spry_status spry_cuda_profile_read(spry_cuda_measured measured[SPRY_CUDA_STEP_SI
         fine = read_config(measured, json_array_get(list, i));
     if (!fine) {
         memset(measured, 0, SPRY_CUDA_STEP_SIZES * sizeof *measured);
-        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: the ways of \"%.200s\" are not understood", path, key);
+        status =
+            spry_fail(error, SPRY_ERR_FORMAT, "%s: the launch configs of \"%.200s\" are not understood", path, key);
     }
     json_decref(document);
     return status;

@@ -61,6 +61,7 @@ enum { SPRY_ACT_ROWS = 8 };
 /* wgmma layout: bytes of a group of rows and a unit, for each bf16 term, and for Q8 with scales. */
 enum { SPRY_WGMMA_TERM_BYTES = 1024, SPRY_WGMMA_Q8_BYTES = 1024 + 128 };
 
+/* The number of a format is the number of its bf16 terms; Q8: 0. */
 typedef enum spry_act_format {
     SPRY_ACT_Q8,
     SPRY_ACT_BF16,

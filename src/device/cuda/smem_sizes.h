@@ -1,4 +1,4 @@
-/* Dynamic shared memory of the attention kernels, for host and device. The kernels assert that these are the sizes of
+/* Shared memory of attention kernels and GEMMs, for host and device. The kernels assert that these are the sizes of
  * the structs they use. `blocks`: head size / 32. */
 #ifndef SPRY_DEVICE_CUDA_SMEM_SIZES_H
 #define SPRY_DEVICE_CUDA_SMEM_SIZES_H
@@ -24,6 +24,34 @@ enum {
     SPRY_PREFILL_STAGES = 5,    /* pairs of pages in the ring of attention_wgmma.cu */
     SPRY_PREFILL_CONSUMERS = 8, /* its consumer warps */
 };
+
+/* ---- gemm -------------------------------------------------------------------------------------------------------- */
+
+/* Static shared memory: the sums of all splits; of gemv.cuh and gemm_small.cuh also the sums of squares. */
+SPRY_SMEM_SIZE spry_smem_splitk_sums(size_t groups)
+{
+    return SPRY_SPLIT_K * groups * SPRY_ACT_ROWS * SPRY_TILE_ROWS * sizeof(float);
+}
+
+SPRY_SMEM_SIZE spry_smem_gemv_sums(size_t tiles)
+{
+    return SPRY_SPLIT_K * (tiles * SPRY_TILE_ROWS + 1) * sizeof(float);
+}
+
+/* split_sums of gemm_small.cuh, four tiles at a time, and the values of a gate and up product. */
+SPRY_SMEM_SIZE spry_smem_small_sums(size_t tiles)
+{
+    return ((SPRY_SPLIT_K * (tiles < 4 ? tiles : 4) + tiles) * SPRY_TILE_ROWS + SPRY_SPLIT_K) * SPRY_ACT_ROWS *
+           sizeof(float);
+}
+
+/* Dynamic shared memory of a GEMV for a unit of the row: row_fragment of gemv.cuh; terms = 0: Q8. */
+SPRY_SMEM_SIZE spry_smem_row_unit(size_t terms)
+{
+    return terms ? terms * 128 : 80;
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 /* page_copy of attention_mma.cuh: the keys of a page, and `kept` blocks of its values in rows of 128 to 512 bytes. */
 SPRY_SMEM_SIZE spry_smem_page(size_t blocks, size_t kept)

@@ -19,6 +19,7 @@
 
 #include "device/cuda/kernels/activations.cuh"
 #include "device/cuda/kernels/weight_tiles.cuh"
+#include "device/cuda/smem_sizes.h"
 
 /* The tile of weights and the GROUPS groups of 8 rows that a warp multiplies. */
 struct gemm_tile {
@@ -463,6 +464,7 @@ template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void gemm_split
 {
     typedef splitk_block<T, GROUPS, TILES, AHEAD> block;
     SPRY_SMEM float sums[block::SPLITS][block::ALL];
+    static_assert(sizeof sums == spry_smem_splitk_sums(GROUPS), "as chosen");
     smem_check(sizeof sums);
     uint32_t warp = threadIdx.x / WARP, tile = warp % TILES, slot = warp / TILES;
     block b;

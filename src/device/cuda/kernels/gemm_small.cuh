@@ -386,6 +386,7 @@ template <class T, int TILES, gemm_fusion FUSION> SPRY_DEVICE void gemm_small(co
 {
     typedef small_block<T, TILES, FUSION> block;
     SPRY_SMEM split_sums<TILES> sums;
+    static_assert(sizeof sums == spry_smem_small_sums(TILES), "as chosen");
     smem_check(sizeof sums);
     SPRY_SMEM_DYNAMIC(smem, 1024);
     block b;

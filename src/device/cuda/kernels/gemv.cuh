@@ -318,6 +318,9 @@ SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE
         SPRY_SMEM float splits[SPRY_SPLIT_K][tiles * SPRY_TILE_ROWS], squares[ACT_SPLITS];                             \
         SPRY_SMEM_DYNAMIC(smem, 1024);                                                                                 \
         smem_check(sizeof splits + sizeof squares);                                                                    \
+        static_assert(sizeof splits + sizeof squares == spry_smem_gemv_sums(tiles), "as chosen");                      \
+        static_assert((size_t)row_fragment<type_##name::ACTS>::UNIT == spry_smem_row_unit(type_##name::ACTS),          \
+                      "as chosen");                                                                                    \
         gemv<type_##name, tiles, kind>(a, splits, squares, smem, launched_grid());                                     \
     }
 #define GEMVS(name, ...)                                                                                               \

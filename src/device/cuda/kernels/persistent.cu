@@ -16,7 +16,7 @@
 #include "device/cuda/kernels/gemv.cuh"
 
 static_assert(sizeof(spry_stage) % 16 == 0 && sizeof(spry_stage) <= SPRY_STAGE_ARGS_BYTES,
-              "phases are copied in pieces");
+              "stages are copied in pieces");
 
 /* Progress of a block through the stages. */
 struct stage_state {
