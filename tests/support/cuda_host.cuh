@@ -17,7 +17,6 @@
 #define SPRY_SMEM                         static
 #define SPRY_SMEM_DYNAMIC(name, multiple) unsigned char *name = cuda_host_shared()
 #define SPRY_NOINLINE                     static
-#define SPRY_TABLE                        static const
 #define SPRY_UNROLL
 #define SPRY_UNROLL_BY(n)
 
@@ -256,11 +255,6 @@ SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
 SPRY_DEVICE uint32_t counter_fetch_increment(uint32_t *counter)
 {
     return (*counter)++;
-}
-
-SPRY_DEVICE uint32_t umin(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
 }
 
 SPRY_DEVICE uint32_t lower_halves(uint32_t first, uint32_t second)

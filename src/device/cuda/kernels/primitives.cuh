@@ -31,7 +31,6 @@
     extern __shared__ __align__(multiple)                                                                              \
     unsigned char name[]
 #define SPRY_NOINLINE      static __device__ __noinline__ /* a real call: the callee has its own registers */
-#define SPRY_TABLE         static __device__ const
 #define SPRY_PRAGMA(words) _Pragma(#words)
 #define SPRY_UNROLL        SPRY_PRAGMA(unroll)
 #define SPRY_UNROLL_BY(n)  SPRY_PRAGMA(unroll n)
