@@ -1,5 +1,6 @@
-"""Every command in docs/SERVER.md, as it stands there."""
+"""Every command in docs/SERVER.md and docs/api, as written there."""
 
+import glob
 import json
 import os
 import re
@@ -9,14 +10,23 @@ import server_support
 from server_support import ROOT, TIMEOUT, ServerTest, environment
 
 
+def pages():
+    """The text of all pages about the server."""
+    names = [os.path.join(ROOT, "docs", "SERVER.md")] + sorted(glob.glob(os.path.join(ROOT, "docs", "api", "*.md")))
+    texts = []
+    for name in names:
+        with open(name, encoding="utf-8") as file:
+            texts.append(file.read())
+    return texts
+
+
 class Page(ServerTest):
     arguments = ("--allow-pin",)
 
     def test_every_command(self):
-        with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
-            blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", file.read())
+        blocks = [block for text in pages() for block in re.findall(r"(?ms)^```sh\n(.*?)^```", text)]
         commands = [command for block in blocks for command in re.split(r"(?m)^(?=curl )", block) if command.strip()]
-        self.assertGreater(len(commands), 10)
+        self.assertGreater(len(commands), 25)
         for command in commands:
             with self.subTest(command=command):
                 here = command.replace("localhost:8080", "127.0.0.1:%d" % self.server.port)
@@ -28,8 +38,7 @@ class Page(ServerTest):
                     self.assertIsNone(json.loads(out).get("error"))
 
     def test_every_path(self):
-        with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
-            page = file.read()
+        page = pages()[0]
         with open(os.path.join(ROOT, "apps", "server", "http", "http_route.c"), encoding="utf-8") as file:
             paths = re.findall(r'\{"(?:GET|POST)", "([^"*]+)', file.read())
         for path in paths:
