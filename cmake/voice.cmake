@@ -1,7 +1,7 @@
 # Libraries of `spry voice`, each optional: what is missing is said by the program when it is asked for. They are linked
 # to a module that the program opens when it needs one of them: loading them takes longer than starting the program.
 file(GLOB VOICE_SOURCES CONFIGURE_DEPENDS apps/voice/module/*.c)
-add_library(spry_voice MODULE ${VOICE_SOURCES} apps/voice/utterance.c)
+add_library(spry_voice MODULE ${VOICE_SOURCES} apps/voice/utterance.c apps/voice/wave.c)
 set_target_properties(spry_voice PROPERTIES PREFIX "")
 target_include_directories(spry_voice PRIVATE apps)
 target_link_libraries(spry_voice PRIVATE libspry)
@@ -16,7 +16,7 @@ function(spry_voice_library name)
   endif()
 endfunction()
 
-pkg_check_modules(VOICE_SNDFILE IMPORTED_TARGET sndfile samplerate)
+pkg_check_modules(VOICE_SNDFILE IMPORTED_TARGET sndfile)
 pkg_check_modules(VOICE_PORTAUDIO IMPORTED_TARGET portaudio-2.0)
 foreach(name SNDFILE PORTAUDIO)
   set(target)

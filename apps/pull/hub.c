@@ -190,7 +190,7 @@ static void name_model(lister *l)
     else if (l->name->last[0])
         snprintf(l->model->name, sizeof l->model->name, "%.90s-%.30s", l->name->repo, l->name->last);
     else
-        snprintf(l->model->name, sizeof l->model->name, "%s", l->name->repo);
+        snprintf(l->model->name, sizeof l->model->name, "%.120s", l->name->repo);
 }
 
 static spry_status choose_files(lister *l, const json_t *list)

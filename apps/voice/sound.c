@@ -10,6 +10,7 @@
 
 #include "platform/clock.h"
 #include "platform/environment.h"
+#include "platform/file.h"
 
 static const spry_voice_libraries none, *libraries = &none;
 
@@ -29,67 +30,154 @@ const spry_voice_libraries *spry_voice_libraries_get(void)
 
 /* ---- sound files ------------------------------------------------------------------------------------------------- */
 
-static const struct spry_sound_files *files(spry_error *error)
+struct spry_sound_file {
+    spry_mapping mapping; /* of a file that was opened by its path */
+    spry_wave wave;
+    const spry_sound_decoder *decoder; /* NULL: the file is a WAV file */
+    void *decoded;
+    spry_resampler *resampler; /* NULL: the file is at 16 kHz */
+    spry_sound_reader read;
+    void *source;
+};
+
+static spry_status open_source(spry_sound_file *f, unsigned *rate, const void *data, size_t size, const char *name,
+                               spry_error *error)
 {
-    const struct spry_sound_files *found = spry_voice_libraries_get()->files;
-    if (!found)
-        spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                  "spry_voice.so is not there, or was built without libsndfile and libsamplerate: sound files can "
-                  "neither be read nor written");
-    return found;
+    spry_status status = spry_wave_open(&f->wave, data, size, name, error);
+    if (status == SPRY_OK) {
+        f->read = spry_wave_read;
+        f->source = &f->wave;
+        *rate = f->wave.rate;
+        return SPRY_OK;
+    }
+    const spry_sound_decoder *decoder = spry_voice_libraries_get()->decoder;
+    if (!decoder)
+        return status == SPRY_ERR_FORMAT
+                   ? spry_fail(error, status,
+                               "%s: not a sound file that can be read: not WAV, and spry_voice.so, "
+                               "which reads other formats with libsndfile, is not there",
+                               name)
+                   : status;
+    status = decoder->open(&f->decoded, rate, data, size, name, error);
+    if (status == SPRY_OK) {
+        f->decoder = decoder;
+        f->read = decoder->read;
+        f->source = f->decoded;
+    }
+    return status;
+}
+
+static spry_status open_file(spry_sound_file *f, const void *data, size_t size, const char *name, spry_error *error)
+{
+    unsigned rate = 0;
+    spry_status status = open_source(f, &rate, data, size, name, error);
+    if (status == SPRY_OK && rate != SPRY_SOUND_RATE)
+        status = spry_resampler_create(&f->resampler, rate, f->read, f->source, error);
+    return status;
 }
 
 spry_status spry_sound_file_open(spry_sound_file **out, const char *path, spry_error *error)
 {
-    *out = NULL;
-    return files(error) ? libraries->files->open(out, path, error) : SPRY_ERR_UNSUPPORTED;
+    spry_sound_file *f = *out = calloc(1, sizeof *f);
+    if (!f)
+        return spry_fail_memory(error, "reading sound", sizeof *f);
+    spry_status status = spry_mapping_open(&f->mapping, path, error);
+    if (status == SPRY_OK)
+        status = open_file(f, f->mapping.data, f->mapping.size, path, error);
+    if (status != SPRY_OK) {
+        spry_sound_file_close(f);
+        *out = NULL;
+    }
+    return status;
 }
 
 spry_status spry_sound_file_open_memory(spry_sound_file **out, const void *data, size_t size, const char *name,
                                         spry_error *error)
 {
-    *out = NULL;
-    return files(error) ? libraries->files->open_memory(out, data, size, name, error) : SPRY_ERR_UNSUPPORTED;
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return spry_fail_memory(error, "reading sound", sizeof **out);
+    spry_status status = open_file(*out, data, size, name, error);
+    if (status != SPRY_OK) {
+        spry_sound_file_close(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
-void spry_sound_file_close(spry_sound_file *file)
+void spry_sound_file_close(spry_sound_file *f)
 {
-    if (file)
-        libraries->files->close(file);
+    if (!f)
+        return;
+    spry_resampler_destroy(f->resampler);
+    if (f->decoder)
+        f->decoder->close(f->decoded);
+    spry_mapping_close(&f->mapping);
+    free(f);
 }
 
 size_t spry_sound_file_read(void *file, float *samples, size_t count)
 {
-    return libraries->files->read(file, samples, count);
+    spry_sound_file *f = file;
+    return f->resampler ? spry_resampler_read(f->resampler, samples, count) : f->read(f->source, samples, count);
 }
 
-spry_status spry_sound_file_status(const spry_sound_file *file, spry_error *error)
+spry_status spry_sound_file_status(const spry_sound_file *f, spry_error *error)
 {
-    return libraries->files->status(file, error);
+    const char *failure = f->decoder ? f->decoder->failure(f->decoded) : NULL;
+    return failure ? spry_fail(error, SPRY_ERR_FILE, "the sound cannot be read: %s", failure) : SPRY_OK;
+}
+
+struct spry_sound_writer {
+    FILE *file;
+    uint32_t bytes;
+};
+
+static spry_status not_written(const char *what, spry_error *error)
+{
+    return spry_fail(error, SPRY_ERR_FILE, "%s cannot be written: %s", what, strerror(errno));
 }
 
 spry_status spry_sound_writer_open(spry_sound_writer **out, const char *path, spry_error *error)
 {
+    unsigned char header[SPRY_WAVE_HEADER];
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return spry_fail_memory(error, "writing sound", sizeof **out);
+    spry_wave_header(header, 0); /* the length is written at the end; where it cannot be, 0 means until the end */
+    (*out)->file = fopen(path, "wb");
+    if ((*out)->file && fwrite(header, sizeof header, 1, (*out)->file) == 1)
+        return SPRY_OK;
+    spry_status status = not_written(path, error);
+    if ((*out)->file)
+        fclose((*out)->file);
+    free(*out);
     *out = NULL;
-    return files(error) ? libraries->files->open_writer(out, path, error) : SPRY_ERR_UNSUPPORTED;
+    return status;
 }
 
 spry_status spry_sound_writer_write(spry_sound_writer *writer, const int16_t *samples, size_t count, spry_error *error)
 {
-    return libraries->files->write(writer, samples, count, error);
+    if (count > (UINT32_MAX - SPRY_WAVE_HEADER - writer->bytes) / sizeof *samples)
+        return spry_fail(error, SPRY_ERR_FILE, "a WAV file has at most 4 GiB");
+    if (fwrite(samples, sizeof *samples, count, writer->file) != count)
+        return not_written("the sound", error);
+    writer->bytes += (uint32_t)(count * sizeof *samples);
+    return SPRY_OK;
 }
 
 spry_status spry_sound_writer_close(spry_sound_writer *writer, spry_error *error)
 {
-    return writer ? libraries->files->close_writer(writer, error) : SPRY_OK;
-}
-
-spry_status spry_sound_convert(int16_t **out, size_t *n_out, const int16_t *samples, size_t count, unsigned rate,
-                               spry_error *error)
-{
-    *out = NULL;
-    *n_out = 0;
-    return files(error) ? libraries->files->convert(out, n_out, samples, count, rate, error) : SPRY_ERR_UNSUPPORTED;
+    unsigned char header[SPRY_WAVE_HEADER];
+    if (!writer)
+        return SPRY_OK;
+    spry_wave_header(header, writer->bytes);
+    bool written = fflush(writer->file) == 0;
+    if (written && fseek(writer->file, 0, SEEK_SET) == 0)
+        written = fwrite(header, sizeof header, 1, writer->file) == 1;
+    written = fclose(writer->file) == 0 && written;
+    free(writer);
+    return written ? SPRY_OK : not_written("the sound", error);
 }
 
 /* ---- microphone and loudspeaker ---------------------------------------------------------------------------------- */

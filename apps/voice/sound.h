@@ -1,6 +1,5 @@
-/* Sound files (WAV, FLAC, Ogg and the other formats of libsndfile) as one channel at 16 kHz, read piece by piece, so
- * that memory does not depend on their length; and WAV files written. Without libsndfile and libsamplerate every
- * function fails with a sentence that says so. */
+/* Sound files as one channel at 16 kHz, read piece by piece; WAV files written; the audio device. WAV needs no library;
+ * FLAC, Ogg and the other formats of libsndfile are read where the module has it. */
 #ifndef SPRY_VOICE_SOUND_H
 #define SPRY_VOICE_SOUND_H
 
@@ -10,6 +9,7 @@
 #include "spry_voice.h"
 #include "voice/recogniser.h"
 #include "voice/synthesiser.h"
+#include "voice/wave.h"
 
 typedef struct spry_sound_file spry_sound_file;
 
@@ -31,10 +31,6 @@ typedef struct spry_sound_writer spry_sound_writer;
 spry_status spry_sound_writer_open(spry_sound_writer **out, const char *path, spry_error *error);
 spry_status spry_sound_writer_write(spry_sound_writer *writer, const int16_t *samples, size_t count, spry_error *error);
 spry_status spry_sound_writer_close(spry_sound_writer *writer, spry_error *error);
-
-/* Converts 16-bit sound of another rate to 16 kHz. The caller frees *out. */
-spry_status spry_sound_convert(int16_t **out, size_t *n_out, const int16_t *samples, size_t count, unsigned rate,
-                               spry_error *error);
 
 /* ---- the audio device -------------------------------------------------------------------------------------------- */
 
@@ -68,27 +64,25 @@ spry_status spry_sound_port_write(spry_sound_port *port, const int16_t samples[S
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-/* Parts that need libraries of their own: PocketSphinx, Flite, libsndfile and libsamplerate, PortAudio, and what those
- * need. They are in a module that is opened when it is first used, so that a program that does not speak starts
- * without them. */
+/* Parts that need libraries of their own: PocketSphinx, Flite, libsndfile, PortAudio, and the libraries those need.
+ * They are in a module that is opened when it is first used, so that a program that does not speak starts without them.
+ */
 
-/* The functions of sound_file.h and sound_device.h. A part that was not built is NULL. */
+/* Reads formats other than WAV, from bytes that outlive it: one channel at the file's own rate. `failure` returns why
+ * reading ended early, or NULL. */
+typedef struct spry_sound_decoder {
+    spry_status (*open)(void **state, unsigned *rate, const void *data, size_t size, const char *name,
+                        spry_error *error);
+    size_t (*read)(void *state, float *samples, size_t count);
+    const char *(*failure)(void *state);
+    void (*close)(void *state);
+} spry_sound_decoder;
+
+/* A part that was not built is NULL. */
 typedef struct spry_voice_libraries {
     const spry_recogniser_kind *sphinx;
     const spry_synthesiser_kind *flite;
-    const struct spry_sound_files {
-        spry_status (*open)(spry_sound_file **out, const char *path, spry_error *error);
-        spry_status (*open_memory)(spry_sound_file **out, const void *data, size_t size, const char *name,
-                                   spry_error *error);
-        void (*close)(spry_sound_file *file);
-        size_t (*read)(void *file, float *samples, size_t count);
-        spry_status (*status)(const spry_sound_file *file, spry_error *error);
-        spry_status (*open_writer)(spry_sound_writer **out, const char *path, spry_error *error);
-        spry_status (*write)(spry_sound_writer *writer, const int16_t *samples, size_t count, spry_error *error);
-        spry_status (*close_writer)(spry_sound_writer *writer, spry_error *error);
-        spry_status (*convert)(int16_t **out, size_t *n_out, const int16_t *samples, size_t count, unsigned rate,
-                               spry_error *error);
-    } * files;
+    const spry_sound_decoder *decoder;
     const struct spry_sound_devices {
         spry_status (*open)(spry_sound_device **out, bool loudspeaker, spry_error *error);
         void (*close)(spry_sound_device *device);

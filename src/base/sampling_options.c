@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/options.h"
-#include "base/sized.h"
 
 #define FIELD(name) offsetof(spry_sampling, name)
 

@@ -15,6 +15,7 @@
 #include "engine/engine_state.h"
 #include "golden/golden_models.h"
 #include "golden/model_runner.h"
+#include "support/far/far_device.h"
 #include "support/hostile.h"
 #include "support/model_adapters.h"
 

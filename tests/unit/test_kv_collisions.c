@@ -1,5 +1,5 @@
-/* The cache under the worst of hashes: this program brings its own kv_key functions, by which all pages behind one
- * parent have the same key. Tokens alone must keep them apart. */
+/* The cache under the worst of hashes: this program replaces the functions of kv_key.h by its own, by which all pages
+ * after one parent have the same key. Tokens alone must keep them apart. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,26 +11,31 @@
 
 enum { PAGE = SPRY_PAGE_TOKENS, N = 20 };
 
-spry_kv_key spry_kv_key_root(spry_kv_key fingerprint, const void *salt, size_t salt_size)
+spry_kv_key __wrap_spry_kv_key_root(spry_kv_key fingerprint, const void *salt, size_t salt_size);
+spry_kv_key __wrap_spry_kv_key_page(spry_kv_key parent, const int32_t *tokens, size_t count);
+spry_kv_key __wrap_spry_kv_key_span_root(spry_kv_key root);
+spry_kv_key __wrap_spry_kv_key_link(spry_kv_key parent, spry_kv_key span_page);
+
+spry_kv_key __wrap_spry_kv_key_root(spry_kv_key fingerprint, const void *salt, size_t salt_size)
 {
     (void)salt;
     (void)salt_size;
     return fingerprint;
 }
 
-spry_kv_key spry_kv_key_page(spry_kv_key parent, const int32_t *tokens, size_t count)
+spry_kv_key __wrap_spry_kv_key_page(spry_kv_key parent, const int32_t *tokens, size_t count)
 {
     (void)tokens;
     (void)count;
     return (spry_kv_key){parent.low, parent.high + 1};
 }
 
-spry_kv_key spry_kv_key_span_root(spry_kv_key root)
+spry_kv_key __wrap_spry_kv_key_span_root(spry_kv_key root)
 {
     return root;
 }
 
-spry_kv_key spry_kv_key_link(spry_kv_key parent, spry_kv_key span_page)
+spry_kv_key __wrap_spry_kv_key_link(spry_kv_key parent, spry_kv_key span_page)
 {
     (void)span_page;
     return parent;

@@ -120,8 +120,7 @@ void spry_speech_service_destroy(spry_speech_service *s)
 static void speech_service_names(spry_speech_service *s, const char **recogniser, const char **synthesiser)
 {
     spry_synthesiser *first;
-    const spry_recogniser_kind *kind =
-        spry_voice_libraries_get()->files ? spry_recogniser_find(&s->flags->recogniser) : NULL;
+    const spry_recogniser_kind *kind = spry_recogniser_find(&s->flags->recogniser);
     *recogniser = kind ? kind->name : NULL;
     *synthesiser = spry_speech_service_voice(s, &first, NULL, NULL) == SPRY_OK ? first->kind->name : NULL;
 }

@@ -3,17 +3,7 @@
 #include "voice/sound.h"
 
 #ifdef SPRY_HAVE_SNDFILE
-static const struct spry_sound_files files = {
-    .open = spry_sound_file_open,
-    .open_memory = spry_sound_file_open_memory,
-    .close = spry_sound_file_close,
-    .read = spry_sound_file_read,
-    .status = spry_sound_file_status,
-    .open_writer = spry_sound_writer_open,
-    .write = spry_sound_writer_write,
-    .close_writer = spry_sound_writer_close,
-    .convert = spry_sound_convert,
-};
+extern const spry_sound_decoder spry_sound_decoder_sndfile;
 #endif
 
 #ifdef SPRY_HAVE_PORTAUDIO
@@ -35,7 +25,7 @@ const spry_voice_libraries spry_voice_module = {
     .flite = &spry_synthesiser_flite,
 #endif
 #ifdef SPRY_HAVE_SNDFILE
-    .files = &files,
+    .decoder = &spry_sound_decoder_sndfile,
 #endif
 #ifdef SPRY_HAVE_PORTAUDIO
     .devices = &devices,
