@@ -1,7 +1,7 @@
 /* State that every part of the server shares.
  *
- * Threads. Each connection has its own thread, which reads a request, renders and tokenises it, submits jobs to the
- * model's scheduler and writes the reply. The scheduler's thread only appends to the channel of a request; it never
+ * Threads. A worker thread of the HTTP server reads a request, renders and tokenises it, submits jobs to the model's
+ * scheduler and writes the reply. The scheduler's thread only appends to the channel of a request; it never
  * waits for a client. */
 #ifndef SPRY_SERVER_SERVER_H
 #define SPRY_SERVER_SERVER_H
@@ -69,8 +69,7 @@ typedef struct spry_server {
     spry_key_limits limits;
     spry_audit_log audit;
     spry_registry registry;
-    struct spry_connections *connections; /* of the HTTP server; NULL: it does not run */
-    atomic_bool cutting;                  /* --grace has passed: unfinished answers end now */
+    atomic_bool cutting; /* --grace has passed: unfinished answers end now */
     spry_response_store responses;
     spry_kept_streams streams;
     json_t *defaults; /* as of a derived model; NULL: none */

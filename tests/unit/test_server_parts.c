@@ -129,7 +129,7 @@ static void test_allowed_methods_are_copied(void **state)
     char allowed[64] = "GET, HEAD";
     spry_reply_wrong_method(&x, allowed);
     memset(allowed, 'x', sizeof allowed - 1);
-    assert_int_equal(x.status, MHD_HTTP_METHOD_NOT_ALLOWED);
+    assert_int_equal(x.status, SPRY_HTTP_METHOD_NOT_ALLOWED);
     assert_string_equal(x.allowed, "GET, HEAD");
     json_decref(x.kept);
 }

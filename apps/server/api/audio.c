@@ -11,69 +11,13 @@
 #include "base/utf8.h"
 #include "server/api/apis.h"
 #include "server/fields/fields.h"
+#include "server/http/form_data.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 #include "spry_voice.h"
 #include "voice/recogniser.h"
 #include "voice/sound.h"
 #include "voice/speaker.h"
-
-enum { PARSER_BYTES = 64 << 10 };
-
-static enum MHD_Result on_part(void *cls, enum MHD_ValueKind kind, const char *key, const char *filename,
-                               const char *type, const char *encoding, const char *data, uint64_t offset, size_t size)
-{
-    (void)kind, (void)filename, (void)type, (void)encoding;
-    spry_form *form = cls;
-    if (!key)
-        return MHD_YES;
-    spry_form_field *last = form->count ? &form->fields[form->count - 1] : NULL;
-    if (offset == 0 || !last || strcmp(last->name, key) != 0) {
-        if (form->count == SPRY_FORM_FIELDS || strlen(key) >= SPRY_FORM_NAME) {
-            form->failed = true;
-            return MHD_NO;
-        }
-        last = &form->fields[form->count++];
-        snprintf(last->name, sizeof last->name, "%s", key);
-        spry_buffer_init(&last->value, SIZE_MAX / 2);
-    }
-    form->failed = form->failed || !spry_buffer_append(&last->value, data, size);
-    return form->failed ? MHD_NO : MHD_YES;
-}
-
-bool spry_form_open(spry_form *form, spry_exchange *x)
-{
-    *form = (spry_form){0};
-    const char *type = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE);
-    if (!type || strncasecmp(type, "multipart/form-data", 19) != 0) {
-        spry_reply_error(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, NULL, "the body must be multipart/form-data");
-        return false;
-    }
-    struct MHD_PostProcessor *parser = MHD_create_post_processor(x->connection, PARSER_BYTES, on_part, form);
-    bool whole = parser && MHD_post_process(parser, x->body.data ? x->body.data : "", x->body.size) == MHD_YES;
-    whole = parser && MHD_destroy_post_processor(parser) == MHD_YES && whole && !form->failed;
-    if (!whole) {
-        spry_form_close(form);
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "the body is not a whole form of at most %d fields",
-                         SPRY_FORM_FIELDS);
-    }
-    return whole;
-}
-
-void spry_form_close(spry_form *form)
-{
-    for (size_t i = 0; i < form->count; i++)
-        spry_buffer_deinit(&form->fields[i].value);
-    form->count = 0;
-}
-
-const spry_buffer *spry_form_get(const spry_form *form, const char *name)
-{
-    for (size_t i = 0; i < form->count; i++)
-        if (strcmp(form->fields[i].name, name) == 0)
-            return &form->fields[i].value;
-    return NULL;
-}
 
 /* ---- the speech service ------------------------------------------------------------------------------------------ */
 
@@ -185,11 +129,11 @@ typedef struct listening {
 static bool text_field(spry_exchange *x, const spry_form *form, const char *name, const char **out,
                        const char *fallback)
 {
-    const spry_buffer *value = spry_form_get(form, name);
-    *out = value && value->size ? value->data : fallback;
-    if (!value || (!memchr(value->data ? value->data : "", 0, value->size) && spry_utf8_valid(spry_buffer_view(value))))
+    spry_view value = spry_form_get(form, name);
+    *out = value.size ? value.data : fallback;
+    if (!value.size || (!memchr(value.data, 0, value.size) && spry_utf8_valid(value)))
         return true;
-    spry_reply_error(x, MHD_HTTP_BAD_REQUEST, name, "%s must be text", name);
+    spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, name, "%s must be text", name);
     return false;
 }
 
@@ -207,7 +151,7 @@ static bool read_options(spry_exchange *x, const spry_form *form, spry_transcrib
     *format = spry_transcript_format_find(name);
     const char *wrong = NULL;
     if (*format == SPRY_TRANSCRIPT_FORMATS) {
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "response_format",
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "response_format",
                          "response_format is '%.40s'; known are json, text, srt, verbose_json and vtt", name);
         return false;
     }
@@ -218,7 +162,7 @@ static bool read_options(spry_exchange *x, const spry_form *form, spry_transcrib
     else if (strcmp(granularity, "segment") != 0)
         wrong = "timestamp_granularities";
     if (wrong)
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, wrong,
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, wrong,
                          strcmp(wrong, "temperature") == 0 ? "temperature must be a number from 0 to 1"
                          : strcmp(wrong, "stream") == 0    ? "transcripts are not streamed"
                                                            : "timestamps are per segment, not per word");
@@ -238,7 +182,7 @@ static bool on_segment(void *user, const spry_speech_segment *segment)
     return spry_transcript_segment(&((listening *)user)->writer, segment);
 }
 
-static spry_status write_down(listening *l, const spry_buffer *sound, spry_transcribe_options *options,
+static spry_status write_down(listening *l, spry_view sound, spry_transcribe_options *options,
                               spry_transcript *transcript, spry_error *error)
 {
     spry_speech_service *service = l->exchange->server->speech;
@@ -247,8 +191,7 @@ static spry_status write_down(listening *l, const spry_buffer *sound, spry_trans
     options->on_segment = on_segment;
     options->proceed = wanted;
     options->user = l;
-    spry_status status =
-        spry_sound_file_open_memory(&file, sound->data ? sound->data : "", sound->size, "the file", error);
+    spry_status status = spry_sound_file_open_memory(&file, sound.data, sound.size, "the file", error);
     if (status != SPRY_OK)
         return status;
     status = speech_service_take(service, &recogniser, error);
@@ -276,7 +219,7 @@ static void reply(listening *l, const spry_transcript *transcript, bool translat
     if (spry_transcript_finish(&l->writer, transcript, translate ? "translate" : "transcribe"))
         spry_reply_text(l->exchange, spry_buffer_view(&l->writer.out), types[l->writer.format], NULL);
     else
-        spry_reply_error(l->exchange, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the transcript");
+        spry_reply_error(l->exchange, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the transcript");
 }
 
 static void serve(spry_exchange *x, bool translate)
@@ -290,9 +233,9 @@ static void serve(spry_exchange *x, bool translate)
         return;
     spry_transcribe_options_default(&options);
     options.translate = translate;
-    const spry_buffer *sound = spry_form_get(&form, "file");
-    if (!sound)
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "file", "file is missing: a sound file (wav, flac, ogg)");
+    spry_view sound = spry_form_get(&form, "file");
+    if (!sound.data)
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "file", "file is missing: a sound file (wav, flac, ogg)");
     else if (read_options(x, &form, &options, &format)) {
         listening l = {.exchange = x};
         spry_transcript_writer_init(&l.writer, format);
@@ -303,7 +246,6 @@ static void serve(spry_exchange *x, bool translate)
         spry_free(transcript.text);
         spry_transcript_writer_deinit(&l.writer);
     }
-    spry_form_close(&form);
 }
 
 void spry_audio_transcriptions(spry_exchange *exchange)
@@ -320,7 +262,7 @@ void spry_audio_parts(spry_exchange *x)
 {
     const char *recogniser, *synthesiser;
     speech_service_names(x->server->speech, &recogniser, &synthesiser);
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s?, s:s?}", "recogniser", recogniser, "synthesiser", synthesiser));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s?, s:s?}", "recogniser", recogniser, "synthesiser", synthesiser));
 }
 
 /* ---- POST /v1/audio/speech --------------------------------------------------------------------------------------- */
@@ -436,7 +378,7 @@ static void start(spry_exchange *x, const char *input, const char *voice, bool p
     }
     speaking *s = calloc(1, sizeof *s);
     if (!s) {
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for speech");
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for speech");
         return;
     }
     s->synthesiser = synthesiser;

@@ -10,6 +10,7 @@
 #include "server/api/apis.h"
 #include "server/fields/fields.h"
 #include "server/http/http_reply.h"
+#include "server/http/http_server.h"
 #include "server/request/completion.h"
 
 enum { PATH_BYTES = 4096, TITLE_BYTES = 4 * SPRY_CHAT_TITLE_MAX, LIST_MAX = 1000, LIST_USUAL = 100 };
@@ -42,20 +43,20 @@ static bool open_store(spry_chat_store **store, spry_exchange *x)
     spry_error error;
     *store = NULL;
     if (!x->server->settings->allow_chats) {
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "stored chats are not served; --allow-chats allows it");
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "stored chats are not served; --allow-chats allows it");
         return false;
     }
     if (open_file(store, x->server->settings->chats, &error) == SPRY_OK)
         return true;
-    spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "%s", error.message);
+    spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "%s", error.message);
     return false;
 }
 
 /* A failure of the store: an unknown chat, or the file. */
 static void reply_failure(spry_exchange *x, const spry_error *error)
 {
-    spry_reply_error(x, error->status == SPRY_ERR_INPUT ? MHD_HTTP_NOT_FOUND : MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "%s",
-                     error->message);
+    spry_reply_error(x, error->status == SPRY_ERR_INPUT ? SPRY_HTTP_NOT_FOUND : SPRY_HTTP_SERVICE_UNAVAILABLE, NULL,
+                     "%s", error->message);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -91,32 +92,27 @@ static bool path_id(int64_t *id, spry_exchange *x)
     bool fine = spry_number_u64(&number, spry_view_of(x->tail)) && number > 0 && number <= INT64_MAX;
     *id = fine ? (int64_t)number : 0;
     if (!fine)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "a chat has a number: /api/chats/12");
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "a chat has a number: /api/chats/12");
     return fine;
 }
 
 /* ---- list, read, delete ------------------------------------------------------------------------------------------ */
 
-static const char *argument(spry_exchange *x, const char *name)
-{
-    return x->connection ? MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name) : NULL;
-}
-
 void spry_stored_list(spry_exchange *x)
 {
     spry_chat_store *store;
     spry_error error;
-    const char *limit_text = argument(x, "limit"), *search = argument(x, "search");
+    const char *limit_text = spry_exchange_argument(x, "limit"), *search = spry_exchange_argument(x, "search");
     uint64_t limit = LIST_USUAL;
     if (limit_text && (!spry_number_u64(&limit, spry_view_of(limit_text)) || !limit || limit > LIST_MAX)) {
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "limit", "limit must be a whole number from 1 to %d", LIST_MAX);
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "limit", "limit must be a whole number from 1 to %d", LIST_MAX);
         return;
     }
     if (!open_store(&store, x))
         return;
     json_t *list = json_array();
     if (spry_chat_store_search(store, (size_t)limit, search, add_chat, list, &error) == SPRY_OK) {
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "chats", list));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "chats", list));
     } else {
         json_decref(list);
         reply_failure(x, &error);
@@ -152,7 +148,7 @@ void spry_stored_read(spry_exchange *x)
     if (!path_id(&id, x) || !open_store(&store, x))
         return;
     if (load(&l, store, id, &error) == SPRY_OK)
-        spry_reply_json(x, MHD_HTTP_OK, whole_json(&l.chat, &l.conversation));
+        spry_reply_json(x, SPRY_HTTP_OK, whole_json(&l.chat, &l.conversation));
     else
         reply_failure(x, &error);
     unload(&l);
@@ -168,7 +164,7 @@ void spry_stored_delete(spry_exchange *x)
     if (!path_id(&id, x) || !open_store(&store, x))
         return;
     if (spry_chat_store_delete(store, &deleted, &id, 1, &error) == SPRY_OK)
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:I}", "deleted", (json_int_t)id));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:I}", "deleted", (json_int_t)id));
     else
         reply_failure(x, &error);
     spry_chat_store_close(store);
@@ -276,11 +272,11 @@ static void save(spry_exchange *x, spry_chat_store *store, loaded *l, bool repla
     if (spry_chat_store_save(store, &saved, &l->chat, &l->conversation, kept, &error) != SPRY_OK)
         reply_failure(x, &error);
     else if (saved == SPRY_CHAT_GONE)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "the chat was deleted meanwhile");
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "the chat was deleted meanwhile");
     else if (saved == SPRY_CHAT_CHANGED)
-        spry_reply_error(x, MHD_HTTP_CONFLICT, "revision", "the chat was changed meanwhile; read it again");
+        spry_reply_error(x, SPRY_HTTP_CONFLICT, "revision", "the chat was changed meanwhile; read it again");
     else
-        spry_reply_json(x, MHD_HTTP_OK, chat_json(&l->chat));
+        spry_reply_json(x, SPRY_HTTP_OK, chat_json(&l->chat));
 }
 
 /* `id` 0: a new chat. */

@@ -352,11 +352,11 @@ static void embed_texts(embed_call *call, const json_t *texts)
     error.status = status; /* a full queue that was waited for is no error */
     note(call, done, &error);
     if (status == SPRY_OK) {
-        spry_reply_json(x, MHD_HTTP_OK, call->reply(call, out));
+        spry_reply_json(x, SPRY_HTTP_OK, call->reply(call, out));
         return;
     }
     json_decref(out);
-    spry_reply_error(x, x->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error.status), call->input, "%s",
+    spry_reply_error(x, x->late ? SPRY_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error.status), call->input, "%s",
                      error.message);
 }
 
@@ -366,7 +366,7 @@ static bool fits_model(const embed_call *call)
     const spry_embedder *e = &call->embedder;
     if (!call->dimensions || (size_t)call->dimensions == e->width)
         return true;
-    spry_reply_error(call->costs.exchange, MHD_HTTP_BAD_REQUEST, "dimensions",
+    spry_reply_error(call->costs.exchange, SPRY_HTTP_BAD_REQUEST, "dimensions",
                      "dimensions is %" PRIu32 ", but embeddings of this model have %zu", call->dimensions, e->width);
     return false;
 }
@@ -745,7 +745,7 @@ static void rank(rerank_call *call, spry_exchange *x)
     const spry_model_counts counts = {.requests = 1, .failed = status != SPRY_OK, .prompt_tokens = call->n_tokens};
     spry_registry_add_counts(&x->server->registry, call->model->name, &counts);
     if (status == SPRY_OK)
-        spry_reply_json(x, MHD_HTTP_OK, reply_json(call));
+        spry_reply_json(x, SPRY_HTTP_OK, reply_json(call));
     else
         spry_reply_failure(x, &error);
     spry_model_pool_release(x->server->pool, call->model);
@@ -784,7 +784,7 @@ void spry_llama_rerank(spry_exchange *x)
         if (call.ranking)
             rank(&call, x);
         else
-            spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the documents");
+            spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the documents");
         spry_costs_end(&call.costs, call.n_tokens, 0);
         free(call.ranking);
     }

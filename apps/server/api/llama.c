@@ -436,7 +436,7 @@ void spry_llama_tokenize(spry_exchange *x)
     if (spry_fields_fine(&call.fields, x)) {
         spry_view text = {json_string_value(call.content), json_string_length(call.content)};
         if (spry_prompt_encode(&tokens, call.model->engine, text, call.special, call.begin, &error) == SPRY_OK)
-            spry_reply_json(x, MHD_HTTP_OK,
+            spry_reply_json(x, SPRY_HTTP_OK,
                             json_pack("{s:o}", "tokens", tokens_json(&tokens, call.model->engine, call.pieces)));
         else
             spry_reply_failure(x, &error);
@@ -471,7 +471,7 @@ void spry_llama_detokenize(spry_exchange *x)
         if (status == SPRY_OK)
             status = decode(&text, call.model->engine, &ids, &error);
         if (status == SPRY_OK)
-            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "content", spry_buffer_json(&text)));
+            spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "content", spry_buffer_json(&text)));
         else
             spry_reply_failure(x, &error);
     }
@@ -494,7 +494,7 @@ void spry_llama_apply_template(spry_exchange *x)
     spry_fields_messages(&call.fields, messages);
     if (spry_fields_fine(&call.fields, x)) {
         if (spry_prompt_render(&text, call.model->engine, messages, tools, extra, generate, &error) == SPRY_OK)
-            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "prompt", text));
+            spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "prompt", text));
         else
             spry_reply_failure(x, &error);
     }
@@ -560,7 +560,7 @@ void spry_llama_props(spry_exchange *x)
     if (spry_completion_sleeps(x->server, NULL)) {
         json_t *props = json_pack("{s:s}", "model_alias", spry_server_first_model(x->server));
         add_server(props, x->server, true);
-        spry_reply_json(x, MHD_HTTP_OK, props);
+        spry_reply_json(x, SPRY_HTTP_OK, props);
         return;
     }
     const spry_pooled *model = spry_completion_model(x, NULL);
@@ -582,7 +582,7 @@ void spry_llama_props(spry_exchange *x)
                   info.architecture, "device", info.device, "together", known ? spry_watch_batch(&status) : NULL,
                   "modalities", "vision", 0, "audio", 0, "memory", spry_watch_memory(&status));
     add_server(props, x->server, false);
-    spry_reply_json(x, MHD_HTTP_OK, props);
+    spry_reply_json(x, SPRY_HTTP_OK, props);
     spry_model_pool_release_unused(x->server->pool, model);
 }
 
@@ -616,7 +616,7 @@ void spry_llama_slots(spry_exchange *x)
         json_object_set_new(request, "is_processing", json_boolean(i < status.running));
     }
     json_decref(own);
-    spry_reply_json(x, MHD_HTTP_OK, slots);
+    spry_reply_json(x, SPRY_HTTP_OK, slots);
     spry_model_pool_release_unused(x->server->pool, model);
 }
 
@@ -632,7 +632,7 @@ void spry_llama_adapters(spry_exchange *x)
         json_array_append_new(list, json_pack("{s:I, s:s, s:s, s:I, s:f}", "id", (json_int_t)i, "name", info.name,
                                               "path", x->server->loopback ? info.path : info.name, "rank",
                                               (json_int_t)info.rank, "scale", (double)info.scale));
-    spry_reply_json(x, MHD_HTTP_OK, list);
+    spry_reply_json(x, SPRY_HTTP_OK, list);
     spry_model_pool_release(x->server->pool, model);
 }
 
@@ -645,13 +645,13 @@ void spry_llama_set_adapters(spry_exchange *x)
     const spry_pooled *model = NULL;
     char *choice = NULL;
     if (!json_is_array(list))
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "the body must be a list of adapters");
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, NULL, "the body must be a list of adapters");
     else if ((choice = spry_fields_lora(&fields, "lora", list), spry_fields_fine(&fields, x)))
         model = spry_completion_model(x, NULL);
     if (model && spry_engine_set_lora(model->engine, choice, &error) != SPRY_OK)
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "%s", error.message);
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, NULL, "%s", error.message);
     else if (model)
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:b}", "success", 1));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:b}", "success", 1));
     if (model)
         spry_model_pool_release(x->server->pool, model);
     free(choice);

@@ -510,7 +510,7 @@ static void load_or_unload(spry_exchange *x, spry_fields *fields, const spry_com
         json_object_set(message, key, empty);
         if (!unloads)
             json_object_set_new(message, "load_duration", json_integer((json_int_t)x->load_ns));
-        spry_reply_json(x, MHD_HTTP_OK, message);
+        spry_reply_json(x, SPRY_HTTP_OK, message);
     }
     json_decref(empty);
     spry_completion_options_deinit(&o);

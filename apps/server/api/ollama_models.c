@@ -15,6 +15,7 @@
 #include "server/api/ollama.h"
 #include "server/fields/fields.h"
 #include "server/http/http_reply.h"
+#include "server/http/http_server.h"
 #include "server/models/derived_model.h"
 #include "server/request/prompt.h"
 #include "server/request/streams.h"
@@ -145,7 +146,7 @@ void spry_ollama_tags(spry_exchange *x)
     model_list l = {x->server, json_array()};
     spry_model_pool_each(x->server->pool, add_model, &l);
     spry_derived_each(x->server, add_derived, &l);
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "models", l.list));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "models", l.list));
 }
 
 /* "size" is the memory in use; "size_limit" has all of KV memory. */
@@ -169,7 +170,7 @@ void spry_ollama_ps(spry_exchange *x)
     spry_model_status *models;
     size_t count;
     if (!spry_registry_models(&x->server->registry, &models, &count, x->server->pool)) {
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the list");
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the list");
         return;
     }
     json_t *list = json_array();
@@ -177,7 +178,7 @@ void spry_ollama_ps(spry_exchange *x)
         if (models[i].in_pool && models[i].pool.state == SPRY_POOL_LOADED)
             json_array_append_new(list, loaded_json(x->server, &models[i]));
     free(models);
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "models", list));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "models", list));
 }
 
 /* ---- one model --------------------------------------------------------------------------------------------------- */
@@ -275,7 +276,7 @@ void spry_ollama_show(spry_exchange *x)
     const char *from = json_string_value(json_object_get(derived, "from"));
     const spry_pooled *model = spry_fields_fine(&fields, x) ? spry_completion_model(x, from ? from : name) : NULL;
     if (model) {
-        spry_reply_json(x, MHD_HTTP_OK, show_json(x->server, model, derived));
+        spry_reply_json(x, SPRY_HTTP_OK, show_json(x->server, model, derived));
         spry_model_pool_release(x->server->pool, model);
     }
     json_decref(derived);
@@ -284,7 +285,7 @@ void spry_ollama_show(spry_exchange *x)
 
 void spry_ollama_version(spry_exchange *x)
 {
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s, s:s}", "version", interface_version, "spry", SPRY_VERSION));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s, s:s}", "version", interface_version, "spry", SPRY_VERSION));
 }
 
 /* ---- derived models ---------------------------------------------------------------------------------------------- */
@@ -294,7 +295,7 @@ void spry_ollama_version(spry_exchange *x)
 static bool may_change(spry_exchange *x)
 {
     if (!x->server->settings->allow_pull)
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "changing models is not allowed; --allow-pull allows it");
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "changing models is not allowed; --allow-pull allows it");
     return x->server->settings->allow_pull;
 }
 
@@ -392,7 +393,7 @@ void spry_ollama_create(spry_exchange *x)
         if (spry_derived_save(x->server, name, description, &error) != SPRY_OK)
             spry_reply_failure(x, &error);
         else
-            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "success"));
+            spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
     }
     json_decref(description);
     json_decref(root);
@@ -417,11 +418,11 @@ void spry_ollama_copy(spry_exchange *x)
         description = json_pack("{s:s}", "from", known);
     if (may_change(x) && spry_fields_fine(&fields, x)) {
         if (!description)
-            spry_reply_error(x, MHD_HTTP_NOT_FOUND, "source", "there is no model \"%.100s\"", source);
+            spry_reply_error(x, SPRY_HTTP_NOT_FOUND, "source", "there is no model \"%.100s\"", source);
         else if (spry_derived_save(x->server, to, description, &error) != SPRY_OK)
             spry_reply_failure(x, &error);
         else
-            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "success"));
+            spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
     }
     json_decref(description);
     json_decref(root);
@@ -436,18 +437,18 @@ static void delete_file(spry_exchange *x, const char *known)
     spry_file_facts facts;
     snprintf(file, sizeof file, "%s.gguf", known);
     if (!x->server->models_folder || spry_directory_open(&folder, x->server->models_folder, NULL) != SPRY_OK) {
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "model", "this server has no models folder");
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "model", "this server has no models folder");
         return;
     }
     if (spry_directory_facts(&folder, file, &facts) != 0 || !facts.regular)
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "model",
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "model",
                          "\"%s\" is not a file in the models folder, so it is not deleted", known);
     else if (spry_model_pool_unload(x->server->pool, known, &error) == SPRY_ERR_BUSY)
         spry_reply_failure(x, &error);
     else if (spry_directory_remove(&folder, file) != 0)
-        spry_reply_error(x, MHD_HTTP_INTERNAL_SERVER_ERROR, "model", "\"%s\" cannot be deleted", known);
+        spry_reply_error(x, SPRY_HTTP_INTERNAL_SERVER_ERROR, "model", "\"%s\" cannot be deleted", known);
     else
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "success"));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
     spry_directory_close(&folder);
 }
 
@@ -463,11 +464,11 @@ void spry_ollama_delete(spry_exchange *x)
         spry_fields_refuse(&fields, "model", "model is missing");
     if (may_change(x) && spry_fields_fine(&fields, x)) {
         if (spry_derived_remove(x->server, name))
-            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "success"));
+            spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
         else if (has_model(known, x->server, name))
             delete_file(x, known);
         else
-            spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"", name);
+            spry_reply_error(x, SPRY_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"", name);
     }
     json_decref(root);
 }
@@ -588,12 +589,6 @@ static void pull_end(void *self)
     free(s);
 }
 
-static int socket_of(spry_exchange *x)
-{
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info ? info->connect_fd : -1;
-}
-
 /* Without "stream": one reply at the end. */
 static void reply_whole(spry_exchange *x, pull_stream *s)
 {
@@ -603,7 +598,7 @@ static void reply_whole(spry_exchange *x, pull_stream *s)
     }
     stop(s);
     if (s->status == SPRY_OK)
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "success"));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
     else
         spry_reply_failure(x, &s->error);
     pull_end(s);
@@ -627,7 +622,7 @@ static spry_status start(pull_stream **out, spry_exchange *x, const char *source
         free(s);
         return status;
     }
-    s->socket = socket_of(x);
+    s->socket = spry_http_socket(x);
     spry_buffer_init(&s->records, LINES_BYTES_MAX);
     spry_buffer_init(&s->out, LINES_BYTES_MAX);
     spry_buffer_text(&s->out, "{\"status\":\"pulling manifest\"}\n"); /* the first line that Ollama's clients expect */
@@ -658,11 +653,11 @@ static void reply_present(spry_exchange *x, const char *name)
     spry_model_pool_each(x->server->pool, pull_has_model, &left);
     if (left)
         spry_reply_error(
-            x, MHD_HTTP_NOT_FOUND, "model",
+            x, SPRY_HTTP_NOT_FOUND, "model",
             "there is no model '%.127s', and this server uses no registry: send its \"source\", a path or an address",
             name);
     else
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "success"));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
 }
 
 static bool is_place(const char *text)
@@ -675,12 +670,12 @@ static void pull(spry_exchange *x, const char *source, const char *name, bool st
     spry_error error;
     pull_stream *s = NULL;
     if (!x->server->settings->allow_pull)
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "pulling models is not allowed; --allow-pull allows it");
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "pulling models is not allowed; --allow-pull allows it");
     else if (!is_place(source))
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "source",
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "source",
                          "source must be an absolute path or begin with file://, http:// or https://");
     else if (!x->server->models_folder)
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "this server has no models folder; --models-dir sets one");
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, NULL, "this server has no models folder; --models-dir sets one");
     else if (start(&s, x, source, name, &error) != SPRY_OK)
         spry_reply_failure(x, &error);
     else if (stream)

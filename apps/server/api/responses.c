@@ -735,7 +735,7 @@ void spry_responses_create(spry_exchange *x)
     if (*previous && !fields.wrong[0]) {
         before = response_store_get(&x->server->responses, previous, x->key, SPRY_STORED_MESSAGES);
         if (!before) {
-            spry_reply_error(x, MHD_HTTP_NOT_FOUND, "previous_response_id",
+            spry_reply_error(x, SPRY_HTTP_NOT_FOUND, "previous_response_id",
                              "there is no response \"%.80s\": it was not stored, or not kept that long", previous);
             json_decref(root);
             return;
@@ -762,18 +762,18 @@ void spry_responses_get(spry_exchange *x)
     json_t *found =
         response_store_get(&x->server->responses, id, x->key, items ? SPRY_STORED_INPUT : SPRY_STORED_RESPONSE);
     if (!found)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "there is no response \"%s\"", id);
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "there is no response \"%s\"", id);
     else if (items)
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s, s:o, s:b}", "object", "list", "data", found, "has_more", 0));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s, s:o, s:b}", "object", "list", "data", found, "has_more", 0));
     else
-        spry_reply_json(x, MHD_HTTP_OK, found);
+        spry_reply_json(x, SPRY_HTTP_OK, found);
 }
 
 void spry_responses_delete(spry_exchange *x)
 {
     if (response_store_remove(&x->server->responses, x->tail, x->key))
-        spry_reply_json(x, MHD_HTTP_OK,
+        spry_reply_json(x, SPRY_HTTP_OK,
                         json_pack("{s:s, s:s, s:b}", "id", x->tail, "object", "response", "deleted", 1));
     else
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "there is no response \"%.80s\"", x->tail);
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "there is no response \"%.80s\"", x->tail);
 }

@@ -68,7 +68,7 @@ void spry_openai_models(spry_exchange *x)
     spry_model_pool_each(x->server->pool, add_model, &l);
     json_t *first = json_object_get(json_array_get(list, 0), "id");
     json_t *last = json_object_get(json_array_get(list, json_array_size(list) - 1), "id");
-    spry_reply_json(x, MHD_HTTP_OK,
+    spry_reply_json(x, SPRY_HTTP_OK,
                     json_pack("{s:s, s:b, s:O?, s:O?, s:o}", "object", "list", "has_more", 0, "first_id", first,
                               "last_id", last, "data", list));
 }
@@ -96,7 +96,7 @@ static json_t *find_model(spry_exchange *x, const char *name)
     search s = {.server = x->server, .name = own ? own : name};
     spry_model_pool_each(x->server->pool, match_model, &s);
     if (!s.found)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
                          name);
     return s.found;
 }
@@ -105,7 +105,7 @@ void spry_openai_model(spry_exchange *x)
 {
     json_t *model = find_model(x, x->tail);
     if (model)
-        spry_reply_json(x, MHD_HTTP_OK, model);
+        spry_reply_json(x, SPRY_HTTP_OK, model);
 }
 
 void spry_models_pin(spry_exchange *x)
@@ -120,12 +120,12 @@ void spry_models_pin(spry_exchange *x)
     if (!*name)
         spry_fields_refuse(&fields, "model", "model is missing");
     if (!x->server->settings->allow_pin) {
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "pinning models is not allowed; --allow-pin allows it");
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "pinning models is not allowed; --allow-pin allows it");
     } else if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
         json_object_set_new(model, "pinned", json_boolean(pin));
         const char *own = json_string_value(json_object_get(model, "id"));
         if (spry_model_pool_pin(x->server->pool, own, pin, &error) == SPRY_OK) {
-            spry_reply_json(x, MHD_HTTP_OK, model);
+            spry_reply_json(x, SPRY_HTTP_OK, model);
         } else { /* it has just been removed */
             spry_reply_failure(x, &error);
             json_decref(model);
@@ -152,7 +152,7 @@ static void change_state(spry_exchange *x, bool load)
                                   : spry_model_pool_unload(x->server->pool, own, &error);
         spry_model_pool_release(x->server->pool, loaded);
         if (status == SPRY_OK)
-            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:b}", "success", 1));
+            spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:b}", "success", 1));
         else if (load)
             spry_completion_refuse_model(x, own, &error);
         else
@@ -178,7 +178,7 @@ enum { METRICS_BYTES_MAX = 4 << 20, WATCH_MS = 500 };
 
 void spry_status_health(spry_exchange *x)
 {
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "ok"));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "ok"));
 }
 
 void spry_status_metrics(spry_exchange *x)
@@ -189,7 +189,7 @@ void spry_status_metrics(spry_exchange *x)
     snprintf(x->process_start, sizeof x->process_start, "%lld",
              (long long)(time(NULL) - (time_t)((spry_clock_ns() - x->server->started_ns) / 1000000000)));
     if (out.failed)
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the metrics");
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the metrics");
     else
         spry_reply_text(x, spry_buffer_view(&out), "text/plain; version=0.0.4; charset=utf-8", NULL);
     spry_buffer_deinit(&out);
@@ -241,7 +241,7 @@ void spry_status_watch(spry_exchange *x)
 {
     watcher *w = calloc(1, sizeof *w);
     if (!w) {
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the stream");
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the stream");
         return;
     }
     w->exchange = x;
@@ -289,7 +289,7 @@ static void reply_library(spry_exchange *x, const unsigned char *begin, const un
     if (text.size)
         spry_reply_compressed(x, text, "text/javascript; charset=utf-8");
     else
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "this program was built without the library");
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "this program was built without the library");
 }
 
 void spry_page_highlight(spry_exchange *x)

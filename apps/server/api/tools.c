@@ -8,8 +8,8 @@
 #include "base/utf8.h"
 #include "pull/pull_http.h"
 #include "server/api/apis.h"
-#include "server/api/audio.h"
 #include "server/fields/fields.h"
+#include "server/http/form_data.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 #include "voice/synthesiser.h"
@@ -92,7 +92,7 @@ void spry_tools_list(spry_exchange *x)
     spry_view url;
     for (const char *at = x->server->settings->allow_tool; next_url(&url, &at);)
         json_array_append_new(urls, json_stringn(url.data, url.size));
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "urls", urls));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "urls", urls));
 }
 
 /* ---- calling one ------------------------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void reply_result(spry_exchange *x, spry_view text)
     spry_buffer valid;
     spry_buffer_init(&valid, 3 * ANSWER_BYTES);
     spry_utf8_append_valid(&valid, text);
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s#}", "result", valid.data ? valid.data : "", (int)valid.size));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s#}", "result", valid.data ? valid.data : "", (int)valid.size));
     spry_buffer_deinit(&valid);
 }
 
@@ -155,19 +155,20 @@ static void reply_outcome(spry_exchange *x, CURL *curl, CURLcode code, const spr
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
     if (answer->failed)
-        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the answer of the tool has more than %d bytes", ANSWER_BYTES);
+        spry_reply_error(x, SPRY_HTTP_BAD_GATEWAY, "url", "the answer of the tool has more than %d bytes",
+                         ANSWER_BYTES);
     else if (code == CURLE_OPERATION_TIMEDOUT || x->late)
-        spry_reply_error(x, MHD_HTTP_GATEWAY_TIMEOUT, "url", "the tool has not answered within %u seconds",
+        spry_reply_error(x, SPRY_HTTP_GATEWAY_TIMEOUT, "url", "the tool has not answered within %u seconds",
                          x->server->settings->tool_s);
     else if (code == CURLE_ABORTED_BY_CALLBACK)
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "the call was cancelled");
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "the call was cancelled");
     else if (code != CURLE_OK)
-        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the tool cannot be used: %s", curl_easy_strerror(code));
+        spry_reply_error(x, SPRY_HTTP_BAD_GATEWAY, "url", "the tool cannot be used: %s", curl_easy_strerror(code));
     else if (status < 200 || status > 299)
-        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the tool answered with status %ld%s", status,
+        spry_reply_error(x, SPRY_HTTP_BAD_GATEWAY, "url", "the tool answered with status %ld%s", status,
                          status / 100 == 3 ? "; redirects are not followed" : "");
     else if (answer->size && !is_text(type))
-        spry_reply_error(x, MHD_HTTP_BAD_GATEWAY, "url", "the tool answered with %.100s; only text and JSON are taken",
+        spry_reply_error(x, SPRY_HTTP_BAD_GATEWAY, "url", "the tool answered with %.100s; only text and JSON are taken",
                          type ? type : "no Content-Type");
     else
         reply_result(x, spry_buffer_view(answer));
@@ -187,7 +188,7 @@ static void call(spry_exchange *x, const char *url, const json_t *arguments)
         CURLcode code = curl_easy_perform(curl);
         reply_outcome(x, curl, code, &answer);
     } else {
-        spry_reply_json(x, MHD_HTTP_OK, NULL);
+        spry_reply_json(x, SPRY_HTTP_OK, NULL);
     }
     spry_buffer_deinit(&answer);
     curl_slist_free_all(headers);
@@ -208,7 +209,7 @@ void spry_tools_call(spry_exchange *x)
         if (fine && is_allowed(x->server->settings->allow_tool, url))
             call(x, url, arguments ? arguments : none);
         else if (fine)
-            spry_reply_error(x, MHD_HTTP_FORBIDDEN, "url", "this tool is not allowed; --allow-tool URL allows it");
+            spry_reply_error(x, SPRY_HTTP_FORBIDDEN, "url", "this tool is not allowed; --allow-tool URL allows it");
         json_decref(root);
     }
     json_decref(none);
@@ -268,9 +269,9 @@ static void reply_text(spry_exchange *x, spry_view text)
     spry_buffer_init(&valid, 3 * TEXT_BYTES);
     spry_utf8_append_valid(&valid, text);
     if (is_blank(text))
-        spry_reply_error(x, MHD_HTTP_UNPROCESSABLE_CONTENT, "file", "the PDF has no text; its pages may be images");
+        spry_reply_error(x, SPRY_HTTP_UNPROCESSABLE_CONTENT, "file", "the PDF has no text; its pages may be images");
     else
-        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s#}", "text", valid.data ? valid.data : "", (int)valid.size));
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s#}", "text", valid.data ? valid.data : "", (int)valid.size));
     spry_buffer_deinit(&valid);
 }
 
@@ -284,10 +285,10 @@ static void read_document(spry_exchange *x, spry_view file)
     spry_status status = spry_child_run(NULL, reader, file, on_output, &out, &error);
     pthread_mutex_unlock(&reading);
     if (out.full)
-        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, "file", "the text of the PDF has more than %d bytes",
+        spry_reply_error(x, SPRY_HTTP_CONTENT_TOO_LARGE, "file", "the text of the PDF has more than %d bytes",
                          TEXT_BYTES);
     else if (status != SPRY_OK || out.unwanted)
-        spry_reply_error(x, MHD_HTTP_UNPROCESSABLE_CONTENT, "file",
+        spry_reply_error(x, SPRY_HTTP_UNPROCESSABLE_CONTENT, "file",
                          "the PDF cannot be read: it is damaged, needs a password or takes too long");
     else
         reply_text(x, spry_buffer_view(&out.text));
@@ -299,13 +300,12 @@ void spry_documents_text(spry_exchange *x)
     spry_form form;
     if (!spry_form_open(&form, x))
         return;
-    const spry_buffer *file = spry_form_get(&form, "file");
-    if (!file || file->size < 5 || memcmp(file->data, "%PDF-", 5) != 0)
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "file", "file must be a PDF");
+    spry_view file = spry_form_get(&form, "file");
+    if (!spry_view_starts(file, SPRY_VIEW("%PDF-")))
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "file", "file must be a PDF");
     else if (!has_reader())
-        spry_reply_error(x, MHD_HTTP_NOT_IMPLEMENTED, NULL,
+        spry_reply_error(x, SPRY_HTTP_NOT_IMPLEMENTED, NULL,
                          "this server cannot read PDFs: pdftotext is not installed (poppler-utils on Debian)");
     else
-        read_document(x, spry_buffer_view(file));
-    spry_form_close(&form);
+        read_document(x, file);
 }

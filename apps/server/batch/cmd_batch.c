@@ -11,7 +11,6 @@
 #include "platform/threads.h"
 #include "server/batch/batch.h"
 #include "server/http/exchange.h"
-#include "server/http/http_route.h"
 #include "server/server_setup.h"
 #include "spry_serve.h"
 
@@ -98,7 +97,7 @@ static json_t *answer_line(batch *b, const json_t *request, const char *id, size
     snprintf(name, sizeof name, "batch_req_%zu", number);
     if (is_allowed(url) && json_is_object(body))
         answer = call_handler(b, url, body, &status);
-    *failed = status != MHD_HTTP_OK;
+    *failed = status != SPRY_HTTP_OK;
     if (answer)
         return json_pack("{s:s, s:s, s:{s:i, s:s, s:o}, s:n}", "id", name, "custom_id", id, "response", "status_code",
                          (int)status, "request_id", name, "body", answer, "error");

@@ -21,9 +21,9 @@ bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchang
     *fields = (spry_fields){.within = ""};
     *root = NULL;
     if (exchange->body.size == 0)
-        spry_reply_error(exchange, MHD_HTTP_BAD_REQUEST, NULL, "the body is empty; send a JSON object");
+        spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, NULL, "the body is empty; send a JSON object");
     else if (spry_json_object(root, spry_buffer_view(&exchange->body), &error) != SPRY_OK)
-        spry_reply_error(exchange, MHD_HTTP_BAD_REQUEST, NULL, "the body: %s", error.message);
+        spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, NULL, "the body: %s", error.message);
     fields->object = *root;
     if (*root && table)
         spry_fields_check(fields, table);
@@ -33,7 +33,7 @@ bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchang
 bool spry_fields_fine(const spry_fields *fields, spry_exchange *exchange)
 {
     if (fields->wrong[0])
-        spry_reply_error(exchange, MHD_HTTP_BAD_REQUEST, fields->wrong, "%s", fields->error.message);
+        spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, fields->wrong, "%s", fields->error.message);
     return !fields->wrong[0];
 }
 

@@ -3,10 +3,31 @@
 #define SPRY_SERVER_EXCHANGE_H
 
 #include <jansson.h>
-#include <microhttpd.h>
+#include <sys/types.h>
 
 #include "base/buffer.h"
+#include "server/http/http_request.h"
 #include "server/server.h"
+
+/* HTTP statuses. */
+enum {
+    SPRY_HTTP_OK = 200,
+    SPRY_HTTP_BAD_REQUEST = 400,
+    SPRY_HTTP_UNAUTHORIZED = 401,
+    SPRY_HTTP_FORBIDDEN = 403,
+    SPRY_HTTP_NOT_FOUND = 404,
+    SPRY_HTTP_METHOD_NOT_ALLOWED = 405,
+    SPRY_HTTP_CONFLICT = 409,
+    SPRY_HTTP_CONTENT_TOO_LARGE = 413,
+    SPRY_HTTP_UNSUPPORTED_MEDIA_TYPE = 415,
+    SPRY_HTTP_UNPROCESSABLE_CONTENT = 422,
+    SPRY_HTTP_TOO_MANY_REQUESTS = 429,
+    SPRY_HTTP_INTERNAL_SERVER_ERROR = 500,
+    SPRY_HTTP_NOT_IMPLEMENTED = 501,
+    SPRY_HTTP_BAD_GATEWAY = 502,
+    SPRY_HTTP_SERVICE_UNAVAILABLE = 503,
+    SPRY_HTTP_GATEWAY_TIMEOUT = 504,
+};
 
 typedef struct spry_exchange spry_exchange;
 
@@ -20,17 +41,26 @@ typedef struct spry_route {
     bool open; /* needs no key */
 } spry_route;
 
+/* The route of a request; NULL when there is none: then `allowed` has the methods of the path in the form of the Allow
+ * header, or is empty. *tail points into the path. */
+const spry_route *spry_route_find(const char *method, const char *path, const char **tail, char allowed[64]);
+
+/* A source of bytes. `more` waits until there are some and returns how many it wrote to `out`, 0 at the end, -1 to
+ * close the connection. `end` is called exactly once, in any case. */
+typedef struct spry_reply_source {
+    ssize_t (*more)(void *self, char *out, size_t size);
+    void (*end)(void *self);
+    void *self;
+} spry_reply_source;
+
 struct spry_exchange {
     spry_server *server;
-    struct MHD_Connection *connection; /* NULL: no connection; the reply is stored in `kept` */
+    struct spry_connection *connection; /* NULL: no connection; the reply is stored in `kept` */
     json_t *kept;
     const char *method, *path;
     const char *tail; /* the part of the path that matched '*' */
     const spry_route *route;
-    bool needs_host; /* HTTP/1.1 */
-    bool last;       /* its connection ends with its reply */
     spry_buffer body;
-    size_t dropped;                           /* bytes of the body beyond the limit */
     uint64_t number;                          /* requests are numbered from 1 */
     uint64_t began_ns;                        /* when its head had been read */
     uint64_t load_ns;                         /* time it waited for its model to be loaded */
@@ -44,9 +74,12 @@ struct spry_exchange {
     spry_audit_facts audit;
     char process_start[24]; /* a header of the reply, in seconds; empty: none */
     char allowed[64];       /* methods of the path, for a reply that lists them */
-    unsigned status;        /* HTTP status of the reply; 0: none yet */
-    enum MHD_Result queued;
-    unsigned references; /* the connection, and the stream of its reply */
+
+    unsigned status;          /* HTTP status of the reply; 0: none yet */
+    spry_buffer fields;       /* header fields of the reply, as they are sent */
+    spry_view content;        /* the reply's body */
+    char *owned;              /* memory of `content` that is freed with the exchange; NULL: it is borrowed */
+    spry_reply_source source; /* instead of `content`; `more` NULL: none */
 };
 
 #endif

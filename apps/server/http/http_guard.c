@@ -1,20 +1,14 @@
 /* A page of another site can make a browser send requests to this server (seen in the Origin header), and its host name
  * can be made to resolve to this machine (DNS rebinding, seen in the Host header). Both are refused unless they are the
  * server's own or are allowed with --cors. */
-#include "server/http/http_guard.h"
-
-#include <arpa/inet.h>
 #include <strings.h>
 
 #include "base/map.h"
+#include "server/http/http_connection.h"
 #include "server/http/http_reply.h"
+#include "server/http/http_server.h"
 
 enum { HEADERS_BYTES_MAX = 4096 };
-
-static const char *header(spry_exchange *x, const char *name)
-{
-    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
-}
 
 /* "localhost:8080" is "localhost"; "[::1]:8080" is "::1". */
 static spry_view host_name(const char *host)
@@ -66,23 +60,23 @@ static bool cors_allows(const char *list, const char *origin)
     return false;
 }
 
-void spry_http_cors_add(spry_exchange *x, struct MHD_Response *response)
+void spry_http_cors_add(spry_exchange *x)
 {
-    const char *cors = x->server->settings->cors, *origin = x->connection ? header(x, MHD_HTTP_HEADER_ORIGIN) : NULL;
+    const char *cors = x->server->settings->cors, *origin = spry_exchange_header(x, "Origin");
     if (!cors)
         return;
     if (origin ? cors_allows(cors, origin) : strcmp(cors, "*") == 0)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin ? origin : "*");
+        spry_reply_field(x, "Access-Control-Allow-Origin", origin ? origin : "*");
     if (origin && cors_allows(cors, origin)) /* keys are sent by pages themselves; browsers add none */
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
-    MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
+        spry_reply_field(x, "Access-Control-Allow-Credentials", "true");
+    spry_reply_field(x, "Vary", "Origin");
 }
 
 static bool origin_is_allowed(spry_exchange *x)
 {
-    const char *origin = header(x, MHD_HTTP_HEADER_ORIGIN);
+    const char *origin = spry_exchange_header(x, "Origin");
     return !origin || cors_allows(x->server->settings->cors, origin) ||
-           is_own_origin(origin, header(x, MHD_HTTP_HEADER_HOST));
+           is_own_origin(origin, spry_exchange_header(x, "Host"));
 }
 
 /* Appends the requested headers that clients of the public SDKs send. */
@@ -106,17 +100,14 @@ static void allow_headers(spry_buffer *out, const char *requested)
     }
 }
 
-/* One of an origin that is not allowed gets a reply that does not allow it. */
+/* The reply to a preflight of an origin that is not allowed does not allow it. */
 static bool preflight(spry_exchange *x)
 {
-    if (!x->server->settings->cors || strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) != 0)
+    if (!x->server->settings->cors || strcmp(x->method, "OPTIONS") != 0)
         return false;
-    struct MHD_Response *response = MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
-    if (!response)
-        return false;
-    spry_http_cors_add(x, response);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE, OPTIONS");
-    const char *requested = header(x, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);
+    spry_http_cors_add(x);
+    spry_reply_field(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
+    const char *requested = spry_exchange_header(x, "Access-Control-Request-Headers");
     spry_buffer headers;
     spry_buffer_init(&headers, HEADERS_BYTES_MAX);
     if (spry_server_likes_llama(x->server))
@@ -124,22 +115,20 @@ static bool preflight(spry_exchange *x)
     else
         allow_headers(&headers, requested ? requested : "Authorization, Content-Type");
     if (headers.size && !headers.failed)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, headers.data);
+        spry_reply_field(x, "Access-Control-Allow-Headers", headers.data);
     spry_buffer_deinit(&headers);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
-    x->status = MHD_HTTP_OK;
-    x->queued = MHD_queue_response(x->connection, x->status, response);
-    MHD_destroy_response(response);
+    spry_reply_field(x, "Access-Control-Max-Age", "600");
+    x->status = SPRY_HTTP_OK;
     return true;
 }
 
 static bool has_key(spry_exchange *x)
 {
     const spry_access_keys *keys = &x->server->keys;
-    const char *given = header(x, MHD_HTTP_HEADER_AUTHORIZATION);
+    const char *given = spry_exchange_header(x, "Authorization");
     if (!keys->count)
         return true;
-    const char *plain = header(x, "X-Api-Key");
+    const char *plain = spry_exchange_header(x, "X-Api-Key");
     spry_view key = spry_view_of(given ? given : plain ? plain : "");
     const spry_view scheme = SPRY_VIEW("Bearer ");
     if (key.size > scheme.size && strncasecmp(key.data, scheme.data, scheme.size) == 0)
@@ -157,70 +146,37 @@ static bool within_limits(spry_exchange *x)
 {
     const spry_access_keys *keys = &x->server->keys;
     const spry_key_rates *rates = keys->count ? &keys->rates[x->key_index] : &x->server->settings->rates;
-    if (!x->route || x->route->open || strcmp(x->method, MHD_HTTP_METHOD_POST) != 0)
+    if (!x->route || x->route->open || strcmp(x->method, "POST") != 0)
         return true;
     const char *limit = spry_key_limits_begin(&x->server->limits, x->key_index, rates, x->began_ns, &x->retry_s);
     x->counted = !limit;
     if (limit)
-        spry_reply_error(x, MHD_HTTP_TOO_MANY_REQUESTS, NULL, "too many %s%s; try again in %u s", limit,
+        spry_reply_error(x, SPRY_HTTP_TOO_MANY_REQUESTS, NULL, "too many %s%s; try again in %u s", limit,
                          keys->count ? " with this key" : "", x->retry_s);
     return !limit;
 }
 
-/* A client is one key on one address. */
-static uint64_t client_of(spry_exchange *x)
-{
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *address = info ? info->client_addr : NULL;
-    uint64_t hash = spry_hash_bytes(x->key.data ? x->key.data : "", x->key.size, 0);
-    if (address && address->sa_family == AF_INET)
-        return spry_hash_bytes(&((const struct sockaddr_in *)(const void *)address)->sin_addr, 4, hash);
-    if (address && address->sa_family == AF_INET6)
-        return spry_hash_bytes(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 16, hash);
-    return hash;
-}
-
-static enum MHD_Result count_hosts(void *count, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-    (void)kind;
-    (void)value;
-    *(unsigned *)count += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
-    return MHD_YES;
-}
-
-/* Heads that two programs could read in two ways: without a Host or with several, or with two lengths of the body. */
-static bool is_ambiguous(spry_exchange *x)
-{
-    unsigned hosts = 0;
-    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_hosts, &hosts);
-    bool lengths = header(x, MHD_HTTP_HEADER_CONTENT_LENGTH) && header(x, MHD_HTTP_HEADER_TRANSFER_ENCODING);
-    return lengths || hosts > 1 || (!hosts && x->needs_host);
-}
-
 bool spry_http_guard(spry_exchange *x)
 {
-    if (is_ambiguous(x)) {
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL,
-                         "the head must have one Host, and not both Content-Length and Transfer-Encoding");
-        return false;
-    }
-    const char *host = header(x, MHD_HTTP_HEADER_HOST);
+    const char *host = spry_exchange_header(x, "Host");
     if (x->server->loopback && !x->server->keys.count && host && !is_own_host(x, host)) {
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "Host header not allowed");
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "Host header not allowed");
         return false;
     }
     if (preflight(x))
         return false;
     if (!origin_is_allowed(x)) {
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "Origin header not allowed; --cors ORIGIN allows an origin");
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "Origin header not allowed; --cors ORIGIN allows an origin");
         return false;
     }
     bool metrics = x->server->settings->public_metrics && strcmp(x->path, "/metrics") == 0;
     if (!metrics && !(x->route && x->route->open) && !has_key(x)) {
-        spry_reply_error(x, MHD_HTTP_UNAUTHORIZED, NULL,
+        spry_reply_error(x, SPRY_HTTP_UNAUTHORIZED, NULL,
                          "access key missing or wrong: send \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"");
         return false;
     }
-    x->client = client_of(x);
+    /* A client is one key on one address. */
+    x->client =
+        spry_address_hash(&x->connection->address, spry_hash_bytes(x->key.data ? x->key.data : "", x->key.size, 0));
     return within_limits(x);
 }

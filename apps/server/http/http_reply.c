@@ -6,129 +6,131 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "server/http/http_guard.h"
-#include "server/http/http_server.h"
+#include "server/http/http_connection.h"
 
-enum { SENTENCE_BYTES = 1024, STREAM_BLOCK = 16384 };
+enum { SENTENCE_BYTES = 1024 };
 
-static void add_headers(spry_exchange *x, struct MHD_Response *response, const char *type)
+void spry_reply_field(spry_exchange *x, const char *name, const char *value)
 {
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    MHD_add_response_header(response, MHD_HTTP_HEADER_SERVER, "spry/" SPRY_VERSION);
-    if (x->last)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    if (x->process_start[0])
-        MHD_add_response_header(response, "Process-Start-Time-Unix", x->process_start);
-    spry_http_cors_add(x, response);
+    spry_buffer_format(&x->fields, "%s: %s\r\n", name, value);
 }
 
-static void queue(spry_exchange *x, unsigned status, struct MHD_Response *response)
+/* False: there is no connection, or it has its reply. `cached`: browsers may keep the reply for a day. */
+static bool begin(spry_exchange *x, unsigned status, const char *type, bool cached)
 {
-    if (!response || x->status) {
-        if (response)
-            MHD_destroy_response(response);
-        return;
-    }
+    if (!x->connection || x->status)
+        return false;
     x->status = status;
-    x->queued = MHD_queue_response(x->connection, status, response);
-    MHD_destroy_response(response);
-}
-
-/* A response that owns malloc'ed bytes. */
-static struct MHD_Response *response_of(char *data, size_t size)
-{
-    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback(size, data, free);
-    if (!response)
-        free(data);
-    return response;
+    spry_reply_field(x, "Content-Type", type);
+    spry_reply_field(x, "X-Content-Type-Options", "nosniff");
+    spry_reply_field(x, "Cache-Control", cached ? "max-age=86400" : "no-store");
+    spry_reply_field(x, "Server", "spry/" SPRY_VERSION);
+    if (x->process_start[0])
+        spry_reply_field(x, "Process-Start-Time-Unix", x->process_start);
+    spry_http_cors_add(x);
+    return true;
 }
 
 void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
 {
+    static const char no_memory[] = "{\"error\":{\"message\":\"not enough memory for the reply\"}}";
+    if (!json)
+        status = SPRY_HTTP_INTERNAL_SERVER_ERROR;
     if (!x->connection) {
-        x->status = json ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
+        x->status = status;
         x->kept = json;
         return;
     }
-    static const char no_memory[] = "{\"error\":{\"message\":\"not enough memory for the reply\"}}";
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
-    if (!text) {
-        status = MHD_HTTP_INTERNAL_SERVER_ERROR;
-        text = strdup(no_memory);
-    }
-    struct MHD_Response *response = text ? response_of(text, strlen(text)) : NULL;
-    if (!response)
+    if (!text)
+        status = SPRY_HTTP_INTERNAL_SERVER_ERROR;
+    if (!begin(x, status, "application/json; charset=utf-8", false)) {
+        free(text);
         return;
-    add_headers(x, response, "application/json; charset=utf-8");
-    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-    if (status == MHD_HTTP_TOO_MANY_REQUESTS) {
-        char seconds[16];
-        snprintf(seconds, sizeof seconds, "%u", x->retry_s ? x->retry_s : 1);
-        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
-    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, x->allowed);
-    if (status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    queue(x, status, response);
+    x->owned = text;
+    x->content = spry_view_of(text ? text : no_memory);
+    if (status == SPRY_HTTP_SERVICE_UNAVAILABLE)
+        spry_reply_field(x, "Retry-After", "1");
+    if (status == SPRY_HTTP_TOO_MANY_REQUESTS)
+        spry_buffer_format(&x->fields, "Retry-After: %u\r\n", x->retry_s ? x->retry_s : 1);
+    if (status == SPRY_HTTP_METHOD_NOT_ALLOWED)
+        spry_reply_field(x, "Allow", x->allowed);
+    if (status == SPRY_HTTP_UNAUTHORIZED)
+        spry_reply_field(x, "WWW-Authenticate", "Bearer");
 }
 
 void spry_reply_text(spry_exchange *x, spry_view text, const char *type, const char *policy)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(text.size, (void *)(uintptr_t)text.data, MHD_RESPMEM_MUST_COPY);
-    if (!response)
+    if (!begin(x, SPRY_HTTP_OK, type, false))
         return;
-    add_headers(x, response, type);
-    if (policy) {
-        MHD_add_response_header(response, "Content-Security-Policy", policy);
-        MHD_add_response_header(response, "X-Frame-Options", "DENY");
-        MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    x->owned = malloc(text.size + 1);
+    if (x->owned) {
+        memcpy(x->owned, text.data, text.size);
+        x->content = (spry_view){x->owned, text.size};
+    } else {
+        x->fields.failed = true;
     }
-    queue(x, MHD_HTTP_OK, response);
+    if (policy) {
+        spry_reply_field(x, "Content-Security-Policy", policy);
+        spry_reply_field(x, "X-Frame-Options", "DENY");
+        spry_reply_field(x, "Referrer-Policy", "no-referrer");
+    }
 }
 
 void spry_reply_compressed(spry_exchange *x, spry_view bytes, const char *type)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(bytes.size, (void *)(uintptr_t)bytes.data, MHD_RESPMEM_PERSISTENT);
-    if (!response)
+    if (!begin(x, SPRY_HTTP_OK, type, true))
         return;
-    add_headers(x, response, type);
-    MHD_del_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "max-age=86400");
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
-    queue(x, MHD_HTTP_OK, response);
+    spry_reply_field(x, "Content-Encoding", "gzip");
+    x->content = bytes;
+}
+
+void spry_reply_stream(spry_exchange *x, const char *type, spry_reply_source source)
+{
+    if (!begin(x, SPRY_HTTP_OK, type, false)) {
+        source.end(source.self);
+        return;
+    }
+    spry_reply_field(x, "X-Accel-Buffering", "no");
+    x->source = source;
 }
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static const struct {
     unsigned status;
-    const char *type, *code, *anthropic;
+    const char *reason, *type, *code, *anthropic;
 } kinds[] = {
-    {400, "invalid_request_error", "invalid_value", "invalid_request_error"},
-    {401, "authentication_error", "invalid_api_key", "authentication_error"},
-    {403, "permission_error", "forbidden", "permission_error"},
-    {404, "not_found_error", "not_found", "not_found_error"},
-    {405, "invalid_request_error", "method", "invalid_request_error"},
-    {409, "conflict_error", "conflict", "invalid_request_error"},
-    {413, "invalid_request_error", "too_large", "request_too_large"},
-    {414, "invalid_request_error", "too_large", "request_too_large"},
-    {415, "invalid_request_error", "content_type", "invalid_request_error"},
-    {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error"},
-    {431, "invalid_request_error", "too_large", "request_too_large"},
-    {500, "server_error", "server_error", "api_error"},
-    {501, "not_supported_error", "not_supported", "invalid_request_error"},
-    {502, "unavailable_error", "bad_gateway", "api_error"},
-    {503, "unavailable_error", "unavailable", "overloaded_error"},
-    {504, "unavailable_error", "timeout", "timeout_error"},
-    {505, "invalid_request_error", "version", "invalid_request_error"},
+    {200, "OK", "", "", ""},
+    {400, "Bad Request", "invalid_request_error", "invalid_value", "invalid_request_error"},
+    {401, "Unauthorized", "authentication_error", "invalid_api_key", "authentication_error"},
+    {403, "Forbidden", "permission_error", "forbidden", "permission_error"},
+    {404, "Not Found", "not_found_error", "not_found", "not_found_error"},
+    {405, "Method Not Allowed", "invalid_request_error", "method", "invalid_request_error"},
+    {409, "Conflict", "conflict_error", "conflict", "invalid_request_error"},
+    {413, "Content Too Large", "invalid_request_error", "too_large", "request_too_large"},
+    {414, "URI Too Long", "invalid_request_error", "too_large", "request_too_large"},
+    {415, "Unsupported Media Type", "invalid_request_error", "content_type", "invalid_request_error"},
+    {422, "Unprocessable Content", "invalid_request_error", "invalid_value", "invalid_request_error"},
+    {429, "Too Many Requests", "rate_limit_error", "rate_limit_exceeded", "rate_limit_error"},
+    {431, "Request Header Fields Too Large", "invalid_request_error", "too_large", "request_too_large"},
+    {500, "Internal Server Error", "server_error", "server_error", "api_error"},
+    {501, "Not Implemented", "not_supported_error", "not_supported", "invalid_request_error"},
+    {502, "Bad Gateway", "unavailable_error", "bad_gateway", "api_error"},
+    {503, "Service Unavailable", "unavailable_error", "unavailable", "overloaded_error"},
+    {504, "Gateway Timeout", "unavailable_error", "timeout", "timeout_error"},
+    {505, "HTTP Version Not Supported", "invalid_request_error", "version", "invalid_request_error"},
 };
+
+const char *spry_reply_reason(unsigned status)
+{
+    for (size_t i = 0; i < SPRY_COUNT(kinds); i++)
+        if (kinds[i].status == status)
+            return kinds[i].reason;
+    return "";
+}
 
 json_t *spry_reply_error_body(spry_error_form form, unsigned status, const char *param, const char *sentence)
 {
@@ -185,71 +187,29 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
 void spry_reply_wrong_method(spry_exchange *x, const char *allowed)
 {
     snprintf(x->allowed, sizeof x->allowed, "%s", allowed);
-    spry_reply_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, NULL, "%.20s is not allowed on this path; allowed: %s", x->method,
+    spry_reply_error(x, SPRY_HTTP_METHOD_NOT_ALLOWED, NULL, "%.20s is not allowed on this path; allowed: %s", x->method,
                      allowed);
 }
 
 unsigned spry_reply_status(spry_status status)
 {
     switch (status) {
-    case SPRY_OK: return MHD_HTTP_OK;
+    case SPRY_OK: return SPRY_HTTP_OK;
     case SPRY_ERR_INPUT:
     case SPRY_ERR_FORMAT:
     case SPRY_ERR_UNSUPPORTED:
-    case SPRY_ERR_CONTEXT: return MHD_HTTP_BAD_REQUEST;
-    case SPRY_ERR_FILE: return MHD_HTTP_NOT_FOUND;
+    case SPRY_ERR_CONTEXT: return SPRY_HTTP_BAD_REQUEST;
+    case SPRY_ERR_FILE: return SPRY_HTTP_NOT_FOUND;
     case SPRY_ERR_MEMORY:
     case SPRY_ERR_CANCELLED:
     case SPRY_ERR_BUSY:
-    case SPRY_ERR_DEVICE: return MHD_HTTP_SERVICE_UNAVAILABLE;
+    case SPRY_ERR_DEVICE: return SPRY_HTTP_SERVICE_UNAVAILABLE;
     }
-    return MHD_HTTP_INTERNAL_SERVER_ERROR;
+    return SPRY_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 void spry_reply_failure(spry_exchange *x, const spry_error *error)
 {
-    unsigned status = x->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error->status);
+    unsigned status = x->late ? SPRY_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error->status);
     spry_reply_error(x, status, NULL, "%s", error->message);
-}
-
-/* ---- streams ----------------------------------------------------------------------------------------------------- */
-
-typedef struct stream {
-    spry_exchange *exchange;
-    spry_reply_source source;
-} stream;
-
-static ssize_t read_source(void *cls, uint64_t position, char *out, size_t size)
-{
-    stream *s = cls;
-    (void)position;
-    ssize_t n = s->source.more(s->source.self, out, size);
-    spry_http_touch(s->exchange);
-    return n > 0 ? n : n == 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
-}
-
-static void end_source(void *cls)
-{
-    stream *s = cls;
-    s->source.end(s->source.self);
-    spry_http_release(s->exchange);
-    free(s);
-}
-
-void spry_reply_stream(spry_exchange *x, const char *type, spry_reply_source source)
-{
-    stream *kept = malloc(sizeof *kept);
-    struct MHD_Response *response =
-        kept ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_source, kept, end_source) : NULL;
-    if (!response) {
-        free(kept);
-        source.end(source.self);
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the reply");
-        return;
-    }
-    *kept = (stream){x, source};
-    x->references++;
-    add_headers(x, response, type);
-    MHD_add_response_header(response, "X-Accel-Buffering", "no");
-    queue(x, MHD_HTTP_OK, response);
 }

@@ -1,9 +1,9 @@
-/* HEAD is handled as GET; libmicrohttpd omits the body. */
-#include "server/http/http_route.h"
+/* The table of paths and their handlers. HEAD is handled as GET; the connection omits the body. */
 
 #include <stdio.h>
 
 #include "server/api/apis.h"
+#include "server/http/exchange.h"
 
 static const spry_route routes[] = {
     {"GET", "/", spry_page_index, SPRY_ERRORS_OPENAI, true},

@@ -1,241 +1,280 @@
-/* Each connection has its own thread, so handlers may block: while a model loads, for tokens, for a slow reader. */
 #include "server/http/http_server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
-#include <stdarg.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/number.h"
-#include "cli/terminal.h"
+#include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/wakeup.h"
-#include "server/http/http_connections.h"
-#include "server/http/http_frames.h"
-#include "server/http/http_gate.h"
-#include "server/http/http_guard.h"
-#include "server/http/http_reply.h"
-#include "server/http/http_route.h"
-#include "server/http/http_tls.h"
+#include "server/http/http_connection.h"
 
 enum {
-    STACK_BYTES = 2 << 20,
-    LOG_LINE = 1024,
-    ENDLESS_FACTOR = 4,
-    BODY_IDLES = 10,
+    MARGIN = 64,  /* connections beyond the limit when all others have a request */
+    ACCEPTS = 64, /* in one turn */
     OTHER_FILES = 64,
-    HEAD_FACTOR = 4,
-    LIMIT_FACTOR = 16
+    FIRST = 2, /* in `files`, after the wakeup and the listening socket */
 };
+#define HOLD_NS        100000000u  /* without accepting, when there are no more file descriptors */
+#define WORKER_IDLE_NS 1000000000u /* a worker without work ends after this time */
 
 struct spry_http_server {
-    struct MHD_Daemon *daemon;
-    int listening; /* -1 once quiesced */
-    spry_http_gate *gate;
-    spry_connections connections;
+    spry_server *server;
+    size_t limit;       /* for open connections */
     spry_http_tls *tls; /* NULL: plain HTTP */
+    spry_wakeup wakeup; /* of the thread that waits */
+    pthread_t waiting;
+
+    /* Only the thread that waits uses these. */
+    int listening;        /* -1 once quiesced */
+    uint64_t hold_ns;     /* no connection is accepted before this time */
+    struct pollfd *files; /* [FIRST + limit] */
+    spry_connection **polled;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* the queue has a connection, or the server stops */
+    pthread_cond_t left; /* a worker has ended */
+    spry_connection *first;
+    size_t count;
+    spry_connection *queue, **queue_end;
+    size_t n_queued, n_workers, n_idle;
+    bool quiet; /* accept no more */
+    bool stopping;
 };
 
-void spry_http_log(const spry_server *server, const char *format, ...)
+/* ---- workers ----------------------------------------------------------------------------------------------------- */
+
+/* Under the lock. */
+static void unlist(spry_http_server *http, spry_connection *c)
 {
-    char line[LOG_LINE];
-    if (!server->settings->verbose)
-        return;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    spry_complain("%s", line);
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    http->count--;
 }
 
-/* Setting no limit and then a limit restarts the idle clock of libmicrohttpd. */
-void spry_http_touch(spry_exchange *x)
+/* Under the lock: the next connection with bytes to read; NULL: the worker is to end. */
+static spry_connection *take_work(spry_http_server *http)
 {
-    MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-    MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT, x->server->settings->idle_s);
-}
-
-int spry_http_socket(const spry_exchange *x)
-{
-    const union MHD_ConnectionInfo *info =
-        x->connection ? MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
-    return info ? info->connect_fd : -1;
-}
-
-spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
-{
-    uint64_t seconds = x->server->settings->answer_s;
-    if (x->connection && spry_socket_hung_up(spry_http_socket(x), 0))
-        return spry_fail(error, SPRY_ERR_CANCELLED, "the client has disconnected");
-    x->late = seconds && spry_clock_ns() > x->began_ns + seconds * 1000000000;
-    return x->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the answer took longer than allowed") : SPRY_OK;
-}
-
-/* ---- one request ------------------------------------------------------------------------------------------------- */
-
-static void tell_address(spry_exchange *x)
-{
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *address = info ? info->client_addr : NULL;
-    const void *bytes = NULL;
-    if (address && address->sa_family == AF_INET)
-        bytes = &((const struct sockaddr_in *)(const void *)address)->sin_addr;
-    if (address && address->sa_family == AF_INET6)
-        bytes = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-    if (bytes)
-        inet_ntop(address->sa_family, bytes, x->audit.address, sizeof x->audit.address);
-}
-
-static spry_exchange *begin(spry_server *server, struct MHD_Connection *connection, const char *path,
-                            const char *method)
-{
-    spry_exchange *x = calloc(1, sizeof *x);
-    if (!x)
-        return NULL;
-    x->server = server;
-    x->connection = connection;
-    x->method = method;
-    x->path = path;
-    x->number = atomic_fetch_add(&server->numbers, 1) + 1;
-    x->began_ns = spry_clock_ns();
-    x->queued = MHD_NO;
-    x->references = 1;
-    spry_buffer_init(&x->body, server->settings->max_body);
-    snprintf(x->audit.method, sizeof x->audit.method, "%s", method);
-    snprintf(x->audit.path, sizeof x->audit.path, "%s", path);
-    tell_address(x);
-    atomic_fetch_add(&server->open_exchanges, 1);
-    return x;
-}
-
-/* A request that the gate has refused: the target has the fault or, behind a body, a field has. */
-static bool refused(spry_exchange *x, const char *fault)
-{
-    unsigned status;
-    const char *text = spry_http_fault_text(&status, spry_http_frames_fault(fault));
-    x->last = text != NULL;
-    if (text && status == MHD_HTTP_CONTENT_TOO_LARGE)
-        spry_reply_error(x, status, NULL, "%s, which is %zu bytes", text, x->server->settings->max_body);
-    else if (text)
-        spry_reply_error(x, status, NULL, "%s", text);
-    return text != NULL;
-}
-
-static bool is_disabled(const spry_exchange *x)
-{
-    for (const char *at = x->server->settings->disable; at && *at;) {
-        at += strspn(at, ", ");
-        spry_view path = {at, strcspn(at, ", ")};
-        if (spry_view_is(path, x->route->path))
-            return true;
-        at += path.size;
+    bool woken = true;
+    while (!http->queue && !http->stopping && woken) {
+        http->n_idle++;
+        woken = spry_background_wait(&http->work, &http->lock, WORKER_IDLE_NS);
+        http->n_idle--;
     }
-    return false;
-}
-
-/* Refuses what can be refused before the body is read. */
-static void check_head(spry_exchange *x)
-{
-    char allowed[64];
-    uint64_t length;
-    const char *content_length =
-        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    if (x->path[0] == '*' && refused(x, x->path + 1))
-        return;
-    x->route = spry_route_find(x->method, x->path, &x->tail, allowed);
-    if (!spry_http_guard(x))
-        return;
-    if (!x->route && allowed[0])
-        spry_reply_wrong_method(x, allowed);
-    else if (!x->route)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "no such path; docs/SERVER.md lists all paths");
-    else if (is_disabled(x))
-        spry_reply_error(x, x->route->open ? MHD_HTTP_NOT_FOUND : MHD_HTTP_NOT_IMPLEMENTED, NULL,
-                         "%s is turned off on this server (--disable)", x->route->path);
-    else if (content_length && spry_number_u64(&length, spry_view_of(content_length)) &&
-             length > x->server->settings->max_body)
-        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has %s bytes; the limit is %zu", content_length,
-                         x->server->settings->max_body);
-    else if (atomic_load(&x->server->ending))
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "the server is stopping");
-}
-
-/* Bytes beyond the limit are read and dropped, because HTTP expects the whole body before the reply. False when there
- * are too many of them or the body arrives too slowly: the connection is closed. */
-static bool read_body(spry_exchange *x, const char *data, size_t size)
-{
-    if (spry_clock_ns() - x->began_ns > (uint64_t)x->server->settings->idle_s * BODY_IDLES * 1000000000)
-        return false;
-    if (!x->dropped && spry_buffer_append(&x->body, data, size))
-        return true;
-    x->dropped += size;
-    return x->dropped / ENDLESS_FACTOR <= x->server->settings->max_body;
-}
-
-static void answer(spry_exchange *x)
-{
-    if (refused(x, MHD_lookup_connection_value(x->connection, MHD_FOOTER_KIND, SPRY_REFUSED_FIELD)))
-        return;
-    if (x->dropped)
-        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body is larger than the limit of %zu bytes",
-                         x->server->settings->max_body);
-    else
-        x->route->handle(x);
-}
-
-static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path, const char *method,
-                                  const char *version, const char *data, size_t *size, void **state)
-{
-    spry_exchange *x = *state;
-    if (!x) {
-        *state = x = begin(cls, connection, path, method);
-        if (!x)
-            return MHD_NO;
-        x->needs_host = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
-        spry_connections_set_busy(x->server->connections, connection, true);
-        check_head(x);
-        return x->status ? x->queued : MHD_YES;
+    spry_connection *c = http->stopping ? NULL : http->queue;
+    if (c) {
+        http->queue = c->queued;
+        http->queue_end = http->queue ? http->queue_end : &http->queue;
+        http->n_queued--;
     }
-    if (*size) {
-        bool more = read_body(x, data, *size);
-        *size = 0;
-        return more ? MHD_YES : MHD_NO;
+    return c;
+}
+
+static void *worker_main(void *context)
+{
+    spry_http_server *http = context;
+    pthread_mutex_lock(&http->lock);
+    for (spry_connection *c; (c = take_work(http));) {
+        pthread_mutex_unlock(&http->lock);
+        bool stays = spry_connection_serve(c);
+        pthread_mutex_lock(&http->lock);
+        if (stays) {
+            c->busy = false;
+        } else {
+            unlist(http, c);
+            pthread_mutex_unlock(&http->lock);
+            spry_connection_destroy(c);
+            pthread_mutex_lock(&http->lock);
+        }
+        spry_wakeup_raise(&http->wakeup);
     }
-    answer(x);
-    spry_http_touch(x);
-    return x->queued;
+    http->n_workers--;
+    pthread_cond_signal(&http->left);
+    pthread_mutex_unlock(&http->lock);
+    return NULL;
 }
 
-void spry_http_release(spry_exchange *x)
+/* Under the lock: passes a connection to a worker. Workers are started until each connection in the queue has one. */
+static void enqueue(spry_http_server *http, spry_connection *c)
 {
-    if (--x->references)
+    pthread_t thread;
+    if (http->n_queued >= http->n_idle &&
+        spry_background_start(&thread, worker_main, http, "the server", NULL) == SPRY_OK) {
+        pthread_detach(thread);
+        http->n_workers++;
+    }
+    if (!http->n_workers) {
+        c->until_ns = 0; /* no thread can be started: the connection is closed */
         return;
-    if (x->counted)
-        spry_key_limits_end(&x->server->limits, x->key_index);
-    spry_audit_log_write(&x->server->audit, x);
-    atomic_fetch_sub(&x->server->open_exchanges, 1);
-    spry_buffer_deinit(&x->body);
-    free(x);
+    }
+    c->busy = true;
+    c->queued = NULL;
+    *http->queue_end = c;
+    http->queue_end = &c->queued;
+    http->n_queued++;
+    pthread_cond_signal(&http->work);
 }
 
-static void on_completed(void *cls, struct MHD_Connection *connection, void **state,
-                         enum MHD_RequestTerminationCode why)
+/* ---- accepting --------------------------------------------------------------------------------------------------- */
+
+/* Under the lock: the connection without a request that waits longest. One that has had its last reply is preferred,
+ * then one that never had a request. NULL: all have one. */
+static spry_connection *idlest(const spry_http_server *http)
 {
-    spry_exchange *x = *state;
-    if (!x)
+    spry_connection *found = NULL;
+    int best = 0;
+    for (spry_connection *c = http->first; c; c = c->next) {
+        if (c->busy || c->open)
+            continue;
+        int rank = c->lingering ? 3 : c->served ? 1 : 2;
+        if (rank > best || (rank == best && c->since_ns < found->since_ns)) {
+            found = c;
+            best = rank;
+        }
+    }
+    return found;
+}
+
+/* Under the lock: whether the address may have another connection. */
+static bool is_allowed(const spry_http_server *http, const struct sockaddr_storage *address)
+{
+    const spry_serve_settings *s = http->server->settings;
+    uint32_t half = s->connections / 2, limit = s->per_address ? s->per_address : half ? half : 1;
+    uint64_t hash = spry_address_hash(address, 1);
+    size_t same = 0;
+    for (const spry_connection *c = http->first; c; c = c->next)
+        same += spry_address_hash(&c->address, 1) == hash && (c->busy || !c->lingering);
+    return same < limit || (http->server->loopback && !s->per_address);
+}
+
+static void accept_one(spry_http_server *http, int socket, const struct sockaddr_storage *address)
+{
+    spry_connection *out = NULL;
+    pthread_mutex_lock(&http->lock);
+    bool allowed = is_allowed(http, address);
+    if (allowed && http->count >= http->server->settings->connections)
+        out = idlest(http);
+    if (out)
+        unlist(http, out);
+    pthread_mutex_unlock(&http->lock);
+    if (out)
+        spry_connection_destroy(out);
+    if (!allowed)
+        close(socket);
+    spry_connection *c = allowed ? spry_connection_create(http->server, http->tls, socket, address) : NULL;
+    if (!c)
         return;
-    spry_http_log(cls, "request=%llu method=%.16s path=%.100s status=%u bytes_in=%zu ms=%.3f end=%s",
-                  (unsigned long long)x->number, x->method, x->path, x->status, x->body.size + x->dropped,
-                  (double)(spry_clock_ns() - x->began_ns) / 1e6,
-                  why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "whole" : "cut");
-    x->audit.whole = why == MHD_REQUEST_TERMINATED_COMPLETED_OK;
-    *state = NULL;
-    spry_connections_set_busy(x->server->connections, connection, false);
-    spry_http_release(x);
+    pthread_mutex_lock(&http->lock);
+    c->next = http->first;
+    c->link = &http->first;
+    if (c->next)
+        c->next->link = &c->next;
+    http->first = c;
+    http->count++;
+    pthread_mutex_unlock(&http->lock);
+}
+
+/* Accepts connections up to the limit, as long as there are file descriptors; others wait in the listening socket. */
+static void accept_some(spry_http_server *http)
+{
+    struct sockaddr_storage address;
+    for (int i = 0; i < ACCEPTS; i++) {
+        socklen_t size = sizeof address;
+        pthread_mutex_lock(&http->lock);
+        bool full = http->count >= http->limit;
+        pthread_mutex_unlock(&http->lock);
+        if (full)
+            return;
+        int socket = accept4(http->listening, (struct sockaddr *)(void *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (socket >= 0)
+            accept_one(http, socket, &address);
+        else if (errno != EINTR && errno != ECONNABORTED) {
+            http->hold_ns = errno == EAGAIN ? 0 : spry_clock_ns() + HOLD_NS;
+            return;
+        }
+    }
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+/* Under the lock: lists the sockets to wait for, and moves connections whose time is over to *late. Returns the time of
+ * the next one. */
+static uint64_t list_files(spry_http_server *http, nfds_t *n, spry_connection **late)
+{
+    uint64_t now = spry_clock_ns(), until = UINT64_MAX;
+    bool accepts = http->count < http->limit && now >= http->hold_ns;
+    http->files[0] = (struct pollfd){.fd = http->wakeup.file, .events = POLLIN};
+    http->files[1] = (struct pollfd){.fd = accepts ? http->listening : -1, .events = POLLIN};
+    if (now < http->hold_ns)
+        until = http->hold_ns;
+    *n = FIRST;
+    for (spry_connection *c = http->first, *next; c; c = next) {
+        next = c->next;
+        if (c->busy)
+            continue;
+        if (now >= c->until_ns) {
+            unlist(http, c);
+            c->next = *late;
+            *late = c;
+            continue;
+        }
+        until = c->until_ns < until ? c->until_ns : until;
+        http->polled[*n - FIRST] = c;
+        http->files[(*n)++] = (struct pollfd){.fd = c->socket, .events = c->events};
+    }
+    return until;
+}
+
+/* Waits for bytes on any connection without a worker, and passes those that have some to workers. */
+static void wait_once(spry_http_server *http)
+{
+    spry_connection *late = NULL;
+    nfds_t n;
+    pthread_mutex_lock(&http->lock);
+    uint64_t until = list_files(http, &n, &late), now = spry_clock_ns();
+    pthread_mutex_unlock(&http->lock);
+    while (late) {
+        spry_connection *c = late;
+        late = c->next;
+        spry_connection_destroy(c);
+    }
+    uint64_t ms = until > now ? (until - now) / 1000000 + 1 : 0;
+    int found = poll(http->files, n, until == UINT64_MAX ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
+    if (found <= 0)
+        return;
+    if (http->files[0].revents)
+        spry_wakeup_clear(&http->wakeup);
+    pthread_mutex_lock(&http->lock);
+    for (nfds_t i = FIRST; i < n; i++)
+        if (http->files[i].revents)
+            enqueue(http, http->polled[i - FIRST]);
+    pthread_mutex_unlock(&http->lock);
+    if (http->files[1].revents)
+        accept_some(http);
+}
+
+static void *waiting_main(void *context)
+{
+    spry_http_server *http = context;
+    bool stopping = false;
+    while (!stopping) {
+        wait_once(http);
+        pthread_mutex_lock(&http->lock);
+        bool quiet = http->quiet;
+        stopping = http->stopping;
+        pthread_mutex_unlock(&http->lock);
+        if (quiet && http->listening >= 0) {
+            close(http->listening);
+            http->listening = -1;
+        }
+    }
+    return NULL;
 }
 
 /* ---- listening --------------------------------------------------------------------------------------------------- */
@@ -283,11 +322,11 @@ static uint16_t port_of(int file)
                                                : ((struct sockaddr_in *)(void *)&address)->sin_port);
 }
 
-/* A connection needs three file descriptors, a request another one. */
-static void allow_files(uint32_t connections)
+/* A connection needs a file descriptor, its request another one. */
+static void allow_files(size_t connections)
 {
     struct rlimit limit;
-    rlim_t wanted = 4 * (rlim_t)connections + OTHER_FILES;
+    rlim_t wanted = 2 * (rlim_t)connections + OTHER_FILES;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
         limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
         setrlimit(RLIMIT_NOFILE, &limit);
@@ -310,34 +349,21 @@ static spry_status listen_on(int *file, spry_server *server, spry_error *error)
     return status;
 }
 
-/* Messages of libmicrohttpd are of use only to its developers. */
-static void no_log(void *cls, const char *format, va_list args)
-{
-    (void)cls;
-    (void)format;
-    (void)args;
-}
+/* ---- starting and stopping --------------------------------------------------------------------------------------- */
 
-/* Behind the gate, which accepts no more connections than are allowed, libmicrohttpd must not reach its own limit: then
- * 0.9.75 leaves one of its locks locked. It counts connections that have ended for a moment longer. */
-static spry_status start_daemon(spry_http_server *http, spry_server *server, spry_error *error)
+static void destroy(spry_http_server *http)
 {
-    const spry_serve_settings *s = server->settings;
-    http->daemon = MHD_start_daemon(
-        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
-            MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET,
-        0, spry_connections_accept, &http->connections, on_request, server, MHD_OPTION_NOTIFY_CONNECTION,
-        spry_connections_notify, &http->connections, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        HEAD_FACTOR * s->max_head, MHD_OPTION_CONNECTION_LIMIT,
-        LIMIT_FACTOR * (s->connections + SPRY_CONNECTIONS_MARGIN), MHD_OPTION_CONNECTION_TIMEOUT, s->idle_s,
-        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
-    if (!http->daemon)
-        return spry_fail(error, SPRY_ERR_MEMORY, "the HTTP server cannot start with %u connections", s->connections);
-    spry_status status = spry_http_gate_start(&http->gate, s, http->daemon, http->listening, http->tls, error);
-    if (status != SPRY_OK)
-        MHD_stop_daemon(http->daemon);
-    return status;
+    if (http->listening >= 0)
+        close(http->listening);
+    if (http->wakeup.file >= 0)
+        spry_wakeup_deinit(&http->wakeup);
+    spry_http_tls_close(http->tls);
+    pthread_cond_destroy(&http->left);
+    pthread_cond_destroy(&http->work);
+    pthread_mutex_destroy(&http->lock);
+    free(http->polled);
+    free(http->files);
+    free(http);
 }
 
 spry_status spry_http_server_start(spry_http_server **out, spry_server *server, uint16_t *port, spry_error *error)
@@ -345,46 +371,59 @@ spry_status spry_http_server_start(spry_http_server **out, spry_server *server, 
     spry_http_server *http = calloc(1, sizeof *http);
     if (!http)
         return spry_fail_memory(error, "the server", sizeof *http);
-    http->listening = -1;
+    *http = (spry_http_server){.server = server, .listening = -1, .wakeup.file = -1, .queue_end = &http->queue};
+    http->limit = (size_t)server->settings->connections + MARGIN;
+    http->files = calloc(FIRST + http->limit, sizeof *http->files);
+    http->polled = calloc(http->limit, sizeof *http->polled);
+    pthread_mutex_init(&http->lock, NULL);
+    pthread_cond_init(&http->left, NULL);
+    spry_background_condition(&http->work);
     spry_status status = spry_http_tls_open(&http->tls, server->settings, error);
     if (status == SPRY_OK)
         status = listen_on(&http->listening, server, error);
     if (status == SPRY_OK) {
         *port = port_of(http->listening);
-        allow_files(server->settings->connections + SPRY_CONNECTIONS_MARGIN);
-        status = spry_connections_start(&http->connections, server, error);
-        server->connections = &http->connections;
-        if (status == SPRY_OK)
-            status = start_daemon(http, server, error);
-        if (status != SPRY_OK)
-            spry_connections_stop(&http->connections);
+        allow_files(http->limit);
+        if (!http->files || !http->polled || !spry_wakeup_init(&http->wakeup))
+            status = spry_fail(error, SPRY_ERR_MEMORY, "the HTTP server cannot start with %u connections",
+                               server->settings->connections);
     }
-    if (status == SPRY_OK) {
+    if (status == SPRY_OK)
+        status = spry_background_start(&http->waiting, waiting_main, http, "the HTTP server", error);
+    if (status == SPRY_OK)
         *out = http;
-        return SPRY_OK;
-    }
-    if (http->listening >= 0)
-        close(http->listening);
-    spry_http_tls_close(http->tls);
-    free(http);
+    else
+        destroy(http);
     return status;
 }
 
 void spry_http_server_quiesce(spry_http_server *http)
 {
-    if (http->listening < 0)
-        return;
-    spry_http_gate_quiesce(http->gate);
-    close(http->listening);
-    http->listening = -1;
+    pthread_mutex_lock(&http->lock);
+    http->quiet = true;
+    pthread_mutex_unlock(&http->lock);
+    spry_wakeup_raise(&http->wakeup);
 }
 
 void spry_http_server_stop(spry_http_server *http)
 {
-    spry_http_server_quiesce(http);
-    MHD_stop_daemon(http->daemon);
-    spry_http_gate_stop(http->gate);
-    spry_connections_stop(&http->connections);
-    spry_http_tls_close(http->tls);
-    free(http);
+    pthread_mutex_lock(&http->lock);
+    http->stopping = true;
+    for (spry_connection *c = http->first; c; c = c->next)
+        if (c->busy)
+            shutdown(c->socket, SHUT_RDWR); /* its worker notices */
+    pthread_cond_broadcast(&http->work);
+    spry_wakeup_raise(&http->wakeup);
+    pthread_mutex_unlock(&http->lock);
+    pthread_join(http->waiting, NULL);
+    pthread_mutex_lock(&http->lock);
+    while (http->n_workers)
+        pthread_cond_wait(&http->left, &http->lock);
+    pthread_mutex_unlock(&http->lock);
+    while (http->first) {
+        spry_connection *c = http->first;
+        unlist(http, c);
+        spry_connection_destroy(c);
+    }
+    destroy(http);
 }

@@ -1,4 +1,7 @@
-/* The HTTP server: connections, heads, bodies and limits, on libmicrohttpd with one thread per connection. */
+/* The HTTP server. One thread accepts connections and waits for bytes on all that are idle; a connection with bytes to
+ * read goes to a worker thread, which parses them, runs the handler of a request and writes its reply. So idle and slow
+ * clients cost no thread, TLS handshakes delay no other client, and handlers may block: while a model loads, for
+ * tokens, for a slow reader. */
 #ifndef SPRY_SERVER_HTTP_SERVER_H
 #define SPRY_SERVER_HTTP_SERVER_H
 
@@ -16,8 +19,9 @@ void spry_http_server_quiesce(spry_http_server *http);
 /* Closes all connections and waits for their threads. */
 void spry_http_server_stop(spry_http_server *http);
 
-/* Restarts the idle clock of the connection. */
-void spry_http_touch(spry_exchange *exchange);
+/* A field of the request's head, or an argument of its query; NULL: there is none. */
+const char *spry_exchange_header(const spry_exchange *exchange, const char *name);
+const char *spry_exchange_argument(const spry_exchange *exchange, const char *name);
 
 /* The socket of an exchange; -1: no connection. */
 int spry_http_socket(const spry_exchange *exchange);
@@ -25,9 +29,6 @@ int spry_http_socket(const spry_exchange *exchange);
 /* Whether the reply is still wanted; to be called before each part of a long computation. SPRY_ERR_CANCELLED: the
  * client has disconnected, or --answer-timeout has passed, which sets exchange->late. */
 spry_status spry_http_check_reader(spry_exchange *exchange, spry_error *error);
-
-/* Drops a reference. The stream of a reply may outlive libmicrohttpd's notice that the request is complete. */
-void spry_http_release(spry_exchange *exchange);
 
 /* With --verbose: one line of key=value pairs on standard error. */
 void spry_http_log(const spry_server *server, const char *format, ...) SPRY_PRINTF(2, 3);

@@ -524,7 +524,7 @@ const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
     char known[SPRY_MODEL_NAME];
     const char *own = spry_model_name(known, x->server, name);
     if (x->server->settings->no_autoload && spry_completion_sleeps(x->server, own)) {
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "model", "the model is not loaded; POST /models/load loads it");
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "model", "the model is not loaded; POST /models/load loads it");
         return NULL;
     }
     spry_status status = spry_model_pool_acquire(x->server->pool, &model, own, &error);
@@ -543,15 +543,15 @@ void spry_completion_refuse_model(spry_exchange *x, const char *name, const spry
                   error->message);
     /* Messages of the pool and the loader name files of this machine, which clients must not learn. */
     if (status == SPRY_ERR_FILE || status == SPRY_ERR_INPUT)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
                          name ? name : "");
     else if (status == SPRY_ERR_BUSY)
         spry_reply_failure(x, error);
     else if (status == SPRY_ERR_MEMORY)
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "model",
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, "model",
                          "the model \"%.100s\" does not fit into memory at present", name ? name : "");
     else
-        spry_reply_error(x, MHD_HTTP_INTERNAL_SERVER_ERROR, "model",
+        spry_reply_error(x, SPRY_HTTP_INTERNAL_SERVER_ERROR, "model",
                          "the model \"%.100s\" cannot be loaded; the server's log says why", name ? name : "");
 }
 
@@ -562,7 +562,7 @@ static spry_completion *create(spry_exchange *x, json_t *root, const spry_comple
     spry_completion *c = calloc(1, sizeof *c);
     if (!c) {
         json_decref(root);
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the request");
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the request");
         return NULL;
     }
     c->exchange = x;
@@ -630,7 +630,7 @@ static bool keep_stream(spry_completion *c)
     c->reply.kept =
         spry_kept_streams_open(&x->server->streams, c->options.stream_id, x->key, c->interface->stream_type);
     if (!c->reply.kept)
-        spry_reply_error(x, MHD_HTTP_CONFLICT, "stream_id", "stream_id is in use, or too many streams are kept");
+        spry_reply_error(x, SPRY_HTTP_CONFLICT, "stream_id", "stream_id is in use, or too many streams are kept");
     return c->reply.kept != NULL;
 }
 

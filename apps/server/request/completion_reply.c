@@ -478,7 +478,7 @@ void spry_completion_record(const spry_completion *c)
 
 static unsigned failure_status(const spry_completion *c)
 {
-    return c->exchange->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(c->jobs.error.status);
+    return c->exchange->late ? SPRY_HTTP_GATEWAY_TIMEOUT : spry_reply_status(c->jobs.error.status);
 }
 
 void spry_completion_reply_failure(spry_completion *c)
@@ -487,7 +487,7 @@ void spry_completion_reply_failure(spry_completion *c)
     spry_completion_destroy(c);
 }
 
-/* libmicrohttpd wants a reply also when the client has left. */
+/* A request has a reply also when the client has left. */
 static void set_disconnected(spry_completion *c)
 {
     c->jobs.disconnected = true;
@@ -508,7 +508,7 @@ static void reply_whole(spry_completion *c)
         spry_completion_reply_failure(c);
         return;
     }
-    spry_reply_json(c->exchange, MHD_HTTP_OK, c->interface->whole(c));
+    spry_reply_json(c->exchange, SPRY_HTTP_OK, c->interface->whole(c));
     spry_completion_destroy(c);
 }
 

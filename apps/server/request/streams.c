@@ -329,7 +329,7 @@ static spry_kept_stream *find_stream(spry_exchange *x)
 {
     spry_kept_stream *stream = kept_streams_find(&x->server->streams, x->tail, x->key);
     if (!stream)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL,
+        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL,
                          "there is no such stream; one is kept for %d seconds after its end, or after its last reader",
                          SPRY_STREAM_KEEP_S);
     return stream;
@@ -338,7 +338,7 @@ static spry_kept_stream *find_stream(spry_exchange *x)
 void spry_streams_read(spry_exchange *x)
 {
     spry_kept_stream *stream = find_stream(x);
-    const char *last = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Last-Event-ID");
+    const char *last = spry_exchange_header(x, "Last-Event-ID");
     uint64_t id;
     size_t position = 0;
     if (!stream)
@@ -353,9 +353,9 @@ void spry_streams_read(spry_exchange *x)
     }
     spry_kept_stream_leave(stream);
     if (fine)
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the reply");
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the reply");
     else
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "Last-Event-ID is not the id of an event of this stream");
+        spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, NULL, "Last-Event-ID is not the id of an event of this stream");
 }
 
 void spry_streams_cancel(spry_exchange *x)
@@ -365,5 +365,5 @@ void spry_streams_cancel(spry_exchange *x)
         return;
     kept_stream_cancel(stream);
     spry_kept_stream_leave(stream);
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "cancelled", x->tail));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "cancelled", x->tail));
 }

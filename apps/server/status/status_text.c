@@ -459,8 +459,8 @@ static char *line_of(const spry_exchange *x)
                   (json_int_t)x->number, "key", key_json(x), "address", a->address, "method",
                   spry_view_json(spry_view_of(a->method)), "path", spry_view_json(spry_view_of(a->path)), "model",
                   a->model[0] ? spry_view_json(spry_view_of(a->model)) : json_null(), "status", (int)x->status,
-                  "bytes_in", (json_int_t)(x->body.size + x->dropped), "prompt_tokens", (json_int_t)a->prompt,
-                  "cached_tokens", (json_int_t)a->cached, "generated_tokens", (json_int_t)a->generated, "ms",
+                  "bytes_in", (json_int_t)x->body.size, "prompt_tokens", (json_int_t)a->prompt, "cached_tokens",
+                  (json_int_t)a->cached, "generated_tokens", (json_int_t)a->generated, "ms",
                   (double)(spry_clock_ns() - x->began_ns) / 1e6, "complete", a->whole);
     char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(line);
