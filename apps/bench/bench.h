@@ -1,272 +1,203 @@
-/* The settings and results of `spry bench`.
+/* `spry bench`: the settings, the state that all kinds of measurement share, and the report.
  *
- * A point is one measurement: a prefill of some length, or a decode at some depth with some number of sequences. Points
- * that cannot be run stay in the list with the reason. */
+ * A report is one JSON object. Every kind of measurement (points, reuse, drafts, chunks, workloads) fills it in the
+ * same way: bench_run.c writes the head (model, machine, settings), the kind adds its results, tables are printed from
+ * the object, --save stores it, and --baseline and --targets compare its figures. Times are in milliseconds, sizes in
+ * bytes, shares from 0 to 1. Values that were not measured are null, with the reason in another key. */
 #ifndef SPRY_APPS_BENCH_H
 #define SPRY_APPS_BENCH_H
 
 #include <jansson.h>
 
 #include "base/dtype.h"
+#include "bench/bench_gate.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"
-#include "platform/energy.h"
 #include "platform/gpu.h"
 #include "platform/hardware.h"
 #include "spry_tools.h"
 
 enum {
     SPRY_BENCH_REPEAT_MAX = 100,
-    SPRY_BENCH_LIST_MAX = 16,
-    SPRY_BENCH_POINTS_MAX = SPRY_BENCH_LIST_MAX * (SPRY_BENCH_LIST_MAX + 1),
-    SPRY_BENCH_TOKENS_MAX = 1 << 20,
-    SPRY_BENCH_REQUEST = 1040,  /* tokens of a session for a request of about a thousand */
-    SPRY_BENCH_POLICY_WARM = 8, /* warm-up steps before those that count */
-    SPRY_BENCH_POLICY_MAX = SPRY_BENCH_LIST_MAX
+    SPRY_BENCH_SERIES_MAX = 4,          /* values of one repeat */
+    SPRY_BENCH_CHUNK_MAX = 65536,       /* tokens in one step */
+    SPRY_BENCH_DRAFT_TOKENS_MAX = 1024, /* of an answer with drafts */
+    SPRY_BENCH_REQUESTS_MAX = 10000,    /* of a workload */
+    SPRY_BENCH_TOGETHER_MAX = 64,       /* clients of a workload */
 };
 
-/* ---- what was asked for ------------------------------------------------------------------------------------------ */
+/* ---- the command line -------------------------------------------------------------------------------------------- */
 
-typedef struct spry_bench_list {
-    uint32_t values[SPRY_BENCH_LIST_MAX];
-    size_t count;
-} spry_bench_list;
-
-/* The properties that two reports must share to be comparable. */
-typedef struct spry_bench_identity {
-    char machine[SPRY_MACHINE_ID], cpu[SPRY_PROCESSOR_NAME_MAX], kernels[16];
-    char model[40], model_name[64]; /* fingerprint in hexadecimal digits; the name is not compared */
-    uint32_t threads, chunk, tokens;
-    char kv_type[8], quantize[24]; /* quantize "": unchanged */
-} spry_bench_identity;
-
-typedef struct spry_bench_settings {
+typedef struct spry_bench_flags {
+    const char *prefill_text, *depth_text, *batch_text; /* lists, as text */
+    const char *shape, *type, *write;
+    const char *widen; /* the shape to which the model is widened; NULL: it is not */
+    const char *draft; /* NULL: drafts are not measured */
+    const char *save, *max_drop;
+    const char *chunk_text; /* a number, or a list; NULL: not given */
+    bool json, reuse, with_policy, curve;
     spry_bench_list prefill, depth, batch;
     spry_bench_list policy; /* batch sizes, ascending; empty: not measured */
+    spry_bench_list chunks; /* empty: chunks are not measured */
     uint32_t tokens;        /* generated per decode */
     uint32_t repeat;
-    const spry_bench_identity *like; /* NULL, or the required identity: a different one is refused before measuring */
-    const char *like_what;           /* the file of `like` */
+    const char *mix; /* NULL: a workload is not measured */
+    const char *url, *url_model, *url_key;
+    uint32_t requests, together; /* 0 requests: as many as the workload has */
+    uint64_t seed;
+    float scale; /* of all lengths of the mix */
+    spry_bench_judge judge;
     spry_engine_flags engine;
     spry_model_flags model;
-} spry_bench_settings;
+} spry_bench_flags;
 
-/* Parses numbers from `least` to `most` separated by commas; "none" and "" give an empty list. `name` is the option,
- * for messages. */
-spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint32_t least, uint32_t most,
-                                  const char *name, spry_error *error);
-
-/* Adds a number that is not in the list; false: no room. A NULL list accepts any. */
-bool spry_bench_list_add(spry_bench_list *list, uint32_t value);
-
-/* ---- what was found ---------------------------------------------------------------------------------------------- */
-
-/* Statistics of the repeats. */
-typedef struct spry_bench_stat {
-    double median, least, most;
-} spry_bench_stat;
-
-/* Of values in any order, which are sorted. */
-spry_bench_stat spry_bench_stat_of(double *values, size_t count);
-
-/* The range of the repeats relative to their median; and a / b, or 0 if b is not above 0. */
-double spry_bench_spread(const spry_bench_stat *stat);
-double spry_bench_ratio(double a, double b);
-
-/* The smallest value that `percent` of a sorted list do not exceed. */
-double spry_bench_percentile(const double *sorted, size_t count, double percent);
-
-/* Of the timed steps of a decode. */
-typedef struct spry_bench_steps {
-    double p50_ms, p95_ms, p99_ms;
-} spry_bench_steps;
-
-/* Sorts. */
-spry_bench_steps spry_bench_steps_of(double *ms, size_t count);
-
-/* The time of an op with matrices (or keys and values) of a type in one prefill or one decode step. */
-typedef struct spry_bench_op {
-    spry_op op;
-    spry_dtype type;
-    double ms, share; /* share of the time of all ops */
-    double calls, bytes, products;
-} spry_bench_op;
-
-/* Of one prefill, or of everything one repeat of a decode generates. */
-typedef struct spry_bench_energy {
-    spry_joules used;
-    double ms;
-    size_t tokens;
-} spry_bench_energy;
-
-typedef struct spry_bench_point {
-    bool decode;
-    double waits;    /* times the host waited for the device, per token */
-    double gpu_busy; /* percent, as NVML says at the end; NAN: not known */
-    uint32_t tokens; /* of the prefill; or the depth of a decode */
-    uint32_t batch;  /* sequences decoded together; 1 for a prefill */
-    spry_bench_stat tps;
-    double read_gb_s, multiply_g_s; /* at its median speed */
-    spry_bench_steps steps;         /* of a decode */
-    spry_bench_energy energy;
-    spry_bench_op *ops; /* [n_ops], longest first; owned by the report */
-    size_t n_ops;
-    char skipped[96]; /* why it was not run; empty: it was */
-} spry_bench_point;
-
-/* A typical request until its first token. */
-typedef struct spry_bench_request {
-    size_t prompt_tokens, hit_tokens;
-    double ms, parts_ms[SPRY_PART_COUNT];
-} spry_bench_request;
-
-typedef struct spry_bench_ttft {
-    spry_bench_request cold, warm; /* without and with a cached prompt; the repeats of median length */
-    char why_not[160];             /* empty: measured */
-} spry_bench_ttft;
-
-/* One answer through a session, its tokens drawn by the device: not measured where that is the CPU. */
-typedef struct spry_bench_answer {
-    size_t tokens; /* 0: not measured */
-    double ms;     /* from the first to the last */
-    double waits;  /* times the host waited for the device, per token */
-    double ahead;  /* share of the steps that began before the tokens of the step before were read */
-} spry_bench_answer;
-
-/* Until the first call of a tool is complete, with nothing cached; the repeat of median length. */
-typedef struct spry_bench_call {
-    double ms;
-    size_t tokens;     /* of the answer */
-    char why_not[160]; /* empty: measured */
-} spry_bench_call;
-
-/* The batch size that offline mode would choose, from steps measured here. */
-typedef struct spry_bench_batch {
-    uint32_t batch;
-    double tps, p50_ms, p95_ms;
-    double gain, slower; /* relative to the next smaller size; 0: none */
-    char skipped[96];
-} spry_bench_batch;
-
-typedef struct spry_bench_policy {
-    spry_bench_batch batches[SPRY_BENCH_POLICY_MAX];
-    size_t count; /* 0: not requested */
-    uint32_t depth, taken;
-    uint32_t interactive; /* largest size up to which every doubling pays for those who wait */
-    char why[200];
-} spry_bench_policy;
-
-typedef struct spry_bench_memory {
-    spry_memory_parts estimated, measured;
-    char why_not[160]; /* empty: both are known */
-} spry_bench_memory;
+/* ---- bench_run.c: what every kind of measurement shares ---------------------------------------------------------- */
 
 typedef struct spry_bench_machine {
     char cpu[SPRY_PROCESSOR_NAME_MAX];
     char gpu[SPRY_GPU_NAME]; /* the one that computes; "": the processor does. Then kernels and speeds are the GPU's */
-    int gpu_index;
     char id[SPRY_MACHINE_ID];
     size_t memory_bytes;
     uint32_t threads;
     char kernels[SPRY_KERNELS_NAME];
-    double read_gb_s;    /* all threads reading memory; or the GPU reading its own */
-    double multiply_g_s; /* all threads multiplying in cache, with the kernel of the model's main type; of a GPU what
-                          * its matrix instructions could do with 16-bit floats */
 } spry_bench_machine;
 
-typedef struct spry_bench_report {
-    const char *model;
-    const char *architecture;
-    size_t parameters, weight_bytes;
-    spry_dtype main_type; /* of most products */
-    const char *device;   /* kind of the one that computes */
-    spry_bench_point points[SPRY_BENCH_POINTS_MAX];
-    size_t n_points;
-    spry_bench_stat load_ms;
-    spry_bench_stat first_token_ms; /* from the start of a process; median 0: not measured */
-    size_t one_peak_bytes;          /* memory, before any batch of more than one */
-    size_t peak_bytes;              /* at the end */
+/* One run of the command: a model, its engine, synthetic text, the progress line and the report. */
+typedef struct spry_bench {
+    spry_bench_flags *flags;
+    const char *model; /* the argument; NULL: the bundled model */
+    const char *name;  /* as it is shown */
+    const spry_model_source *source;
     spry_bench_machine machine;
-    spry_bench_identity identity;
-    uint32_t repeat, context;  /* of the settings and the engine */
-    char when[SPRY_TIME_TEXT]; /* "2026-11-15T12:00:00Z" */
-    spry_bench_ttft ttft;
-    spry_bench_call call;
-    spry_bench_answer answer;
-    spry_bench_memory memory;
-    spry_energy_facts energy;
-    spry_bench_policy policy;
-} spry_bench_report;
+    spry_engine *engine;
+    spry_session *session;
+    uint32_t context, chunk; /* of the engine */
+    spry_dtype main_type;    /* of most products */
+    int32_t *ids;            /* [n_ids]: synthetic text */
+    size_t n_ids;
+    spry_progress_line line;
+    char doing[96];
+    size_t done, whole; /* steps of the progress line */
+    json_t *report;
+    bool lacks_memory; /* for the report */
+    bool passed;       /* false: a part could not be measured, and a sentence on standard error says why */
+    spry_error *error;
+} spry_bench;
 
-void spry_bench_report_deinit(spry_bench_report *report);
+/* One kind of measurement. */
+typedef struct spry_bench_kind {
+    const char *flag;   /* "--reuse"; NULL: points, which are measured without a flag */
+    const char *format; /* of the report */
+    spry_status (*measure)(spry_bench *bench);
+    void (*print)(const json_t *report);
+} spry_bench_kind;
 
-/* The point whose energy is reported: the first decode of one sequence, or the first point; NULL: none. */
-const spry_bench_point *spry_bench_energy_point(const spry_bench_report *report);
+/* Says on standard error why parts of a workload could not be measured. */
+void spry_bench_mix_complain(const json_t *report);
 
-/* ---- bench_plan.c: which points there are, and what they need ------------------------------------------------------
- */
+extern const spry_bench_kind spry_bench_points_kind, spry_bench_reuse_kind, spry_bench_draft_kind,
+    spry_bench_chunk_kind, spry_bench_mix_kind;
 
-typedef struct spry_bench_needs {
-    uint32_t context;  /* of the engine */
-    uint32_t sessions; /* sessions whose pages hold the largest batch */
-    uint32_t batch;    /* the largest */
-    uint32_t rows;     /* rows of the largest step without chunks */
-    size_t pages;      /* maximum number of pages in use at once */
-} spry_bench_needs;
+/* Measures and fills bench->report, which the caller releases with json_decref. Changes the engine's context and
+ * sessions in the flags to what the kind needs. */
+spry_status spry_bench_run(spry_bench *bench, const spry_bench_kind *kind);
 
-/* Lists the points of the settings for a model; those that cannot be run are marked as skipped. */
-void spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
-                     const spry_checkpoint *checkpoint);
+/* Fails when the machine, the model or the settings in the report's head differ from the baseline's. Every kind calls
+ * it before it measures. */
+spry_status spry_bench_check_baseline(spry_bench *bench);
 
-/* ---- bench_run.c: measuring ----------------------------------------------------------------------------------------
- */
+/* Opens the engine with the flags' options and describes it in the report; with a session if wanted. `cache_dir`:
+ * NULL, or where the engine keeps pages. */
+spry_status spry_bench_open(spry_bench *bench, const char *cache_dir, bool with_session);
+void spry_bench_close(spry_bench *bench);
 
-/* Fills the report except its name and the machine's speeds; the caller deinitialises it also on failure. `source` is
- * the source of `model`; it is opened several times. Changes the engine's context and sessions in the settings to what
- * the points need. */
-spry_status spry_bench_run(spry_bench_report *report, spry_bench_settings *settings, const char *model,
-                           const spry_model_source *source, spry_error *error);
+/* Writes `count` token ids that rarely repeat, as text does, to bench->ids. */
+spry_status spry_bench_make_text(spry_bench *bench, size_t count);
 
-/* ---- bench_first_token.c -------------------------------------------------------------------------------------------
- */
+/* Describes the open engine in the report. */
+spry_status spry_bench_describe(spry_bench *bench);
 
-/* Milliseconds from starting a new process of this program to the first byte of its answer. */
-spry_status spry_bench_first_token(double *ms, spry_bench_settings *settings, const spry_model_source *source,
-                                   spry_error *error);
+/* Call between steps: redraws the line; fails after Ctrl-C. */
+spry_status spry_bench_go_on(spry_bench *bench);
 
-/* ---- bench_machine.c: what the machine can do
- * ------------------------------------------------------------------------ */
+/* A greedy request without drafts for `max_tokens` tokens, whatever tokens come. */
+spry_request spry_bench_request(const int32_t *ids, size_t count, uint32_t max_tokens);
 
-/* Everything except the speeds, for an engine with these options. */
-spry_status spry_bench_machine_name(spry_bench_machine *machine, const spry_engine_options *options, spry_error *error);
+/* Milliseconds since a reading of the clock. */
+double spry_bench_ms_since(uint64_t start_ns);
 
-/* The processor computes after all. */
-spry_status spry_bench_machine_without_gpu(spry_bench_machine *machine, const spry_engine_options *options,
-                                           spry_error *error);
+/* ---- the measuring loop ------------------------------------------------------------------------------------------ */
 
-/* Measures both speeds with the threads of the report's machine. Uses memory: call after the peak was recorded. */
-spry_status spry_bench_machine_measure(spry_bench_machine *machine, const char *cpu, spry_dtype type,
-                                       spry_error *error);
+/* The values of all repeats; each series is sorted by spry_bench_stat_of. */
+typedef struct spry_bench_series {
+    double values[SPRY_BENCH_SERIES_MAX][SPRY_BENCH_REPEAT_MAX];
+    size_t count; /* repeats so far */
+} spry_bench_series;
 
-/* ---- bench_report.c, bench_json.c
- * ---------------------------------------------------------------------------------------------------- */
+/* Measures once: writes up to SPRY_BENCH_SERIES_MAX values. */
+typedef spry_status (*spry_bench_once)(spry_bench *bench, void *context, double *values);
 
-/* As text in 100 columns. */
-void spry_bench_print_table(const spry_bench_report *report);
+/* Calls `once` for every repeat of the flags, before that once without counting if `warm_up`. */
+spry_status spry_bench_repeat(spry_bench *bench, spry_bench_series *out, bool warm_up, spry_bench_once once,
+                              void *context);
 
-/* As JSON; NULL when memory is short. */
-json_t *spry_bench_report_json(const spry_bench_report *report);
+/* ---- the report as JSON ------------------------------------------------------------------------------------------ */
 
-/* A name with any bytes as JSON. */
-json_t *spry_bench_text_json(const char *text);
+/* Sets a value; NULL, and a lack of memory, make spry_bench_run fail. */
+void spry_bench_put(spry_bench *bench, const char *key, json_t *value);
+
+/* Adds a figure to the report's list, by which it is compared and judged; NAN: not measured. */
+void spry_bench_put_figure(spry_bench *bench, const char *what, spry_bench_unit unit, bool less_is_better,
+                           double value);
+
+/* A number, or null for NAN and what is not positive. */
+json_t *spry_bench_positive_json(double value);
 
 /* Prints one line to standard output. */
 spry_status spry_bench_print_json(const json_t *json, spry_error *error);
 
-/* ---- bench_policy.c
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- bench_machine: names and limits of the machine -------------------------------------------------------------- */
 
-void spry_bench_policy_print(const spry_bench_policy *policy);
-json_t *spry_bench_policy_json(const spry_bench_policy *policy);
+/* The machine of an engine with these options. */
+spry_status spry_bench_machine_name(spry_bench_machine *machine, const spry_engine_options *options, spry_error *error);
+
+/* Measures the two speed limits into the report. Uses memory: call after the peak was recorded. */
+spry_status spry_bench_machine_measure(spry_bench *bench);
+
+/* ---- bench_first.c: what happens before and around points -------------------------------------------------------- */
+
+/* The first token of a new process, which shares nothing with this one except the system's file cache. A model that
+ * cannot answer is measured without it. */
+spry_status spry_bench_first_token(spry_bench *bench);
+
+/* A request of about a thousand tokens, uncached and cached; a request that is answered with a call of a tool; an
+ * answer whose tokens the device draws (nothing on the CPU). No sequence may hold pages. */
+spry_status spry_bench_ttft(spry_bench *bench);
+spry_status spry_bench_first_call(spry_bench *bench);
+spry_status spry_bench_answer(spry_bench *bench);
+
+/* ---- bench_table.c: the report as text in 100 columns ------------------------------------------------------------ */
+
+typedef struct spry_bench_column {
+    const char *head;
+    int width;       /* negative: aligned to the left; 0: the last column, as long as its text */
+    const char *key; /* path in a row: "ttft_ms.p50"; NULL: empty */
+    spry_bench_unit unit;
+    const char *none; /* for null; NULL: "-" */
+} spry_bench_column;
+
+/* Prints a heading and every row of `rows`, then those of `skipped` (NULL: none) with the reason. `after` follows the
+ * heading. Nothing is printed for two empty lists. */
+void spry_bench_table(const spry_bench_column *columns, size_t count, const json_t *rows, const json_t *skipped,
+                      const char *after);
+
+/* A text in bold; its control characters are replaced. */
+void spry_bench_print_bold(const char *text);
+
+/* A name, a value and a sentence, which continues in the third column of the next lines. */
+void spry_bench_print_figure(const char *what, const char *value, const char *format, ...) SPRY_PRINTF(3, 4);
+
+void spry_bench_points_print(const json_t *report);
+void spry_bench_policy_print(const json_t *policy); /* NULL: nothing is printed */
 
 #endif

@@ -1,163 +1,125 @@
-/* One engine for each chunk, because working memory is carved for it when an engine opens. */
-#include "bench/bench_chunk.h"
-
+/* `spry bench --chunk LIST`: prefill with steps of several sizes. There is one engine for each size, because working
+ * memory is carved for it when an engine opens. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/bench_gate.h"
-#include "cli/interrupt.h"
+#include "bench/bench.h"
 #include "platform/clock.h"
 
-enum { CHUNK_MOST = 65536 };
-
-typedef struct bench {
-    spry_bench_settings *settings;
-    spry_engine *engine;
+typedef struct sweep {
     spry_steps *steps;
-    int32_t *ids; /* [the longest prompt] */
-    uint32_t chunk;
-    spry_progress_line line;
-    size_t done, whole;
-    spry_error *error;
-} bench;
+    uint32_t tokens; /* of the prompt */
+} sweep;
 
-/* One prefill from nothing; *longest is its longest step. */
-static spry_status prefill(bench *b, double *seconds, double *longest, size_t tokens)
+/* One prefill from nothing. The values are tokens/s and the milliseconds of its longest step, for which an answer
+ * beside it would wait. */
+static spry_status once(spry_bench *b, void *context, double *values)
 {
+    sweep *s = context;
+    double ms = 0, longest = 0;
     spry_status status = SPRY_OK;
-    *seconds = *longest = 0;
-    spry_progress_update(&b->line, b->done++, b->whole);
-    spry_steps_truncate(b->steps, 0);
-    for (size_t at = 0; !status && at < tokens;) {
-        size_t part = tokens - at < b->chunk ? tokens - at : b->chunk;
-        if (spry_interrupt_seen())
-            return spry_fail(b->error, SPRY_ERR_CANCELLED, "interrupted; nothing is reported");
+    spry_steps_truncate(s->steps, 0);
+    for (size_t at = 0; !status && at < s->tokens;) {
+        size_t part = s->tokens - at < b->chunk ? s->tokens - at : b->chunk;
+        status = spry_bench_go_on(b);
         uint64_t start = spry_clock_ns();
-        status = spry_steps_prefill(b->steps, b->ids + at, part, at + part == tokens, b->error);
-        double step = (double)(spry_clock_ns() - start) / 1e9;
-        *seconds += step;
-        *longest = step > *longest ? step : *longest;
+        if (!status)
+            status = spry_steps_prefill(s->steps, b->ids + at, part, at + part == s->tokens, b->error);
+        double step = spry_bench_ms_since(start);
+        ms += step;
+        longest = step > longest ? step : longest;
         at += part;
     }
+    values[0] = spry_bench_ratio(s->tokens * 1e3, ms);
+    values[1] = longest;
     return status;
 }
 
-static spry_status measure_point(bench *b, spry_bench_chunk_point *p)
+static spry_status measure_point(spry_bench *b, sweep *s, uint32_t chunk, json_t *points)
 {
-    double tps[SPRY_BENCH_REPEAT_MAX], longest[SPRY_BENCH_REPEAT_MAX], seconds;
-    spry_status status = prefill(b, &seconds, &longest[0], p->tokens); /* warms up */
-    for (uint32_t i = 0; !status && i < b->settings->repeat; i++) {
-        status = prefill(b, &seconds, &longest[i], p->tokens);
-        tps[i] = spry_bench_ratio(p->tokens, seconds);
-    }
+    spry_bench_series series;
+    char what[64], size[16] = "in one step";
+    spry_status status = spry_bench_repeat(b, &series, true, once, s);
     if (status)
         return status;
-    p->tps = spry_bench_stat_of(tps, b->settings->repeat);
-    p->step_ms = 1e3 * spry_bench_stat_of(longest, b->settings->repeat).median;
+    spry_bench_stat tps = spry_bench_stat_of(series.values[0], series.count);
+    double longest = spry_bench_stat_of(series.values[1], series.count).median;
+    json_array_append_new(points, json_pack("{s:I, s:I, s:f, s:f, s:f}", "chunk", (json_int_t)chunk, "tokens",
+                                            (json_int_t)s->tokens, "tps", tps.median, "spread", spry_bench_spread(&tps),
+                                            "longest_step_ms", longest));
+    if (chunk)
+        snprintf(size, sizeof size, "by %u", chunk);
+    snprintf(what, sizeof what, "prefill %u %s", s->tokens, size);
+    spry_bench_put_figure(b, what, SPRY_BENCH_TPS, false, tps.median);
+    snprintf(what, sizeof what, "prefill %u %s, longest step", s->tokens, size);
+    spry_bench_put_figure(b, what, SPRY_BENCH_MS, true, longest);
     return SPRY_OK;
 }
 
-static spry_status measure_chunk(bench *b, spry_bench_chunk_point *points, size_t count,
-                                 const spry_model_source *source)
+static spry_status measure_chunk(spry_bench *b, uint32_t chunk, size_t limit, json_t *points)
 {
-    spry_engine_options *o = &b->settings->engine.options;
-    spry_engine_info info;
-    o->chunk = points[0].chunk ? points[0].chunk : CHUNK_MOST;
-    spry_status status = spry_model_source_engine(&b->engine, source, o, b->error);
-    if (!status) {
-        spry_engine_describe(b->engine, &info);
-        b->chunk = info.chunk;
-        for (size_t i = 0; i < o->context; i++) /* ids that rarely repeat, like text */
-            b->ids[i] = (int32_t)((i * 2654435761u >> 7) % info.vocabulary);
-        status = spry_steps_create(&b->steps, b->engine, 1, b->error);
+    const spry_bench_list *lengths = &b->flags->prefill;
+    sweep s = {.steps = NULL};
+    b->flags->engine.options.chunk = chunk ? chunk : SPRY_BENCH_CHUNK_MAX;
+    spry_status status = spry_bench_open(b, NULL, false);
+    if (!status)
+        status = spry_bench_make_text(b, b->context);
+    if (!status)
+        status = spry_steps_create(&s.steps, b->engine, 1, b->error);
+    for (size_t i = 0; !status && i < lengths->count; i++) {
+        s.tokens = lengths->values[i];
+        if (s.tokens <= limit)
+            status = measure_point(b, &s, chunk, points);
     }
-    for (size_t i = 0; !status && i < count; i++)
-        if (!points[i].skipped[0])
-            status = measure_point(b, &points[i]);
-    spry_steps_destroy(b->steps);
-    spry_engine_close(b->engine);
-    b->steps = NULL;
-    b->engine = NULL;
+    spry_steps_destroy(s.steps);
+    spry_bench_close(b);
     return status;
 }
 
-/* Lists the points; *longest is the longest prompt that fits the model. */
-static void plan(spry_bench_chunks *out, uint32_t *longest, const spry_bench_settings *s, const spry_bench_list *chunks,
-                 size_t limit)
+static spry_status measure(spry_bench *b)
 {
-    out->count = 0;
-    *longest = 1;
-    for (size_t c = 0; c < chunks->count; c++)
-        for (size_t i = 0; i < s->prefill.count; i++) {
-            spry_bench_chunk_point *p = &out->points[out->count++];
-            *p = (spry_bench_chunk_point){.chunk = chunks->values[c], .tokens = s->prefill.values[i]};
-            if (p->tokens > limit)
-                snprintf(p->skipped, sizeof p->skipped, "%u tokens pass the limit of %zu", p->tokens, limit);
-            else if (p->tokens > *longest)
-                *longest = p->tokens;
-        }
-}
-
-spry_status spry_bench_chunk_run(spry_bench_chunks *out, spry_bench_settings *settings, const spry_bench_list *chunks,
-                                 const spry_model_source *source, spry_error *error)
-{
-    bench b = {.settings = settings, .error = error};
-    spry_engine_options *o = &settings->engine.options;
-    const spry_model_file file = spry_model_source_file(source);
-    spry_checkpoint checkpoint;
-    spry_status status = spry_checkpoint_read(&checkpoint, &file, o->kv_type, error);
-    if (status)
-        return status;
-    uint32_t longest;
-    plan(out, &longest, settings, chunks, o->context ? o->context : checkpoint.context);
-    o->context = longest;
-    b.ids = malloc(longest * sizeof *b.ids);
-    if (!b.ids)
-        return spry_fail_memory(error, "synthetic text", longest * sizeof *b.ids);
-    b.whole = out->count * (settings->repeat + 1);
-    spry_progress_begin(&b.line, "prefill:");
-    for (size_t at = 0; !status && at < out->count; at += settings->prefill.count)
-        status = measure_chunk(&b, out->points + at, settings->prefill.count, source);
-    spry_progress_end(&b.line);
-    free(b.ids);
-    return status;
-}
-
-/* ---- telling ----------------------------------------------------------------------------------------------------- */
-
-void spry_bench_chunk_print_table(const spry_bench_chunks *c)
-{
-    const char *bold = spry_style_begin(stdout, SPRY_STYLE_BOLD), *plain = spry_style_end(stdout);
-    spry_out_format("%s", bold);
-    spry_out_quote("%s", c->model);
-    spry_out_format("%s\n\n%s%8s %9s %12s %9s %14s%s\n", plain, bold, "chunk", "prefill", "tokens/s", "spread",
-                    "longest step", plain);
-    for (size_t i = 0; i < c->count; i++) {
-        const spry_bench_chunk_point *p = &c->points[i];
-        char chunk[16] = "whole";
-        if (p->chunk)
-            snprintf(chunk, sizeof chunk, "%u", p->chunk);
-        spry_out_format("%8s %9u ", chunk, p->tokens);
-        if (p->skipped[0])
-            spry_out_format("   skipped: %s\n", p->skipped);
-        else
-            spry_out_format("%12.1f %7.1f %% %11.1f ms\n", p->tps.median, 100 * spry_bench_spread(&p->tps), p->step_ms);
-    }
-}
-
-json_t *spry_bench_chunk_json(const spry_bench_chunks *c)
-{
+    const spry_bench_flags *f = b->flags;
+    spry_engine_options *o = &b->flags->engine.options;
+    const spry_model_file file = spry_model_source_file(b->source);
     json_t *points = json_array(), *skipped = json_array();
-    for (size_t i = 0; i < c->count; i++) {
-        const spry_bench_chunk_point *p = &c->points[i];
-        if (p->skipped[0])
-            json_array_append_new(skipped, json_pack("{s:I, s:I, s:s}", "chunk", (json_int_t)p->chunk, "tokens",
-                                                     (json_int_t)p->tokens, "why", p->skipped));
-        else
-            json_array_append_new(points, json_pack("{s:I, s:I, s:f, s:f, s:f}", "chunk", (json_int_t)p->chunk,
-                                                    "tokens", (json_int_t)p->tokens, "tps", p->tps.median, "spread",
-                                                    spry_bench_spread(&p->tps), "longest_step_ms", p->step_ms));
-    }
-    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "format", "spry-chunk-1", "spry", spry_version(), "model",
-                     spry_bench_text_json(c->model), "points", points, "skipped", skipped);
+    uint32_t longest = 1;
+    char why[64];
+    spry_checkpoint checkpoint = {0};
+    spry_bench_put(b, "points", points);
+    spry_bench_put(b, "skipped", skipped);
+    snprintf(b->doing, sizeof b->doing, "prefill:");
+    b->whole = f->chunks.count * f->prefill.count;
+    spry_status status = spry_bench_check_baseline(b);
+    if (!status)
+        status = spry_checkpoint_read(&checkpoint, &file, o->kv_type, b->error);
+    size_t limit = o->context ? o->context : checkpoint.context;
+    for (size_t c = 0; c < f->chunks.count; c++)
+        for (size_t i = 0; i < f->prefill.count; i++) {
+            uint32_t tokens = f->prefill.values[i];
+            snprintf(why, sizeof why, "%u tokens pass the limit of %zu", tokens, limit);
+            if (tokens > limit)
+                json_array_append_new(skipped, json_pack("{s:I, s:I, s:s}", "chunk", (json_int_t)f->chunks.values[c],
+                                                         "tokens", (json_int_t)tokens, "why", why));
+            else if (tokens > longest)
+                longest = tokens;
+        }
+    o->context = longest;
+    for (size_t c = 0; !status && c < f->chunks.count; c++)
+        status = measure_chunk(b, f->chunks.values[c], limit, points);
+    return status;
 }
+
+static void print(const json_t *report)
+{
+    static const spry_bench_column columns[] = {{"chunk", 8, "chunk", SPRY_BENCH_NOT_ZERO, "whole"},
+                                                {"prefill", 9, "tokens", SPRY_BENCH_COUNT, NULL},
+                                                {"tokens/s", 12, "tps", SPRY_BENCH_TENTHS, NULL},
+                                                {"spread", 9, "spread", SPRY_BENCH_SHARE, NULL},
+                                                {"longest step", 14, "longest_step_ms", SPRY_BENCH_TIME, NULL}};
+    spry_bench_print_bold(spry_bench_text(report, "model"));
+    spry_out_format("\n");
+    spry_bench_table(columns, SPRY_COUNT(columns), json_object_get(report, "points"),
+                     json_object_get(report, "skipped"), "");
+}
+
+const spry_bench_kind spry_bench_chunk_kind = {"--chunk", SPRY_CHUNK_FORMAT, measure, print};

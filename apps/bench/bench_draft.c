@@ -1,42 +1,40 @@
-/* Greedy answers to a few prompts; the tokens with and without drafts are compared, since they must be equal. */
-#include "bench/bench_draft.h"
-
+/* `spry bench --draft WHO`: the same greedy answers to a few prompts with and without drafts, alternating. The tokens
+ * are compared, since they must be equal. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/interrupt.h"
-#include "cli/terminal.h"
+#include "bench/bench.h"
 #include "run/drafter.h"
 
-enum { PROMPTS_MAX = 8, PROMPT_TOKENS = 1024, ANSWERS_MAX = PROMPTS_MAX * SPRY_BENCH_REPEAT_MAX * 2 };
-
-typedef struct task {
-    const char *what;
-    const char *prompts[PROMPTS_MAX]; /* ends with NULL */
-} task;
+enum { PROMPTS_MAX = 8, PROMPT_TOKENS = 1024, ANSWERS_MAX = PROMPTS_MAX * SPRY_BENCH_REPEAT_MAX * 2, TASKS = 2 };
 
 #define PASSAGE                                                                                                        \
     "The miller had three sons, a mill, a donkey and a cat. The oldest took the mill, the second took the donkey, "    \
     "and the youngest got nothing but the cat. He sat down by the river and said: what shall I do with a cat? But "    \
     "the cat looked at him with green eyes and asked for a pair of boots and a bag with a string. "
 
-static const task tasks[SPRY_BENCH_DRAFT_TASKS] = {
-    {"tales",
-     {"Once upon a time there was a small boat that", "Tell me a story about a girl and her dog.",
-      "The fox looked at the moon and", "Write a short tale about an old lighthouse.",
-      "In a village by the sea lived a boy who", "A bear and a bird were friends."}},
-    {"quoting",
-     {PASSAGE PASSAGE "The miller had three sons,", "Read: " PASSAGE "Again: " PASSAGE "And again: The miller had"}},
-};
+static const char *const tales[PROMPTS_MAX] = {"Once upon a time there was a small boat that",
+                                               "Tell me a story about a girl and her dog.",
+                                               "The fox looked at the moon and",
+                                               "Write a short tale about an old lighthouse.",
+                                               "In a village by the sea lived a boy who",
+                                               "A bear and a bird were friends."};
+static const char *const quoting[PROMPTS_MAX] = {PASSAGE PASSAGE "The miller had three sons,",
+                                                 "Read: " PASSAGE "Again: " PASSAGE "And again: The miller had"};
 
-/* Temperatures of a curve: the same tales, less and less likely to be guessed. */
-static const struct {
+/* Tales, and a text with repetitions; for a curve also the same tales at temperatures that make them harder to guess.
+ */
+static const struct task {
     const char *what;
+    const char *const *prompts; /* [PROMPTS_MAX], ends with NULL */
     float temperature;
-} curve_points[SPRY_BENCH_CURVE] = {{"tales, 0.4", 0.4f}, {"tales, 0.7", 0.7f}, {"tales, 1.0", 1.0f},
-                                    {"tales, 1.3", 1.3f}, {"tales, 1.7", 1.7f}, {"tales, 2.2", 2.2f}};
+} tasks[] = {{"tales", tales, 0},         {"quoting", quoting, 0},     {"tales, 0.4", tales, 0.4f},
+             {"tales, 0.7", tales, 0.7f}, {"tales, 1.0", tales, 1.0f}, {"tales, 1.3", tales, 1.3f},
+             {"tales, 1.7", tales, 1.7f}, {"tales, 2.2", tales, 2.2f}};
 
-/* What every answer gives, for percentiles. */
+/* What every answer gives. */
 typedef struct samples {
     double refused[ANSWERS_MAX], prefill_ms[ANSWERS_MAX], ttft_ms[2][ANSWERS_MAX];
     size_t n_refused, n_prefills, count;
@@ -44,43 +42,34 @@ typedef struct samples {
     size_t tokens, drafted, accepted;
 } samples;
 
-typedef struct bench {
-    spry_bench_settings *settings;
-    spry_engine *engine;
-    spry_session *session;
+typedef struct drafting {
+    const struct task *task;
     spry_speculation who;
-    samples one, all; /* of the current task; of all but the curve's */
+    bool warm;                /* the warm-up is over */
+    samples one, all;         /* of the current task; of all tasks except the curve's */
+    spry_draft_report drafts; /* of the last repeat, over all answers */
+    size_t tokens;
     int32_t got[2][SPRY_BENCH_DRAFT_TOKENS_MAX + 1];
-    spry_progress_line line;
-    size_t done, whole;
-    spry_error *error;
-} bench;
+} drafting;
 
 /* One answer; its tokens go to `tokens`. */
-static spry_status answer(bench *b, const char *prompt, float temperature, bool drafted, spry_result *result,
+static spry_status answer(spry_bench *b, const drafting *d, const char *prompt, bool drafted, spry_result *result,
                           int32_t *tokens, size_t *count)
 {
     int32_t ids[PROMPT_TOKENS];
     size_t n_ids, held;
-    spry_request request;
-    spry_progress_update(&b->line, b->done++, b->whole);
-    if (spry_interrupt_seen())
-        return spry_fail(b->error, SPRY_ERR_CANCELLED, "interrupted; nothing is reported");
-    spry_status status =
-        spry_engine_tokenize(b->engine, ids, PROMPT_TOKENS, &n_ids, prompt, strlen(prompt), false, b->error);
-    if (status != SPRY_OK)
+    spry_status status = spry_bench_go_on(b);
+    if (!status)
+        status = spry_engine_tokenize(b->engine, ids, PROMPT_TOKENS, &n_ids, prompt, strlen(prompt), false, b->error);
+    if (status)
         return status;
-    spry_request_default(&request);
-    request.prompt = ids;
-    request.n_prompt = n_ids;
-    request.max_tokens = b->settings->tokens;
-    request.ignore_end = true;
-    request.sampling.temperature = temperature;
+    spry_request request = spry_bench_request(ids, n_ids, b->flags->tokens);
+    request.sampling.temperature = d->task->temperature;
     request.sampling.seed = 1;
-    request.speculation = drafted ? b->who : SPRY_DRAFT_NONE;
+    request.speculation = drafted ? d->who : SPRY_DRAFT_NONE;
     status = spry_session_generate(b->session, result, &request, b->error);
     const int32_t *all = spry_session_tokens(b->session, &held);
-    *count = status == SPRY_OK ? held - n_ids : 0;
+    *count = status ? 0 : held - n_ids;
     memcpy(tokens, all + n_ids, *count * sizeof *tokens);
     return status;
 }
@@ -90,17 +79,11 @@ static void add_drafts(spry_draft_report *sum, const spry_draft_report *d)
     sum->steps += d->steps;
     sum->drafted += d->drafted;
     sum->accepted += d->accepted;
-    for (size_t i = 0; i < SPRY_DRAFT_MOST; i++) {
-        sum->tried_at[i] += d->tried_at[i];
-        sum->accepted_at[i] += d->accepted_at[i];
-    }
-    for (size_t i = 0; i <= SPRY_DRAFT_MOST; i++)
-        sum->lengths[i] += d->lengths[i];
     sum->refused_p50 = d->refused_p50 > sum->refused_p50 ? d->refused_p50 : sum->refused_p50;
     sum->refused_p95 = d->refused_p95 > sum->refused_p95 ? d->refused_p95 : sum->refused_p95;
 }
 
-/* An answer without drafts, and the same with them. */
+/* Adds an answer without drafts, and the same with them. */
 static void add_sample(samples *s, const spry_result results[2])
 {
     const spry_draft_report *d = &results[1].drafts;
@@ -120,109 +103,171 @@ static void add_sample(samples *s, const spry_result results[2])
         s->prefill_ms[s->n_prefills++] = d->prefill_ms;
 }
 
-/* Sorts. */
-static spry_bench_draft_figures figures_of(samples *s)
+/* All prompts of a task, with and without drafts. The values are tokens/s without and with. */
+static spry_status once(spry_bench *b, void *context, double *tps)
 {
-    spry_bench_draft_figures f = {.speedup = spry_bench_ratio(s->ms[0], s->ms[1]),
-                                  .acceptance = spry_bench_ratio((double)s->accepted, (double)s->drafted)};
-    if (s->n_refused) {
-        spry_bench_steps p = spry_bench_steps_of(s->refused, s->n_refused);
-        f.refused_p50 = p.p50_ms;
-        f.refused_p95 = p.p95_ms;
-    }
-    if (s->n_prefills)
-        f.prefill_ms = spry_bench_stat_of(s->prefill_ms, s->n_prefills).median;
-    return f;
-}
-
-/* All prompts of a task, with and without drafts, alternating. `counts`: it is not the warm-up. */
-static spry_status measure_once(bench *b, const task *t, double *plain, double *drafted, spry_bench_draft_task *out,
-                                bool counts)
-{
+    drafting *d = context;
     double ms[2] = {0, 0};
-    size_t tokens = 0;
     spry_status status = SPRY_OK;
-    out->drafts = (spry_draft_report){0};
-    for (size_t i = 0; status == SPRY_OK && i < PROMPTS_MAX && t->prompts[i]; i++) {
-        size_t count[2];
+    d->drafts = (spry_draft_report){0};
+    d->tokens = 0;
+    for (size_t i = 0; !status && i < PROMPTS_MAX && d->task->prompts[i]; i++) {
+        size_t count[2] = {0, 0};
         spry_result results[2];
-        for (int way = 0; status == SPRY_OK && way < 2; way++) {
-            status = answer(b, t->prompts[i], out->temperature, way == 1, &results[way], b->got[way], &count[way]);
-            ms[way] += status == SPRY_OK ? results[way].decode_ms : 0;
+        for (int way = 0; !status && way < 2; way++) {
+            status = answer(b, d, d->task->prompts[i], way == 1, &results[way], d->got[way], &count[way]);
+            ms[way] += status ? 0 : results[way].decode_ms;
         }
-        if (status == SPRY_OK && (count[0] != count[1] || memcmp(b->got[0], b->got[1], count[0] * sizeof b->got[0][0])))
+        if (status)
+            return status;
+        if (count[0] != count[1] || memcmp(d->got[0], d->got[1], count[0] * sizeof d->got[0][0]) != 0)
             return spry_fail(b->error, SPRY_ERR_FORMAT, "drafting changed an answer: this must never happen");
-        if (status == SPRY_OK)
-            add_drafts(&out->drafts, &results[1].drafts);
-        if (status == SPRY_OK && counts) {
-            add_sample(&b->one, results);
-            if (out->temperature <= 0)
-                add_sample(&b->all, results);
-        }
-        tokens += count[0];
+        add_drafts(&d->drafts, &results[1].drafts);
+        if (d->warm)
+            add_sample(&d->one, results);
+        if (d->warm && d->task->temperature <= 0)
+            add_sample(&d->all, results);
+        d->tokens += count[0];
     }
-    *plain = ms[0] > 0 ? (double)tokens * 1000 / ms[0] : 0;
-    *drafted = ms[1] > 0 ? (double)tokens * 1000 / ms[1] : 0;
-    out->tokens = tokens;
-    out->drafts.tokens_per_step = out->drafts.steps ? (double)tokens / (double)out->drafts.steps : 1;
+    d->warm = true;
+    for (int way = 0; way < 2; way++)
+        tps[way] = spry_bench_ratio((double)d->tokens * 1000, ms[way]);
     return status;
 }
 
-static spry_status measure_task(bench *b, const task *t, const char *what, float temperature,
-                                spry_bench_draft_task *out)
+/* Gates of speculation: shares of an answer's drafts with percentiles over answers; the time in which the draft model
+ * reads a prompt, as a median over answers. Null: nothing was drafted, no model reads prompts. */
+static json_t *figures_json(samples *s)
 {
-    double plain[SPRY_BENCH_REPEAT_MAX], drafted[SPRY_BENCH_REPEAT_MAX];
-    *out = (spry_bench_draft_task){.what = what, .temperature = temperature};
-    b->one = (samples){.count = 0};
-    spry_status status = measure_once(b, t, &plain[0], &drafted[0], out, false); /* warms up */
-    for (uint32_t i = 0; status == SPRY_OK && i < b->settings->repeat; i++)
-        status = measure_once(b, t, &plain[i], &drafted[i], out, true);
-    if (status != SPRY_OK)
+    json_t *out = json_pack("{s:n, s:n, s:n, s:n, s:f}", "acceptance", "refused_p50", "refused_p95", "prefill_ms",
+                            "speedup", spry_bench_ratio(s->ms[0], s->ms[1]));
+    if (s->n_refused) {
+        spry_bench_stat_of(s->refused, s->n_refused);
+        json_object_set_new(out, "acceptance", json_real((double)s->accepted / (double)s->drafted));
+        json_object_set_new(out, "refused_p50", json_real(spry_bench_percentile(s->refused, s->n_refused, 50)));
+        json_object_set_new(out, "refused_p95", json_real(spry_bench_percentile(s->refused, s->n_refused, 95)));
+    }
+    if (s->n_prefills)
+        json_object_set_new(out, "prefill_ms", json_real(spry_bench_stat_of(s->prefill_ms, s->n_prefills).median));
+    return out;
+}
+
+static spry_status measure_task(spry_bench *b, drafting *d, json_t *list)
+{
+    spry_bench_series series;
+    samples *s = &d->one;
+    *s = (samples){.count = 0};
+    d->warm = false;
+    spry_status status = spry_bench_repeat(b, &series, true, once, d);
+    if (status)
         return status;
-    out->plain = spry_bench_stat_of(plain, b->settings->repeat);
-    out->drafted = spry_bench_stat_of(drafted, b->settings->repeat);
-    out->drafts.speedup = out->plain.median > 0 ? out->drafted.median / out->plain.median : 1;
-    out->figures = figures_of(&b->one);
-    out->plain_ttft_ms = spry_bench_stat_of(b->one.ttft_ms[0], b->one.count).median;
-    out->drafted_ttft_ms = spry_bench_stat_of(b->one.ttft_ms[1], b->one.count).median;
+    double plain = spry_bench_stat_of(series.values[0], series.count).median;
+    double drafted = spry_bench_stat_of(series.values[1], series.count).median;
+    json_t *task = json_pack(
+        "{s:s, s:f, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f, s:i, s:i, s:f, s:f, s:o}", "task", d->task->what,
+        "temperature", (double)d->task->temperature, "tokens", (json_int_t)d->tokens, "plain_tps", plain, "drafted_tps",
+        drafted, "ratio", plain > 0 ? drafted / plain : 1, "steps", (json_int_t)d->drafts.steps, "drafted",
+        (json_int_t)d->drafts.drafted, "accepted", (json_int_t)d->drafts.accepted, "tokens_per_step",
+        d->drafts.steps ? (double)d->tokens / (double)d->drafts.steps : 1, "refused_p50", (int)d->drafts.refused_p50,
+        "refused_p95", (int)d->drafts.refused_p95, "plain_ttft_ms", spry_bench_stat_of(s->ttft_ms[0], s->count).median,
+        "drafted_ttft_ms", spry_bench_stat_of(s->ttft_ms[1], s->count).median, "figures", figures_json(s));
+    b->lacks_memory = json_array_append_new(list, task) != 0 || b->lacks_memory;
     return SPRY_OK;
 }
 
-static spry_status measure_all(spry_bench_drafts *out, bench *b, bool curve)
+static void put_figures(spry_bench *b, const json_t *drafts)
 {
-    spry_status status = SPRY_OK;
-    for (size_t i = 0; status == SPRY_OK && i < SPRY_BENCH_DRAFT_TASKS; i++)
-        status = measure_task(b, &tasks[i], tasks[i].what, 0, &out->tasks[out->n_tasks++]);
-    for (size_t i = 0; curve && status == SPRY_OK && i < SPRY_BENCH_CURVE; i++)
-        status =
-            measure_task(b, &tasks[0], curve_points[i].what, curve_points[i].temperature, &out->tasks[out->n_tasks++]);
-    if (status == SPRY_OK)
-        out->all = figures_of(&b->all);
+    static const struct {
+        const char *key, *what;
+        spry_bench_unit unit;
+        bool less_is_better;
+    } figures[] = {{"acceptance", "drafts accepted", SPRY_BENCH_SHARE, false},
+                   {"refused_p50", "drafts refused, p50", SPRY_BENCH_SHARE, true},
+                   {"refused_p95", "drafts refused, p95", SPRY_BENCH_SHARE, true},
+                   {"prefill_ms", "drafter's prefill", SPRY_BENCH_MS, true},
+                   {"speedup", "decode with drafts", SPRY_BENCH_TIMES, false}};
+    for (size_t i = 0; i < SPRY_COUNT(figures); i++) {
+        const json_t *value = json_object_get(drafts, figures[i].key);
+        spry_bench_put_figure(b, figures[i].what, figures[i].unit, figures[i].less_is_better,
+                              json_is_number(value) ? json_number_value(value) : NAN);
+    }
+}
+
+static spry_status measure(spry_bench *b)
+{
+    drafting *d = calloc(1, sizeof *d);
+    spry_drafter_model drafter = {0};
+    size_t n_tasks = b->flags->curve ? SPRY_COUNT(tasks) : TASKS;
+    json_t *list = json_array();
+    snprintf(b->doing, sizeof b->doing, "measuring drafts");
+    b->whole = n_tasks;
+    spry_bench_put(b, "draft", spry_bench_text_json(b->flags->draft));
+    spry_bench_put(b, "tasks", list);
+    spry_status status = d ? spry_bench_check_baseline(b) : spry_fail_memory(b->error, "answers", sizeof *d);
+    if (!status)
+        status = spry_bench_open(b, NULL, false);
+    if (!status)
+        status = spry_drafter_open(&drafter, b->engine, b->source, b->flags->draft, &b->flags->model, &b->flags->engine,
+                                   b->error);
+    if (!status)
+        status = spry_session_create(&b->session, b->engine, b->error);
+    for (size_t i = 0; !status && i < n_tasks; i++) {
+        d->who = drafter.how;
+        d->task = &tasks[i];
+        status = measure_task(b, d, list);
+    }
+    if (!status) {
+        spry_bench_put(b, "drafts", figures_json(&d->all));
+        put_figures(b, json_object_get(b->report, "drafts"));
+    }
+    spry_bench_close(b);
+    spry_drafter_close(&drafter);
+    free(d);
     return status;
 }
 
-spry_status spry_bench_draft_run(spry_bench_drafts *out, spry_bench_settings *settings, const spry_model_source *source,
-                                 const char *who, bool curve, spry_error *error)
+static void print(const json_t *report)
 {
-    static bench b; /* too large for some stacks */
-    b = (bench){.settings = settings, .error = error};
-    b.whole = (settings->repeat + 1) * (16 + (curve ? 12 * (size_t)SPRY_BENCH_CURVE : 0));
-    spry_drafter_model drafter = {0};
-    spry_progress_begin(&b.line, "measuring drafts");
-    out->n_tasks = 0;
-    spry_status status = spry_bench_machine_name(&out->machine, &settings->engine.options, error);
-    if (status == SPRY_OK)
-        status = spry_model_source_engine(&b.engine, source, &settings->engine.options, error);
-    if (status == SPRY_OK)
-        status = spry_drafter_open(&drafter, b.engine, source, who, &settings->model, &settings->engine, error);
-    if (status == SPRY_OK)
-        status = spry_session_create(&b.session, b.engine, error);
-    b.who = drafter.how;
-    if (status == SPRY_OK)
-        status = measure_all(out, &b, curve);
-    spry_progress_end(&b.line);
-    spry_session_destroy(b.session);
-    spry_engine_close(b.engine);
-    spry_drafter_close(&drafter);
-    return status;
+    static const spry_bench_column speeds[] = {
+        {"Decode", -10, "task", SPRY_BENCH_TEXT, NULL},
+        {"tokens", 7, "tokens", SPRY_BENCH_COUNT, NULL},
+        {"without", 14, "plain_tps", SPRY_BENCH_TPS, NULL},
+        {"with", 14, "drafted_tps", SPRY_BENCH_TPS, NULL},
+        {"ratio", 7, "ratio", SPRY_BENCH_TIMES, NULL},
+        {"guessed", 9, "drafted", SPRY_BENCH_COUNT, NULL},
+        {"right", 9, "accepted", SPRY_BENCH_COUNT, NULL},
+        {"a step", 8, "tokens_per_step", SPRY_BENCH_HUNDREDTHS, NULL},
+    };
+    static const spry_bench_column gates[] = {
+        {"Drafts", -10, "task", SPRY_BENCH_TEXT, NULL},
+        {"accepted", 9, "figures.acceptance", SPRY_BENCH_PERCENT, NULL},
+        {"refused p50", 13, "figures.refused_p50", SPRY_BENCH_PERCENT, NULL},
+        {"refused p95", 13, "figures.refused_p95", SPRY_BENCH_PERCENT, NULL},
+        {"own prefill", 13, "figures.prefill_ms", SPRY_BENCH_TIME, NULL},
+        {"first token", 12, "plain_ttft_ms", SPRY_BENCH_TIME, NULL},
+        {"with drafts", 12, "drafted_ttft_ms", SPRY_BENCH_TIME, NULL},
+    };
+    static const spry_bench_column curve[] = {{"Curve", -12, "task", SPRY_BENCH_TEXT, NULL},
+                                              {"accepted", 10, "figures.acceptance", SPRY_BENCH_PERCENT, NULL},
+                                              {"ratio", 8, "ratio", SPRY_BENCH_TIMES, NULL},
+                                              {"", 0, "ratio", SPRY_BENCH_BAR, NULL}};
+    json_t *all = json_object_get(report, "tasks"), *main_tasks = json_array(), *points = json_array();
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        if (i < TASKS)
+            json_array_append(main_tasks, json_array_get(all, i));
+        if (i == 0 || i >= TASKS)
+            json_array_append(points, json_array_get(all, i));
+    }
+    spry_bench_print_bold(spry_bench_text(report, "model"));
+    spry_out_quote(", drafts by %s\n", spry_bench_text(report, "draft"));
+    spry_bench_table(speeds, SPRY_COUNT(speeds), main_tasks, NULL, "");
+    spry_bench_table(gates, SPRY_COUNT(gates), main_tasks, NULL, "");
+    spry_out_format("Refused is the share of an answer's drafts; percentiles are over answers. Drafting does not\n"
+                    "shorten the first token's time: a prompt is read as without drafts.\n");
+    if (json_array_size(points) > 1) /* the highest acceptance first */
+        spry_bench_table(curve, SPRY_COUNT(curve), points, NULL, "");
+    json_decref(main_tasks);
+    json_decref(points);
 }
+
+const spry_bench_kind spry_bench_draft_kind = {"--draft", SPRY_DRAFT_FORMAT, measure, print};

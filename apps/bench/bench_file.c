@@ -1,16 +1,19 @@
-/* Reads reports from files, which may have been edited: a table defines the type of every key. */
+/* Reads reports from files, which may have been edited: tables define the type of every key that is used later. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/buffer.h"
+#include "base/compiler.h"
 #include "base/json.h"
 #include "bench/bench_gate.h"
 #include "platform/file.h"
+#include "spry_tools.h"
 
-enum { WHERE_MAX = 96 };
+enum { WHERE_MAX = 96, FIGURES_MAX = 1000 };
 
-/* ---- checking ------------------------------------------------------------------------------------------------------
- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 /* The type of a key. Numbers have limits: implausible values are refused. */
 typedef enum value_kind {
@@ -23,6 +26,11 @@ typedef enum value_kind {
     ABOVE_ZERO,
     ZERO_TO_ONE,
     ZERO_AND_MORE,
+    NUMBERS,
+    OBJECT,
+    OBJECT_OR_NOTHING,
+    LIST,
+    LIST_OR_NOTHING,
 } value_kind;
 
 #define SMALLEST 1e-12
@@ -30,10 +38,10 @@ typedef enum value_kind {
 static const struct {
     const char *words;
     double least, most;
-    bool text, whole, zero; /* zero: 0 is allowed too */
+    bool whole, zero; /* zero: 0 is allowed too */
 } kinds[] = {
-    [TEXT] = {.words = "a string", .text = true},
-    [TEXT_OR_NOTHING] = {.words = "a string", .text = true},
+    [TEXT] = {.words = "a string"},
+    [TEXT_OR_NOTHING] = {.words = "a string"},
     [WHOLE] = {"a whole number", 1, UINT32_MAX, .whole = true},
     [TOKENS] = {"a whole number", 1, SPRY_BENCH_TOKENS_MAX, .whole = true},
     [DEPTH] = {"a whole number", 0, SPRY_BENCH_TOKENS_MAX, .whole = true},
@@ -41,142 +49,174 @@ static const struct {
     [ABOVE_ZERO] = {.words = "a number", .least = SMALLEST, .most = SPRY_BENCH_LARGEST},
     [ZERO_TO_ONE] = {"a number", SMALLEST, 1 + 1e-6, .zero = true}, /* rounded sums */
     [ZERO_AND_MORE] = {"a number", SMALLEST, SPRY_BENCH_LARGEST, .zero = true},
+    [OBJECT] = {.words = "an object"},
+    [OBJECT_OR_NOTHING] = {.words = "an object"},
+    [LIST] = {.words = "a list"},
+    [LIST_OR_NOTHING] = {.words = "a list"},
 };
 
 typedef struct rule {
-    const char *key;
+    const char *key; /* NULL: the end */
     value_kind kind;
+    const struct rule *inside; /* of an object, or of every entry of a list */
 } rule;
 
-static bool right_type(const json_t *value, value_kind kind)
+static const rule energy_rules[] = {
+    {"joules", ZERO_AND_MORE, NULL}, {"joules_per_100_tokens", ABOVE_ZERO, NULL}, {"watts", ABOVE_ZERO, NULL}, {0}};
+static const rule op_rules[] = {{"op", TEXT, NULL},
+                                {"kernel", TEXT, NULL},
+                                {"ms", ZERO_AND_MORE, NULL},
+                                {"share", ZERO_TO_ONE, NULL},
+                                {"gb_s", ZERO_AND_MORE, NULL},
+                                {"multiply_g_s", ZERO_AND_MORE, NULL},
+                                {0}};
+static const rule prefill_rules[] = {{"tokens", TOKENS, NULL},
+                                     {"tps", ABOVE_ZERO, NULL},
+                                     {"ops", LIST_OR_NOTHING, op_rules},
+                                     {"energy", OBJECT_OR_NOTHING, energy_rules},
+                                     {0}};
+static const rule decode_rules[] = {{"depth", DEPTH, NULL},
+                                    {"batch", BATCH, NULL},
+                                    {"tps", ABOVE_ZERO, NULL},
+                                    {"p95_ms", ABOVE_ZERO, NULL},
+                                    {"ops", LIST_OR_NOTHING, op_rules},
+                                    {"energy", OBJECT_OR_NOTHING, energy_rules},
+                                    {0}};
+static const rule ttft_rules[] = {
+    {"prompt_tokens", WHOLE, NULL}, {"cold_ms", ABOVE_ZERO, NULL}, {"warm_ms", ABOVE_ZERO, NULL}, {0}};
+static const rule call_rules[] = {{"ms", ABOVE_ZERO, NULL}, {"tokens", WHOLE, NULL}, {0}};
+static const rule measured_rules[] = {{"whole", ABOVE_ZERO, NULL}, {0}};
+static const rule memory_rules[] = {{"measured", OBJECT, measured_rules}, {0}};
+static const rule points_rules[] = {{"peak_rss_bytes", ABOVE_ZERO, NULL},
+                                    {"peak_rss_batch_bytes", ABOVE_ZERO, NULL},
+                                    {"prefill", LIST, prefill_rules},
+                                    {"decode", LIST, decode_rules},
+                                    {"ttft", OBJECT_OR_NOTHING, ttft_rules},
+                                    {"first_call", OBJECT_OR_NOTHING, call_rules},
+                                    {"memory", OBJECT_OR_NOTHING, memory_rules},
+                                    {0}};
+static const rule figure_rules[] = {
+    {"what", TEXT, NULL}, {"unit", TEXT, NULL}, {"better", TEXT, NULL}, {"value", ZERO_AND_MORE, NULL}, {0}};
+static const rule figures_rules[] = {{"figures", LIST, figure_rules}, {0}};
+
+/* Of every kind of report. */
+static const rule machine_rules[] = {
+    {"cpu", TEXT, NULL}, {"kernels", TEXT, NULL}, {"id", TEXT, NULL}, {"threads", WHOLE, NULL}, {0}};
+static const rule settings_rules[] = {{"chunk", WHOLE, NULL},
+                                      {"tokens", WHOLE, NULL},
+                                      {"repeat", WHOLE, NULL},
+                                      {"kv_type", TEXT, NULL},
+                                      {"quantize", TEXT_OR_NOTHING, NULL},
+                                      {0}};
+static const rule head_rules[] = {{"model", TEXT, NULL},
+                                  {"model_id", TEXT, NULL},
+                                  {"machine", OBJECT, machine_rules},
+                                  {"settings", OBJECT, settings_rules},
+                                  {0}};
+
+static bool has_type(const json_t *value, value_kind kind)
 {
-    if (kinds[kind].text)
-        return json_is_string(value);
     const double number = json_number_value(value);
-    return json_is_number(value) && (!kinds[kind].whole || number == floor(number));
+    return kind <= TEXT_OR_NOTHING ? json_is_string(value)
+           : kind < NUMBERS        ? json_is_number(value) && (!kinds[kind].whole || number == floor(number))
+           : kind == LIST || kind == LIST_OR_NOTHING ? json_is_array(value)
+                                                     : json_is_object(value);
+}
+
+static spry_status check_keys(const json_t *object, const char *where, const rule *rules, spry_error *error);
+
+static spry_status check_entries(const json_t *list, const char *where, const rule *r, spry_error *error)
+{
+    const size_t most = r->inside == figure_rules ? FIGURES_MAX : SPRY_BENCH_POINTS_MAX;
+    spry_status status = SPRY_OK;
+    if (json_array_size(list) > most)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s%s has %zu entries, more than %zu", where, r->key,
+                         json_array_size(list), most);
+    for (size_t i = 0; !status && i < json_array_size(list); i++) {
+        char inside[WHERE_MAX];
+        snprintf(inside, sizeof inside, "%s%s[%zu].", where, r->key, i);
+        status = check_keys(json_array_get(list, i), inside, r->inside, error);
+    }
+    return status;
 }
 
 static spry_status check_value(const json_t *value, const char *where, const rule *r, spry_error *error)
 {
+    char inside[WHERE_MAX];
     double number = json_number_value(value);
-    if (r->kind == TEXT_OR_NOTHING && (!value || json_is_null(value)))
+    bool optional = r->kind == TEXT_OR_NOTHING || r->kind == OBJECT_OR_NOTHING;
+    if ((!value && (optional || r->kind == LIST_OR_NOTHING)) || (json_is_null(value) && optional))
         return SPRY_OK;
     if (!value)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s%s is missing", where, r->key);
-    if (!right_type(value, r->kind))
+    if (!has_type(value, r->kind))
         return spry_fail(error, SPRY_ERR_FORMAT, "%s%s is not %s", where, r->key, kinds[r->kind].words);
-    if (kinds[r->kind].text || (kinds[r->kind].zero && number == 0))
+    if (json_is_array(value))
+        return check_entries(value, where, r, error);
+    snprintf(inside, sizeof inside, "%s%s.", where, r->key);
+    if (json_is_object(value))
+        return check_keys(value, inside, r->inside, error);
+    if (json_is_string(value) || (kinds[r->kind].zero && number == 0))
         return SPRY_OK;
     if (number < kinds[r->kind].least || number > kinds[r->kind].most)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s%s is %g, which cannot have been measured", where, r->key, number);
     return SPRY_OK;
 }
 
-static spry_status check_keys(const json_t *object, const char *where, const rule *rules, size_t count,
-                              spry_error *error)
+static spry_status check_keys(const json_t *object, const char *where, const rule *rules, spry_error *error)
 {
     spry_status status = SPRY_OK;
-    for (size_t i = 0; !status && i < count; i++)
-        status = check_value(json_object_get(object, rules[i].key), where, &rules[i], error);
+    for (const rule *r = rules; !status && r->key; r++)
+        status = check_value(json_object_get(object, r->key), where, r, error);
     return status;
 }
 
-static const rule head_rules[] = {
-    {"model", TEXT}, {"model_id", TEXT}, {"peak_rss_bytes", ABOVE_ZERO}, {"peak_rss_batch_bytes", ABOVE_ZERO}};
-static const rule machine_rules[] = {{"cpu", TEXT}, {"kernels", TEXT}, {"id", TEXT}, {"threads", WHOLE}};
-static const rule settings_rules[] = {
-    {"chunk", WHOLE}, {"tokens", WHOLE}, {"repeat", WHOLE}, {"kv_type", TEXT}, {"quantize", TEXT_OR_NOTHING}};
-static const rule prefill_rules[] = {{"tokens", TOKENS}, {"tps", ABOVE_ZERO}};
-static const rule decode_rules[] = {{"depth", DEPTH}, {"batch", BATCH}, {"tps", ABOVE_ZERO}, {"p95_ms", ABOVE_ZERO}};
-static const rule op_rules[] = {{"op", TEXT},           {"kernel", TEXT},        {"ms", ZERO_AND_MORE},
-                                {"share", ZERO_TO_ONE}, {"gb_s", ZERO_AND_MORE}, {"multiply_g_s", ZERO_AND_MORE}};
-static const rule ttft_rules[] = {{"prompt_tokens", WHOLE}, {"cold_ms", ABOVE_ZERO}, {"warm_ms", ABOVE_ZERO}};
-static const rule call_rules[] = {{"ms", ABOVE_ZERO}, {"tokens", WHOLE}};
-static const rule memory_rules[] = {{"whole", ABOVE_ZERO}};
-static const rule energy_rules[] = {
-    {"joules", ZERO_AND_MORE}, {"joules_per_100_tokens", ABOVE_ZERO}, {"watts", ABOVE_ZERO}};
-
-/* An object under a key; `optional`: null or missing is allowed. */
-static spry_status check_object(const json_t *parent, const char *where, const char *key, bool optional,
-                                const rule *rules, size_t count, spry_error *error)
+/* Figures have a known unit, and no name twice. */
+static spry_status check_figures(const json_t *figures, spry_error *error)
 {
-    char inside[WHERE_MAX];
-    const json_t *object = json_object_get(parent, key);
-    if (optional && (!object || json_is_null(object)))
-        return SPRY_OK;
-    if (!json_is_object(object))
-        return spry_fail(error, SPRY_ERR_FORMAT, object ? "%s%s is not an object" : "%s%s is missing", where, key);
-    snprintf(inside, sizeof inside, "%s%s.", where, key);
-    return check_keys(object, inside, rules, count, error);
-}
-
-static spry_status check_list(const json_t *parent, const char *where, const char *key, const rule *rules, size_t count,
-                              spry_status (*more)(const json_t *, const char *, spry_error *), spry_error *error)
-{
-    const json_t *list = json_object_get(parent, key);
-    spry_status status = SPRY_OK;
-    if (!json_is_array(list))
-        return spry_fail(error, SPRY_ERR_FORMAT, list ? "%s%s is not a list" : "%s%s is missing", where, key);
-    if (json_array_size(list) > SPRY_BENCH_POINTS_MAX)
-        return spry_fail(error, SPRY_ERR_FORMAT, "%s%s has %zu entries, more than %d", where, key,
-                         json_array_size(list), SPRY_BENCH_POINTS_MAX);
-    for (size_t i = 0; !status && i < json_array_size(list); i++) {
-        const json_t *entry = json_array_get(list, i);
-        char inside[WHERE_MAX];
-        snprintf(inside, sizeof inside, "%s%s[%zu].", where, key, i);
-        status = check_keys(entry, inside, rules, count, error);
-        if (!status && more)
-            status = more(entry, inside, error);
+    for (size_t i = 0; i < json_array_size(figures); i++) {
+        const json_t *figure = json_array_get(figures, i);
+        const char *what = spry_bench_text(figure, "what"), *better = spry_bench_text(figure, "better");
+        if (spry_bench_unit_of(spry_bench_text(figure, "unit")) == SPRY_BENCH_FIGURE_UNITS)
+            return spry_fail(error, SPRY_ERR_FORMAT, "figures[%zu].unit is not a known unit", i);
+        if (strcmp(better, "less") != 0 && strcmp(better, "more") != 0)
+            return spry_fail(error, SPRY_ERR_FORMAT, "figures[%zu].better is neither \"less\" nor \"more\"", i);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(spry_bench_text(json_array_get(figures, k), "what"), what) == 0)
+                return spry_fail(error, SPRY_ERR_FORMAT, "figures[%zu] and figures[%zu] have the same name", k, i);
     }
-    return status;
+    return SPRY_OK;
 }
 
-static spry_status check_point(const json_t *point, const char *where, spry_error *error)
+/* The kinds are those of bench.h; their names are repeated here because files of all kinds are read alike. */
+static spry_status check_format(bool *of_points, const json_t *report, spry_error *error)
 {
-    spry_status status = SPRY_OK;
-    if (json_object_get(point, "ops"))
-        status = check_list(point, where, "ops", op_rules, SPRY_COUNT(op_rules), NULL, error);
-    return status ? status : check_object(point, where, "energy", true, energy_rules, SPRY_COUNT(energy_rules), error);
-}
-
-static spry_status check_format(const json_t *report, spry_error *error)
-{
-    const json_t *format = json_object_get(report, "format");
-    if (json_is_string(format) && strcmp(json_string_value(format), SPRY_BENCH_FORMAT) == 0)
-        return SPRY_OK;
-    if (json_is_string(format))
-        return spry_fail(error, SPRY_ERR_FORMAT, "its format is '%.40s', not '%s'", json_string_value(format),
-                         SPRY_BENCH_FORMAT);
-    return spry_fail(error, SPRY_ERR_FORMAT, "it is not a report of spry bench: \"format\" is missing");
+    static const char *const known[] = {SPRY_BENCH_FORMAT, SPRY_DRAFT_FORMAT, SPRY_REUSE_FORMAT, SPRY_CHUNK_FORMAT,
+                                        SPRY_MIX_REPORT_FORMAT};
+    const char *format = json_string_value(json_object_get(report, "format"));
+    if (!format)
+        return spry_fail(error, SPRY_ERR_FORMAT, "it is not a report of spry bench: \"format\" is missing");
+    *of_points = strcmp(format, SPRY_BENCH_FORMAT) == 0;
+    for (size_t i = 0; i < SPRY_COUNT(known); i++)
+        if (strcmp(format, known[i]) == 0)
+            return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_FORMAT, "its format is '%.40s', not '%s'", format, SPRY_BENCH_FORMAT);
 }
 
 static spry_status check_report(const json_t *report, spry_error *error)
 {
-    const json_t *memory = json_object_get(report, "memory");
-    spry_status status = check_format(report, error);
+    bool of_points = false;
+    spry_status status = check_format(&of_points, report, error);
+    if (!status && !of_points && !json_object_get(report, "figures"))
+        return spry_fail(error, SPRY_ERR_FORMAT, "it has no figures: an earlier version of spry saved it");
     if (!status)
-        status = check_keys(report, "", head_rules, SPRY_COUNT(head_rules), error);
+        status = check_keys(report, "", head_rules, error);
     if (!status)
-        status = check_object(report, "", "machine", false, machine_rules, SPRY_COUNT(machine_rules), error);
-    if (!status)
-        status = check_object(report, "", "settings", false, settings_rules, SPRY_COUNT(settings_rules), error);
-    if (!status)
-        status = check_list(report, "", "prefill", prefill_rules, SPRY_COUNT(prefill_rules), check_point, error);
-    if (!status)
-        status = check_list(report, "", "decode", decode_rules, SPRY_COUNT(decode_rules), check_point, error);
-    if (!status)
-        status = check_object(report, "", "ttft", true, ttft_rules, SPRY_COUNT(ttft_rules), error);
-    if (!status)
-        status = check_object(report, "", "first_call", true, call_rules, SPRY_COUNT(call_rules), error);
-    if (!status)
-        status = check_object(report, "", "memory", true, NULL, 0, error);
-    if (!status && json_is_object(memory))
-        status = check_object(memory, "memory.", "measured", false, memory_rules, SPRY_COUNT(memory_rules), error);
-    return status;
+        status = check_keys(report, "", of_points ? points_rules : figures_rules, error);
+    return status || of_points ? status : check_figures(json_object_get(report, "figures"), error);
 }
 
-/* ---- reading and writing -------------------------------------------------------------------------------------------
- */
+/* ---- reading and writing ----------------------------------------------------------------------------------------- */
 
 spry_status spry_bench_file_open(json_t **out, const char *path, spry_bench_file_check check, spry_error *error)
 {
@@ -220,95 +260,70 @@ spry_status spry_bench_file_save(const json_t *report, const char *path, spry_er
     return status;
 }
 
-/* ---- what it measured ----------------------------------------------------------------------------------------------
- */
-
-static void add_number(spry_bench_list *list, const json_t *point, const char *key)
-{
-    spry_bench_list_add(list, (uint32_t)json_number_value(json_object_get(point, key)));
-}
-
 void spry_bench_file_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
                            const json_t *report)
 {
     const json_t *prefills = json_object_get(report, "prefill"), *decodes = json_object_get(report, "decode");
     for (size_t i = 0; i < json_array_size(prefills); i++)
-        add_number(prefill, json_array_get(prefills, i), "tokens");
+        spry_bench_list_add(prefill, (uint32_t)spry_bench_number(json_array_get(prefills, i), "tokens"));
     for (size_t i = 0; i < json_array_size(decodes); i++) {
-        add_number(depth, json_array_get(decodes, i), "depth");
-        add_number(batch, json_array_get(decodes, i), "batch");
+        spry_bench_list_add(depth, (uint32_t)spry_bench_number(json_array_get(decodes, i), "depth"));
+        spry_bench_list_add(batch, (uint32_t)spry_bench_number(json_array_get(decodes, i), "batch"));
     }
 }
 
-/* ---- whose it is ---------------------------------------------------------------------------------------------------
- */
+/* ---- whether two are comparable ---------------------------------------------------------------------------------- */
 
-static void copy_text(char *out, size_t size, const json_t *object, const char *key)
+/* Appends how a value differs: a text, or a number; a missing one counts as "" or 0. */
+static void note(spry_buffer *out, const char *what, const char *path, const json_t *there, const json_t *here)
 {
-    const char *text = json_string_value(json_object_get(object, key));
-    snprintf(out, size, "%s", text ? text : "");
+    const json_t *a = spry_bench_at(there, path), *b = spry_bench_at(here, path);
+    const char *comma = out->size ? ", " : "";
+    if (json_is_number(a) || json_is_number(b)) {
+        if (json_number_value(a) != json_number_value(b))
+            spry_buffer_format(out, "%s%s is %.10g there and %.10g here", comma, what, json_number_value(a),
+                               json_number_value(b));
+    } else if (strcmp(spry_bench_text(there, path), spry_bench_text(here, path)) != 0) {
+        spry_buffer_format(out, "%s%s is '%s' there and '%s' here", comma, what, spry_bench_text(there, path),
+                           spry_bench_text(here, path));
+    }
 }
 
-static uint32_t number(const json_t *object, const char *key)
+bool spry_bench_differs(char out[SPRY_BENCH_DIFFERENCES], const json_t *there, const json_t *here)
 {
-    return (uint32_t)json_number_value(json_object_get(object, key));
-}
-
-void spry_bench_file_identity(spry_bench_identity *out, const json_t *report)
-{
-    const json_t *machine = json_object_get(report, "machine"), *settings = json_object_get(report, "settings");
-    *out = (spry_bench_identity){.threads = number(machine, "threads"),
-                                 .chunk = number(settings, "chunk"),
-                                 .tokens = number(settings, "tokens")};
-    copy_text(out->machine, sizeof out->machine, machine, "id");
-    copy_text(out->cpu, sizeof out->cpu, machine, "cpu");
-    copy_text(out->kernels, sizeof out->kernels, machine, "kernels");
-    copy_text(out->model, sizeof out->model, report, "model_id");
-    copy_text(out->model_name, sizeof out->model_name, report, "model");
-    copy_text(out->kv_type, sizeof out->kv_type, settings, "kv_type");
-    copy_text(out->quantize, sizeof out->quantize, settings, "quantize");
-}
-
-static void note_text(spry_buffer *out, const char *what, const char *there, const char *here)
-{
-    if (strcmp(there, here) != 0)
-        spry_buffer_format(out, "%s%s is '%s' there and '%s' here", out->size ? ", " : "", what, there, here);
-}
-
-static void note_number(spry_buffer *out, const char *what, uint32_t there, uint32_t here)
-{
-    if (there != here)
-        spry_buffer_format(out, "%s%s is %u there and %u here", out->size ? ", " : "", what, there, here);
-}
-
-bool spry_bench_identity_differs(char out[SPRY_BENCH_DIFFERENCES], const spry_bench_identity *there,
-                                 const spry_bench_identity *here)
-{
+    static const char *const settings[][2] = {{"quantize", "settings.quantize"},
+                                              {"chunk", "settings.chunk"},
+                                              {"kv-type", "settings.kv_type"},
+                                              {"tokens", "settings.tokens"},
+                                              {"the drafter", "draft"},
+                                              {"the mix", "mix"},
+                                              {"requests", "requests"},
+                                              {"together", "together"},
+                                              {"mix-scale", "scale"},
+                                              {"seed", "seed"}};
     spry_buffer all;
     spry_buffer_init(&all, 1 << 12);
-    note_text(&all, "the processor", there->cpu, here->cpu);
-    note_number(&all, "threads", there->threads, here->threads);
-    note_text(&all, "the kernel set", there->kernels, here->kernels);
+    note(&all, "what was measured", "format", there, here);
+    note(&all, "the processor", "machine.cpu", there, here);
+    note(&all, "threads", "machine.threads", there, here);
+    note(&all, "the kernel set", "machine.kernels", there, here);
     if (!all.size) /* it consists of these and the memory */
-        note_text(&all, "the machine's id, with its memory,", there->machine, here->machine);
-    if (strcmp(there->model, here->model) != 0)
-        note_text(&all, "the model", there->model_name, here->model_name);
-    if (strcmp(there->model_name, here->model_name) == 0)
-        note_text(&all, "the model's id", there->model, here->model);
-    note_text(&all, "quantize", there->quantize, here->quantize);
-    note_number(&all, "chunk", there->chunk, here->chunk);
-    note_text(&all, "kv-type", there->kv_type, here->kv_type);
-    note_number(&all, "tokens", there->tokens, here->tokens);
+        note(&all, "the machine's id, with its memory,", "machine.id", there, here);
+    if (strcmp(spry_bench_text(there, "model_id"), spry_bench_text(here, "model_id")) != 0) {
+        bool same_name = strcmp(spry_bench_text(there, "model"), spry_bench_text(here, "model")) == 0;
+        note(&all, same_name ? "the model's id" : "the model", same_name ? "model_id" : "model", there, here);
+    }
+    for (size_t i = 0; i < SPRY_COUNT(settings); i++)
+        note(&all, settings[i][0], settings[i][1], there, here);
     snprintf(out, SPRY_BENCH_DIFFERENCES, "%s", spry_buffer_view(&all).data);
     spry_buffer_deinit(&all);
     return out[0] != '\0';
 }
 
-spry_status spry_bench_identity_check(const spry_bench_identity *there, const char *file,
-                                      const spry_bench_identity *here, spry_error *error)
+spry_status spry_bench_check_same(const json_t *there, const char *file, const json_t *here, spry_error *error)
 {
     char differences[SPRY_BENCH_DIFFERENCES];
-    if (!spry_bench_identity_differs(differences, there, here))
+    if (!spry_bench_differs(differences, there, here))
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_INPUT, "%s: not comparable, because %s; use --force to compare anyway", file,
                      differences);

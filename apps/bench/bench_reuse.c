@@ -1,13 +1,12 @@
-/* Cold and warm runs alternate, so that changes of the machine's speed affect both alike. Every cold run has its own
- * salt, under which nothing is cached. */
-#include "bench/bench_reuse.h"
-
+/* `spry bench --reuse`: the savings of the KV cache. Times to the first token with cached text, compared with computing
+ * it. Computed and reused runs alternate, so that changes of the machine's speed affect both alike. Every computed run
+ * has its own salt, under which nothing is cached. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/interrupt.h"
-#include "cli/terminal.h"
+#include "bench/bench.h"
 #include "platform/clock.h"
 #include "platform/directory.h"
 #include "platform/file.h"
@@ -18,8 +17,8 @@ enum {
     N_SPANS = 4,
     SPAN = 512,
     QUESTION = 32,
-    MOVED_SPANS = 8, /* position differences in the table whose decode is measured; the same number of pages either
-                      * way */
+    ORDERS = 3,
+    MOVED_SPANS = 8, /* position differences in the table whose decode is measured; both ways have the same pages */
     MOVED_SPAN = 2 * SPRY_PAGE_TOKENS,
     MOVED_FIRST = SPRY_PAGE_TOKENS,
     DECODED = 64,
@@ -27,177 +26,98 @@ enum {
     LOOKUP_PAGES = 100000,
 };
 
-typedef struct bench {
-    spry_bench_settings *settings;
-    const spry_model_source *source;
-    spry_engine *engine;
-    spry_session *session;
-    int32_t *ids; /* [n_ids]: synthetic text */
-    size_t n_ids;
+typedef struct reuse {
     uint64_t salt;
-    spry_progress_line line;
-    size_t done, whole;
-    spry_error *error;
-} bench;
+    size_t span;        /* tokens of a fragment */
+    int32_t *ids;       /* [N_SPANS x span + QUESTION]: fragments in some order */
+    const char *folder; /* of cached pages */
+} reuse;
 
-static spry_status go_on(bench *b)
+/* From here on nothing is cached. */
+static void forget(spry_bench *b, reuse *r)
 {
-    spry_progress_update(&b->line, b->done++, b->whole);
-    return spry_interrupt_seen() ? spry_fail(b->error, SPRY_ERR_CANCELLED, "interrupted; nothing is reported")
-                                 : SPRY_OK;
-}
-
-static void forget(bench *b)
-{
-    b->salt++;
-    spry_session_set_salt(b->session, &b->salt, sizeof b->salt);
+    r->salt++;
+    spry_session_set_salt(b->session, &r->salt, sizeof r->salt);
 }
 
 /* Milliseconds to the logits after the prompt. */
-static spry_status time_prompt(bench *b, double *ms, const int32_t *ids, size_t count, const spry_span *spans,
-                               size_t n_spans, size_t repair)
+static spry_status time_prompt(spry_bench *b, double *ms, const int32_t *ids, size_t count, const spry_span *spans,
+                               size_t n_spans)
 {
     const float *logits;
-    spry_status status = go_on(b);
+    spry_status status = spry_bench_go_on(b);
     uint64_t start = spry_clock_ns();
     if (!status)
-        status = spry_session_eval_spans(b->session, &logits, ids, count, spans, n_spans, repair, b->error);
-    *ms = (double)(spry_clock_ns() - start) / 1e6;
+        status = spry_session_eval_spans(b->session, &logits, ids, count, spans, n_spans,
+                                         n_spans ? SPRY_PAGE_TOKENS : 0, b->error);
+    *ms = spry_bench_ms_since(start);
     return status;
 }
 
-static spry_status time_plain(bench *b, double *ms, const int32_t *ids, size_t count)
+static spry_status prefix_once(spry_bench *b, void *context, double *ms)
 {
-    return time_prompt(b, ms, ids, count, NULL, 0, 0);
-}
-
-/* ---- a known prefix ---------------------------------------------------------------------------------------------- */
-
-static spry_status measure_prefix(bench *b, spry_bench_pair *pair)
-{
-    double cold[SPRY_BENCH_REPEAT_MAX], warm[SPRY_BENCH_REPEAT_MAX], unused;
-    size_t count = PREFIX + NEW;
-    spry_status status = SPRY_OK;
-    for (uint32_t i = 0; !status && i < b->settings->repeat; i++) {
-        forget(b);
-        status = time_plain(b, &cold[i], b->ids, count);
-        forget(b);
-        if (!status)
-            status = time_plain(b, &unused, b->ids, PREFIX);
-        if (!status)
-            status = time_plain(b, &warm[i], b->ids, count);
-    }
+    double unused;
+    forget(b, context);
+    spry_status status = time_prompt(b, &ms[0], b->ids, PREFIX + NEW, NULL, 0);
+    forget(b, context);
     if (!status)
-        *pair = (spry_bench_pair){"cached prefix", count, PREFIX, spry_bench_stat_of(cold, b->settings->repeat),
-                                  spry_bench_stat_of(warm, b->settings->repeat)};
-    return status;
+        status = time_prompt(b, &unused, b->ids, PREFIX, NULL, 0);
+    return status ? status : time_prompt(b, &ms[1], b->ids, PREFIX + NEW, NULL, 0);
 }
-
-/* ---- fragments in another order ---------------------------------------------------------------------------------- */
 
 /* The synthetic documents in `order`, then a question. */
-static void put_documents(bench *b, int32_t *out, spry_span *spans, size_t length, const size_t *order)
+static void put_documents(spry_bench *b, reuse *r, spry_span *spans, const size_t *order)
 {
     for (size_t i = 0; i < N_SPANS; i++) {
-        memcpy(out + i * length, b->ids + order[i] * length, length * sizeof *out);
-        spans[i] = (spry_span){i * length, (i + 1) * length};
+        memcpy(r->ids + i * r->span, b->ids + order[i] * r->span, r->span * sizeof *r->ids);
+        spans[i] = (spry_span){i * r->span, (i + 1) * r->span};
     }
-    memcpy(out + N_SPANS * length, b->ids + N_SPANS * length, QUESTION * sizeof *out);
+    memcpy(r->ids + N_SPANS * r->span, b->ids + N_SPANS * r->span, QUESTION * sizeof *r->ids);
 }
 
-/* A second order computes the last pages of the fragment that stood at the end alone for the first time, because there
+/* A second order computes the last pages of the fragment that was at the end alone for the first time, because there
  * they are always computed in place (docs/SPANS.md). From the third one on all fragments are cached. */
-static spry_status measure_spans(bench *b, spry_bench_pair *second, spry_bench_pair *third, size_t length)
+static spry_status spans_once(spry_bench *b, void *context, double *ms)
 {
-    enum { ORDERS = 3 };
     static const size_t orders[ORDERS][N_SPANS] = {{0, 1, 2, 3}, {2, 0, 3, 1}, {1, 3, 0, 2}};
-    double cold[SPRY_BENCH_REPEAT_MAX], warm[ORDERS][SPRY_BENCH_REPEAT_MAX];
-    size_t count = N_SPANS * length + QUESTION;
+    reuse *r = context;
     spry_span spans[N_SPANS];
-    int32_t *ids = malloc(count * sizeof *ids);
-    if (!ids)
-        return spry_fail_memory(b->error, "a prompt", count * sizeof *ids);
-    spry_status status = SPRY_OK;
-    for (uint32_t i = 0; !status && i < b->settings->repeat; i++) {
-        put_documents(b, ids, spans, length, orders[ORDERS - 1]);
-        forget(b);
-        status = time_plain(b, &cold[i], ids, count);
-        forget(b);
-        for (size_t k = 0; !status && k < ORDERS; k++) {
-            put_documents(b, ids, spans, length, orders[k]);
-            status = time_prompt(b, &warm[k][i], ids, count, spans, N_SPANS, SPRY_PAGE_TOKENS);
-        }
+    size_t count = N_SPANS * r->span + QUESTION;
+    double first;
+    put_documents(b, r, spans, orders[ORDERS - 1]);
+    forget(b, r);
+    spry_status status = time_prompt(b, &ms[0], r->ids, count, NULL, 0);
+    forget(b, r);
+    for (size_t k = 0; !status && k < ORDERS; k++) {
+        put_documents(b, r, spans, orders[k]);
+        status = time_prompt(b, k ? &ms[k] : &first, r->ids, count, spans, N_SPANS);
     }
-    free(ids);
-    if (status)
-        return status;
-    const spry_bench_stat anew = spry_bench_stat_of(cold, b->settings->repeat);
-    *second = (spry_bench_pair){"4 fragments, second order", count, N_SPANS * length, anew,
-                                spry_bench_stat_of(warm[1], b->settings->repeat)};
-    *third = (spry_bench_pair){"4 fragments, third order", count, N_SPANS * length, anew,
-                               spry_bench_stat_of(warm[2], b->settings->repeat)};
-    return SPRY_OK;
-}
-
-/* ---- decoding over moved pages ----------------------------------------------------------------------------------- */
-
-static spry_status time_decode(bench *b, double *tps, const spry_span *spans, size_t n_spans)
-{
-    spry_request request;
-    spry_result result;
-    spry_request_default(&request);
-    request.prompt = b->ids;
-    request.n_prompt = MOVED_FIRST + MOVED_SPANS * MOVED_SPAN + 1;
-    request.spans = spans;
-    request.n_spans = n_spans;
-    request.span_repair = 0;
-    request.max_tokens = DECODED + 1;
-    request.ignore_end = true;
-    request.speculation = SPRY_DRAFT_NONE;
-    request.sampling.temperature = 0;
-    spry_status status = go_on(b);
-    if (!status)
-        status = spry_session_generate(b->session, &result, &request, b->error);
-    *tps = status ? 0 : DECODED * 1000 / result.decode_ms;
     return status;
 }
 
-static spry_status measure_moved(bench *b, spry_bench_pair *pair)
+/* Tokens/s of decoding, without and with moved spans. */
+static spry_status moved_once(spry_bench *b, void *context, double *tps)
 {
-    double plain[SPRY_BENCH_REPEAT_MAX], moved[SPRY_BENCH_REPEAT_MAX];
     spry_span spans[MOVED_SPANS];
+    spry_result result;
+    spry_request request = spry_bench_request(b->ids, MOVED_FIRST + MOVED_SPANS * MOVED_SPAN + 1, DECODED + 1);
+    spry_status status = SPRY_OK;
+    (void)context;
+    request.span_repair = 0;
     for (size_t i = 0; i < MOVED_SPANS; i++)
         spans[i] = (spry_span){MOVED_FIRST + i * MOVED_SPAN, MOVED_FIRST + (i + 1) * MOVED_SPAN};
-    spry_status status = SPRY_OK;
-    for (uint32_t i = 0; !status && i < b->settings->repeat; i++) {
-        status = time_decode(b, &plain[i], NULL, 0);
+    for (size_t way = 0; !status && way < 2; way++) {
+        request.spans = way ? spans : NULL;
+        request.n_spans = way ? MOVED_SPANS : 0;
+        status = spry_bench_go_on(b);
         if (!status)
-            status = time_decode(b, &moved[i], spans, MOVED_SPANS);
+            status = spry_session_generate(b->session, &result, &request, b->error);
+        tps[way] = status ? 0 : DECODED * 1000 / result.decode_ms;
     }
-    if (!status)
-        *pair =
-            (spry_bench_pair){"decode over 8 moved spans", DECODED, 0, spry_bench_stat_of(plain, b->settings->repeat),
-                              spry_bench_stat_of(moved, b->settings->repeat)};
     return status;
 }
 
 /* ---- after a restart --------------------------------------------------------------------------------------------- */
-
-static spry_status open_engine(bench *b, const char *cache_dir)
-{
-    spry_engine_options options = b->settings->engine.options;
-    options.cache_dir = cache_dir;
-    spry_status status = spry_model_source_engine(&b->engine, b->source, &options, b->error);
-    return status ? status : spry_session_create(&b->session, b->engine, b->error);
-}
-
-static void close_engine(bench *b)
-{
-    spry_session_destroy(b->session);
-    spry_engine_close(b->engine);
-    b->session = NULL;
-    b->engine = NULL;
-}
 
 static bool remove_file(void *context, const char *name)
 {
@@ -214,92 +134,144 @@ static void empty_folder(const char *path)
     spry_directory_close(&folder);
 }
 
-static spry_status measure_restart(bench *b, spry_bench_pair *pair)
+static spry_status restart_once(spry_bench *b, void *context, double *ms)
 {
-    double cold[SPRY_BENCH_REPEAT_MAX], warm[SPRY_BENCH_REPEAT_MAX];
+    const reuse *r = context;
+    spry_status status = SPRY_OK;
+    empty_folder(r->folder);
+    for (size_t way = 0; !status && way < 2; way++) {
+        spry_bench_close(b);
+        status = spry_bench_open(b, r->folder, true);
+        if (!status)
+            status = time_prompt(b, &ms[way], b->ids, way ? PREFIX + NEW : PREFIX, NULL, 0);
+    }
+    spry_bench_close(b);
+    return status;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+/* A pair of the report: the same work computed anew, and with cached pages. */
+static void put_pair(spry_bench *b, const char *key, const char *what, size_t tokens, size_t known,
+                     spry_bench_series *series, size_t which)
+{
+    const bool is_speed = strcmp(key, "moved_decode") == 0;
+    double anew = spry_bench_stat_of(series->values[0], series->count).median;
+    double reused = spry_bench_stat_of(series->values[which], series->count).median,
+           ratio = spry_bench_ratio(reused, anew);
+    char share[64];
+    spry_bench_put(b, key,
+                   json_pack("{s:s, s:I, s:I, s:s, s:f, s:f, s:f}", "what", what, "tokens", (json_int_t)tokens, "known",
+                             (json_int_t)known, "unit", is_speed ? "tokens_per_second" : "ms", "anew", anew, "reused",
+                             reused, "ratio", ratio));
+    snprintf(share, sizeof share, "%s, share", what);
+    spry_bench_put_figure(b, what, is_speed ? SPRY_BENCH_TPS : SPRY_BENCH_MS, !is_speed, reused);
+    spry_bench_put_figure(b, share, SPRY_BENCH_SHARE, !is_speed, ratio);
+}
+
+static spry_status measure_with_engine(spry_bench *b, reuse *r)
+{
+    spry_bench_series series;
+    if (b->context < PREFIX + NEW + DECODED)
+        return spry_fail(b->error, SPRY_ERR_CONTEXT, "the model's context of %u tokens is too short to measure reuse",
+                         b->context);
+    size_t span = (b->context - QUESTION) / N_SPANS / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
+    r->span = span < SPAN ? span : SPAN;
+    size_t count = N_SPANS * r->span + QUESTION;
+    r->ids = malloc(count * sizeof *r->ids);
+    spry_status status = r->ids ? spry_bench_make_text(b, N_SPANS * SPAN + QUESTION)
+                                : spry_fail_memory(b->error, "a prompt", count * sizeof *r->ids);
+    if (!status)
+        status = spry_bench_repeat(b, &series, false, prefix_once, r);
+    if (!status) {
+        put_pair(b, "prefix", "cached prefix", PREFIX + NEW, PREFIX, &series, 1);
+        status = spry_bench_repeat(b, &series, false, spans_once, r);
+    }
+    if (!status) {
+        put_pair(b, "fragments", "4 fragments, second order", count, N_SPANS * r->span, &series, 1);
+        put_pair(b, "fragments_again", "4 fragments, third order", count, N_SPANS * r->span, &series, 2);
+        spry_bench_put(b, "restart", json_null()); /* keeps its place before the next */
+        status = spry_bench_repeat(b, &series, false, moved_once, NULL);
+    }
+    if (!status)
+        put_pair(b, "moved_decode", "decode over 8 moved spans", DECODED, 0, &series, 1);
+    return status;
+}
+
+static spry_status measure_restart(spry_bench *b, reuse *r)
+{
+    spry_bench_series series;
     spry_temporary folder = {.file = -1};
     spry_status status = spry_temporary_init(&folder, "pages", b->error);
-    for (uint32_t i = 0; !status && i < b->settings->repeat; i++) {
-        empty_folder(folder.path);
-        status = open_engine(b, folder.path);
-        if (!status)
-            status = time_plain(b, &cold[i], b->ids, PREFIX);
-        close_engine(b);
-        if (!status)
-            status = open_engine(b, folder.path);
-        if (!status)
-            status = time_plain(b, &warm[i], b->ids, PREFIX + NEW);
-        close_engine(b);
-    }
+    r->folder = folder.path;
+    if (!status)
+        status = spry_bench_repeat(b, &series, false, restart_once, r);
+    if (!status)
+        put_pair(b, "restart", "cached prefix, restarted", PREFIX + NEW, PREFIX, &series, 1);
     if (folder.path) {
         empty_folder(folder.path);
         remove(folder.path);
     }
     spry_temporary_deinit(&folder);
-    if (!status)
-        *pair = (spry_bench_pair){"cached prefix, restarted", PREFIX + NEW, PREFIX,
-                                  spry_bench_stat_of(cold, b->settings->repeat),
-                                  spry_bench_stat_of(warm, b->settings->repeat)};
     return status;
 }
 
-/* ---- finding among many ------------------------------------------------------------------------------------------ */
-
-static spry_status measure_lookup(bench *b, spry_bench_reuse *reuse)
+/* Finding a prompt among many pages. */
+static spry_status measure_lookup(spry_bench *b)
 {
     double us[SPRY_BENCH_REPEAT_MAX];
     size_t pages = LOOKUP_PAGES;
-    spry_status status = spry_lookup_measure(us, b->settings->repeat, LOOKUP_TOKENS, &pages, b->error);
+    spry_status status = spry_lookup_measure(us, b->flags->repeat, LOOKUP_TOKENS, &pages, b->error);
     if (status)
         return status;
-    reuse->lookup_us = spry_bench_stat_of(us, b->settings->repeat);
-    reuse->lookup_tokens = LOOKUP_TOKENS;
-    reuse->lookup_pages = pages;
+    double median = spry_bench_stat_of(us, b->flags->repeat).median;
+    spry_bench_put(
+        b, "lookup",
+        json_pack("{s:I, s:I, s:f}", "tokens", (json_int_t)LOOKUP_TOKENS, "pages", (json_int_t)pages, "us", median));
+    spry_bench_put_figure(b, "lookup", SPRY_BENCH_US, true, median);
     return SPRY_OK;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
-
-static spry_status make_up_text(bench *b)
+static spry_status measure(spry_bench *b)
 {
-    spry_engine_info info;
-    spry_engine_describe(b->engine, &info);
-    b->n_ids = N_SPANS * SPAN + QUESTION;
-    b->ids = malloc(b->n_ids * sizeof *b->ids);
-    if (!b->ids)
-        return spry_fail_memory(b->error, "synthetic text", b->n_ids * sizeof *b->ids);
-    for (size_t i = 0; i < b->n_ids; i++)
-        b->ids[i] = (int32_t)((i * i * 7 + i * 131 + i / 9) % info.vocabulary);
-    return info.context < PREFIX + NEW + DECODED
-               ? spry_fail(b->error, SPRY_ERR_CONTEXT,
-                           "the model's context of %zu tokens is too short to measure reuse", info.context)
-               : SPRY_OK;
+    reuse r = {.salt = 0};
+    snprintf(b->doing, sizeof b->doing, "measuring reuse");
+    b->whole = 4;
+    spry_status status = spry_bench_check_baseline(b);
+    spry_bench_put(b, "lookup", json_null());
+    if (!status)
+        status = spry_bench_open(b, NULL, true);
+    if (!status)
+        status = measure_with_engine(b, &r);
+    free(r.ids);
+    spry_bench_close(b);
+    if (!status)
+        status = measure_restart(b, &r);
+    return status ? status : measure_lookup(b);
 }
 
-spry_status spry_bench_reuse_run(spry_bench_reuse *reuse, spry_bench_settings *settings,
-                                 const spry_model_source *source, spry_error *error)
+static void print(const json_t *report)
 {
-    bench b = {.settings = settings, .source = source, .whole = settings->repeat * 11, .error = error};
-    spry_progress_begin(&b.line, "measuring reuse");
-    spry_status status = open_engine(&b, NULL);
-    if (!status)
-        status = make_up_text(&b);
-    if (!status) {
-        spry_engine_info info;
-        spry_engine_describe(b.engine, &info);
-        size_t length = (info.context - QUESTION) / N_SPANS / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
-        status = measure_prefix(&b, &reuse->pairs[0]);
-        if (!status)
-            status = measure_spans(&b, &reuse->pairs[1], &reuse->pairs[2], length < SPAN ? length : SPAN);
-        if (!status)
-            status = measure_moved(&b, &reuse->pairs[4]);
+    static const char *const keys[] = {"prefix", "fragments", "fragments_again", "restart", "moved_decode"};
+    spry_bench_column columns[] = {{"Time to the first token", -26, "what", SPRY_BENCH_TEXT, NULL},
+                                   {"tokens", 7, "tokens", SPRY_BENCH_COUNT, NULL},
+                                   {"known", 7, "known", SPRY_BENCH_COUNT, NULL},
+                                   {"anew", 14, "anew", SPRY_BENCH_OF_ROW, NULL},
+                                   {"reused", 14, "reused", SPRY_BENCH_OF_ROW, NULL},
+                                   {"share", 8, "ratio", SPRY_BENCH_SHARE, NULL}};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
+        json_t *row = json_copy(json_object_get(report, keys[i]));
+        json_object_set_new(row, "unit", json_string(i + 1 < SPRY_COUNT(keys) ? "ms" : "tok/s"));
+        json_array_append_new(rows, row);
     }
-    close_engine(&b);
-    if (!status)
-        status = measure_restart(&b, &reuse->pairs[3]);
-    if (!status)
-        status = measure_lookup(&b, reuse);
-    spry_progress_end(&b.line);
-    free(b.ids);
-    return status;
+    spry_bench_print_bold(spry_bench_text(report, "model"));
+    spry_out_format("\n");
+    spry_bench_table(columns, SPRY_COUNT(columns), rows, NULL, "");
+    json_decref(rows);
+    spry_out_format("\nFinding a prompt of %.0f tokens among %.0f pages takes %.0f us.\n",
+                    spry_bench_number(report, "lookup.tokens"), spry_bench_number(report, "lookup.pages"),
+                    spry_bench_number(report, "lookup.us"));
 }
+
+const spry_bench_kind spry_bench_reuse_kind = {"--reuse", SPRY_REUSE_FORMAT, measure, print};

@@ -1,258 +1,278 @@
-/* Measures one model: the first token of a new process, load, prefill, decode of one sequence, decode of batches, the
- * batch size of offline mode, a request through a session, and memory. Nothing is measured when the machine or the
- * model differs from the one it would be compared with. */
+/* What every kind of measurement shares: the machine, the head of the report, the engine, synthetic text, and the loop
+ * that repeats a measurement. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "bench/bench_gate.h"
-#include "bench/bench_runner.h"
+#include "base/number.h"
+#include "bench/bench.h"
 #include "cli/interrupt.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "platform/threads.h"
 
-spry_status spry_bench_go_on(spry_bench_runner *r)
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
+
+/* Finds the GPU that `device` names, with its read speed if `measure`; false: it names none, or there is none. */
+static bool find_gpu(spry_gpu *out, const char *device, bool measure)
 {
-    spry_progress_update(&r->line, r->measured, r->to_measure);
-    if (spry_interrupt_seen())
-        return spry_fail(r->error, SPRY_ERR_CANCELLED, "interrupted; nothing is reported");
+    uint64_t index = 0;
+    if (!device || strncmp(device, "cuda", 4) != 0 || (device[4] && device[4] != ':') ||
+        (device[4] && !spry_number_u64(&index, spry_view_of(device + 5))))
+        return false;
+    spry_gpus *gpus = calloc(1, sizeof *gpus);
+    if (!gpus)
+        return false;
+    spry_gpus_open(gpus, SPRY_CUDA_LIBRARY, "");
+    if (measure)
+        spry_gpus_measure(gpus);
+    bool found = index < gpus->count;
+    if (found)
+        *out = gpus->list[index];
+    spry_gpus_close(gpus);
+    free(gpus);
+    return found;
+}
+
+spry_status spry_bench_machine_name(spry_bench_machine *m, const spry_engine_options *options, spry_error *error)
+{
+    spry_gpu gpu;
+    *m = (spry_bench_machine){.threads = options->threads ? options->threads : (uint32_t)spry_threads_usable(),
+                              .memory_bytes = spry_memory_total()};
+    spry_status status = spry_kernels_name(m->kernels, options->cpu, error);
+    if (status)
+        return status;
+    spry_processor_name(m->cpu);
+    spry_machine_id(m->id, m->cpu, m->threads, m->kernels, m->memory_bytes);
+    if (find_gpu(&gpu, options->device, false)) {
+        memcpy(m->gpu, gpu.name, sizeof m->gpu);
+        snprintf(m->kernels, sizeof m->kernels, "cuda");
+    }
     return SPRY_OK;
 }
 
-/* A model without a tokenizer cannot answer by itself; the rest is measured. */
-static spry_status measure_first_token(spry_bench_runner *r)
+static json_t *machine_json(const spry_bench_machine *m)
 {
-    double ms[SPRY_BENCH_REPEAT_MAX], warm;
-    snprintf(r->doing, sizeof r->doing, "first token of a new process:");
-    spry_status status = spry_bench_first_token(&warm, r->settings, r->source, r->error);
-    for (uint32_t i = 0; !status && i < r->settings->repeat; i++) {
-        status = spry_bench_go_on(r);
-        if (!status)
-            status = spry_bench_first_token(&ms[i], r->settings, r->source, r->error);
-    }
-    r->measured++;
-    if (!status)
-        r->report->first_token_ms = spry_bench_stat_of(ms, r->settings->repeat);
-    return spry_interrupt_seen() ? spry_bench_go_on(r) : SPRY_OK;
+    json_t *out = json_pack("{s:s, s:I, s:s, s:I, s:s}", "cpu", m->cpu, "threads", (json_int_t)m->threads, "kernels",
+                            m->kernels, "memory_bytes", (json_int_t)m->memory_bytes, "id", m->id);
+    if (m->gpu[0])
+        json_object_set_new(out, "gpu", json_string(m->gpu));
+    return out;
 }
 
-/* Opens and closes; the last one stays open. */
-static spry_status measure_load(spry_bench_runner *r)
+spry_status spry_bench_machine_measure(spry_bench *b)
 {
-    double ms[SPRY_BENCH_REPEAT_MAX];
-    snprintf(r->doing, sizeof r->doing, "opening the model:");
+    const spry_engine_options *options = &b->flags->engine.options;
+    double read_gb_s = 0, multiply_g_s = 0; /* limits that are not known stay 0, and so do shares of them */
+    spry_gpu gpu;
     spry_status status = SPRY_OK;
-    for (uint32_t i = 0; !status && i < r->settings->repeat; i++) {
-        spry_engine_close(r->engine);
-        r->engine = NULL;
-        status = spry_bench_go_on(r);
-        uint64_t start = spry_clock_ns();
-        spry_model_source source = {0};
-        if (!status)
-            status =
-                spry_open_model(&r->engine, &source, r->model, &r->settings->model, &r->settings->engine, r->error);
-        ms[i] = (double)(spry_clock_ns() - start) / 1e6;
-        spry_model_source_deinit(&source);
+    if (b->machine.gpu[0] && find_gpu(&gpu, options->device, true)) {
+        read_gb_s = gpu.read_gb_s;
+        multiply_g_s = spry_gpu_peak(&gpu) / 2 / 1e9;
+    } else if (!b->machine.gpu[0]) {
+        status =
+            spry_machine_peaks(&read_gb_s, &multiply_g_s, options->cpu, b->machine.threads, b->main_type, b->error);
     }
-    r->measured++;
-    if (!status)
-        r->report->load_ms = spry_bench_stat_of(ms, r->settings->repeat);
+    json_t *machine = json_object_get(b->report, "machine");
+    json_object_set_new(machine, "read_gb_s", json_real(read_gb_s));
+    json_object_set_new(machine, "multiply_g_s", json_real(multiply_g_s));
+    json_object_set_new(machine, "multiply_type",
+                        json_string(b->machine.gpu[0] ? "F16" : spry_dtype_name(b->main_type)));
     return status;
 }
 
-/* Ids that rarely repeat, like text. */
-static spry_status make_text(spry_bench_runner *r, size_t n_vocab)
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+void spry_bench_put(spry_bench *b, const char *key, json_t *value)
 {
-    r->n_ids = r->context > SPRY_STEPS_MAX ? r->context : SPRY_STEPS_MAX;
-    r->ids = malloc(r->n_ids * sizeof *r->ids);
-    if (!r->ids)
-        return spry_fail_memory(r->error, "synthetic text", r->n_ids * sizeof *r->ids);
+    b->lacks_memory = json_object_set_new(b->report, key, value) != 0 || b->lacks_memory;
+}
+
+void spry_bench_put_figure(spry_bench *b, const char *what, spry_bench_unit unit, bool less_is_better, double value)
+{
+    json_t *figures = json_object_get(b->report, "figures");
+    if (!figures)
+        spry_bench_put(b, "figures", figures = json_array());
+    for (size_t i = 0; i < json_array_size(figures); i++)
+        if (strcmp(spry_bench_text(json_array_get(figures, i), "what"), what) == 0)
+            return; /* measured twice */
+    json_t *figure = isnan(value) ? NULL
+                                  : json_pack("{s:o, s:s, s:s, s:f}", "what", spry_bench_text_json(what), "unit",
+                                              spry_bench_unit_name(unit), "better", less_is_better ? "less" : "more",
+                                              "value", value);
+    b->lacks_memory = (!isnan(value) && json_array_append_new(figures, figure) != 0) || b->lacks_memory;
+}
+
+json_t *spry_bench_positive_json(double value)
+{
+    return value > 0 ? json_real(value) : json_null();
+}
+
+spry_status spry_bench_print_json(const json_t *json, spry_error *error)
+{
+    char *text = json ? json_dumps(json, JSON_REAL_PRECISION(6)) : NULL;
+    if (!text)
+        return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the report as JSON");
+    spry_out_format("%s\n", text);
+    free(text);
+    return SPRY_OK;
+}
+
+/* The properties by which reports are recognised as comparable. */
+static spry_status put_head(spry_bench *b, const char *format)
+{
+    const spry_engine_options *o = &b->flags->engine.options;
+    const spry_model_file file = spry_model_source_file(b->source);
+    char fingerprint[40], when[SPRY_TIME_TEXT];
+    static const char *const of_the_engine[] = {"architecture", "parameters", "weight_bytes", "main_type"};
+    spry_status status = spry_bench_machine_name(&b->machine, o, b->error);
+    if (!status)
+        status = spry_checkpoint_fingerprint(fingerprint, &file, o->threads, b->error);
+    if (status)
+        return status;
+    spry_bench_put(b, "format", json_string(format));
+    spry_bench_put(b, "spry", json_string(spry_version()));
+    spry_bench_put(b, "when", json_string(spry_time_text(when, (int64_t)time(NULL))));
+    spry_bench_put(b, "model", spry_bench_text_json(b->name));
+    for (size_t i = 0; i < SPRY_COUNT(of_the_engine); i++)
+        spry_bench_put(b, of_the_engine[i], json_null());
+    spry_bench_put(b, "model_id", json_string(fingerprint));
+    spry_bench_put(b, "machine", machine_json(&b->machine));
+    spry_bench_put(b, "settings",
+                   json_pack("{s:I, s:s, s:I, s:I, s:n, s:s?}", "chunk", (json_int_t)o->chunk, "kv_type", o->kv_type,
+                             "tokens", (json_int_t)b->flags->tokens, "repeat", (json_int_t)b->flags->repeat, "context",
+                             "quantize", o->quantize));
+    return SPRY_OK;
+}
+
+spry_status spry_bench_check_baseline(spry_bench *b)
+{
+    const spry_bench_judge *judge = &b->flags->judge;
+    return judge->baseline && !judge->force
+               ? spry_bench_check_same(judge->baseline, judge->baseline_path, b->report, b->error)
+               : SPRY_OK;
+}
+
+spry_status spry_bench_run(spry_bench *b, const spry_bench_kind *kind)
+{
+    b->report = json_object();
+    b->passed = true;
+    spry_progress_begin(&b->line, b->doing);
+    spry_status status = put_head(b, kind->format);
+    if (!status)
+        status = kind->measure(b);
+    spry_progress_end(&b->line);
+    spry_bench_close(b);
+    free(b->ids);
+    b->ids = NULL;
+    if (!status && b->lacks_memory)
+        status = spry_fail(b->error, SPRY_ERR_MEMORY, "not enough memory for the report as JSON");
+    return status;
+}
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
+
+spry_status spry_bench_describe(spry_bench *b)
+{
+    spry_engine_info info;
+    spry_status status = SPRY_OK;
+    spry_engine_describe(b->engine, &info);
+    b->context = (uint32_t)info.context;
+    b->chunk = info.chunk;
+    b->main_type = (spry_dtype)spry_engine_main_type(b->engine);
+    if (b->machine.gpu[0] && strcmp(spry_engine_device_kind(b->engine), "cuda") != 0) { /* the log says why */
+        b->machine.gpu[0] = '\0';
+        status = spry_kernels_name(b->machine.kernels, b->flags->engine.options.cpu, b->error);
+        spry_bench_put(b, "machine", machine_json(&b->machine));
+    }
+    spry_bench_put(b, "architecture", json_string(info.architecture));
+    spry_bench_put(b, "parameters", json_integer((json_int_t)info.parameters));
+    spry_bench_put(b, "weight_bytes", json_integer((json_int_t)info.weight_bytes));
+    spry_bench_put(b, "main_type", json_string(spry_dtype_name(b->main_type)));
+    json_object_set_new(json_object_get(b->report, "settings"), "context", json_integer((json_int_t)b->context));
+    return status;
+}
+
+spry_status spry_bench_open(spry_bench *b, const char *cache_dir, bool with_session)
+{
+    spry_engine_options options = b->flags->engine.options;
+    options.cache_dir = cache_dir ? cache_dir : options.cache_dir;
+    spry_status status = spry_model_source_engine(&b->engine, b->source, &options, b->error);
+    if (!status)
+        status = spry_bench_describe(b);
+    return status || !with_session ? status : spry_session_create(&b->session, b->engine, b->error);
+}
+
+void spry_bench_close(spry_bench *b)
+{
+    spry_session_destroy(b->session);
+    spry_engine_close(b->engine);
+    b->session = NULL;
+    b->engine = NULL;
+}
+
+spry_status spry_bench_make_text(spry_bench *b, size_t count)
+{
+    spry_engine_info info;
     uint64_t state = 1;
-    for (size_t i = 0; i < r->n_ids; i++) {
+    spry_engine_describe(b->engine, &info);
+    free(b->ids);
+    b->n_ids = count;
+    b->ids = malloc(count * sizeof *b->ids);
+    if (!b->ids)
+        return spry_fail_memory(b->error, "synthetic text", count * sizeof *b->ids);
+    for (size_t i = 0; i < count; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        r->ids[i] = (int32_t)((state >> 33) % n_vocab);
+        b->ids[i] = (int32_t)((state >> 33) % info.vocabulary);
     }
     return SPRY_OK;
 }
 
-/* ---- what and where ------------------------------------------------------------------------------------------------
- */
-
-/* Identifies model and machine. */
-static spry_status identify(spry_bench_runner *r)
+spry_request spry_bench_request(const int32_t *ids, size_t count, uint32_t max_tokens)
 {
-    const spry_bench_machine *machine = &r->report->machine;
-    spry_bench_identity *identity = &r->report->identity;
-    const spry_engine_options *options = &r->settings->engine.options;
-    spry_status status = spry_bench_machine_name(&r->report->machine, options, r->error);
-    if (status)
-        return status;
-    identity->threads = machine->threads;
-    identity->chunk = options->chunk;
-    identity->tokens = r->settings->tokens;
-    memcpy(identity->machine, machine->id, sizeof identity->machine);
-    memcpy(identity->cpu, machine->cpu, sizeof identity->cpu);
-    snprintf(identity->kernels, sizeof identity->kernels, "%s", machine->kernels);
-    snprintf(identity->model_name, sizeof identity->model_name, "%s", r->report->model);
-    snprintf(identity->kv_type, sizeof identity->kv_type, "%s", options->kv_type);
-    snprintf(identity->quantize, sizeof identity->quantize, "%s", options->quantize ? options->quantize : "");
+    spry_request request;
+    spry_request_default(&request);
+    request.prompt = ids;
+    request.n_prompt = count;
+    request.max_tokens = max_tokens;
+    request.ignore_end = true;
+    request.speculation = SPRY_DRAFT_NONE;
+    request.sampling.temperature = 0;
+    return request;
+}
+
+/* ---- repeating --------------------------------------------------------------------------------------------------- */
+
+double spry_bench_ms_since(uint64_t start_ns)
+{
+    return (double)(spry_clock_ns() - start_ns) / 1e6;
+}
+
+spry_status spry_bench_go_on(spry_bench *b)
+{
+    spry_progress_update(&b->line, b->done, b->whole);
+    if (spry_interrupt_seen())
+        return spry_fail(b->error, SPRY_ERR_CANCELLED, "interrupted; nothing is reported");
     return SPRY_OK;
 }
 
-/* The properties of the open engine. */
-static spry_status describe(spry_bench_runner *r)
+spry_status spry_bench_repeat(spry_bench *b, spry_bench_series *out, bool warm_up, spry_bench_once once, void *context)
 {
-    spry_bench_report *report = r->report;
-    spry_engine_info info;
-    spry_engine_describe(r->engine, &info);
-    r->context = (uint32_t)info.context;
-    r->chunk = info.chunk;
-    report->architecture = info.architecture;
-    report->parameters = info.parameters;
-    report->weight_bytes = info.weight_bytes;
-    report->main_type = (spry_dtype)spry_engine_main_type(r->engine);
-    report->device = spry_engine_device_kind(r->engine);
-    report->repeat = r->settings->repeat;
-    report->context = r->context;
-    spry_time_text(report->when, (int64_t)time(NULL));
-    spry_status status = SPRY_OK;
-    if (report->machine.gpu[0] && strcmp(report->device, "cuda") != 0) /* the log says why */
-        status = spry_bench_machine_without_gpu(&report->machine, &r->settings->engine.options, r->error);
-    snprintf(report->identity.kernels, sizeof report->identity.kernels, "%s", report->machine.kernels);
-    return status;
-}
-
-/* Reads once: the memory of a GPU's library counts as the program's, for every model. */
-static spry_status open_meter(spry_bench_runner *r)
-{
-    spry_joules none;
-    spry_status status = spry_energy_open(&r->energy, "", r->error);
-    spry_energy_read(r->energy, &none);
-    return status;
-}
-
-/* ---- memory --------------------------------------------------------------------------------------------------------
- */
-
-static void estimate_memory(spry_bench_runner *r, const spry_bench_needs *needs)
-{
-    const spry_model_source *s = r->source;
-    uint32_t chunk = r->settings->engine.options.chunk;
-    spry_memory_use use;
-    spry_memory_use_default(&use);
-    use.tokens = needs->pages * SPRY_PAGE_TOKENS;
-    use.rows = needs->rows < chunk ? needs->rows : chunk;
-    spry_error error;
-    if (spry_memory_estimate(&r->report->memory.estimated, s->data ? s->name : s->path, s->data, s->size,
-                             &r->settings->engine.options, &use, &error))
-        snprintf(r->report->memory.why_not, sizeof r->report->memory.why_not, "%.*s", 150, error.message);
-}
-
-static void measure_memory(spry_bench_runner *r)
-{
-    spry_error error;
-    if (spry_memory_measure(&r->report->memory.measured, r->engine, &error))
-        snprintf(r->report->memory.why_not, sizeof r->report->memory.why_not, "%.*s", 150, error.message);
-}
-
-/* ---- all of it -----------------------------------------------------------------------------------------------------
- */
-
-static spry_status make_room(spry_bench_runner *r, const spry_bench_needs *needs)
-{
-    size_t steps = (size_t)r->settings->tokens * r->settings->repeat,
-           policy = SPRY_BENCH_POLICY_WARM + SPRY_POLICY_STEPS;
-    steps = steps < policy ? policy : steps;
-    r->step_ms = malloc(steps * sizeof *r->step_ms);
-    if (!r->step_ms)
-        return spry_fail_memory(r->error, "the times of steps", steps * sizeof *r->step_ms);
-    spry_engine_info info;
-    spry_engine_describe(r->engine, &info);
-    spry_status status = make_text(r, info.vocabulary);
-    return status ? status : spry_steps_create(&r->steps, r->engine, needs->batch, r->error);
-}
-
-static spry_status measure_points(spry_bench_runner *r, const spry_bench_needs *needs)
-{
-    spry_status status = make_room(r, needs);
-    if (!status)
-        status = spry_bench_measure_stage(r, SPRY_BENCH_PREFILL);
-    if (!status)
-        status = spry_bench_measure_stage(r, SPRY_BENCH_ONE);
-    r->report->one_peak_bytes = spry_memory_peak();
-    if (!status)
-        status = spry_bench_measure_stage(r, SPRY_BENCH_BATCHES);
-    if (!status)
-        status = spry_bench_measure_policy(r);
-    r->report->peak_bytes = spry_memory_peak();
-    measure_memory(r);
-    spry_steps_destroy(r->steps);
-    r->steps = NULL;
-    return status;
-}
-
-static spry_status measure_all(spry_bench_runner *r, const spry_bench_needs *needs)
-{
-    spry_status status = measure_first_token(r);
-    r->settings->engine.options.context = needs->context;
-    r->settings->engine.options.sessions = needs->sessions;
-    if (!status)
-        status = open_meter(r);
-    estimate_memory(r, needs);
-    if (!status)
-        status = measure_load(r);
-    if (status)
-        return status;
-    status = describe(r);
-    if (!status)
-        status = measure_points(r, needs);
-    if (!status)
-        status = spry_bench_measure_ttft(r);
-    if (!status)
-        status = spry_bench_measure_call(r);
-    if (!status)
-        status = spry_bench_measure_answer(r);
-    if (!status)
-        spry_energy_describe(r->energy, &r->report->energy);
-    return status;
-}
-
-/* Reads the model's file, without opening an engine, to see what can be run. */
-static spry_status plan(spry_bench_runner *r, spry_bench_needs *needs)
-{
-    const spry_engine_options *options = &r->settings->engine.options;
-    const spry_model_file file = spry_model_source_file(r->source);
-    spry_checkpoint checkpoint;
-    spry_status status = spry_checkpoint_read(&checkpoint, &file, options->kv_type, r->error);
-    if (status)
-        return status;
-    spry_bench_plan(r->report, needs, r->settings, &checkpoint);
-    status = spry_checkpoint_fingerprint(r->report->identity.model, &file, options->threads, r->error);
-    if (!status)
-        status = identify(r);
-    if (!status && r->settings->like)
-        status = spry_bench_identity_check(r->settings->like, r->settings->like_what, &r->report->identity, r->error);
-    r->to_measure = 4 + r->report->policy.count;
-    for (size_t i = 0; i < r->report->n_points; i++)
-        r->to_measure += !r->report->points[i].skipped[0];
-    return status;
-}
-
-spry_status spry_bench_run(spry_bench_report *report, spry_bench_settings *settings, const char *model,
-                           const spry_model_source *source, spry_error *error)
-{
-    spry_bench_runner r = {.report = report, .settings = settings, .model = model, .source = source, .error = error};
-    spry_bench_needs needs;
-    spry_progress_begin(&r.line, r.doing);
-    spry_status status = plan(&r, &needs);
-    if (!status)
-        status = measure_all(&r, &needs);
-    spry_progress_end(&r.line);
-    spry_steps_destroy(r.steps);
-    spry_engine_close(r.engine);
-    spry_energy_close(r.energy);
-    free(r.step_ms);
-    free(r.ids);
+    double values[SPRY_BENCH_SERIES_MAX] = {0};
+    spry_status status = spry_bench_go_on(b);
+    out->count = 0;
+    if (!status && warm_up)
+        status = once(b, context, values);
+    while (!status && out->count < b->flags->repeat) {
+        status = spry_bench_go_on(b);
+        if (!status)
+            status = once(b, context, values);
+        for (size_t i = 0; i < SPRY_BENCH_SERIES_MAX; i++)
+            out->values[i][out->count] = values[i];
+        out->count += !status;
+    }
+    b->done++;
     return status;
 }

@@ -2,48 +2,68 @@
  *
  *   {"format": "spry-targets-1",
  *    "machines": {"EPYC": {"prefill_tps": {"512": 400}, "decode_tps": {"0": 60, "512x8": 300}, "p95_ms": {"0": 20},
- *                          "ttft_cold_ms": 1500, "ttft_warm_ms": 80, "first_call_ms": 2000, "first_call_tokens": 60,
- *                          "memory_bytes": 700000000, "joules_per_100_tokens": 90, "residency": {"0": 0.8},
- *                          "prefill_residency": {"512": 0.8}, "draft_acceptance": 0.6, "draft_refused_p50": 0.3,
- *                          "draft_refused_p95": 0.6, "draft_prefill_ms": 5, "draft_speedup": 1.5}}}
+ *                          "ttft_cold_ms": 1500, "memory_bytes": 700000000, "residency": {"0": 0.8},
+ *                          "draft_speedup": 1.5, "reuse_prefix_share": 0.1, "mix_ttft_p95_ms": 900}}}
  *
- * Those of drafts are checked by --draft, and no others. A decode is named by its depth, or by depth and batch.
- * "profile" stands for the machine's profile, whose sections have the same objects as "targets". A target that was not
- * measured is not met. */
+ * `keys` lists all of them. Every kind of measurement checks its own targets and no others. A decode is named by its
+ * depth, or by depth and batch. "profile" is the machine's profile, whose sections have the same objects as "targets".
+ * A target that was not measured is not met. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/number.h"
-#include "bench/bench_draft.h"
-#include "bench/bench_gate.h"
+#include "bench/bench.h"
 #include "cli/settings_profile.h"
-#include "cli/terminal.h"
+
+enum { TARGETS_MAX = 64 };
+
+typedef enum points_of { NO_POINTS, PREFILLS, DECODES } points_of;
 
 typedef struct target_key {
     const char *key;
     const char *figure; /* of a point: the text after its name; otherwise the whole name */
-    const char *points; /* "prefill", "decode"; NULL: one number */
     spry_bench_unit unit;
     bool less_is_better;
-    bool of_drafts; /* measured by --draft, and only there */
+    points_of points;   /* NO_POINTS: one number */
+    const char *format; /* of the reports that have it; NULL: of points */
 } target_key;
 
 static const target_key keys[] = {
-    {"prefill_tps", "", "prefill", SPRY_BENCH_TPS, false, false},
-    {"decode_tps", "", "decode", SPRY_BENCH_TPS, false, false},
-    {"p95_ms", ", p95 of steps", "decode", SPRY_BENCH_MS, true, false},
-    {"residency", ", time in kernels", "decode", SPRY_BENCH_SHARE, false, false},
-    {"prefill_residency", ", time in kernels", "prefill", SPRY_BENCH_SHARE, false, false},
-    {"ttft_cold_ms", "first token, cold", NULL, SPRY_BENCH_MS, true, false},
-    {"ttft_warm_ms", "first token, warm", NULL, SPRY_BENCH_MS, true, false},
-    {"first_call_ms", "first call", NULL, SPRY_BENCH_MS, true, false},
-    {"first_call_tokens", "first call, tokens", NULL, SPRY_BENCH_TOKENS, true, false},
-    {"memory_bytes", "memory", NULL, SPRY_BENCH_BYTES, true, false},
-    {"joules_per_100_tokens", "100 tokens of decode", NULL, SPRY_BENCH_JOULES, true, false},
-    {"draft_acceptance", "drafts accepted", NULL, SPRY_BENCH_SHARE, false, true},
-    {"draft_refused_p50", "drafts refused, p50", NULL, SPRY_BENCH_SHARE, true, true},
-    {"draft_refused_p95", "drafts refused, p95", NULL, SPRY_BENCH_SHARE, true, true},
-    {"draft_prefill_ms", "drafter's prefill", NULL, SPRY_BENCH_MS, true, true},
-    {"draft_speedup", "decode with drafts", NULL, SPRY_BENCH_TIMES, false, true},
+    {"prefill_tps", "", SPRY_BENCH_TPS, false, PREFILLS, NULL},
+    {"decode_tps", "", SPRY_BENCH_TPS, false, DECODES, NULL},
+    {"p95_ms", ", p95 of steps", SPRY_BENCH_MS, true, DECODES, NULL},
+    {"residency", ", time in kernels", SPRY_BENCH_SHARE, false, DECODES, NULL},
+    {"prefill_residency", ", time in kernels", SPRY_BENCH_SHARE, false, PREFILLS, NULL},
+    {"ttft_cold_ms", "first token, cold", SPRY_BENCH_MS, true, 0, NULL},
+    {"ttft_warm_ms", "first token, warm", SPRY_BENCH_MS, true, 0, NULL},
+    {"first_call_ms", "first call", SPRY_BENCH_MS, true, 0, NULL},
+    {"first_call_tokens", "first call, tokens", SPRY_BENCH_TOKENS, true, 0, NULL},
+    {"memory_bytes", "memory", SPRY_BENCH_BYTES, true, 0, NULL},
+    {"joules_per_100_tokens", "100 tokens of decode", SPRY_BENCH_JOULES, true, 0, NULL},
+    {"draft_acceptance", "drafts accepted", SPRY_BENCH_SHARE, false, 0, SPRY_DRAFT_FORMAT},
+    {"draft_refused_p50", "drafts refused, p50", SPRY_BENCH_SHARE, true, 0, SPRY_DRAFT_FORMAT},
+    {"draft_refused_p95", "drafts refused, p95", SPRY_BENCH_SHARE, true, 0, SPRY_DRAFT_FORMAT},
+    {"draft_prefill_ms", "drafter's prefill", SPRY_BENCH_MS, true, 0, SPRY_DRAFT_FORMAT},
+    {"draft_speedup", "decode with drafts", SPRY_BENCH_TIMES, false, 0, SPRY_DRAFT_FORMAT},
+    {"reuse_prefix_ms", "cached prefix", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_prefix_share", "cached prefix, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_fragments_ms", "4 fragments, second order", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_fragments_share", "4 fragments, second order, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_fragments_again_ms", "4 fragments, third order", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_fragments_again_share", "4 fragments, third order, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_restart_ms", "cached prefix, restarted", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_restart_share", "cached prefix, restarted, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
+    {"reuse_moved_decode_tps", "decode over 8 moved spans", SPRY_BENCH_TPS, false, 0, SPRY_REUSE_FORMAT},
+    {"reuse_moved_decode_share", "decode over 8 moved spans, share", SPRY_BENCH_SHARE, false, 0, SPRY_REUSE_FORMAT},
+    {"reuse_lookup_us", "lookup", SPRY_BENCH_US, true, 0, SPRY_REUSE_FORMAT},
+    {"mix_ttft_p50_ms", "first token, p50", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
+    {"mix_ttft_p95_ms", "first token, p95", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
+    {"mix_ttft_p99_ms", "first token, p99", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
+    {"mix_between_p50_ms", "between tokens, p50", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
+    {"mix_between_p95_ms", "between tokens, p95", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
+    {"mix_between_p99_ms", "between tokens, p99", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
+    {"mix_tps", "all answers", SPRY_BENCH_TPS, false, 0, SPRY_MIX_REPORT_FORMAT},
+    {"mix_hit_share", "cached of prompts", SPRY_BENCH_SHARE, false, 0, SPRY_MIX_REPORT_FORMAT},
 };
 
 static const target_key *find_key(const char *name)
@@ -54,22 +74,22 @@ static const target_key *find_key(const char *name)
     return NULL;
 }
 
-static bool is_decode(const target_key *key)
+static bool is_measured(const target_key *key, const char *format)
 {
-    return key->points && strcmp(key->points, "decode") == 0;
+    return strcmp(key->format ? key->format : SPRY_BENCH_FORMAT, format) == 0;
 }
 
-/* ---- checking ------------------------------------------------------------------------------------------------------
- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 /* "512", and for decodes also "512x8". */
-static bool parse_point(uint32_t *tokens, uint32_t *batch, const char *name, bool decode)
+static bool parse_point(uint32_t *tokens, uint32_t *batch, const char *name, points_of points)
 {
     size_t first = strcspn(name, "x");
     uint64_t a, b = 1;
-    if (!spry_number_u64(&a, (spry_view){name, first}) || a > SPRY_BENCH_TOKENS_MAX || (!decode && !a))
+    if (!spry_number_u64(&a, (spry_view){name, first}) || a > SPRY_BENCH_TOKENS_MAX || (points == PREFILLS && !a))
         return false;
-    if (name[first] && (!decode || !spry_number_u64(&b, spry_view_of(name + first + 1)) || !b || b > SPRY_STEPS_MAX))
+    if (name[first] &&
+        (points == PREFILLS || !spry_number_u64(&b, spry_view_of(name + first + 1)) || !b || b > SPRY_STEPS_MAX))
         return false;
     *tokens = (uint32_t)a;
     *batch = (uint32_t)b;
@@ -79,46 +99,48 @@ static bool parse_point(uint32_t *tokens, uint32_t *batch, const char *name, boo
 static spry_status check_number(const json_t *value, const char *machine, const char *key, spry_error *error)
 {
     double number = json_number_value(value);
-    if (json_is_number(value) && number > 0 && number <= 1e15)
+    if (json_is_number(value) && number > 0 && number <= SPRY_BENCH_LARGEST)
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%.60s is not a number above 0", machine, key);
 }
 
 static spry_status fail_unknown(const char *machine, const char *name, spry_error *error)
 {
-    char known[400];
+    char known[1200];
     size_t size = 0;
     for (size_t i = 0; i < SPRY_COUNT(keys) && size < sizeof known; i++)
         size += (size_t)snprintf(known + size, sizeof known - size, "%s%s", i ? ", " : "", keys[i].key);
     return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%.60s is not known; known are %s", machine, name, known);
 }
 
-static spry_status check_target(const json_t *value, const char *machine, const char *name, spry_error *error)
+static spry_status check_target(json_t *value, const char *machine, const char *name, spry_error *error)
 {
     const target_key *key = find_key(name);
     const char *point;
     json_t *number;
     uint32_t tokens, batch;
+    spry_status status = SPRY_OK;
     if (!key)
         return fail_unknown(machine, name, error);
-    if (!key->points && key->unit == SPRY_BENCH_SHARE && json_number_value(value) > 1)
+    /* Of what is reused, the cached part may take longer than computing it anew; all other shares are parts of 1. */
+    bool is_part = key->unit == SPRY_BENCH_SHARE && strncmp(key->key, "reuse_", 6) != 0;
+    if (!key->points && is_part && json_number_value(value) > 1)
         return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%s is a share, at most 1", machine, name);
     if (!key->points)
         return check_number(value, machine, name, error);
     if (!json_is_object(value))
         return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%s is not an object of points, as {\"512\": 400}",
                          machine, name);
-    spry_status status = SPRY_OK;
-    json_object_foreach((json_t *)value, point, number)
+    json_object_foreach(value, point, number)
     {
-        if (!status && !parse_point(&tokens, &batch, point, is_decode(key)))
+        if (!status && !parse_point(&tokens, &batch, point, key->points))
             status = spry_fail(error, SPRY_ERR_FORMAT,
                                "machines.%.60s.%s.%.60s does not name a point: a number of "
                                "tokens, for decodes also with a batch as in \"512x8\"",
                                machine, name, point);
         if (!status)
             status = check_number(number, machine, name, error);
-        if (!status && key->unit == SPRY_BENCH_SHARE && json_number_value(number) > 1)
+        if (!status && is_part && json_number_value(number) > 1)
             status = spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%s.%.60s is a share of time, at most 1", machine,
                                name, point);
     }
@@ -135,11 +157,12 @@ static bool add_points(spry_bench_list *prefill, spry_bench_list *depth, spry_be
     json_object_foreach((json_t *)targets, name, value)
     {
         const target_key *key = find_key(name);
+        const bool decode = key->points == DECODES;
         json_object_foreach(value, point, number)
         {
-            parse_point(&tokens, &together, point, is_decode(key));
-            room = spry_bench_list_add(is_decode(key) ? depth : prefill, tokens) && room;
-            room = (!is_decode(key) || spry_bench_list_add(batch, together)) && room;
+            parse_point(&tokens, &together, point, key->points);
+            room = spry_bench_list_add(decode ? depth : prefill, tokens) && room;
+            room = (!decode || spry_bench_list_add(batch, together)) && room;
         }
         if (key->unit == SPRY_BENCH_JOULES)
             room = spry_bench_list_add(depth, 0) && spry_bench_list_add(batch, 1) && room;
@@ -147,46 +170,45 @@ static bool add_points(spry_bench_list *prefill, spry_bench_list *depth, spry_be
     return room;
 }
 
-/* The target of a decode at `depth` with the batch of `point`; 0: none. */
-static double deeper_target(const char **deeper, const json_t *points, const char *point)
+/* The fastest target of a decode of as many sequences as `point` at a larger depth; NULL: none. */
+static const char *faster_and_deeper(const json_t *points, const char *point)
 {
     uint32_t tokens, batch, other_tokens, other_batch;
-    const char *name;
+    double most = json_number_value(json_object_get(points, point));
+    const char *name, *found = NULL;
     json_t *number;
-    double most = 0;
-    parse_point(&tokens, &batch, point, true);
+    parse_point(&tokens, &batch, point, DECODES);
     json_object_foreach((json_t *)points, name, number)
     {
-        parse_point(&other_tokens, &other_batch, name, true);
+        parse_point(&other_tokens, &other_batch, name, DECODES);
         if (other_batch == batch && other_tokens > tokens && json_number_value(number) > most) {
             most = json_number_value(number);
-            *deeper = name;
+            found = name;
         }
     }
-    return most;
+    return found;
 }
 
 /* Targets that no machine can mean together: what is cached cannot take longer, and a longer context be faster. */
 static spry_status check_harmony(const json_t *targets, const char *machine, spry_error *error)
 {
-    const double cold = json_number_value(json_object_get(targets, "ttft_cold_ms"));
-    const double warm = json_number_value(json_object_get(targets, "ttft_warm_ms"));
+    static const char *const ordered[][2] = {{"ttft_warm_ms", "ttft_cold_ms"},
+                                             {"draft_refused_p50", "draft_refused_p95"},
+                                             {"mix_ttft_p50_ms", "mix_ttft_p95_ms"},
+                                             {"mix_between_p50_ms", "mix_between_p95_ms"}};
     const json_t *decodes = json_object_get(targets, "decode_tps");
-    const char *point, *deeper = "";
+    const char *point, *deeper;
     json_t *number;
-    if (cold > 0 && warm > cold)
-        return spry_fail(error, SPRY_ERR_FORMAT,
-                         "machines.%.60s contradicts itself: ttft_warm_ms is %g, more than ttft_cold_ms, %g", machine,
-                         warm, cold);
-    const double p50 = json_number_value(json_object_get(targets, "draft_refused_p50"));
-    const double p95 = json_number_value(json_object_get(targets, "draft_refused_p95"));
-    if (p95 > 0 && p50 > p95)
-        return spry_fail(error, SPRY_ERR_FORMAT,
-                         "machines.%.60s contradicts itself: draft_refused_p50 is %g, more than draft_refused_p95, %g",
-                         machine, p50, p95);
+    for (size_t i = 0; i < SPRY_COUNT(ordered); i++) {
+        double less = spry_bench_number(targets, ordered[i][0]), more = spry_bench_number(targets, ordered[i][1]);
+        if (more > 0 && less > more)
+            return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s contradicts itself: %s is %g, more than %s, %g",
+                             machine, ordered[i][0], less, ordered[i][1], more);
+    }
     json_object_foreach((json_t *)decodes, point, number)
     {
-        if (deeper_target(&deeper, decodes, point) > json_number_value(number))
+        deeper = faster_and_deeper(decodes, point);
+        if (deeper)
             return spry_fail(error, SPRY_ERR_FORMAT,
                              "machines.%.60s contradicts itself: decode_tps.%.20s is faster than decode_tps.%.20s with "
                              "fewer tokens",
@@ -210,9 +232,9 @@ static spry_status check_machine(const json_t *targets, const char *machine, spr
             return status;
         count += json_is_object(value) ? json_object_size(value) : 1;
     }
-    if (!count || count > SPRY_BENCH_TARGETS_MAX)
+    if (!count || count > TARGETS_MAX)
         return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s states %zu targets, not 1 to %d", machine, count,
-                         SPRY_BENCH_TARGETS_MAX);
+                         TARGETS_MAX);
     if (!add_points(&prefill, &depth, &batch, targets))
         return spry_fail(error, SPRY_ERR_FORMAT,
                          "machines.%.60s names more than %d lengths of prefills or depths of decodes", machine,
@@ -224,8 +246,7 @@ static spry_status check_targets(const json_t *file, spry_error *error)
 {
     const char *key, *machine;
     json_t *value, *targets, *machines = json_object_get(file, "machines");
-    const char *format = json_string_value(json_object_get(file, "format"));
-    if (!format || strcmp(format, SPRY_TARGETS_FORMAT) != 0)
+    if (strcmp(spry_bench_text(file, "format"), SPRY_TARGETS_FORMAT) != 0)
         return spry_fail(error, SPRY_ERR_FORMAT, "\"format\" is not \"%s\"", SPRY_TARGETS_FORMAT);
     json_object_foreach((json_t *)file, key, value)
     {
@@ -257,19 +278,20 @@ spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *
     return check_targets(*out, error) ? spry_fail_prefix(error, SPRY_ERR_FORMAT, profile->path) : SPRY_OK;
 }
 
-/* ---- which of them, and what to measure ----------------------------------------------------------------------------
- */
+/* ---- which of them ----------------------------------------------------------------------------------------------- */
 
-/* The targets for a machine, and their key. */
-static spry_status choose(const json_t **out, const char **key, const json_t *file, const char *path, const char *id,
-                          const char *cpu, const char *gpu, spry_error *error)
+/* The targets for a machine, and their key. Fails if a report of this format measures none of them. */
+static spry_status choose(const json_t **out, const char **key, const json_t *file, const char *path,
+                          const char *format, const json_t *about, spry_error *error)
 {
-    const char *machine;
-    json_t *targets;
+    const char *machine, *name, *id = spry_bench_text(about, "id");
+    const char *cpu = spry_bench_text(about, "cpu"), *gpu = spry_bench_text(about, "gpu");
+    json_t *targets, *value;
     size_t best_rank = 0;
+    bool any = false;
     json_object_foreach(json_object_get(file, "machines"), machine, targets)
     {
-        bool is_named = machine[0] && (strstr(cpu, machine) || (gpu && strstr(gpu, machine)));
+        bool is_named = machine[0] && (strstr(cpu, machine) || strstr(gpu, machine));
         size_t rank = strcmp(machine, id) == 0    ? SIZE_MAX
                       : strcmp(machine, "*") == 0 ? 1
                       : is_named                  ? 1 + strlen(machine)
@@ -280,20 +302,25 @@ static spry_status choose(const json_t **out, const char **key, const json_t *fi
         *out = targets;
         *key = machine;
     }
-    if (best_rank)
-        return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_INPUT,
-                     "%s: has no targets for this machine; name it by its id %s, by a part of '%s', or by \"*\"", path,
-                     id, cpu);
+    if (!best_rank)
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "%s: has no targets for this machine; name it by its id %s, by a part of '%s', or by \"*\"",
+                         path, id, cpu);
+    json_object_foreach((json_t *)*out, name, value)
+    {
+        any = any || is_measured(find_key(name), format);
+    }
+    return any ? SPRY_OK
+               : spry_fail(error, SPRY_ERR_INPUT, "%s has no targets for \"%.60s\" that this run measures", path, *key);
 }
 
 spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
-                                     const json_t *file, const char *path, const spry_bench_machine *here,
+                                     const json_t *file, const char *path, const char *format, const json_t *machine,
                                      spry_error *error)
 {
     const json_t *targets = NULL;
-    const char *machine;
-    spry_status status = choose(&targets, &machine, file, path, here->id, here->cpu, here->gpu, error);
+    const char *key;
+    spry_status status = choose(&targets, &key, file, path, format, machine, error);
     if (!status && !add_points(prefill, depth, batch, targets))
         status = spry_fail(error, SPRY_ERR_INPUT,
                            "%s: with the baseline's there are more than %d lengths of prefills, depths or batches to "
@@ -302,137 +329,93 @@ spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *
     return status;
 }
 
-/* ---- holding against them ------------------------------------------------------------------------------------------
- */
+/* ---- holding a report against them ------------------------------------------------------------------------------- */
 
-/* Of the decode of one sequence at the smallest depth. */
-static double joules(const json_t *report)
+typedef struct holding {
+    spry_bench_figures figures;
+    json_t *list;
+    size_t count, n_missed, n_others; /* others: targets that this kind of run does not measure */
+    bool failed;                      /* memory was short */
+} holding;
+
+static void hold(holding *h, const target_key *key, const char *what, double target)
 {
-    const json_t *points = json_object_get(report, "decode"), *best = NULL;
-    for (size_t i = 0; i < json_array_size(points); i++) {
-        const json_t *point = json_array_get(points, i);
-        double depth = json_number_value(json_object_get(point, "depth"));
-        if (json_number_value(json_object_get(point, "batch")) == 1 &&
-            (!best || depth < json_number_value(json_object_get(best, "depth"))))
-            best = point;
-    }
-    return json_number_value(json_object_get(json_object_get(best, "energy"), "joules_per_100_tokens"));
+    const spry_bench_figure *found = spry_bench_figures_find(&h->figures, what);
+    double now = found ? found->value : 0;
+    bool met = found && (key->less_is_better ? now <= target : now >= target);
+    json_t *row = json_pack("{s:s, s:s, s:f, s:o, s:o, s:s}", "what", what, "unit", spry_bench_unit_name(key->unit),
+                            "target", target, "now", found ? json_real(now) : json_null(), "of_target",
+                            found ? json_real(now / target) : json_null(), "verdict",
+                            met     ? "met"
+                            : found ? "missed"
+                                    : "not measured");
+    h->failed = json_array_append_new(h->list, row) != 0 || h->failed;
+    h->count++;
+    h->n_missed += !met;
 }
 
-static void hold(spry_bench_targets *out, const spry_bench_figures *figures, const json_t *report,
-                 const spry_bench_figure *wanted)
+static void hold_key(holding *h, const target_key *key, json_t *value)
 {
-    const spry_bench_figure *found = spry_bench_figures_find(figures, wanted->what);
-    spry_bench_target *t = &out->list[out->count++];
-    *t = (spry_bench_target){.wanted = *wanted, .measured = found ? found->value : 0};
-    if (wanted->unit == SPRY_BENCH_JOULES)
-        t->measured = joules(report);
-    t->known = found || t->measured > 0;
-    t->met = t->known && (wanted->less_is_better ? t->measured <= wanted->value : t->measured >= wanted->value);
-    out->n_missed += !t->met;
-}
-
-static void hold_key(spry_bench_targets *out, const spry_bench_figures *figures, const json_t *report,
-                     const target_key *key, const json_t *value)
-{
-    spry_bench_figure wanted = {.unit = key->unit, .less_is_better = key->less_is_better};
     const char *point;
     json_t *number;
     uint32_t tokens, batch;
-    bool decode = is_decode(key);
-    if (!key->points) {
-        wanted.value = json_number_value(value);
-        snprintf(wanted.what, sizeof wanted.what, "%s", key->figure);
-        hold(out, figures, report, &wanted);
-        return;
-    }
-    json_object_foreach((json_t *)value, point, number)
+    char what[64];
+    if (!key->points)
+        hold(h, key, key->figure, json_number_value(value));
+    json_object_foreach(value, point, number)
     {
-        parse_point(&tokens, &batch, point, decode);
-        wanted.value = json_number_value(number);
-        if (decode)
-            snprintf(wanted.what, sizeof wanted.what, "decode %u x %u%s", tokens, batch, key->figure);
+        parse_point(&tokens, &batch, point, key->points);
+        if (key->points == DECODES)
+            snprintf(what, sizeof what, "decode %u x %u%s", tokens, batch, key->figure);
         else
-            snprintf(wanted.what, sizeof wanted.what, "prefill %u%s", tokens, key->figure);
-        hold(out, figures, report, &wanted);
+            snprintf(what, sizeof what, "prefill %u%s", tokens, key->figure);
+        hold(h, key, what, json_number_value(number));
     }
 }
 
-spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *file, const char *path,
-                                     const json_t *report, spry_error *error)
+spry_status spry_bench_targets_check(json_t **out, const json_t *file, const char *path, const json_t *report,
+                                     spry_error *error)
 {
-    spry_bench_figures figures;
-    const json_t *targets = NULL, *about = json_object_get(report, "machine");
-    const char *format = json_string_value(json_object_get(report, "format"));
-    bool of_drafts = format && strcmp(format, SPRY_BENCH_DRAFT_FORMAT) == 0;
-    out->count = out->n_missed = out->n_others = 0;
-    spry_status status = choose(&targets, &out->machine, file, path, json_string_value(json_object_get(about, "id")),
-                                json_string_value(json_object_get(about, "cpu")),
-                                json_string_value(json_object_get(about, "gpu")), error);
+    const char *format = spry_bench_text(report, "format"), *machine, *name;
+    const json_t *targets = NULL;
+    json_t *value;
+    spry_status status = choose(&targets, &machine, file, path, format, json_object_get(report, "machine"), error);
     if (status)
         return status;
-    spry_bench_figures_init(&figures, report);
-    const char *name;
-    json_t *value;
+    holding h = {.list = json_array()};
+    spry_bench_figures_init(&h.figures, report);
     json_object_foreach((json_t *)targets, name, value)
     {
-        if (find_key(name)->of_drafts == of_drafts)
-            hold_key(out, &figures, report, find_key(name), value);
+        if (is_measured(find_key(name), format))
+            hold_key(&h, find_key(name), value);
         else
-            out->n_others++;
+            h.n_others++;
     }
-    bool failed = figures.failed;
-    spry_bench_figures_deinit(&figures);
-    if (!out->count && !failed)
-        return spry_fail(error, SPRY_ERR_INPUT, "%s has no targets for \"%.60s\" that are measured %s --draft", path,
-                         out->machine, of_drafts ? "by" : "without");
-    return failed ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory to compare targets") : SPRY_OK;
+    h.failed = h.failed || h.figures.failed;
+    spry_bench_figures_deinit(&h.figures);
+    *out = json_pack("{s:o, s:s, s:b, s:I, s:I, s:o}", "file", spry_bench_text_json(path), "machine", machine, "passed",
+                     h.n_missed == 0, "missed", (json_int_t)h.n_missed, "others", (json_int_t)h.n_others, "targets",
+                     h.list);
+    if (*out && !h.failed)
+        return SPRY_OK;
+    json_decref(*out);
+    return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory to compare targets");
 }
 
-/* ---- telling -------------------------------------------------------------------------------------------------------
- */
-
-static const char *verdict(const spry_bench_target *t)
+void spry_bench_targets_print(const json_t *verdict)
 {
-    return t->met ? "met" : t->known ? "missed" : "not measured";
-}
-
-void spry_bench_targets_print(const spry_bench_targets *targets, const char *path)
-{
-    spry_out_format("\n%s%-34s %15s %15s %11s  %s%s\n", spry_style_begin(stdout, SPRY_STYLE_BOLD), "Against targets",
-                    "target", "now", "of target", "verdict", spry_style_end(stdout));
-    for (size_t i = 0; i < targets->count; i++) {
-        const spry_bench_target *t = &targets->list[i];
-        char target[SPRY_BENCH_VALUE], now[SPRY_BENCH_VALUE] = "-", part[16] = "";
-        spry_bench_value(target, t->wanted.unit, t->wanted.value);
-        if (t->known) {
-            spry_bench_value(now, t->wanted.unit, t->measured);
-            snprintf(part, sizeof part, "%.0f %%", 100 * t->measured / t->wanted.value);
-        }
-        spry_out_format("%s%-34s %15s %15s %11s  %s%s\n", t->met ? "" : spry_style_begin(stdout, SPRY_STYLE_ERROR),
-                        t->wanted.what, target, now, part, verdict(t), t->met ? "" : spry_style_end(stdout));
-    }
-    spry_out_quote("%s, for \"%s\": %zu of %zu targets not met\n", path, targets->machine, targets->n_missed,
-                   targets->count);
-    if (targets->n_others)
-        spry_out_format("%zu more are not measured by this run: --draft measures those of drafts, and no others\n",
-                        targets->n_others);
-}
-
-json_t *spry_bench_targets_json(const spry_bench_targets *targets, const char *path)
-{
-    json_t *list = json_array();
-    bool whole = list;
-    for (size_t i = 0; i < targets->count; i++) {
-        const spry_bench_target *t = &targets->list[i];
-        json_t *one = json_pack("{s:s, s:f, s:o, s:s}", "what", t->wanted.what, "target", t->wanted.value, "now",
-                                t->known ? json_real(t->measured) : json_null(), "verdict", verdict(t));
-        whole = json_array_append_new(list, one) == 0 && whole;
-    }
-    json_t *out = json_pack("{s:o, s:s, s:b, s:o}", "file", spry_bench_text_json(path), "machine", targets->machine,
-                            "passed", targets->n_missed == 0, "targets", list);
-    if (whole)
-        return out;
-    json_decref(out);
-    return NULL;
+    static const spry_bench_column columns[] = {{"Against targets", -34, "what", SPRY_BENCH_TEXT, NULL},
+                                                {"target", 15, "target", SPRY_BENCH_OF_ROW, NULL},
+                                                {"now", 15, "now", SPRY_BENCH_OF_ROW, NULL},
+                                                {"of target", 11, "of_target", SPRY_BENCH_PERCENT, ""},
+                                                {"verdict", 0, "verdict", SPRY_BENCH_TEXT, NULL}};
+    const json_t *list = json_object_get(verdict, "targets");
+    spry_bench_table(columns, SPRY_COUNT(columns), list, NULL, "");
+    spry_out_quote("%s, for \"%s\": %.0f of %zu targets not met\n", spry_bench_text(verdict, "file"),
+                   spry_bench_text(verdict, "machine"), spry_bench_number(verdict, "missed"), json_array_size(list));
+    if (spry_bench_number(verdict, "others") > 0)
+        spry_out_format(
+            "%.0f more are not measured by this run: --draft, --reuse and --mix measure those of drafts, of "
+            "reuse and of workloads\n",
+            spry_bench_number(verdict, "others"));
 }

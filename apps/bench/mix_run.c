@@ -1,23 +1,35 @@
-/* Clients: threads that take the next request when their last one is answered, so that `together` requests are under
- * way at any time. The first failure ends all of them. */
+/* `spry bench --mix`: the workload on the model, then on a server. The server is asked what it is before minutes of
+ * measuring, and what was measured is reported also when one of them ends early.
+ *
+ * Clients are threads that take the next request when their last one is answered, so that as many requests as there are
+ * clients are under way at any time. The first failure ends all of them. */
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "bench/bench.h"
 #include "bench/mix.h"
 #include "cli/interrupt.h"
 #include "platform/clock.h"
 #include "platform/threads.h"
 
-typedef struct crowd {
-    spry_mix_run *run;
-    const spry_mix_plan *plan;
-    const spry_mix_target *target;
+enum { AROUND_TOKENS = 64 }; /* of templates, and of texts that become a few tokens longer than meant */
+
+/* What answers requests, and all its answers in the order of the requests. */
+typedef struct run {
+    spry_status (*ask)(void *self, spry_mix_answer *answer, const spry_mix_request *request, spry_error *error);
+    void *self; /* an engine, or a server */
+    const spry_mix *mix;
+    spry_mix_answer *answers; /* [mix->count] */
     spry_progress_line line;
     pthread_mutex_t lock; /* guards everything below */
-    size_t next;
+    size_t next, n_done;
     bool stopped;
-} crowd;
+    char why[SPRY_ERROR_MAX]; /* why it ended early; empty: it did not */
+} run;
 
 void spry_mix_answer_event(spry_mix_answer *a)
 {
@@ -42,42 +54,41 @@ void spry_mix_answer_event(spry_mix_answer *a)
 
 static bool on_token(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
 {
-    (void)token;
-    (void)top;
-    (void)n_top;
+    (void)token, (void)top, (void)n_top;
     spry_mix_answer_event(user);
     return !spry_interrupt_seen();
 }
 
 static bool on_prefill(void *user, size_t done, size_t total)
 {
-    (void)user;
-    (void)done;
-    (void)total;
+    (void)user, (void)done, (void)total;
     return !spry_interrupt_seen();
 }
 
-static spry_status generate(spry_engine *engine, spry_mix_answer *answer, const spry_chat_prompt *prompt,
-                            uint32_t max_tokens, spry_error *error)
+static spry_status ask_engine(void *engine, spry_mix_answer *answer, const spry_mix_request *r, spry_error *error)
 {
+    spry_chat_prompt prompt;
     spry_session *session = NULL;
-    spry_request request;
     spry_result result = {0};
+    spry_status status = spry_mix_prompt(&prompt, engine, r->messages, error);
+    spry_request request;
     spry_request_default(&request);
-    request.prompt = prompt->ids;
-    request.n_prompt = prompt->count;
-    request.max_tokens = max_tokens;
+    request.prompt = prompt.ids;
+    request.n_prompt = prompt.count;
+    request.max_tokens = r->answer_tokens;
     request.ignore_end = true;
     request.sampling.temperature = 0;
     request.on_token = on_token;
     request.on_prefill = on_prefill;
     request.user = answer;
-    spry_status status = spry_session_create(&session, engine, error);
+    if (!status)
+        status = spry_session_create(&session, engine, error);
     if (!status)
         status = spry_session_generate(session, &result, &request, error);
     if (!status && result.finish == SPRY_FINISH_CANCELLED)
         status = spry_fail(error, SPRY_ERR_CANCELLED, "interrupted");
     spry_session_destroy(session);
+    spry_chat_prompt_deinit(&prompt);
     answer->prompt_tokens = result.prompt_tokens;
     answer->answer_tokens = result.generated_tokens;
     answer->hit_tokens = result.reused_tokens;
@@ -85,113 +96,351 @@ static spry_status generate(spry_engine *engine, spry_mix_answer *answer, const 
     return status;
 }
 
-static spry_status ask_engine(void *self, spry_mix_answer *answer, const spry_mix_request *r, spry_error *error)
-{
-    spry_engine *engine = self;
-    spry_chat_prompt prompt = {0};
-    json_t *body = json_pack("{s:O}", "messages", r->messages);
-    char *text = body ? json_dumps(body, 0) : NULL;
-    spry_status status = text ? spry_engine_chat_prompt(engine, &prompt, text, strlen(text), error)
-                              : spry_fail_memory(error, "a request", 1);
-    if (!status)
-        status = generate(engine, answer, &prompt, r->answer_tokens, error);
-    spry_chat_prompt_deinit(&prompt);
-    free(text);
-    json_decref(body);
-    return status;
-}
-
-spry_mix_target spry_mix_engine(spry_engine *engine)
-{
-    return (spry_mix_target){engine, ask_engine};
-}
-
 /* ---- clients ----------------------------------------------------------------------------------------------------- */
 
-static bool take(crowd *c, size_t *index)
+static bool take_request(run *r, size_t *index)
 {
-    pthread_mutex_lock(&c->lock);
-    bool found = !c->stopped && c->next < c->plan->count;
-    *index = c->next;
-    c->next += found;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&r->lock);
+    bool found = !r->stopped && r->next < r->mix->count;
+    *index = r->next;
+    r->next += found;
+    pthread_mutex_unlock(&r->lock);
     return found;
 }
 
-static void record(crowd *c, size_t index, spry_status status, const spry_error *error)
+static void record(run *r, size_t index, spry_status status, const spry_error *error)
 {
-    spry_mix_run *run = c->run;
-    pthread_mutex_lock(&c->lock);
-    if (status && !c->stopped)
-        snprintf(run->why, sizeof run->why, "%s", error->message);
-    c->stopped = c->stopped || status;
-    run->done[index] = !status;
-    run->n_done += !status;
-    spry_progress_update(&c->line, run->n_done, run->count);
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&r->lock);
+    if (status && !r->stopped)
+        snprintf(r->why, sizeof r->why, "%s", error->message);
+    r->stopped = r->stopped || status;
+    r->answers[index].done = !status;
+    r->n_done += !status;
+    spry_progress_update(&r->line, r->n_done, r->mix->count);
+    pthread_mutex_unlock(&r->lock);
 }
 
 static void *client(void *context)
 {
-    crowd *c = context;
+    run *r = context;
     size_t index;
-    while (take(c, &index)) {
+    while (take_request(r, &index)) {
         spry_error error;
-        spry_mix_answer *answer = &c->run->answers[index];
+        spry_mix_answer *answer = &r->answers[index];
         answer->began_ns = spry_clock_ns();
-        spry_status status = spry_interrupt_seen()
-                                 ? spry_fail(&error, SPRY_ERR_CANCELLED, "interrupted")
-                                 : c->target->ask(c->target->self, answer, &c->plan->list[index], &error);
-        answer->total_ms = (double)(spry_clock_ns() - answer->began_ns) / 1e6;
+        spry_status status = spry_interrupt_seen() ? spry_fail(&error, SPRY_ERR_CANCELLED, "interrupted")
+                                                   : r->ask(r->self, answer, &r->mix->list[index], &error);
+        answer->total_ms = spry_bench_ms_since(answer->began_ns);
         if (!status && answer->failed)
             status = spry_fail_memory(&error, "times between tokens", answer->n_gaps * sizeof *answer->gaps_ms);
-        record(c, index, status, &error);
+        record(r, index, status, &error);
     }
     return NULL;
 }
 
-static spry_status run_clients(crowd *c, size_t together, spry_error *error)
+static spry_status run_clients(run *r, size_t together, spry_error *error)
 {
-    pthread_t threads[SPRY_MIX_TOGETHER_MAX];
+    pthread_t threads[SPRY_BENCH_TOGETHER_MAX];
     size_t count = 0;
     spry_status status = SPRY_OK;
-    together = together < c->plan->count ? together : c->plan->count;
-    for (size_t i = 0; !status && i < together; i++) {
-        status = spry_background_start(&threads[i], client, c, "a client", error);
+    for (size_t i = 0; !status && i < together && i < r->mix->count; i++) {
+        status = spry_background_start(&threads[i], client, r, "a client", error);
         count += !status;
     }
-    pthread_mutex_lock(&c->lock);
-    c->stopped = c->stopped || status;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&r->lock);
+    r->stopped = r->stopped || status;
+    pthread_mutex_unlock(&r->lock);
     for (size_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     return status;
 }
 
-spry_status spry_mix_run_all(spry_mix_run *run, const spry_mix_plan *plan, const spry_mix_target *target,
-                             size_t together, spry_error *error)
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+/* Cached tokens of the prompts with one system prompt. */
+typedef struct group {
+    size_t requests, prompt_tokens, hit_tokens;
+    bool known; /* the target told of every one of them */
+} group;
+
+static void add_group(group *g, const spry_mix_answer *a)
 {
-    crowd c = {.run = run, .plan = plan, .target = target};
-    run->answers = calloc(plan->count, sizeof *run->answers);
-    run->done = calloc(plan->count, sizeof *run->done);
-    if (!run->answers || !run->done)
-        return spry_fail_memory(error, "answers", plan->count * sizeof *run->answers);
-    run->count = plan->count;
-    pthread_mutex_init(&c.lock, NULL);
-    spry_progress_begin(&c.line, run->where);
+    g->known = (g->known || !g->requests) && a->hits_known;
+    g->requests++;
+    g->prompt_tokens += a->prompt_tokens;
+    g->hit_tokens += a->hit_tokens;
+}
+
+static json_t *share_json(const group *g)
+{
+    return g->known && g->prompt_tokens ? json_real((double)g->hit_tokens / (double)g->prompt_tokens) : json_null();
+}
+
+static json_t *system_json(const spry_mix *mix, size_t index)
+{
+    return index < mix->systems.count ? spry_bench_text_json(mix->systems.list[index].name) : json_null();
+}
+
+static json_t *requests_json(const run *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->mix->count; i++) {
+        const spry_mix_answer *a = &r->answers[i];
+        const spry_mix_request *q = &r->mix->list[i];
+        if (a->done)
+            json_array_append_new(list,
+                                  json_pack("{s:I, s:o, s:I, s:I, s:I, s:o, s:f, s:f}", "request", (json_int_t)i + 1,
+                                            "system", system_json(r->mix, q->system), "prompt_tokens",
+                                            (json_int_t)a->prompt_tokens, "answer_tokens", (json_int_t)a->answer_tokens,
+                                            "wanted_tokens", (json_int_t)q->answer_tokens, "hit_tokens",
+                                            a->hits_known ? json_integer((json_int_t)a->hit_tokens) : json_null(),
+                                            "ttft_ms", a->ttft_ms, "total_ms", a->total_ms));
+    }
+    return list;
+}
+
+/* Percentiles of the first token and of the gaps, as clients saw them; NULL: memory is short. */
+static json_t *times_json(const run *r, bool gaps)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->mix->count; i++)
+        count += gaps ? r->answers[i].n_gaps : 1;
+    double *values = malloc((count + 1) * sizeof *values);
+    if (!values)
+        return NULL;
+    count = 0;
+    for (size_t i = 0; i < r->mix->count; i++) {
+        const spry_mix_answer *a = &r->answers[i];
+        for (size_t k = 0; a->done && k < (gaps ? a->n_gaps : 1); k++)
+            values[count++] = gaps ? a->gaps_ms[k] : a->ttft_ms;
+    }
+    json_t *out = count ? spry_bench_percentiles_json(values, count, "") : json_null();
+    free(values);
+    return out;
+}
+
+static json_t *run_json(const run *r, const spry_mix_server *server, double wall_ms)
+{
+    group groups[SPRY_MIX_CHOICES_MAX + 1] = {{0}}, all = {0};
+    size_t answer_tokens = 0;
+    json_t *systems = json_array();
+    for (size_t i = 0; i < r->mix->count; i++)
+        if (r->answers[i].done) {
+            answer_tokens += r->answers[i].answer_tokens;
+            add_group(&groups[r->mix->list[i].system], &r->answers[i]);
+            add_group(&all, &r->answers[i]);
+        }
+    for (size_t g = 0; g < SPRY_COUNT(groups); g++)
+        if (groups[g].requests)
+            json_array_append_new(systems,
+                                  json_pack("{s:o, s:I, s:I, s:o}", "system", system_json(r->mix, g), "requests",
+                                            (json_int_t)groups[g].requests, "prompt_tokens",
+                                            (json_int_t)groups[g].prompt_tokens, "hit_share", share_json(&groups[g])));
+    return json_pack("{s:o, s:s?, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "where",
+                     spry_bench_text_json(server ? spry_mix_server_url(server) : "here"), "api",
+                     server ? spry_mix_server_api(server) : NULL, "model",
+                     server ? spry_bench_text_json(spry_mix_server_model(server)) : json_null(), "completed",
+                     (json_int_t)r->n_done, "error", r->why[0] ? spry_bench_text_json(r->why) : json_null(), "ttft_ms",
+                     times_json(r, false), "between_ms", times_json(r, true), "prompt_tokens",
+                     (json_int_t)all.prompt_tokens, "answer_tokens", (json_int_t)answer_tokens, "wall_ms", wall_ms,
+                     "tps", spry_bench_ratio((double)answer_tokens * 1000, wall_ms), "hit_share", share_json(&all),
+                     "systems", systems, "requests", requests_json(r));
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
+
+static void put_figures(spry_bench *b, const json_t *run_report, const char *prefix)
+{
+    static const struct {
+        const char *path, *what;
+        spry_bench_unit unit;
+        bool less_is_better;
+    } figures[] = {{"ttft_ms.p50", "first token, p50", SPRY_BENCH_MS, true},
+                   {"ttft_ms.p95", "first token, p95", SPRY_BENCH_MS, true},
+                   {"ttft_ms.p99", "first token, p99", SPRY_BENCH_MS, true},
+                   {"between_ms.p50", "between tokens, p50", SPRY_BENCH_MS, true},
+                   {"between_ms.p95", "between tokens, p95", SPRY_BENCH_MS, true},
+                   {"between_ms.p99", "between tokens, p99", SPRY_BENCH_MS, true},
+                   {"tps", "all answers", SPRY_BENCH_TPS, false},
+                   {"hit_share", "cached of prompts", SPRY_BENCH_SHARE, false}};
+    for (size_t i = 0; i < SPRY_COUNT(figures); i++) {
+        const json_t *value = spry_bench_at(run_report, figures[i].path);
+        char what[64];
+        snprintf(what, sizeof what, "%s%s", prefix, figures[i].what);
+        spry_bench_put_figure(b, what, figures[i].unit, figures[i].less_is_better,
+                              json_is_number(value) ? json_number_value(value) : NAN);
+    }
+}
+
+/* Sends every request; a request that fails ends the run, and the answers so far stay. Fails only for want of memory or
+ * threads. */
+static spry_status run_all(spry_bench *b, const spry_mix *mix, spry_mix_server *server)
+{
+    run r = {.ask = server ? spry_mix_server_ask : ask_engine, .self = server ? (void *)server : b->engine, .mix = mix};
+    json_t *runs = json_object_get(b->report, "runs");
+    r.answers = calloc(mix->count, sizeof *r.answers);
+    if (!r.answers)
+        return spry_fail_memory(b->error, "answers", mix->count * sizeof *r.answers);
+    pthread_mutex_init(&r.lock, NULL);
+    spry_progress_begin(&r.line, server ? spry_mix_server_url(server) : "here");
     uint64_t began = spry_clock_ns();
-    spry_status status = run_clients(&c, together, error);
-    run->wall_ms = (double)(spry_clock_ns() - began) / 1e6;
-    spry_progress_end(&c.line);
-    pthread_mutex_destroy(&c.lock);
+    spry_status status = run_clients(&r, b->flags->together, b->error);
+    json_t *report = run_json(&r, server, spry_bench_ms_since(began));
+    spry_progress_end(&r.line);
+    b->lacks_memory = json_array_append_new(runs, report) != 0 || b->lacks_memory;
+    put_figures(b, report, server ? "server: " : "");
+    b->passed = b->passed && !r.why[0];
+    pthread_mutex_destroy(&r.lock);
+    for (size_t i = 0; i < mix->count; i++)
+        free(r.answers[i].gaps_ms);
+    free(r.answers);
     return status;
 }
 
-void spry_mix_run_deinit(spry_mix_run *run)
+/* Gives the engine a context for the longest request, unless the command line gives one. Replayed messages have a
+ * length that only the tokenizer knows: the model's own limit holds. */
+static spry_status choose_context(spry_bench *b, const spry_mix *mix)
 {
-    for (size_t i = 0; i < run->count; i++)
-        free(run->answers[i].gaps_ms);
-    free(run->answers);
-    free(run->done);
-    *run = (spry_mix_run){.count = 0};
+    spry_engine_options *o = &b->flags->engine.options;
+    const spry_model_file file = spry_model_source_file(b->source);
+    spry_checkpoint checkpoint;
+    uint32_t needed = mix->longest + AROUND_TOKENS;
+    bool replayed = false;
+    spry_status status = spry_checkpoint_read(&checkpoint, &file, o->kv_type, b->error);
+    if (status)
+        return status;
+    for (size_t i = 0; i < mix->count; i++)
+        replayed = replayed || mix->list[i].messages;
+    if (!o->context && needed > checkpoint.context)
+        return spry_fail(b->error, SPRY_ERR_INPUT,
+                         "%s has requests of %u tokens, but the model's context is %zu: choose another model, or "
+                         "shorten all lengths, as with --mix-scale %.2g",
+                         mix->name, mix->longest, checkpoint.context,
+                         floor(100 * mix->scale * 0.9 * (double)checkpoint.context / needed) / 100);
+    if (!o->context && !replayed)
+        o->context = needed;
+    o->sessions = b->flags->together;
+    return SPRY_OK;
 }
+
+static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server **server)
+{
+    const spry_bench_flags *f = b->flags;
+    spry_status status = spry_mix_init(mix, f->mix, f->requests, (double)f->scale, f->seed, b->error);
+    if (status)
+        return status;
+    spry_bench_put(b, "mix", spry_bench_text_json(mix->name));
+    spry_bench_put(b, "requests", json_integer((json_int_t)mix->count));
+    spry_bench_put(b, "together", json_integer((json_int_t)f->together));
+    spry_bench_put(b, "scale", json_real(mix->scale));
+    spry_bench_put(b, "seed", json_integer((json_int_t)mix->seed));
+    spry_bench_put(b, "runs", json_array());
+    status = spry_bench_check_baseline(b);
+    if (!status && f->url)
+        status = spry_mix_server_open(server, f->url, f->url_model, f->url_key, b->error);
+    if (!status)
+        status = choose_context(b, mix);
+    if (!status)
+        status = spry_bench_open(b, NULL, false);
+    if (!status)
+        status = spry_mix_write(mix, b->engine, (uint64_t)time(NULL) << 20 ^ spry_clock_ns(), b->error);
+    if (!status)
+        status = run_all(b, mix, NULL);
+    spry_bench_close(b); /* its threads and memory are not to disturb a server on this machine */
+    return status || !*server ? status : run_all(b, mix, *server);
+}
+
+static spry_status measure(spry_bench *b)
+{
+    spry_mix mix;
+    spry_mix_server *server = NULL;
+    spry_progress_end(&b->line); /* each run has its own */
+    spry_status status = measure_mix(b, &mix, &server);
+    spry_mix_server_close(server);
+    spry_mix_deinit(&mix);
+    return status;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void print_systems(const json_t *runs)
+{
+    spry_bench_column columns[] = {{"Cached, by system prompt", -32, "system", SPRY_BENCH_TEXT, "(none)"},
+                                   {"requests", 9, "requests", SPRY_BENCH_COUNT, NULL},
+                                   {"here", 14, "hit_share", SPRY_BENCH_SHARE, "not told"},
+                                   {"server", 14, "server", SPRY_BENCH_SHARE, "not told"}};
+    json_t *rows = json_deep_copy(json_object_get(json_array_get(runs, 0), "systems")), *row, *other;
+    json_t *there = json_object_get(json_array_get(runs, 1), "systems");
+    size_t i, k;
+    json_array_foreach(rows, i, row)
+    {
+        char name[33];
+        const char *system = spry_bench_text(row, "system");
+        json_array_foreach(there, k, other)
+        {
+            if (strcmp(spry_bench_text(other, "system"), system) == 0)
+                json_object_set(row, "server", json_object_get(other, "hit_share"));
+        }
+        snprintf(name, sizeof name, "%s", system);
+        if (name[0])
+            json_object_set_new(row, "system", spry_bench_text_json(name));
+    }
+    spry_bench_table(columns, json_array_size(runs) > 1 ? 4 : 3, rows, NULL, "");
+    json_decref(rows);
+}
+
+static void print(const json_t *report)
+{
+    static const spry_bench_column columns[] = {
+        {"", 8, "completed", SPRY_BENCH_COUNT, NULL},
+        {"p50", 9, "ttft_ms.p50", SPRY_BENCH_TENTHS, NULL},
+        {"p95", 9, "ttft_ms.p95", SPRY_BENCH_TENTHS, NULL},
+        {"p99", 9, "ttft_ms.p99", SPRY_BENCH_TENTHS, NULL},
+        {"p50", 8, "between_ms.p50", SPRY_BENCH_HUNDREDTHS, NULL},
+        {"p95", 8, "between_ms.p95", SPRY_BENCH_HUNDREDTHS, NULL},
+        {"p99", 8, "between_ms.p99", SPRY_BENCH_HUNDREDTHS, NULL},
+        {"tokens/s", 9, "tps", SPRY_BENCH_TENTHS, NULL},
+        {"cached", 9, "hit_share", SPRY_BENCH_SHARE, "not told"},
+        {"", 0, "name", SPRY_BENCH_TEXT, ""},
+    };
+    json_t *runs = json_object_get(report, "runs"), *rows = json_deep_copy(runs), *row;
+    size_t i;
+    spry_bench_print_bold(spry_bench_text(report, "model"));
+    spry_out_quote(", mix %s: %.0f requests, %.0f together, seed %lld\n\n", spry_bench_text(report, "mix"),
+                   spry_bench_number(report, "requests"), spry_bench_number(report, "together"),
+                   (long long)json_integer_value(json_object_get(report, "seed")));
+    spry_out_format("%s%8s %29s %26s%s", spry_style_begin(stdout, SPRY_STYLE_BOLD), "requests", "first token, ms",
+                    "between tokens, ms", spry_style_end(stdout));
+    json_array_foreach(rows, i, row)
+    {
+        char name[512];
+        snprintf(name, sizeof name, "%s (%s, %s)", spry_bench_text(row, "where"), spry_bench_text(row, "api"),
+                 spry_bench_text(row, "model"));
+        json_object_set_new(row, "name", i ? spry_bench_text_json(name) : json_string("here"));
+    }
+    spry_bench_table(columns, SPRY_COUNT(columns), rows, NULL, "");
+    json_array_foreach(rows, i, row)
+    {
+        if (spry_bench_text(row, "error")[0])
+            spry_out_quote("%s ended after %.0f of %.0f requests: %s\n", spry_bench_text(row, "where"),
+                           spry_bench_number(row, "completed"), spry_bench_number(report, "requests"),
+                           spry_bench_text(row, "error"));
+    }
+    json_decref(rows);
+    print_systems(runs);
+}
+
+void spry_bench_mix_complain(const json_t *report)
+{
+    const json_t *runs = json_object_get(report, "runs");
+    for (size_t i = 0; i < json_array_size(runs); i++) {
+        const json_t *one = json_array_get(runs, i);
+        if (!spry_bench_text(one, "error")[0])
+            continue;
+        spry_out_flush();
+        spry_complain("%s; %.0f of %.0f requests were measured and are in the report", spry_bench_text(one, "error"),
+                      spry_bench_number(one, "completed"), spry_bench_number(report, "requests"));
+    }
+}
+
+const spry_bench_kind spry_bench_mix_kind = {"--mix", SPRY_MIX_REPORT_FORMAT, measure, print};

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "bench/bench_judge.h"
+#include "bench/bench_gate.h"
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"

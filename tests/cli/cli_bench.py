@@ -1,5 +1,6 @@
 """spry bench: the form of its reports, what is measured and what is left out, and models with random weights."""
 
+import json
 import os
 import resource
 import shutil
@@ -9,7 +10,7 @@ import tempfile
 import time
 
 import cli_support
-from cli_support import FAILURE, HOME, INTERRUPTED, SPRY, TIMEOUT, USAGE, environment, spry, tiny
+from cli_support import FAILURE, HOME, INTERRUPTED, OK, SPRY, TIMEOUT, USAGE, environment, spry, tiny
 
 QUICK = ["--prefill", "40", "--decode-depth", "0", "--batch", "1", "--tokens", "2", "--repeat", "1", "--threads", "1"]
 
@@ -25,9 +26,9 @@ class Reports(cli_support.CliTest):
 
     def test_json_has_exactly_this_form(self):
         report = self.measure("--prefill", "33,7", "--decode-depth", "64,0", "--batch", "2,1", "--repeat", "3")
-        self.assertEqual(list(report), ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "model_id",
-                                        "machine", "settings", "prefill", "decode", "skipped", "load_ms", "first_token_ms",
-                                        "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "first_call", "memory", "energy"])
+        self.assertEqual(list(report), ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "main_type", "model_id",
+                                        "machine", "settings", "prefill", "decode", "skipped", "load_ms", "load_spread", "first_token_ms",
+                                        "first_token_spread", "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "first_call", "memory", "energy"])
         self.assertEqual((report["format"], report["model"], report["architecture"]), ("spry-bench-1", "tiny-q4_0", "Qwen3"))
         self.assertRegex(report["when"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertRegex(report["model_id"], r"^[0-9a-f]{32}$")
@@ -207,13 +208,31 @@ class Reports(cli_support.CliTest):
 class Reuse(cli_support.CliTest):
     def test_form(self):
         report = self.succeeds(spry("bench", "--reuse", "--repeat", "1", "--json")).json
-        self.assertEqual(list(report), ["model", "lookup", "prefix", "fragments", "fragments_again", "restart", "moved_decode"])
+        pairs = ["prefix", "fragments", "fragments_again", "restart", "moved_decode"]
+        self.assertEqual([key for key in report if key in pairs], pairs)
+        self.assertEqual((report["format"], report["model"]), ("spry-reuse-1", "Spry-Tales-29M"))
+        self.assertEqual(set(report["lookup"]), {"tokens", "pages", "us"})
         self.assertEqual((report["prefix"]["tokens"], report["prefix"]["known"]), (1020, 1000))
-        for name in list(report)[2:]:
+        for name in pairs:
             self.assertEqual(report[name]["unit"], "tokens_per_second" if name == "moved_decode" else "ms")
             self.assertAlmostEqual(report[name]["ratio"], report[name]["reused"] / report[name]["anew"], delta=0.001)
         for name in ("fragments", "fragments_again"):
             self.assertEqual(report[name]["tokens"] - report[name]["known"], 32)
+
+    def test_saved_compared_and_held_against_targets(self):
+        folder = tempfile.mkdtemp(dir=HOME)
+        saved, targets = os.path.join(folder, "reuse.json"), os.path.join(folder, "targets.json")
+        with open(targets, "w", encoding="utf-8") as file:
+            json.dump({"format": "spry-targets-1", "machines": {"*": {"reuse_prefix_share": 1e-9, "reuse_lookup_us": 1e9}}}, file)
+        result = spry("bench", "--reuse", "--repeat", "1", "--save", saved, "--targets", targets, "--json")
+        self.assertEqual((result.code, result.errors), (FAILURE, ""))
+        self.assertEqual({t["what"]: t["verdict"] for t in result.json["targets"]["targets"]}, {"cached prefix, share": "missed", "lookup": "met"})
+        same = self.succeeds(spry("bench", "--baseline", saved, "--measured", saved, "--json")).json
+        self.assertEqual((same["gate"]["compared"], {f["verdict"] for f in same["gate"]["figures"]}), (11, {"ok"}))
+        again = spry("bench", "--reuse", "--baseline", saved, "--max-drop", "100%", "--json")
+        self.assertIn(again.code, (OK, FAILURE), again.errors)
+        self.assertEqual(again.json["settings"]["repeat"], 1)
+        self.fails(spry("bench", "--chunk", "1,2", "--targets", targets), FAILURE, "no targets", "that this run measures")
 
     def test_table_fits_a_terminal(self):
         text = self.succeeds(spry("bench", "--reuse", "--repeat", "1")).text

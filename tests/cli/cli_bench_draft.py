@@ -18,7 +18,8 @@ class Drafts(cli_support.CliTest):
 
     def test_form(self):
         report = self.succeeds(self.result).json
-        self.assertEqual(list(report), ["format", "spry", "model", "draft", "machine", "tasks", "drafts"])
+        self.assertEqual(list(report), ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "main_type", "model_id",
+                                        "machine", "settings", "draft", "tasks", "drafts", "figures"])
         self.assertEqual((report["format"], report["draft"], [t["task"] for t in report["tasks"]]), ("spry-draft-1", "auto", ["tales", "quoting"]))
         with open(self.saved, encoding="utf-8") as file:
             self.assertEqual(json.load(file), report)
@@ -66,8 +67,49 @@ class Drafts(cli_support.CliTest):
     def test_flags(self):
         self.fails(spry("bench", "--curve"), USAGE, "--curve needs --draft")
         self.fails(spry("bench", "--draft", "auto", "--tokens", "2000"), USAGE, "--tokens is at most 1024")
-        self.fails(spry("bench", "--draft", "auto", "--baseline", "x.json"), USAGE, "--draft cannot be used with --baseline")
-        self.fails(spry("bench", "--reuse", "--save", "x.json"), USAGE, "--reuse cannot be used with --save")
+        self.fails(spry("bench", "--draft", "auto", "--policy"), USAGE, "--policy is measured without")
+
+    def test_baseline(self):
+        """The same drafts again; a busy machine may change every time, but nothing else."""
+        again = spry("bench", "--draft", "auto", "--baseline", self.saved, "--max-drop", "100%", "--json")
+        self.assertIn(again.code, (OK, FAILURE), again.errors)
+        self.assertEqual((again.json["settings"]["tokens"], again.json["settings"]["repeat"]), (24, 1))
+        verdicts = {f["what"]: f["verdict"] for f in again.json["gate"]["figures"]}
+        self.assertIn("decode with drafts", verdicts)
+        self.fails(spry("bench", "--draft", "lookup", "--baseline", self.saved), FAILURE, "the drafter is 'auto' there and 'lookup' here")
+        self.fails(spry("bench", "--baseline", self.saved), FAILURE, "its format is 'spry-draft-1', not 'spry-bench-1'")
+
+    def test_saved_reports_are_compared_without_measuring(self):
+        with open(self.saved, encoding="utf-8") as file:
+            report = json.load(file)
+        for figure in report["figures"]:
+            if figure["what"] == "decode with drafts":
+                figure["value"] *= 0.5
+        now = os.path.join(os.path.dirname(self.saved), "now.json")
+        with open(now, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        result = spry("bench", "--baseline", self.saved, "--measured", now)
+        self.assertEqual((result.code, result.errors), (FAILURE, ""))
+        self.assertRegex(result.text, r"decode with drafts +[\d.]+x +[\d.]+x +-50.0 %  dropped\n")
+        self.assertEqual(self.succeeds(spry("bench", "--baseline", self.saved, "--measured", self.saved)).code, OK)
+
+    def test_bad_figures(self):
+        with open(self.saved, encoding="utf-8") as file:
+            good = json.load(file)
+        path = os.path.join(os.path.dirname(self.saved), "bad.json")
+        for change, words in ((lambda f: f[0].update(unit="ells"), "figures[0].unit is not a known unit"), (lambda f: f[0].pop("what"), "figures[0].what is missing"),
+                              (lambda f: f[0].update(better="maybe"), "figures[0].better"), (lambda f: f[0].update(value=-1), "figures[0].value is -1"),
+                              (lambda f: f.append(f[0]), "have the same name"), (lambda f: f.extend([f[0]] * 1000), "entries, more than 1000"),
+                              (lambda f: f[0].update(value="5"), "figures[0].value is not a number")):
+            bad = json.loads(json.dumps(good))
+            change(bad["figures"])
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(bad, file)
+            self.fails(spry("bench", "--baseline", path, "--measured", self.saved), FAILURE, path, words)
+        del bad["figures"]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(bad, file)
+        self.fails(spry("bench", "--baseline", path, "--measured", self.saved), FAILURE, path, "has no figures: an earlier version")
 
 
 class Widened(cli_support.CliTest):

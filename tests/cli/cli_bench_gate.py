@@ -530,10 +530,10 @@ class WrongUse(cli_support.CliTest):
         for other in (["model.gguf"], ["--shape", "tiny"], ["--save", "x.json"], ["--policy"], ["--prefill", "8"], ["--decode-depth", "0"],
                       ["--batch", "1"], ["--tokens", "3"], ["--repeat", "2"]):
             self.fails(spry("bench", "--baseline", "b.json", "--measured", "m.json", *other), USAGE, "--measured")
-        for option in (["--save", "x"], ["--baseline", "x"], ["--targets", "x"], ["--policy"]):
-            self.fails(spry("bench", "--reuse", *option), USAGE, "--reuse cannot be used with")
-        for option in (["--baseline", "x"], ["--measured", "x"], ["--policy"]):
-            self.fails(spry("bench", "--draft", "auto", *option), USAGE, "--draft cannot be used with")
+        for kind in (["--reuse"], ["--draft", "auto"], ["--mix", "chat"], ["--chunk", "1,2"]):
+            self.fails(spry("bench", *kind, "--policy"), USAGE, "--policy is measured without")
+            self.fails(spry("bench", *kind, "--baseline", "x", "--measured", "x"), USAGE, "--measured uses a saved report", "omit " + kind[0])
+            self.fails(spry("bench", *kind, "--shape", "tiny", "--write", "x"), USAGE, "--write measures nothing: omit " + kind[0])
 
 
 if __name__ == "__main__":

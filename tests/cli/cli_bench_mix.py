@@ -174,6 +174,23 @@ class Drawn(MixTest):
         with open(path, encoding="utf-8") as file:
             self.assertEqual(json.load(file)["runs"][0]["completed"], 2)
 
+    def test_baseline_and_targets(self):
+        path, folder = os.path.join(HOME, "mix-base.json"), tempfile.mkdtemp(dir=HOME)
+        mix, targets = self.file("mix.json", SMALL), os.path.join(folder, "targets.json")
+        with open(targets, "w", encoding="utf-8") as file:
+            json.dump({"format": "spry-targets-1", "machines": {"*": {"mix_ttft_p95_ms": 1e9, "mix_tps": 1e9, "memory_bytes": 1}}}, file)
+        first = self.mix(mix, "--requests", "3", "--seed", "7", "--together", "2", "--save", path, "--targets", targets, "--json")
+        self.assertEqual((first.code, first.errors), (FAILURE, ""))
+        self.assertEqual({t["what"]: t["verdict"] for t in first.json["targets"]["targets"]},
+                         {"first token, p95": "met", "all answers": "missed"})
+        again = self.mix(mix, "--baseline", path, "--max-drop", "100%", "--json")  # its seed and number of requests are the baseline's
+        self.assertIn(again.code, (OK, FAILURE), again.errors)
+        self.assertEqual([again.json[key] for key in ("requests", "seed", "together")], [3, 7, 2])
+        self.assertLessEqual({"first token, p50", "between tokens, p99", "all answers", "cached of prompts"},
+                             {f["what"] for f in again.json["gate"]["figures"]})
+        self.fails(self.mix(mix, "--baseline", path, "--seed", "8"), FAILURE, "seed is 7 there and 8 here")
+        self.fails(self.mix("chat", "--mix-scale", "0.05", "--baseline", path), FAILURE, "the mix is 'mix.json' there and 'chat' here")
+
     def test_bad_distributions(self):
         for change, words in (({"prompt": {"-5": 1}}, "'-5' is not a length"), ({"answer": {"0": 1}}, "'0' is not a length"),
                               ({"prompt": {"96": -1}}, "prompt.96 is not a share"), ({"prompt": {"96": 0}}, "no length with a share above 0"),
@@ -288,7 +305,7 @@ class Servers(MixTest):
                                  (["--mix", "chat", "--batch", "9"], "--batch is not part of a workload"),
                                  (["--mix", "chat", "--reuse"], "measure different things"), (["--mix", "chat", "--draft", "auto"], "measure different things"),
                                  (["--mix", "chat", "--chunk", "1,2"], "measure different things"),
-                                 (["--mix", "chat", "--targets", "t.json"], "--mix cannot be used with"), (["--mix", "chat", "--policy"], "--mix cannot be used with"),
+                                 (["--mix", "chat", "--policy"], "--policy is measured without"),
                                  (["--mix", "chat", "--together", "0"], "--together"), (["--mix", "chat", "--mix-scale", "0"], "--mix-scale")):
             self.fails(spry("bench", *arguments), USAGE, words)
 
@@ -313,6 +330,13 @@ class Chunks(MixTest):
         self.assertRegex(result.text, r"\n +whole +40 ")
         self.assertRegex(result.text, r"\n +16 +40 ")
 
+    def test_baseline(self):
+        path = os.path.join(HOME, "chunks.json")
+        self.succeeds(self.sweep("--chunk", "0,16", "--prefill", "40", "--save", path))
+        result = self.succeeds(spry("bench", "--baseline", path, "--measured", path, "--json"))
+        self.assertEqual({f["what"] for f in result.json["gate"]["figures"]},
+                         {"prefill 40 in one step", "prefill 40 in one step, longest step", "prefill 40 by 16", "prefill 40 by 16, longest step"})
+
     def test_one_chunk_is_a_setting(self):
         result = self.succeeds(self.sweep("--chunk", "16", "--prefill", "40", "--decode-depth", "0", "--batch", "1", "--tokens", "2", "--json"))
         self.assertEqual((result.json["format"], result.json["settings"]["chunk"]), ("spry-bench-1", 16))
@@ -321,7 +345,6 @@ class Chunks(MixTest):
         for text in ("1,x", "-1", "70000", "1,,2", "none"):
             self.fails(self.sweep("--chunk", text), USAGE, "--chunk")
         self.fails(self.sweep("--chunk", "1,2", "--decode-depth", "4"), USAGE, "--decode-depth", "--chunk")
-        self.fails(self.sweep("--chunk", "1,2", "--baseline", "x.json"), USAGE, "--chunk cannot be used with")
 
 
 if __name__ == "__main__":

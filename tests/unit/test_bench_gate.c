@@ -20,10 +20,11 @@ static void test_percentiles(void **state)
     double values[100];
     for (size_t i = 0; i < 100; i++)
         values[i] = (double)((i * 37) % 100 + 1); /* 1 to 100 in some order */
-    spry_bench_steps steps = spry_bench_steps_of(values, 100);
-    near(steps.p50_ms, 50);
-    near(steps.p95_ms, 95);
-    near(steps.p99_ms, 99);
+    json_t *steps = spry_bench_percentiles_json(values, 100, "_ms");
+    near(spry_bench_number(steps, "p50_ms"), 50);
+    near(spry_bench_number(steps, "p95_ms"), 95);
+    near(spry_bench_number(steps, "p99_ms"), 99);
+    json_decref(steps);
     near(spry_bench_percentile(values, 100, 0), 1);
     near(spry_bench_percentile(values, 100, 100), 100);
     near(spry_bench_percentile(values, 1, 95), 1);
@@ -116,27 +117,60 @@ static void test_points_of_a_report(void **state)
     json_decref(json);
 }
 
-static void test_identity(void **state)
+static void test_differences(void **state)
 {
     (void)state;
     char words[SPRY_BENCH_DIFFERENCES];
-    spry_bench_identity a, b;
-    json_t *json = report();
-    spry_bench_file_identity(&a, json);
-    b = a;
-    assert_false(spry_bench_identity_differs(words, &a, &b));
-    b.threads = 3;
-    b.chunk = 9;
-    assert_true(spry_bench_identity_differs(words, &a, &b));
-    assert_string_equal(words, "threads is 2 there and 3 here, chunk is 8 there and 9 here");
-    json_decref(json);
+    json_t *a = report(), *b = report();
+    assert_false(spry_bench_differs(words, a, b));
+    json_object_set_new(json_object_get(b, "machine"), "threads", json_integer(3));
+    json_object_set_new(json_object_get(b, "settings"), "chunk", json_integer(9));
+    json_object_set_new(b, "mix", json_string("chat"));
+    assert_true(spry_bench_differs(words, a, b));
+    assert_string_equal(words, "threads is 2 there and 3 here, chunk is 8 there and 9 here, the mix is '' there and "
+                               "'chat' here");
+    json_decref(a);
+    json_decref(b);
+}
+
+/* Every kind of measurement except points lists its figures. */
+static void test_listed_figures(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"figures\": [{\"what\": \"lookup\", \"unit\": \"us\", \"better\": \"less\", \"value\": 7}, "
+        "{\"what\": \"drafts refused, p50\", \"unit\": \"share\", \"better\": \"less\", \"value\": 0}]}";
+    const spry_bench_gate_rules rules = {.max_drop = 0.1};
+    spry_bench_figures figures;
+    spry_error error;
+    json_t *before = json_loads(text, 0, NULL), *now = json_loads(text, 0, NULL), *gate = NULL;
+    spry_bench_figures_init(&figures, before);
+    assert_int_equal(figures.count, 2);
+    near(figure(&figures, "lookup"), 7);
+    assert_int_equal(spry_bench_figures_find(&figures, "lookup")->unit, SPRY_BENCH_US);
+    near(figure(&figures, "drafts refused, p50"), 0); /* 0 is a measurement */
+    spry_bench_figures_deinit(&figures);
+    json_t *refused = json_array_get(json_object_get(now, "figures"), 1);
+    const struct {
+        double refused;
+        bool passed;
+    } cases[] = {{0, true}, {0.09, true}, {0.2, false}}; /* a share that was 0 changes by itself */
+    for (size_t i = 0; i < 3; i++) {
+        json_object_set_new(refused, "value", json_real(cases[i].refused));
+        assert_int_equal(spry_bench_gate(&gate, before, now, &rules, "base.json", "", &error), SPRY_OK);
+        assert_int_equal(json_is_true(json_object_get(gate, "passed")), cases[i].passed);
+        json_decref(gate);
+    }
+    json_decref(before);
+    json_decref(now);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_percentiles),        cmocka_unit_test(test_stat),     cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_points_of_a_report), cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_percentiles), cmocka_unit_test(test_stat),
+        cmocka_unit_test(test_figures),     cmocka_unit_test(test_points_of_a_report),
+        cmocka_unit_test(test_differences), cmocka_unit_test(test_listed_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
