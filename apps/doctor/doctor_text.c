@@ -10,7 +10,6 @@
 #include "base/number.h"
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
-#include "doctor/gpu_prediction.h"
 #include "doctor/gpu_ways.h"
 #include "platform/environment.h"
 

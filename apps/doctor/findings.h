@@ -1,12 +1,16 @@
-/* Bottlenecks of this machine and how to remove them. The rules are a table; each depends on facts that were read or
- * measured, never on the machine directly. */
+/* What holds this machine back, and how to change it: lasting bottlenecks, what slows it down at present, and servers
+ * that run on it. The rules are tables; each depends on facts that were read or measured, never on the machine
+ * directly. */
 #ifndef SPRY_APPS_DOCTOR_FINDINGS_H
 #define SPRY_APPS_DOCTOR_FINDINGS_H
 
-#include "doctor/machine_speed.h"
+#include <jansson.h>
+
 #include "platform/energy.h"
 #include "platform/gpu.h"
 #include "platform/hardware.h"
+#include "platform/machine_state.h"
+#include "spry_tools.h"
 
 typedef struct spry_finding_facts {
     const spry_hardware *hardware;
@@ -27,5 +31,37 @@ bool spry_findings_busy(double load, uint32_t processors);
 
 /* Warnings first. Returns the number of findings. */
 size_t spry_findings_make(spry_finding findings[SPRY_FINDINGS_MAX], const spry_finding_facts *facts);
+
+/* ---- at present ------------------------------------------------------------------------------------------------- */
+
+/* What holds the machine back at present: heat, power, quotas, memory, other programs. Two states of the machine are
+ * compared, of which the earlier one is needed for counters only. */
+enum { SPRY_SLOWDOWNS_MAX = 8, SPRY_SLOWDOWN_TEXT = 200 };
+
+typedef struct spry_slowdown {
+    char what[SPRY_SLOWDOWN_TEXT];
+    const char *fix;
+} spry_slowdown;
+
+/* Returns the number of slowdowns; unknown values cause none. */
+size_t spry_slowdowns_make(spry_slowdown slowdowns[SPRY_SLOWDOWNS_MAX], const spry_machine_state *before,
+                           const spry_machine_state *now);
+
+/* Every field of `now` under its name, null where it is unknown; `slowed_by`: sentences. NULL when memory is short. */
+json_t *spry_machine_state_json(const spry_machine_state *before, const spry_machine_state *now);
+
+/* ---- servers ---------------------------------------------------------------------------------------------------- */
+
+/* Servers (`spry serve`) that run on this machine, as far as /proc shows them. */
+enum { SPRY_RUNNING_SERVERS_MAX = 8 };
+
+typedef struct spry_running_server {
+    uint64_t process;
+    size_t resident_bytes; /* 0: unknown */
+} spry_running_server;
+
+/* Returns the number of servers, at most SPRY_RUNNING_SERVERS_MAX. `root` is prepended to /proc: "" on a real system, a
+ * folder in tests. */
+size_t spry_running_servers_find(spry_running_server servers[SPRY_RUNNING_SERVERS_MAX], const char *root);
 
 #endif

@@ -4,11 +4,12 @@
 #ifndef SPRY_APPS_DOCTOR_MACHINE_PROFILE_H
 #define SPRY_APPS_DOCTOR_MACHINE_PROFILE_H
 
+#include <jansson.h>
+
+#include "base/dtype.h"
 #include "cli/terminal.h"
 #include "doctor/findings.h"
 #include "doctor/model_choice.h"
-#include "doctor/running_servers.h"
-#include "doctor/slowdowns.h"
 
 #define SPRY_PROFILE_FORMAT "spry-machine-1"
 
@@ -76,5 +77,12 @@ spry_status spry_profile_write(const char *path, spry_view text, spry_error *err
 
 /* Parses the format of spry_time_text; false for other text. */
 bool spry_profile_time_read(int64_t *seconds, const char *text);
+
+/* ---- speeds ----------------------------------------------------------------------------------------------------- */
+
+/* The object "speeds" of a machine's profile (NULL when memory is short), and its parser: missing keys and values that
+ * are not numbers above 0 are refused by name. Missing types are unknown. */
+json_t *spry_machine_speed_to_json(const spry_machine_speed *speed);
+spry_status spry_machine_speed_from_json(spry_machine_speed *speed, const json_t *json, spry_error *error);
 
 #endif

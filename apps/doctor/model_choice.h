@@ -2,6 +2,7 @@
 #ifndef SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 #define SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 
+#include "platform/gpu.h"
 #include "spry_tools.h"
 
 /* A shape in a type. */
@@ -55,5 +56,17 @@ typedef struct spry_model_choice {
  * for it where models for that are known: code and embeddings. */
 void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candidate *candidates, size_t count,
                       size_t memory);
+
+/* ---- GPUs ------------------------------------------------------------------------------------------------------- */
+
+/* How fast a model would run on a GPU: from how fast the GPU reads its memory, its multiprocessors and their clock. 0:
+ * not known. */
+typedef struct spry_gpu_prediction {
+    double prefill_tps, decode_tps; /* of SPRY_PREDICTED_PREFILL tokens; at the beginning of a context */
+    bool fits;                      /* the whole model; else --gpu-layers auto takes a part of it */
+} spry_gpu_prediction;
+
+/* `model`: predicted for the processor, which counts its bytes. */
+spry_gpu_prediction spry_predict_gpu(const spry_gpu *gpu, const spry_prediction *model);
 
 #endif

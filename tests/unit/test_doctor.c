@@ -15,7 +15,6 @@
 
 #include "base/json.h"
 #include "doctor/doctor_text.h"
-#include "doctor/gpu_prediction.h"
 #include "doctor/machine_settings.h"
 #include "platform/file.h"
 

@@ -13,8 +13,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "doctor/running_servers.h"
-#include "doctor/slowdowns.h"
+#include "doctor/findings.h"
 #include "platform/gpu.h"
 
 #define assert_near(value, expected) assert_true(fabs((value) - (expected)) < 1e-6)

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "device/cpu/packing.h"
-#include "doctor/machine_speed.h"
+#include "doctor/machine_profile.h"
 #include "doctor/model_choice.h"
 #include "engine/engine_state.h"
 #include "insight/prediction.h"

@@ -13,7 +13,7 @@
 
 #include "cli/energy_figures.h"
 #include "cli/terminal.h"
-#include "doctor/slowdowns.h"
+#include "doctor/findings.h"
 #include "platform/clock.h"
 #include "run/answer.h"
 #include "server/http/exchange.h"
