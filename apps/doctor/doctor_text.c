@@ -412,6 +412,76 @@ static void put_asked(page *p, const spry_asked_model *asked, const spry_hardwar
     put_experts(p, asked, h);
 }
 
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+/* A model and how fast it would answer: "qwen3-4b as q4_k_m, 12.3 tokens/s". */
+static void print_speed(char out[SENTENCE], const spry_machine_profile *m, const spry_candidate *c, const char *name)
+{
+    const spry_gpu *gpu = m->gpus.count ? &m->gpus.list[0] : NULL;
+    const spry_gpu_prediction g = gpu ? spry_predict_gpu(gpu, &c->predicted) : (spry_gpu_prediction){0};
+    int length =
+        snprintf(out, SENTENCE, "%s as %s, %.3g tokens/s", name ? name : c->shape, c->type, c->predicted.decode_tps);
+    if (g.decode_tps > 0 && g.fits && length > 0 && length < SENTENCE)
+        snprintf(out + length, SENTENCE - (size_t)length, " (%.0f on the GPU)", g.decode_tps);
+}
+
+/* The largest model that fits; NULL: none does. */
+static const spry_candidate *largest(const spry_machine_profile *m)
+{
+    const spry_candidate *best = NULL;
+    for (size_t i = 0; i < m->n_candidates; i++) {
+        const spry_candidate *c = &m->candidates[i];
+        if (c->fits && (!best || c->predicted.size.parameters > best->predicted.size.parameters))
+            best = c;
+    }
+    return best;
+}
+
+/* The model to choose: balanced, else fast, else the best for its quality; then the other two. */
+static void put_short_choices(page *p, const spry_machine_profile *m)
+{
+    static const spry_use order[] = {SPRY_USE_BALANCED, SPRY_USE_FAST, SPRY_USE_BEST};
+    const spry_candidate *most = largest(m);
+    char text[SENTENCE];
+    const char *label = "choose";
+    for (size_t i = 0; i < SPRY_COUNT(order); i++) {
+        const spry_model_choice *c = &m->choices[order[i]];
+        if (order[i] >= m->n_choices || !c->chosen)
+            continue;
+        print_speed(text, m, c->chosen, c->model);
+        put_row(p, label, "%s (%s)", text, spry_use_name(c->use));
+        if (label[0] && c->pull[0])
+            put_row(p, "", "spry pull %s", c->pull);
+        label = "";
+    }
+    if (label[0])
+        put_row(p, label, "no published model writes 3 tokens/s here; the bundled model does: spry run");
+    if (most) {
+        print_speed(text, m, most, NULL);
+        put_row(p, "largest", "%s", text);
+    }
+}
+
+/* What this machine can run, which model to choose, how fast that is, and what slows the machine down. */
+static void put_answer(page *p, const spry_machine_profile *m)
+{
+    spry_slowdown slowdowns[SPRY_SLOWDOWNS_MAX];
+    size_t n_slow = spry_slowdowns_make(slowdowns, &m->before, &m->now), n_warnings = 0;
+    char bytes[SPRY_AMOUNT_MAX];
+    for (size_t i = 0; i < m->n_findings; i++)
+        n_warnings += m->findings[i].warns;
+    put_row(p, "computes with", "%u %s, %s of memory%s%s", m->speed.threads,
+            m->speed.threads == 1 ? "thread" : "threads", known_bytes(bytes, m->hardware.usable_bytes),
+            m->gpus.count ? ", " : ", no GPU", m->gpus.count ? m->gpus.list[0].name : "");
+    if (p->models)
+        put_short_choices(p, m);
+    put_row(p, "slowed by", "%s%s",
+            n_slow       ? slowdowns[0].what
+            : n_warnings ? m->findings[0].what
+                         : "nothing that spry knows",
+            n_slow + n_warnings > 1 ? " And more: see below." : "");
+}
+
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 static void put_foot(page *p, const spry_machine_profile *m)
@@ -431,6 +501,7 @@ void spry_doctor_print(const spry_doctor_page *p, const spry_machine_profile *m)
     if (m->asked.name[0]) {
         put_asked(p, &m->asked, &m->hardware);
     } else {
+        put_answer(p, m);
         put_processor(p, m);
         put_memory(p, &m->hardware);
         put_gpus(p, &m->gpus);

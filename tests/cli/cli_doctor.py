@@ -133,6 +133,13 @@ class Doctor(CliTest):
         for line in page.splitlines():
             self.assertLessEqual(len(line), 100, line)
 
+    def test_the_answer_comes_first(self):
+        """Ten lines say what the machine computes with, which model to choose, how fast it is, and what is slow."""
+        for arguments, labels in (([], ("computes with", "choose", "slowed by")), (["--no-models"], ("computes with", "slowed by"))):
+            lines = self.succeeds(spry("doctor", *arguments)).text.splitlines()[:10]
+            self.assertEqual([label for label in labels if any(line.startswith("  " + label) for line in lines)], list(labels), lines)
+            self.assertEqual(any("tokens/s" in line for line in lines), not arguments)
+
     def test_no_models(self):
         page = self.succeeds(spry("doctor", "--no-models")).text
         self.assertIn("Bottlenecks", page)
