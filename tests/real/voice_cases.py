@@ -1,5 +1,5 @@
-"""Ten spoken questions in several conditions, and how many words of them are recognised: shared by the test with real
-weights and by scripts/voice-figures."""
+"""Ten spoken questions in several conditions, and how many words of them are recognised, for the test with real
+weights."""
 
 import array
 import math
