@@ -53,22 +53,12 @@ typedef struct spry_bench_flags {
 
 /* ---- bench_run.c: what every kind of measurement shares ---------------------------------------------------------- */
 
-typedef struct spry_bench_machine {
-    char cpu[SPRY_PROCESSOR_NAME_MAX];
-    char gpu[SPRY_GPU_NAME]; /* the one that computes; "": the processor does. Then kernels and speeds are the GPU's */
-    char id[SPRY_MACHINE_ID];
-    size_t memory_bytes;
-    uint32_t threads;
-    char kernels[SPRY_KERNELS_NAME];
-} spry_bench_machine;
-
 /* One run of the command: a model, its engine, synthetic text, the progress line and the report. */
 typedef struct spry_bench {
     spry_bench_flags *flags;
     const char *model; /* the argument; NULL: the bundled model */
     const char *name;  /* as it is shown */
     const spry_model_source *source;
-    spry_bench_machine machine;
     spry_engine *engine;
     spry_session *session;
     uint32_t context, chunk; /* of the engine */
@@ -146,20 +136,22 @@ spry_status spry_bench_repeat(spry_bench *bench, spry_bench_series *out, bool wa
 /* Sets a value; NULL, and a lack of memory, make spry_bench_run fail. */
 void spry_bench_put(spry_bench *bench, const char *key, json_t *value);
 
-/* Adds a figure to the report's list, by which it is compared and judged; NAN: not measured. */
+/* Adds a figure to the report's list, by which it is compared and judged. */
 void spry_bench_put_figure(spry_bench *bench, const char *what, spry_bench_unit unit, bool less_is_better,
                            double value);
 
-/* A number, or null for NAN and what is not positive. */
+/* Adds all figures that the table of targets names and that `results` has; names begin with `prefix`. */
+void spry_bench_put_figures(spry_bench *bench, const json_t *results, const char *prefix);
+
+/* A number above 0, or null. */
 json_t *spry_bench_positive_json(double value);
 
 /* Prints one line to standard output. */
 spry_status spry_bench_print_json(const json_t *json, spry_error *error);
 
-/* ---- bench_machine: names and limits of the machine -------------------------------------------------------------- */
-
-/* The machine of an engine with these options. */
-spry_status spry_bench_machine_name(spry_bench_machine *machine, const spry_engine_options *options, spry_error *error);
+/* The names of the machine of an engine with these options, as in a report; the caller releases *out. With "gpu", that
+ * GPU computes, and kernels and speeds are its own. */
+spry_status spry_bench_machine_json(json_t **out, const spry_engine_options *options, spry_error *error);
 
 /* Measures the two speed limits into the report. Uses memory: call after the peak was recorded. */
 spry_status spry_bench_machine_measure(spry_bench *bench);
@@ -186,8 +178,8 @@ typedef struct spry_bench_column {
     const char *none; /* for null; NULL: "-" */
 } spry_bench_column;
 
-/* Prints a heading and every row of `rows`, then those of `skipped` (NULL: none) with the reason. `after` follows the
- * heading. Nothing is printed for two empty lists. */
+/* Prints a heading and every row of `rows`, then every row of `skipped` (NULL: none) with its reason. `after` follows
+ * the heading. Nothing is printed for two empty lists. */
 void spry_bench_table(const spry_bench_column *columns, size_t count, const json_t *rows, const json_t *skipped,
                       const char *after);
 

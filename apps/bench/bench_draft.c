@@ -1,6 +1,5 @@
 /* `spry bench --draft WHO`: the same greedy answers to a few prompts with and without drafts, alternating. The tokens
  * are compared, since they must be equal. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,24 +174,6 @@ static spry_status measure_task(spry_bench *b, drafting *d, json_t *list)
     return SPRY_OK;
 }
 
-static void put_figures(spry_bench *b, const json_t *drafts)
-{
-    static const struct {
-        const char *key, *what;
-        spry_bench_unit unit;
-        bool less_is_better;
-    } figures[] = {{"acceptance", "drafts accepted", SPRY_BENCH_SHARE, false},
-                   {"refused_p50", "drafts refused, p50", SPRY_BENCH_SHARE, true},
-                   {"refused_p95", "drafts refused, p95", SPRY_BENCH_SHARE, true},
-                   {"prefill_ms", "drafter's prefill", SPRY_BENCH_MS, true},
-                   {"speedup", "decode with drafts", SPRY_BENCH_TIMES, false}};
-    for (size_t i = 0; i < SPRY_COUNT(figures); i++) {
-        const json_t *value = json_object_get(drafts, figures[i].key);
-        spry_bench_put_figure(b, figures[i].what, figures[i].unit, figures[i].less_is_better,
-                              json_is_number(value) ? json_number_value(value) : NAN);
-    }
-}
-
 static spry_status measure(spry_bench *b)
 {
     drafting *d = calloc(1, sizeof *d);
@@ -218,7 +199,7 @@ static spry_status measure(spry_bench *b)
     }
     if (!status) {
         spry_bench_put(b, "drafts", figures_json(&d->all));
-        put_figures(b, json_object_get(b->report, "drafts"));
+        spry_bench_put_figures(b, json_object_get(b->report, "drafts"), "");
     }
     spry_bench_close(b);
     spry_drafter_close(&drafter);

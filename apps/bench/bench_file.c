@@ -188,7 +188,7 @@ static spry_status check_figures(const json_t *figures, spry_error *error)
     return SPRY_OK;
 }
 
-/* The kinds are those of bench.h; their names are repeated here because files of all kinds are read alike. */
+/* Files of every kind of measurement are read alike. */
 static spry_status check_format(bool *of_points, const json_t *report, spry_error *error)
 {
     static const char *const known[] = {SPRY_BENCH_FORMAT, SPRY_DRAFT_FORMAT, SPRY_REUSE_FORMAT, SPRY_CHUNK_FORMAT,

@@ -1,27 +1,21 @@
 /* First tokens as a user waits for them: of a new process of this program, and of requests through a session. */
-#include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "bench/bench.h"
 #include "cli/interrupt.h"
 #include "platform/clock.h"
 #include "run/answer.h"
+#include "voice/child_process.h"
 
 /* ---- a new process ----------------------------------------------------------------------------------------------- */
 
 enum { ARGUMENTS_MAX = 64, VALUE_TEXT = 64 };
 
-static const char program[] = "/proc/self/exe";
-
 typedef struct arguments {
-    char *list[ARGUMENTS_MAX]; /* ends with NULL */
+    const char *list[ARGUMENTS_MAX]; /* ends with NULL */
     size_t count;
     char texts[ARGUMENTS_MAX][VALUE_TEXT];
 } arguments;
@@ -29,15 +23,15 @@ typedef struct arguments {
 static void add(arguments *a, const char *text)
 {
     if (a->count + 1 < ARGUMENTS_MAX)
-        a->list[a->count++] = (char *)text; /* exec does not modify them */
+        a->list[a->count++] = text;
 }
 
 /* `spry run` with `--name=value` for every engine option with a value, so that the new process has the same settings.
  */
 static void fill_arguments(arguments *a, const spry_bench *b)
 {
-    const char *const fixed[] = {"spry", "run",           "-p", "Once upon a time", "--raw",         "-n",
-                                 "1",    "--temperature", "0",  "--ignore-end",     "--profile=none"};
+    const char *const fixed[] = {"/proc/self/exe", "run", "-p",           "Once upon a time", "--raw", "-n", "1",
+                                 "--temperature",  "0",   "--ignore-end", "--profile=none"};
     spry_option_table table = spry_engine_flags_table(&b->flags->engine);
     for (size_t i = 0; i < SPRY_COUNT(fixed); i++)
         add(a, fixed[i]);
@@ -54,61 +48,25 @@ static void fill_arguments(arguments *a, const spry_bench *b)
     add(a, b->source->path ? b->source->path : b->source->name);
 }
 
-/* Starts the program with its standard output connected to `output`; 0 or an errno value. */
-static int start(pid_t *child, const spry_bench *b, int output)
+static bool note_first_byte(void *user, const char *data, size_t size)
 {
-    arguments a = {0};
-    posix_spawn_file_actions_t actions;
-    fill_arguments(&a, b);
-    int problem = posix_spawn_file_actions_init(&actions);
-    if (problem)
-        return problem;
-    problem = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (!problem)
-        problem = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-    if (!problem)
-        problem = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    if (!problem)
-        problem = posix_spawn(child, program, &actions, NULL, a.list, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    return problem;
-}
-
-/* Reads to the end; returns the time of the first byte, 0 when there is none. */
-static uint64_t drain(int input)
-{
-    char bytes[4096];
-    uint64_t first = 0;
-    for (;;) {
-        ssize_t got = read(input, bytes, sizeof bytes);
-        if (got > 0 && !first)
-            first = spry_clock_ns();
-        if (got == 0 || (got < 0 && errno != EINTR))
-            return first;
-    }
+    uint64_t *first = user;
+    (void)data;
+    *first = *first || !size ? *first : spry_clock_ns();
+    return true;
 }
 
 /* Milliseconds from starting a new process to the first byte of its answer. */
 static spry_status run_process(spry_bench *b, void *context, double *values)
 {
-    int ends[2], code = 0;
-    pid_t child;
+    arguments a = {0};
+    uint64_t first = 0;
     (void)context;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return spry_fail(b->error, SPRY_ERR_FILE, "cannot make a pipe: %s", strerror(errno));
+    fill_arguments(&a, b);
     uint64_t began = spry_clock_ns();
-    int problem = start(&child, b, ends[1]);
-    close(ends[1]);
-    uint64_t first = problem ? 0 : drain(ends[0]);
-    close(ends[0]);
-    if (problem)
-        return spry_fail(b->error, SPRY_ERR_FILE, "%s cannot be started: %s", program, strerror(problem));
-    while (waitpid(child, &code, 0) < 0 && errno == EINTR)
-        ;
-    if (!first || !WIFEXITED(code) || WEXITSTATUS(code) != 0)
-        return spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "spry run gives no answer with this model");
+    spry_status status = spry_child_run(NULL, a.list, (spry_view){"", 0}, note_first_byte, &first, b->error);
     values[0] = (double)(first - began) / 1e6;
-    return SPRY_OK;
+    return status || first ? status : spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "spry run gives no answer");
 }
 
 spry_status spry_bench_first_token(spry_bench *b)
@@ -130,9 +88,10 @@ static spry_status finish(spry_bench *b, spry_status status, const char *key)
 {
     char why_key[32];
     snprintf(why_key, sizeof why_key, "why_no_%s", key);
-    b->error->message[150] = '\0';
-    if (status)
+    if (status) {
+        b->error->message[150] = '\0';
         spry_bench_put(b, why_key, spry_bench_text_json(b->error->message));
+    }
     return status == SPRY_ERR_CANCELLED || status == SPRY_ERR_MEMORY ? status : SPRY_OK;
 }
 
@@ -334,7 +293,7 @@ static spry_status ask_call(spry_bench *b, void *context, double *values)
 spry_status spry_bench_first_call(spry_bench *b)
 {
     spry_bench_series series;
-    uint64_t salt = 2 * SPRY_BENCH_REPEAT_MAX; /* above those of the requests before */
+    uint64_t salt = 2 * SPRY_BENCH_REPEAT_MAX; /* above the salts of the requests before */
     snprintf(b->doing, sizeof b->doing, "a call:");
     spry_status status = spry_bench_repeat(b, &series, false, ask_call, &salt);
     size_t middle = status ? 0 : middle_of(&series, 0);

@@ -65,7 +65,7 @@ double spry_bench_percentile(const double *sorted, size_t count, double percent)
 /* {"p50", "p95", "p99"} of values in any order, which are sorted; each key ends with `suffix`. */
 json_t *spry_bench_percentiles_json(double *values, size_t count, const char *suffix);
 
-/* How a number is shown. The first units are those of figures; the others are those of tables only. */
+/* How a number is shown. Figures have the first units; only tables use the others. */
 typedef enum spry_bench_unit {
     SPRY_BENCH_TPS,
     SPRY_BENCH_MS,
@@ -168,7 +168,7 @@ typedef struct spry_bench_gate_rules {
 } spry_bench_gate_rules;
 
 /* Compares two reports of one kind; *out is the verdict, which the caller releases. Fails when they have nothing in
- * common. `differences`: those that --force ignored, or "". */
+ * common. `differences`: the differences that --force ignored, or "". */
 spry_status spry_bench_gate(json_t **out, const json_t *before, const json_t *now, const spry_bench_gate_rules *rules,
                             const char *file, const char *differences, spry_error *error);
 void spry_bench_gate_print(const json_t *gate);

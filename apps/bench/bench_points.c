@@ -214,7 +214,8 @@ static json_t *op_json(const points *p, const spry_op_sum *sum, double all_ns, d
     const char *device = spry_engine_device_kind(p->b->engine);
     double ns = (double)sum->ns;
     char kernel[48];
-    snprintf(kernel, sizeof kernel, "%s %s", strcmp(device, "cpu") ? device : p->b->machine.kernels,
+    snprintf(kernel, sizeof kernel, "%s %s",
+             strcmp(device, "cpu") ? device : spry_bench_text(p->b->report, "machine.kernels"),
              spry_dtype_name((spry_dtype)sum->type));
     return json_pack("{s:s, s:s, s:s, s:f, s:f, s:I, s:f, s:f}", "op", spry_op_name(sum->op), "device", device,
                      "kernel", kernel, "ms", ns / 1e6 / times, "share", spry_bench_ratio(ns, all_ns), "calls",

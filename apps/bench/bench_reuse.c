@@ -1,7 +1,6 @@
 /* `spry bench --reuse`: the savings of the KV cache. Times to the first token with cached text, compared with computing
  * it. Computed and reused runs alternate, so that changes of the machine's speed affect both alike. Every computed run
  * has its own salt, under which nothing is cached. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,14 +158,10 @@ static void put_pair(spry_bench *b, const char *key, const char *what, size_t to
     double anew = spry_bench_stat_of(series->values[0], series->count).median;
     double reused = spry_bench_stat_of(series->values[which], series->count).median,
            ratio = spry_bench_ratio(reused, anew);
-    char share[64];
     spry_bench_put(b, key,
                    json_pack("{s:s, s:I, s:I, s:s, s:f, s:f, s:f}", "what", what, "tokens", (json_int_t)tokens, "known",
                              (json_int_t)known, "unit", is_speed ? "tokens_per_second" : "ms", "anew", anew, "reused",
                              reused, "ratio", ratio));
-    snprintf(share, sizeof share, "%s, share", what);
-    spry_bench_put_figure(b, what, is_speed ? SPRY_BENCH_TPS : SPRY_BENCH_MS, !is_speed, reused);
-    spry_bench_put_figure(b, share, SPRY_BENCH_SHARE, !is_speed, ratio);
 }
 
 static spry_status measure_with_engine(spry_bench *b, reuse *r)
@@ -228,7 +223,7 @@ static spry_status measure_lookup(spry_bench *b)
     spry_bench_put(
         b, "lookup",
         json_pack("{s:I, s:I, s:f}", "tokens", (json_int_t)LOOKUP_TOKENS, "pages", (json_int_t)pages, "us", median));
-    spry_bench_put_figure(b, "lookup", SPRY_BENCH_US, true, median);
+    spry_bench_put_figures(b, b->report, "");
     return SPRY_OK;
 }
 

@@ -1,6 +1,5 @@
 /* What every kind of measurement shares: the machine, the head of the report, the engine, synthetic text, and the loop
  * that repeats a measurement. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,50 +35,43 @@ static bool find_gpu(spry_gpu *out, const char *device, bool measure)
     return found;
 }
 
-spry_status spry_bench_machine_name(spry_bench_machine *m, const spry_engine_options *options, spry_error *error)
+spry_status spry_bench_machine_json(json_t **out, const spry_engine_options *options, spry_error *error)
 {
+    char cpu[SPRY_PROCESSOR_NAME_MAX], kernels[SPRY_KERNELS_NAME], id[SPRY_MACHINE_ID];
+    const uint32_t threads = options->threads ? options->threads : (uint32_t)spry_threads_usable();
+    const size_t memory = spry_memory_total();
     spry_gpu gpu;
-    *m = (spry_bench_machine){.threads = options->threads ? options->threads : (uint32_t)spry_threads_usable(),
-                              .memory_bytes = spry_memory_total()};
-    spry_status status = spry_kernels_name(m->kernels, options->cpu, error);
+    spry_status status = spry_kernels_name(kernels, options->cpu, error);
     if (status)
         return status;
-    spry_processor_name(m->cpu);
-    spry_machine_id(m->id, m->cpu, m->threads, m->kernels, m->memory_bytes);
-    if (find_gpu(&gpu, options->device, false)) {
-        memcpy(m->gpu, gpu.name, sizeof m->gpu);
-        snprintf(m->kernels, sizeof m->kernels, "cuda");
-    }
-    return SPRY_OK;
-}
-
-static json_t *machine_json(const spry_bench_machine *m)
-{
-    json_t *out = json_pack("{s:s, s:I, s:s, s:I, s:s}", "cpu", m->cpu, "threads", (json_int_t)m->threads, "kernels",
-                            m->kernels, "memory_bytes", (json_int_t)m->memory_bytes, "id", m->id);
-    if (m->gpu[0])
-        json_object_set_new(out, "gpu", json_string(m->gpu));
-    return out;
+    spry_processor_name(cpu);
+    spry_machine_id(id, cpu, threads, kernels, memory);
+    const bool has_gpu = find_gpu(&gpu, options->device, false);
+    *out = json_pack("{s:s, s:I, s:s, s:I, s:s}", "cpu", cpu, "threads", (json_int_t)threads, "kernels",
+                     has_gpu ? "cuda" : kernels, "memory_bytes", (json_int_t)memory, "id", id);
+    if (has_gpu)
+        json_object_set_new(*out, "gpu", json_string(gpu.name));
+    return *out ? SPRY_OK : spry_fail_memory(error, "the machine's name", 0);
 }
 
 spry_status spry_bench_machine_measure(spry_bench *b)
 {
     const spry_engine_options *options = &b->flags->engine.options;
+    json_t *machine = json_object_get(b->report, "machine");
+    const bool has_gpu = json_object_get(machine, "gpu");
     double read_gb_s = 0, multiply_g_s = 0; /* limits that are not known stay 0, and so do shares of them */
     spry_gpu gpu;
     spry_status status = SPRY_OK;
-    if (b->machine.gpu[0] && find_gpu(&gpu, options->device, true)) {
+    if (has_gpu && find_gpu(&gpu, options->device, true)) {
         read_gb_s = gpu.read_gb_s;
         multiply_g_s = spry_gpu_peak(&gpu) / 2 / 1e9;
-    } else if (!b->machine.gpu[0]) {
-        status =
-            spry_machine_peaks(&read_gb_s, &multiply_g_s, options->cpu, b->machine.threads, b->main_type, b->error);
+    } else if (!has_gpu) {
+        status = spry_machine_peaks(&read_gb_s, &multiply_g_s, options->cpu,
+                                    (uint32_t)spry_bench_number(machine, "threads"), b->main_type, b->error);
     }
-    json_t *machine = json_object_get(b->report, "machine");
     json_object_set_new(machine, "read_gb_s", json_real(read_gb_s));
     json_object_set_new(machine, "multiply_g_s", json_real(multiply_g_s));
-    json_object_set_new(machine, "multiply_type",
-                        json_string(b->machine.gpu[0] ? "F16" : spry_dtype_name(b->main_type)));
+    json_object_set_new(machine, "multiply_type", json_string(has_gpu ? "F16" : spry_dtype_name(b->main_type)));
     return status;
 }
 
@@ -98,11 +90,9 @@ void spry_bench_put_figure(spry_bench *b, const char *what, spry_bench_unit unit
     for (size_t i = 0; i < json_array_size(figures); i++)
         if (strcmp(spry_bench_text(json_array_get(figures, i), "what"), what) == 0)
             return; /* measured twice */
-    json_t *figure = isnan(value) ? NULL
-                                  : json_pack("{s:o, s:s, s:s, s:f}", "what", spry_bench_text_json(what), "unit",
-                                              spry_bench_unit_name(unit), "better", less_is_better ? "less" : "more",
-                                              "value", value);
-    b->lacks_memory = (!isnan(value) && json_array_append_new(figures, figure) != 0) || b->lacks_memory;
+    json_t *figure = json_pack("{s:o, s:s, s:s, s:f}", "what", spry_bench_text_json(what), "unit",
+                               spry_bench_unit_name(unit), "better", less_is_better ? "less" : "more", "value", value);
+    b->lacks_memory = json_array_append_new(figures, figure) != 0 || b->lacks_memory;
 }
 
 json_t *spry_bench_positive_json(double value)
@@ -127,11 +117,14 @@ static spry_status put_head(spry_bench *b, const char *format)
     const spry_model_file file = spry_model_source_file(b->source);
     char fingerprint[40], when[SPRY_TIME_TEXT];
     static const char *const of_the_engine[] = {"architecture", "parameters", "weight_bytes", "main_type"};
-    spry_status status = spry_bench_machine_name(&b->machine, o, b->error);
+    json_t *machine = NULL;
+    spry_status status = spry_bench_machine_json(&machine, o, b->error);
     if (!status)
         status = spry_checkpoint_fingerprint(fingerprint, &file, o->threads, b->error);
-    if (status)
+    if (status) {
+        json_decref(machine);
         return status;
+    }
     spry_bench_put(b, "format", json_string(format));
     spry_bench_put(b, "spry", json_string(spry_version()));
     spry_bench_put(b, "when", json_string(spry_time_text(when, (int64_t)time(NULL))));
@@ -139,7 +132,7 @@ static spry_status put_head(spry_bench *b, const char *format)
     for (size_t i = 0; i < SPRY_COUNT(of_the_engine); i++)
         spry_bench_put(b, of_the_engine[i], json_null());
     spry_bench_put(b, "model_id", json_string(fingerprint));
-    spry_bench_put(b, "machine", machine_json(&b->machine));
+    spry_bench_put(b, "machine", machine);
     spry_bench_put(b, "settings",
                    json_pack("{s:I, s:s, s:I, s:I, s:n, s:s?}", "chunk", (json_int_t)o->chunk, "kv_type", o->kv_type,
                              "tokens", (json_int_t)b->flags->tokens, "repeat", (json_int_t)b->flags->repeat, "context",
@@ -182,10 +175,12 @@ spry_status spry_bench_describe(spry_bench *b)
     b->context = (uint32_t)info.context;
     b->chunk = info.chunk;
     b->main_type = (spry_dtype)spry_engine_main_type(b->engine);
-    if (b->machine.gpu[0] && strcmp(spry_engine_device_kind(b->engine), "cuda") != 0) { /* the log says why */
-        b->machine.gpu[0] = '\0';
-        status = spry_kernels_name(b->machine.kernels, b->flags->engine.options.cpu, b->error);
-        spry_bench_put(b, "machine", machine_json(&b->machine));
+    json_t *machine = json_object_get(b->report, "machine");
+    if (json_object_get(machine, "gpu") && strcmp(spry_engine_device_kind(b->engine), "cuda") != 0) {
+        char kernels[SPRY_KERNELS_NAME]; /* the log says why the GPU is not used */
+        status = spry_kernels_name(kernels, b->flags->engine.options.cpu, b->error);
+        json_object_del(machine, "gpu");
+        json_object_set_new(machine, "kernels", status ? json_null() : json_string(kernels));
     }
     spry_bench_put(b, "architecture", json_string(info.architecture));
     spry_bench_put(b, "parameters", json_integer((json_int_t)info.parameters));

@@ -5,9 +5,9 @@
  *                          "ttft_cold_ms": 1500, "memory_bytes": 700000000, "residency": {"0": 0.8},
  *                          "draft_speedup": 1.5, "reuse_prefix_share": 0.1, "mix_ttft_p95_ms": 900}}}
  *
- * `keys` lists all of them. Every kind of measurement checks its own targets and no others. A decode is named by its
- * depth, or by depth and batch. "profile" is the machine's profile, whose sections have the same objects as "targets".
- * A target that was not measured is not met. */
+ * `keys` lists all of them, and with that the figures of all kinds except points and chunks. Every kind of measurement
+ * checks its own targets and no others. A decode is named by its depth, or by depth and batch. "profile" is the
+ * machine's profile, whose sections have the same objects as "targets". A target that was not measured is not met. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,44 +26,54 @@ typedef struct target_key {
     bool less_is_better;
     points_of points;   /* NO_POINTS: one number */
     const char *format; /* of the reports that have it; NULL: of points */
+    const char *path;   /* where such a report has it; NULL: bench_gate.c knows */
 } target_key;
 
+#define DRAFT SPRY_DRAFT_FORMAT
+#define REUSE SPRY_REUSE_FORMAT
+#define MIX   SPRY_MIX_REPORT_FORMAT
+#define KEY(key, figure, unit, less_is_better, points, format, path)                                                   \
+    {                                                                                                                  \
+        key, figure, SPRY_BENCH_##unit, less_is_better, points, format, path                                           \
+    }
+
 static const target_key keys[] = {
-    {"prefill_tps", "", SPRY_BENCH_TPS, false, PREFILLS, NULL},
-    {"decode_tps", "", SPRY_BENCH_TPS, false, DECODES, NULL},
-    {"p95_ms", ", p95 of steps", SPRY_BENCH_MS, true, DECODES, NULL},
-    {"residency", ", time in kernels", SPRY_BENCH_SHARE, false, DECODES, NULL},
-    {"prefill_residency", ", time in kernels", SPRY_BENCH_SHARE, false, PREFILLS, NULL},
-    {"ttft_cold_ms", "first token, cold", SPRY_BENCH_MS, true, 0, NULL},
-    {"ttft_warm_ms", "first token, warm", SPRY_BENCH_MS, true, 0, NULL},
-    {"first_call_ms", "first call", SPRY_BENCH_MS, true, 0, NULL},
-    {"first_call_tokens", "first call, tokens", SPRY_BENCH_TOKENS, true, 0, NULL},
-    {"memory_bytes", "memory", SPRY_BENCH_BYTES, true, 0, NULL},
-    {"joules_per_100_tokens", "100 tokens of decode", SPRY_BENCH_JOULES, true, 0, NULL},
-    {"draft_acceptance", "drafts accepted", SPRY_BENCH_SHARE, false, 0, SPRY_DRAFT_FORMAT},
-    {"draft_refused_p50", "drafts refused, p50", SPRY_BENCH_SHARE, true, 0, SPRY_DRAFT_FORMAT},
-    {"draft_refused_p95", "drafts refused, p95", SPRY_BENCH_SHARE, true, 0, SPRY_DRAFT_FORMAT},
-    {"draft_prefill_ms", "drafter's prefill", SPRY_BENCH_MS, true, 0, SPRY_DRAFT_FORMAT},
-    {"draft_speedup", "decode with drafts", SPRY_BENCH_TIMES, false, 0, SPRY_DRAFT_FORMAT},
-    {"reuse_prefix_ms", "cached prefix", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_prefix_share", "cached prefix, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_fragments_ms", "4 fragments, second order", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_fragments_share", "4 fragments, second order, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_fragments_again_ms", "4 fragments, third order", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_fragments_again_share", "4 fragments, third order, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_restart_ms", "cached prefix, restarted", SPRY_BENCH_MS, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_restart_share", "cached prefix, restarted, share", SPRY_BENCH_SHARE, true, 0, SPRY_REUSE_FORMAT},
-    {"reuse_moved_decode_tps", "decode over 8 moved spans", SPRY_BENCH_TPS, false, 0, SPRY_REUSE_FORMAT},
-    {"reuse_moved_decode_share", "decode over 8 moved spans, share", SPRY_BENCH_SHARE, false, 0, SPRY_REUSE_FORMAT},
-    {"reuse_lookup_us", "lookup", SPRY_BENCH_US, true, 0, SPRY_REUSE_FORMAT},
-    {"mix_ttft_p50_ms", "first token, p50", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
-    {"mix_ttft_p95_ms", "first token, p95", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
-    {"mix_ttft_p99_ms", "first token, p99", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
-    {"mix_between_p50_ms", "between tokens, p50", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
-    {"mix_between_p95_ms", "between tokens, p95", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
-    {"mix_between_p99_ms", "between tokens, p99", SPRY_BENCH_MS, true, 0, SPRY_MIX_REPORT_FORMAT},
-    {"mix_tps", "all answers", SPRY_BENCH_TPS, false, 0, SPRY_MIX_REPORT_FORMAT},
-    {"mix_hit_share", "cached of prompts", SPRY_BENCH_SHARE, false, 0, SPRY_MIX_REPORT_FORMAT},
+    KEY("prefill_tps", "", TPS, false, PREFILLS, NULL, NULL),
+    KEY("decode_tps", "", TPS, false, DECODES, NULL, NULL),
+    KEY("p95_ms", ", p95 of steps", MS, true, DECODES, NULL, NULL),
+    KEY("residency", ", time in kernels", SHARE, false, DECODES, NULL, NULL),
+    KEY("prefill_residency", ", time in kernels", SHARE, false, PREFILLS, NULL, NULL),
+    KEY("ttft_cold_ms", "first token, cold", MS, true, 0, NULL, NULL),
+    KEY("ttft_warm_ms", "first token, warm", MS, true, 0, NULL, NULL),
+    KEY("first_call_ms", "first call", MS, true, 0, NULL, NULL),
+    KEY("first_call_tokens", "first call, tokens", TOKENS, true, 0, NULL, NULL),
+    KEY("memory_bytes", "memory", BYTES, true, 0, NULL, NULL),
+    KEY("joules_per_100_tokens", "100 tokens of decode", JOULES, true, 0, NULL, NULL),
+    KEY("draft_acceptance", "drafts accepted", SHARE, false, 0, DRAFT, "acceptance"),
+    KEY("draft_refused_p50", "drafts refused, p50", SHARE, true, 0, DRAFT, "refused_p50"),
+    KEY("draft_refused_p95", "drafts refused, p95", SHARE, true, 0, DRAFT, "refused_p95"),
+    KEY("draft_prefill_ms", "drafter's prefill", MS, true, 0, DRAFT, "prefill_ms"),
+    KEY("draft_speedup", "decode with drafts", TIMES, false, 0, DRAFT, "speedup"),
+    KEY("reuse_prefix_ms", "cached prefix", MS, true, 0, REUSE, "prefix.reused"),
+    KEY("reuse_prefix_share", "cached prefix, share", SHARE, true, 0, REUSE, "prefix.ratio"),
+    KEY("reuse_fragments_ms", "4 fragments, second order", MS, true, 0, REUSE, "fragments.reused"),
+    KEY("reuse_fragments_share", "4 fragments, second order, share", SHARE, true, 0, REUSE, "fragments.ratio"),
+    KEY("reuse_fragments_again_ms", "4 fragments, third order", MS, true, 0, REUSE, "fragments_again.reused"),
+    KEY("reuse_fragments_again_share", "4 fragments, third order, share", SHARE, true, 0, REUSE,
+        "fragments_again.ratio"),
+    KEY("reuse_restart_ms", "cached prefix, restarted", MS, true, 0, REUSE, "restart.reused"),
+    KEY("reuse_restart_share", "cached prefix, restarted, share", SHARE, true, 0, REUSE, "restart.ratio"),
+    KEY("reuse_moved_decode_tps", "decode over 8 moved spans", TPS, false, 0, REUSE, "moved_decode.reused"),
+    KEY("reuse_moved_decode_share", "decode over 8 moved spans, share", SHARE, false, 0, REUSE, "moved_decode.ratio"),
+    KEY("reuse_lookup_us", "lookup", US, true, 0, REUSE, "lookup.us"),
+    KEY("mix_ttft_p50_ms", "first token, p50", MS, true, 0, MIX, "ttft_ms.p50"),
+    KEY("mix_ttft_p95_ms", "first token, p95", MS, true, 0, MIX, "ttft_ms.p95"),
+    KEY("mix_ttft_p99_ms", "first token, p99", MS, true, 0, MIX, "ttft_ms.p99"),
+    KEY("mix_between_p50_ms", "between tokens, p50", MS, true, 0, MIX, "between_ms.p50"),
+    KEY("mix_between_p95_ms", "between tokens, p95", MS, true, 0, MIX, "between_ms.p95"),
+    KEY("mix_between_p99_ms", "between tokens, p99", MS, true, 0, MIX, "between_ms.p99"),
+    KEY("mix_tps", "all answers", TPS, false, 0, MIX, "tps"),
+    KEY("mix_hit_share", "cached of prompts", SHARE, false, 0, MIX, "hit_share"),
 };
 
 static const target_key *find_key(const char *name)
@@ -77,6 +87,19 @@ static const target_key *find_key(const char *name)
 static bool is_measured(const target_key *key, const char *format)
 {
     return strcmp(key->format ? key->format : SPRY_BENCH_FORMAT, format) == 0;
+}
+
+void spry_bench_put_figures(spry_bench *b, const json_t *results, const char *prefix)
+{
+    const char *format = spry_bench_text(b->report, "format");
+    char what[64];
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
+        const json_t *value =
+            keys[i].path && is_measured(&keys[i], format) ? spry_bench_at(results, keys[i].path) : NULL;
+        snprintf(what, sizeof what, "%s%s", prefix, keys[i].figure);
+        if (json_is_number(value))
+            spry_bench_put_figure(b, what, keys[i].unit, keys[i].less_is_better, json_number_value(value));
+    }
 }
 
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
@@ -147,7 +170,8 @@ static spry_status check_target(json_t *value, const char *machine, const char *
     return status;
 }
 
-/* Adds the points of the targets; false: more than can be measured. Joules are those of one sequence at depth 0. */
+/* Adds the points of the targets; false: more than can be measured. Joules are measured with one sequence at depth 0.
+ */
 static bool add_points(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch, const json_t *targets)
 {
     const char *name, *point;

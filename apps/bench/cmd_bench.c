@@ -322,9 +322,8 @@ static spry_status take_settings(spry_bench_flags *f, const spry_bench_kind *kin
         take_baseline(f);
     }
     if (f->judge.targets) {
-        spry_bench_machine here;
-        status = spry_bench_machine_name(&here, &f->engine.options, error);
-        json_t *machine = json_pack("{s:s, s:s, s:s}", "id", here.id, "cpu", here.cpu, "gpu", here.gpu);
+        json_t *machine = NULL;
+        status = spry_bench_machine_json(&machine, &f->engine.options, error);
         if (!status)
             status = spry_bench_targets_lists(lists[0], lists[1], lists[2], f->judge.targets, f->judge.targets_path,
                                               kind->format, machine, error);

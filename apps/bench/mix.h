@@ -4,6 +4,7 @@
 #define SPRY_APPS_BENCH_MIX_H
 
 #include <jansson.h>
+#include <pthread.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -34,7 +35,7 @@ typedef struct spry_mix_choices {
 
 typedef struct spry_mix_request {
     json_t *messages;       /* NULL: made of the lengths; owned */
-    uint32_t prompt_tokens; /* those of the system prompt included */
+    uint32_t prompt_tokens; /* with the system prompt */
     uint32_t answer_tokens;
     size_t system; /* index, or SPRY_MIX_CHOICES_MAX: none */
     size_t line;   /* of the file, from 1; 0: none */
@@ -88,17 +89,20 @@ void spry_mix_answer_event(spry_mix_answer *answer);
 
 /* ---- mix_server.c: servers --------------------------------------------------------------------------------------- */
 
-typedef struct spry_mix_server spry_mix_server;
+typedef struct spry_mix_server {
+    char url[1024];  /* without a slash at its end, and without /v1 */
+    const char *api; /* "openai" or "ollama" */
+    char *model;
+    const char *key;
+    pthread_mutex_t lock; /* guards `plain` */
+    bool plain;           /* requests go without "ignore_eos" */
+} spry_mix_server;
 
-/* Asks the server at `url` which interface and which models it has. `model` NULL: its first. `key` NULL: none. */
-spry_status spry_mix_server_open(spry_mix_server **out, const char *url, const char *model, const char *key,
+/* Asks the server at `url` which interface and which models it has. `model` NULL: its first. `key` NULL: none.
+ * Deinitialise also on failure. */
+spry_status spry_mix_server_init(spry_mix_server *server, const char *url, const char *model, const char *key,
                                  spry_error *error);
-void spry_mix_server_close(spry_mix_server *server);
-
-/* The server's address; its interface, "openai" or "ollama"; its model. */
-const char *spry_mix_server_url(const spry_mix_server *server);
-const char *spry_mix_server_api(const spry_mix_server *server);
-const char *spry_mix_server_model(const spry_mix_server *server);
+void spry_mix_server_deinit(spry_mix_server *server);
 
 /* Sends a request and waits for its answer; may be called by several threads at once. `server`: a spry_mix_server. */
 spry_status spry_mix_server_ask(void *server, spry_mix_answer *answer, const spry_mix_request *request,

@@ -237,40 +237,16 @@ static json_t *run_json(const run *r, const spry_mix_server *server, double wall
                                             (json_int_t)groups[g].requests, "prompt_tokens",
                                             (json_int_t)groups[g].prompt_tokens, "hit_share", share_json(&groups[g])));
     return json_pack("{s:o, s:s?, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "where",
-                     spry_bench_text_json(server ? spry_mix_server_url(server) : "here"), "api",
-                     server ? spry_mix_server_api(server) : NULL, "model",
-                     server ? spry_bench_text_json(spry_mix_server_model(server)) : json_null(), "completed",
-                     (json_int_t)r->n_done, "error", r->why[0] ? spry_bench_text_json(r->why) : json_null(), "ttft_ms",
-                     times_json(r, false), "between_ms", times_json(r, true), "prompt_tokens",
-                     (json_int_t)all.prompt_tokens, "answer_tokens", (json_int_t)answer_tokens, "wall_ms", wall_ms,
-                     "tps", spry_bench_ratio((double)answer_tokens * 1000, wall_ms), "hit_share", share_json(&all),
-                     "systems", systems, "requests", requests_json(r));
+                     spry_bench_text_json(server ? server->url : "here"), "api", server ? server->api : NULL, "model",
+                     server ? spry_bench_text_json(server->model) : json_null(), "completed", (json_int_t)r->n_done,
+                     "error", r->why[0] ? spry_bench_text_json(r->why) : json_null(), "ttft_ms", times_json(r, false),
+                     "between_ms", times_json(r, true), "prompt_tokens", (json_int_t)all.prompt_tokens, "answer_tokens",
+                     (json_int_t)answer_tokens, "wall_ms", wall_ms, "tps",
+                     spry_bench_ratio((double)answer_tokens * 1000, wall_ms), "hit_share", share_json(&all), "systems",
+                     systems, "requests", requests_json(r));
 }
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
-
-static void put_figures(spry_bench *b, const json_t *run_report, const char *prefix)
-{
-    static const struct {
-        const char *path, *what;
-        spry_bench_unit unit;
-        bool less_is_better;
-    } figures[] = {{"ttft_ms.p50", "first token, p50", SPRY_BENCH_MS, true},
-                   {"ttft_ms.p95", "first token, p95", SPRY_BENCH_MS, true},
-                   {"ttft_ms.p99", "first token, p99", SPRY_BENCH_MS, true},
-                   {"between_ms.p50", "between tokens, p50", SPRY_BENCH_MS, true},
-                   {"between_ms.p95", "between tokens, p95", SPRY_BENCH_MS, true},
-                   {"between_ms.p99", "between tokens, p99", SPRY_BENCH_MS, true},
-                   {"tps", "all answers", SPRY_BENCH_TPS, false},
-                   {"hit_share", "cached of prompts", SPRY_BENCH_SHARE, false}};
-    for (size_t i = 0; i < SPRY_COUNT(figures); i++) {
-        const json_t *value = spry_bench_at(run_report, figures[i].path);
-        char what[64];
-        snprintf(what, sizeof what, "%s%s", prefix, figures[i].what);
-        spry_bench_put_figure(b, what, figures[i].unit, figures[i].less_is_better,
-                              json_is_number(value) ? json_number_value(value) : NAN);
-    }
-}
 
 /* Sends every request; a request that fails ends the run, and the answers so far stay. Fails only for want of memory or
  * threads. */
@@ -282,13 +258,13 @@ static spry_status run_all(spry_bench *b, const spry_mix *mix, spry_mix_server *
     if (!r.answers)
         return spry_fail_memory(b->error, "answers", mix->count * sizeof *r.answers);
     pthread_mutex_init(&r.lock, NULL);
-    spry_progress_begin(&r.line, server ? spry_mix_server_url(server) : "here");
+    spry_progress_begin(&r.line, server ? server->url : "here");
     uint64_t began = spry_clock_ns();
     spry_status status = run_clients(&r, b->flags->together, b->error);
     json_t *report = run_json(&r, server, spry_bench_ms_since(began));
     spry_progress_end(&r.line);
     b->lacks_memory = json_array_append_new(runs, report) != 0 || b->lacks_memory;
-    put_figures(b, report, server ? "server: " : "");
+    spry_bench_put_figures(b, report, server ? "server: " : "");
     b->passed = b->passed && !r.why[0];
     pthread_mutex_destroy(&r.lock);
     for (size_t i = 0; i < mix->count; i++)
@@ -323,7 +299,7 @@ static spry_status choose_context(spry_bench *b, const spry_mix *mix)
     return SPRY_OK;
 }
 
-static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server **server)
+static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server *server)
 {
     const spry_bench_flags *f = b->flags;
     spry_status status = spry_mix_init(mix, f->mix, f->requests, (double)f->scale, f->seed, b->error);
@@ -336,8 +312,8 @@ static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server **s
     spry_bench_put(b, "seed", json_integer((json_int_t)mix->seed));
     spry_bench_put(b, "runs", json_array());
     status = spry_bench_check_baseline(b);
-    if (!status && f->url)
-        status = spry_mix_server_open(server, f->url, f->url_model, f->url_key, b->error);
+    if (!status && server)
+        status = spry_mix_server_init(server, f->url, f->url_model, f->url_key, b->error);
     if (!status)
         status = choose_context(b, mix);
     if (!status)
@@ -347,16 +323,17 @@ static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server **s
     if (!status)
         status = run_all(b, mix, NULL);
     spry_bench_close(b); /* its threads and memory are not to disturb a server on this machine */
-    return status || !*server ? status : run_all(b, mix, *server);
+    return status || !server ? status : run_all(b, mix, server);
 }
 
 static spry_status measure(spry_bench *b)
 {
     spry_mix mix;
-    spry_mix_server *server = NULL;
+    spry_mix_server server = {.model = NULL};
     spry_progress_end(&b->line); /* each run has its own */
-    spry_status status = measure_mix(b, &mix, &server);
-    spry_mix_server_close(server);
+    spry_status status = measure_mix(b, &mix, b->flags->url ? &server : NULL);
+    if (server.api)
+        spry_mix_server_deinit(&server);
     spry_mix_deinit(&mix);
     return status;
 }

@@ -3,7 +3,6 @@
  *
  * Streamed answers are lines of text: `data: {...}`, then `data: [DONE]` with OpenAI's interface; a JSON object each
  * line, the last with "done": true, with Ollama's. Lines are bounded. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,30 +12,11 @@
 #include "cli/interrupt.h"
 #include "pull/pull_http.h"
 
-enum { BODY_MAX = 4 << 20, LINE_BYTES = 1 << 20, ADDRESS_MAX = 1024, SILENT_S = 1800, QUOTED = 120 };
+enum { BODY_MAX = 4 << 20, LINE_BYTES = 1 << 20, SILENT_S = 1800, QUOTED = 120 };
 
-struct spry_mix_server {
-    char base[ADDRESS_MAX]; /* without a slash at its end, and without /v1 */
-    const char *key;
-    bool ollama;
-    char *model;
-    pthread_mutex_t lock; /* guards `plain` */
-    bool plain;           /* requests go without "ignore_eos" */
-};
-
-const char *spry_mix_server_url(const spry_mix_server *s)
+static bool is_ollama(const spry_mix_server *s)
 {
-    return s->base;
-}
-
-const char *spry_mix_server_api(const spry_mix_server *s)
-{
-    return s->ollama ? "ollama" : "openai";
-}
-
-const char *spry_mix_server_model(const spry_mix_server *s)
-{
-    return s->model;
+    return strcmp(s->api, "ollama") == 0;
 }
 
 /* ---- one exchange ------------------------------------------------------------------------------------------------ */
@@ -44,7 +24,7 @@ const char *spry_mix_server_model(const spry_mix_server *s)
 typedef struct exchange {
     CURL *curl;
     struct curl_slist *headers;
-    char url[ADDRESS_MAX + 32];
+    char url[sizeof((spry_mix_server *)0)->url + 32];
     spry_buffer text; /* of an answer that is not streamed, or refused; of a stream the line that is not complete */
     spry_mix_answer *answer; /* NULL: not streamed */
     bool ended;              /* the last event of a stream has come */
@@ -174,7 +154,7 @@ static spry_status perform(exchange *x, const spry_mix_server *s, const char *pa
     spry_buffer_init(&x->text, BODY_MAX);
     if (!x->curl)
         return spry_fail_memory(error, "a connection", 1);
-    snprintf(x->url, sizeof x->url, "%s%s", s->base, path);
+    snprintf(x->url, sizeof x->url, "%s%s", s->url, path);
     if (body)
         x->headers = curl_slist_append(NULL, "Content-Type: application/json");
     spry_http_prepare(x->curl, &x->headers, x->url, s->key);
@@ -226,17 +206,17 @@ static spry_status find_interface(spry_mix_server *s, const char *model, spry_er
         json_decref(answer);
         answer = get_json(s, "/api/tags", ollama, sizeof ollama);
         list = json_object_get(answer, "models");
-        s->ollama = true;
+        s->api = "ollama";
     }
     const json_t *first = json_array_get(list, 0);
-    const char *name = model ? model : json_string_value(json_object_get(first, s->ollama ? "name" : "id"));
+    const char *name = model ? model : json_string_value(json_object_get(first, is_ollama(s) ? "name" : "id"));
     spry_status status = SPRY_OK;
     if (!json_is_array(list))
         status = spry_fail(error, SPRY_ERR_FILE,
                            "%.200s is no server of OpenAI's or Ollama's interface: /v1/models: %s; /api/tags: %s",
-                           s->base, openai, ollama);
+                           s->url, openai, ollama);
     else if (!name)
-        status = spry_fail(error, SPRY_ERR_FILE, "%.200s: the server has no model", s->base);
+        status = spry_fail(error, SPRY_ERR_FILE, "%.200s: the server has no model", s->url);
     else if (!(s->model = strdup(name)))
         status = spry_fail_memory(error, "a name", strlen(name));
     json_decref(answer);
@@ -248,37 +228,30 @@ static spry_status take_address(spry_mix_server *s, const char *url, spry_error 
     size_t size = strlen(url);
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return spry_fail(error, SPRY_ERR_INPUT, "--url: '%.200s' does not begin with http:// or https://", url);
-    if (size >= sizeof s->base)
-        return spry_fail(error, SPRY_ERR_INPUT, "--url is longer than %zu bytes", sizeof s->base - 1);
+    if (size >= sizeof s->url)
+        return spry_fail(error, SPRY_ERR_INPUT, "--url is longer than %zu bytes", sizeof s->url - 1);
     while (size && url[size - 1] == '/')
         size--;
     if (size > 3 && strncmp(url + size - 3, "/v1", 3) == 0)
         size -= 3;
-    snprintf(s->base, sizeof s->base, "%.*s", (int)size, url);
+    snprintf(s->url, sizeof s->url, "%.*s", (int)size, url);
     return SPRY_OK;
 }
 
-spry_status spry_mix_server_open(spry_mix_server **out, const char *url, const char *model, const char *key,
+spry_status spry_mix_server_init(spry_mix_server *s, const char *url, const char *model, const char *key,
                                  spry_error *error)
 {
-    spry_mix_server *s = calloc(1, sizeof *s);
-    *out = s;
-    if (!s)
-        return spry_fail_memory(error, "a server", sizeof *s);
+    *s = (spry_mix_server){.key = key, .api = "openai"};
     spry_http_init();
     pthread_mutex_init(&s->lock, NULL);
-    s->key = key;
     spry_status status = take_address(s, url, error);
     return status ? status : find_interface(s, model, error);
 }
 
-void spry_mix_server_close(spry_mix_server *s)
+void spry_mix_server_deinit(spry_mix_server *s)
 {
-    if (!s)
-        return;
     pthread_mutex_destroy(&s->lock);
     free(s->model);
-    free(s);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
@@ -286,14 +259,14 @@ void spry_mix_server_close(spry_mix_server *s)
 static char *body_of(const spry_mix_server *s, const spry_mix_request *r, bool plain)
 {
     json_t *body;
-    if (s->ollama)
+    if (is_ollama(s))
         body = json_pack("{s:s, s:O, s:b, s:{s:I, s:f}}", "model", s->model, "messages", r->messages, "stream", 1,
                          "options", "num_predict", (json_int_t)r->answer_tokens, "temperature", 0.0);
     else
         body = json_pack("{s:s, s:O, s:b, s:{s:b}, s:I, s:f}", "model", s->model, "messages", r->messages, "stream", 1,
                          "stream_options", "include_usage", 1, "max_tokens", (json_int_t)r->answer_tokens,
                          "temperature", 0.0);
-    if (body && !s->ollama && !plain)
+    if (body && !is_ollama(s) && !plain)
         json_object_set_new(body, "ignore_eos", json_true());
     char *text = body ? json_dumps(body, 0) : NULL;
     json_decref(body);
@@ -306,7 +279,7 @@ static spry_status fail_status(const spry_mix_server *s, const exchange *x, spry
     if (spry_json_object(&object, spry_buffer_view(&x->text), NULL))
         object = NULL;
     const char *said = error_text(json_object_get(object, "error"));
-    spry_status status = spry_fail(error, SPRY_ERR_FILE, "%.200s refuses a request with status %ld%s%.*s", s->base,
+    spry_status status = spry_fail(error, SPRY_ERR_FILE, "%.200s refuses a request with status %ld%s%.*s", s->url,
                                    x->status, said ? ": " : "", QUOTED, said ? said : "");
     json_decref(object);
     return status;
@@ -316,16 +289,16 @@ static spry_status fail_status(const spry_mix_server *s, const exchange *x, spry
 static spry_status judge(const spry_mix_server *s, const exchange *x, spry_error *error)
 {
     if (x->refused[0])
-        return spry_fail(error, SPRY_ERR_FILE, "%.200s: %s", s->base, x->refused);
+        return spry_fail(error, SPRY_ERR_FILE, "%.200s: %s", s->url, x->refused);
     if (x->code == CURLE_OK && x->status != 200)
         return fail_status(s, x, error);
     if (x->code == CURLE_COULDNT_CONNECT)
-        return spry_fail(error, SPRY_ERR_FILE, "%.200s no longer accepts connections", s->base);
+        return spry_fail(error, SPRY_ERR_FILE, "%.200s no longer accepts connections", s->url);
     if (x->code != CURLE_OK || !x->ended)
-        return spry_fail(error, SPRY_ERR_FILE, "%.200s ended the connection in the middle of an answer%s%s", s->base,
+        return spry_fail(error, SPRY_ERR_FILE, "%.200s ended the connection in the middle of an answer%s%s", s->url,
                          x->code ? ": " : "", x->code ? curl_easy_strerror(x->code) : "");
     if (!x->answer->events)
-        return spry_fail(error, SPRY_ERR_FILE, "%.200s gave an answer without text", s->base);
+        return spry_fail(error, SPRY_ERR_FILE, "%.200s gave an answer without text", s->url);
     if (!x->answer->answer_tokens)
         x->answer->answer_tokens = x->answer->events;
     return SPRY_OK;
@@ -339,7 +312,7 @@ static spry_status ask_once(spry_mix_server *s, spry_mix_answer *answer, const s
     *status_code = 0;
     if (!body)
         return spry_fail_memory(error, "a request", 1);
-    spry_status status = perform(&x, s, s->ollama ? "/api/chat" : "/v1/chat/completions", body, answer, error);
+    spry_status status = perform(&x, s, is_ollama(s) ? "/api/chat" : "/v1/chat/completions", body, answer, error);
     if (!status)
         status = judge(s, &x, error);
     *status_code = x.status;
@@ -356,7 +329,7 @@ spry_status spry_mix_server_ask(void *server, spry_mix_answer *answer, const spr
     bool plain = s->plain;
     pthread_mutex_unlock(&s->lock);
     spry_status status = ask_once(s, answer, r, plain, &status_code, error);
-    if (!status || plain || s->ollama || (status_code != 400 && status_code != 422))
+    if (!status || plain || is_ollama(s) || (status_code != 400 && status_code != 422))
         return status;
     status = ask_once(s, answer, r, true, &status_code, error);
     pthread_mutex_lock(&s->lock);

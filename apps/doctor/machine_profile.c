@@ -136,7 +136,7 @@ static json_t *size_json(size_t value)
     return json_integer(value <= INT64_MAX ? (json_int_t)value : INT64_MAX);
 }
 
-/* 0 and "" stand for unknown. */
+/* 0 and "" mean unknown. */
 static json_t *known_size(size_t value)
 {
     return value ? size_json(value) : json_null();
