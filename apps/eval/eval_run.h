@@ -84,7 +84,7 @@ spry_status spry_eval_kl(spry_eval_kl_result *result, spry_engine *engine, spry_
 
 /* ---- the gate ---------------------------------------------------------------------------------------------------- */
 
-/* An evaluation held against an earlier one of the same text: fails where the model became worse. */
+/* Compares an evaluation with an earlier one of the same text; fails where the model became worse. */
 
 typedef struct spry_eval_gate {
     const char *path; /* the result of an earlier `spry eval --json`; NULL: no gate */

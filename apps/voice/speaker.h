@@ -13,7 +13,7 @@ typedef struct spry_speaker spry_speaker;
 
 /* Where sound goes; called on the speaker's thread. Both may be slow. */
 typedef struct spry_speaker_sink {
-    bool (*sound)(void *user, const int16_t *samples, size_t count); /* false: it is not wanted any more */
+    bool (*sound)(void *user, const int16_t *samples, size_t count); /* false: stop speaking */
     void (*clause)(void *user, spry_view text);                      /* its sound has been passed on; may be NULL */
     void *user;
 } spry_speaker_sink;
@@ -72,7 +72,7 @@ void spry_player_destroy(spry_player *player);
 void spry_player_begin(spry_player *player, bool held);
 void spry_player_release(spry_player *player);
 
-/* Waits while more than a minute waits to be heard. False: stopped. */
+/* Adds sound; blocks while more than a minute of sound is queued. False: stopped. */
 bool spry_player_push(void *player, const int16_t *samples, size_t count);
 /* The text of the sound pushed so far, clause by clause. */
 void spry_player_clause(void *player, spry_view text);
@@ -80,7 +80,7 @@ void spry_player_clause(void *player, spry_view text);
 /* The next samples, silence where there are none; returns how many are sound. */
 size_t spry_player_pull(spry_player *player, int16_t *samples, size_t count);
 
-/* Drops what waits; pushes fail until the next begin. */
+/* Drops the sound that waits; pushes fail until the next begin. */
 void spry_player_stop(spry_player *player);
 
 /* Whether sound waits, held or not. */

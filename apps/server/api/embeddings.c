@@ -172,7 +172,7 @@ typedef struct embed_call {
     bool has_keep;
     double keep_s;                                                       /* that the model stays, if has_keep */
     json_t *(*write)(const struct embed_call *call, size_t index);       /* one embedding */
-    json_t *(*reply)(const struct embed_call *call, json_t *embeddings); /* takes the list of them */
+    json_t *(*reply)(const struct embed_call *call, json_t *embeddings); /* takes the list */
     spry_costs costs;
     spry_embedder embedder;
 } embed_call;

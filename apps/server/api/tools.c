@@ -217,8 +217,8 @@ void spry_tools_call(spry_exchange *x)
 
 /* ---- POST /v1/documents/text ------------------------------------------------------------------------------------- */
 
-/* POST /v1/documents/text: the text of a PDF, read by Poppler's pdftotext. It parses files of unknown origin, so it is
- * a process of its own with limits on its time and memory; one runs at a time. */
+/* Poppler's pdftotext reads the text of a PDF. It parses files of unknown origin, so it runs in a process with limits
+ * on its time and memory; one runs at a time. */
 
 enum { TEXT_BYTES = 4 << 20 };
 

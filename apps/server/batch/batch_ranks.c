@@ -15,7 +15,7 @@ typedef struct message {
     uint64_t number; /* of the line; its text, or the answer, follows */
 } message;
 
-/* How often to look for a message and to say ALIVE; after which silence a guest is lost, and rank 0. */
+/* Intervals of polling and of ALIVE messages; silence after which a guest is lost, and after which rank 0 is. */
 static const uint64_t look_ns = 2000000, alive_ns = 1000000000, lost_ns = 10000000000, silent_ns = 60000000000;
 
 static bool post(uint32_t to, word w, size_t number, bool failed, spry_view text)
@@ -171,7 +171,7 @@ spry_status spry_batch_guest_start(spry_batch_guest **out, spry_error *error)
     return status;
 }
 
-/* END, too, when rank 0 does not answer any more. */
+/* Waits for the next message of rank 0; END also when rank 0 stays silent. */
 static word await_reply(spry_batch_line *line, char **text)
 {
     uint32_t from;

@@ -167,7 +167,7 @@ static double per_second(double n, double seconds)
     return seconds > 0 ? n / seconds : 0;
 }
 
-/* Of all models together. */
+/* llama-server's metrics, summed over all models. */
 static void print_llama(spry_buffer *out, const spry_model_status *models, size_t n_models)
 {
     spry_model_counts all = {0};
