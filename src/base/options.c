@@ -541,7 +541,7 @@ spry_status spry_options_set_json(const spry_option_table *table, const char *ke
     const spry_option *option = spry_options_find(table, key);
     if (!option)
         return spry_options_unknown(table, key, error);
-    if (json_is_null(value) || (option->negative_unset && json_is_number(value) && json_number_value(value) < 0))
+    if (json_is_null(value))
         return SPRY_OK;
     if (option->kind == SPRY_OPTION_LIST)
         return set_list(table, option, key, value, error);

@@ -36,7 +36,7 @@ typedef struct spry_option {
     const char *help;           /* a sentence without its full stop */
     const char *group;          /* heading in help of this option and those after it; NULL: that of the one before */
     bool flag_only;      /* set by its flag only, never by a variable or a profile: it says what to do, not how */
-    bool negative_unset; /* as JSON, a negative number leaves the value as it is */
+    bool negative_unset; /* in requests to a server, a negative number leaves the value as it is */
 } spry_option;
 
 /* Strings in the caller's array. */

@@ -403,8 +403,9 @@ static void read_option(void *context, const spry_option_table *options, const s
     spry_fields *fields = context;
     const json_t *value = spry_fields_get(fields, key);
     spry_error error;
-    (void)option;
     (void)alias;
+    if (option->negative_unset && json_is_number(value) && json_number_value(value) < 0)
+        return;
     if (value && spry_options_set_json(options, key, value, &error) != SPRY_OK)
         spry_fields_refuse(fields, key, "%s%s", fields->within, error.message);
 }
