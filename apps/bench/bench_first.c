@@ -8,7 +8,7 @@
 #include "cli/interrupt.h"
 #include "platform/clock.h"
 #include "run/answer.h"
-#include "voice/child_process.h"
+#include "voice/synthesiser.h"
 
 /* ---- a new process ----------------------------------------------------------------------------------------------- */
 

@@ -88,13 +88,13 @@ static void names_of_gpus_are_checked(void **state)
     spry_error error = {0};
     spry_device *device;
     assert_int_equal(spry_device_open(&device, "cuda:first", &setup, &error), SPRY_ERR_INPUT);
-    assert_non_null(strstr(error.message, "number of a GPU"));
+    assert_non_null(strstr(error.message, "selects the GPU"));
     assert_int_equal(spry_device_open(&device, "cuda:99999999999999999999", &setup, &error), SPRY_ERR_INPUT);
     const void *const none[] = {NULL};
     spry_cuda driver = cuda_imitation_driver();
     cuda_imitation_reset();
     assert_int_equal(spry_cuda_device_open(&device, &driver, none, 0, &setup, &error), SPRY_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "built without kernels"));
+    assert_non_null(strstr(error.message, "built without GPU kernels"));
     assert_true(cuda_imitation_is_clean());
     const void *const foreign[] = {cuda_imitation_foreign, NULL};
     assert_int_equal(spry_cuda_device_open(&device, &driver, foreign, 0, &setup, &error), SPRY_ERR_UNSUPPORTED);

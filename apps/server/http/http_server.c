@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "platform/wakeup.h"
 #include "server/http/http_connection.h"
 

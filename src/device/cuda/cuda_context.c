@@ -22,7 +22,8 @@ bool spry_cuda_went_well(spry_cuda_context *c, int result, const char *call)
 static spry_status load_images(spry_cuda_context *c, const void *const *images, spry_error *error)
 {
     if (!images[0])
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this program was built without kernels for GPUs (no nvcc)");
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "this program was built without GPU kernels: `make CUDA=ON` builds them (it needs nvcc)");
     for (size_t i = 0; !c->fault && images[i]; i++) {
         if (i == SPRY_CUDA_MODULES_MAX)
             return spry_fail(error, SPRY_ERR_UNSUPPORTED, "more than %d images of kernels", SPRY_CUDA_MODULES_MAX);
