@@ -1,14 +1,37 @@
-// Writing answers: one is streamed at a time. The server keeps the stream under the id that is chosen here (docs/SERVER.md,
-// "Streams that go on"), so an answer goes on when the page is reloaded or the connection breaks.
+// The request for an answer and its stream. The server keeps the stream under the id that is chosen here (docs/SERVER.md, "Streams
+// that go on"), so an answer goes on when the page is reloaded or the connection breaks.
+
+import { requestMessage } from "./documents.js";
+import { byId } from "./dom.js";
+import { say } from "./language.js";
+import { continueStream, noteFailure, pause, readStream, ServerError } from "./server.js";
+import { samplingSettings } from "./settings.js";
+import { cleanText, cleanTimings, conversationSettings, newId, systemMessage } from "./store.js";
+import { callTurns, takeCalls } from "./tools.js";
+
+/** @import { Call, Message, Role, Said, Timings } from "./store.js" */
+
+/**
+ * @typedef {object} Answer that is streamed; it need not be part of a conversation
+ * @property {Role} role
+ * @property {string} content
+ * @property {string} reasoning
+ * @property {string} finish
+ * @property {string} model
+ * @property {string} [error]
+ * @property {Timings} [timings]
+ * @property {string} [stream]
+ * @property {string} [event]
+ * @property {Call[]} [calls]
+ */
 
 const RECONNECT_MS = [200, 1000, 3000, 6000];
 
-let writing = null; // {abort, message, own} of the answer in progress
-
-// ---- the request ----------------------------------------------------------------------------------------------------
+// ---- the request ---------------------------------------------------------------------------------------------------
 
 // What is sent of a conversation: from its last summary on.
-function requestMessages(path, own = systemMessage()) {
+/** @param {Said[]} path @param {string} [own] */
+export function requestMessages(path, own = systemMessage()) {
     const at = path.findLastIndex(message => message.role === "summary");
     const before = at < 0 ? "" : "Summary of the conversation so far:\n" + path[at].content;
     const system = [own, before].filter(Boolean).join("\n\n");
@@ -22,7 +45,8 @@ function requestMessages(path, own = systemMessage()) {
     ];
 }
 
-function requestBody(path) {
+/** @param {Said[]} path */
+export function requestBody(path) {
     return {
         model: byId("model").value || undefined,
         messages: requestMessages(path),
@@ -33,9 +57,10 @@ function requestBody(path) {
     };
 }
 
-// ---- streaming ------------------------------------------------------------------------------------------------------
+// ---- streaming -----------------------------------------------------------------------------------------------------
 
-function takeChunk(message, chunk) {
+/** @param {Message | Answer} message @param {any} chunk */
+export function takeChunk(message, chunk) {
     const choice = chunk.choices?.[0];
     message.content += cleanText(choice?.delta?.content);
     message.reasoning += cleanText(choice?.delta?.reasoning_content);
@@ -46,7 +71,13 @@ function takeChunk(message, chunk) {
 }
 
 // Follows a stream from its request `begin` on, or from where it broke, to its end.
-async function followAnswer(message, signal, begin, onChunk) {
+/**
+ * @param {Message | Answer} message
+ * @param {AbortSignal} signal
+ * @param {() => Promise<Response>} begin
+ * @param {(chunk: any) => void} onChunk
+ */
+export async function followAnswer(message, signal, begin, onChunk) {
     let open = begin;
     for (let tries = 0; ;) {
         try {
@@ -73,7 +104,8 @@ async function followAnswer(message, signal, begin, onChunk) {
 
 // Draws when asked, at most once a frame. Drawing that takes long, which includes the layout, is followed by a pause three times as
 // long, so that the page stays usable.
-function pacedDrawing(draw) {
+/** @param {() => void} draw */
+export function pacedDrawing(draw) {
     let timer = 0;
     let frame = 0;
     let pauseMs = 0;
@@ -102,67 +134,18 @@ function pacedDrawing(draw) {
     };
 }
 
-// Streams into a message and its item, which is drawn at most once per frame; it is saved at intervals, so that closing the
-// page loses little.
-async function runAnswer(own, message, begin) {
-    const item = itemOf(message);
-    const mine = (writing = { abort: new AbortController(), message, own });
-    let saved = Date.now();
-    const draw = () => {
-        const follow = own === conversation && atBottom();
-        showAnswer(item, message, writing === mine, follow || writing !== mine);
-        readAnswer(item, writing !== mine);
-        if (follow) {
-            scrollDown();
-        }
-    };
-    const drawing = pacedDrawing(draw);
-    showWriting(true);
-    showAnswer(item, message, true);
-    scrollDown();
-    try {
-        await followAnswer(message, mine.abort.signal, () => begin(mine.abort.signal), chunk => {
-            takeChunk(message, chunk);
-            drawing.ask();
-            if (Date.now() - saved > 2000) {
-                saved = Date.now();
-                saveConversation(own);
-            }
-        });
-        endStream(message);
-        noteDocuments(own, message);
-    } catch (error) {
-        failAnswer(message, error);
-    }
-    drawing.stop();
-    endWriting(mine);
-    draw();
-    finishAnswer(own, message);
-    if (own === conversation) {
-        callTools(own, message);
-    }
-}
+/** @param {Role} role @returns {Answer} */
+export const emptyAnswer = role => ({ role, content: "", reasoning: "", finish: "", model: "", stream: newId(), event: "" });
 
-function finishAnswer(own, message) {
-    if (listConversations().some(entry => entry.id === own.id)) {
-        own.updated = Date.now();
-        saveConversation(own);
-        storeConversation(own);
-    }
-    if (own === conversation) {
-        showContext(shown.path);
-    }
-    showConversations();
-    speak(message.error || say("The answer is complete."));
-}
-
-const endStream = message => {
+/** @param {Message | Answer} message */
+export const endStream = message => {
     delete message.stream;
     delete message.event;
 };
 
 // A server that does not answer may still have the stream: then it is continued when the server is back.
-function failAnswer(message, error) {
+/** @param {Message | Answer} message @param {any} error */
+export function failAnswer(message, error) {
     if (error.name === "AbortError") {
         message.finish = "stopped";
         endStream(message);
@@ -178,120 +161,4 @@ function failAnswer(message, error) {
     const next = error.status === 404 ? say("Choose another model at the top, or reload the page.") : "";
     message.error = [error.message, next].filter(Boolean).join(" ");
     noteFailure(error);
-}
-
-function showWriting(busy) {
-    byId("send").hidden = busy;
-    byId("stop").hidden = !busy;
-}
-
-function endWriting(mine) {
-    if (writing === mine) {
-        writing = null;
-        showWriting(false);
-    }
-}
-
-function stopWriting() {
-    if (writing) {
-        const { abort, message } = writing;
-        abort.abort();
-        cancelStream(message);
-        endWriting(writing);
-    }
-}
-
-function saveWriting() {
-    if (writing) {
-        saveConversation(writing.own);
-    }
-}
-
-// ---- kinds of answers -----------------------------------------------------------------------------------------------
-
-const emptyAnswer = role => ({ role, content: "", reasoning: "", finish: "", model: "", stream: newId(), event: "" });
-
-// Answers a question (null: an empty conversation).
-function writeAnswer(question) {
-    const own = conversation;
-    const body = requestBody(shown.path);
-    const message = addMessage(own, question, emptyAnswer("assistant"));
-    appendMessage(message);
-    saveConversation(own);
-    return runAnswer(own, message, signal => openStream({ ...body, stream_id: message.stream }, signal));
-}
-
-// Answers what the tools that an answer called have returned.
-function sendResults(message) {
-    stopWriting();
-    message.returned = true;
-    saveConversation(conversation);
-    showConversation(true);
-    writeAnswer(message);
-    byId("input").focus();
-}
-
-// Goes on with an answer that was cut.
-function continueAnswer(message) {
-    stopWriting();
-    const own = conversation;
-    const at = shown.path.indexOf(message);
-    const body = { ...requestBody(shown.path.slice(0, at + 1)), continue_final_message: true };
-    Object.assign(message, { finish: "", error: "", stream: newId(), event: "" });
-    byId("input").focus();
-    return runAnswer(own, message, signal => openStream({ ...body, stream_id: message.stream }, signal));
-}
-
-// Reads on in the stream of an answer that was being written when the page was left.
-function resumeAnswer() {
-    const message = shown.path.at(-1);
-    if (!message?.stream || writing) {
-        return;
-    }
-    message.error = "";
-    runAnswer(conversation, message, signal =>
-        continueStream(message, signal).catch(error => {
-            throw error.status === 404
-                ? new ServerError(say("The answer was interrupted."), 500)
-                : error;
-        }),
-    );
-}
-
-// ---- a full context -------------------------------------------------------------------------------------------------
-
-// Answers again with another way to treat a full context, which the conversation keeps.
-function answerWith(message, overflow) {
-    conversation.settings = { ...conversationSettings(), context_overflow: overflow };
-    answerAgain(message);
-}
-
-const SUMMARY_REQUEST =
-    "Summarise this conversation so far in at most 200 words, so that it can go on from the summary alone. Keep names, " +
-    "numbers, decisions and open questions. Write only the summary.";
-
-// Replaces what came before by a summary, which the user can edit. A question without an answer is asked again behind it.
-async function summariseBefore(message) {
-    stopWriting();
-    const own = conversation;
-    const at = shown.path.indexOf(message);
-    const open = message.finish === "full" && at > 0 ? shown.path[at - 1] : null;
-    const before = shown.path.slice(0, open ? at - 1 : at + 1);
-    const body = {
-        ...requestBody([...before, { role: "user", content: SUMMARY_REQUEST }]),
-        context_overflow: "truncate_middle",
-        max_tokens: 400,
-    };
-    const summary = addMessage(own, before.at(-1) ?? null, emptyAnswer("summary"));
-    showConversation();
-    await runAnswer(own, summary, signal => openStream({ ...body, stream_id: summary.stream }, signal));
-    if (summary.content === "" && own === conversation) {
-        const sentence = summary.error || say("The answer was interrupted.");
-        withoutMessages(own, new Set([summary.id]));
-        delete own.chosen[summary.parent];
-        showConversation();
-        toast(sentence);
-    } else if (open && own === conversation && !summary.error) {
-        sendMessage(open.content, open.documents);
-    }
 }

@@ -1,23 +1,49 @@
-// The chat view: what is shown of a conversation, and what the user does with it. answers.js writes the answers.
+// The chat view: what is shown of a conversation, what the user does with it, and the answers. One answer is written at a time.
+
+import { emptyAnswer, endStream, failAnswer, followAnswer, pacedDrawing, requestBody, takeChunk } from "./answers.js";
+import { attachedReady, hasAttached, noteDocuments, takeAttached } from "./documents.js";
+import { byId, entersMessage, fitHeight, inside, speak, toast } from "./dom.js";
+import { showContext } from "./figures.js";
+import { firstLine, say } from "./language.js";
+import { editMessage, messageItem, showAnswer } from "./message.js";
+import { cancelStream, continueStream, openStream, ServerError } from "./server.js";
+import {
+    addMessage, childrenOf, chooseMessage, cleanTools, conversationSettings, current, emptyConversation, endAt,
+    lasting, listConversations, listOf, loadConversation, newId, passing, pathOf, removeConversation, removeTurn,
+    saveConversation, STORE_PREFIX, versionsOf, withoutMessages,
+} from "./store.js";
+import { allowedUrls, callTool } from "./tools.js";
+import { readAnswer, stopReading } from "./voice.js";
+
+/** @import { Conversation, Message, StoredDocument, Writing } from "./store.js" */
+
+const ROUNDS_MAX = 20; // answers to results of tools that are sent without the user
 
 const SHOWN_STEP = 60; // messages that are made at a time; earlier ones when the user scrolls up to them
 
-let conversation = emptyConversation();
-const shown = { path: [], from: 0 };
+// What other modules do when something happens in the chat; they register at the start.
+export const chatHooks = {
+    listChanged: () => {}, // the list of conversations has to be drawn again
+    /** @param {Conversation} own */
+    answered: own => {},
+    /** @param {Message[]} path @param {Message | undefined} question */
+    compare: (path, question) => {},
+};
 
-const currentConversation = () => conversation;
+/** @param {Message} message @returns {HTMLElement | null} */
 const itemOf = message => byId("messages").querySelector(`[data-id="${message.id}"]`);
 
-// ---- showing --------------------------------------------------------------------------------------------------------
+// ---- showing -------------------------------------------------------------------------------------------------------
 
 // Shows the conversation anew, at its end or, with `stay`, where it was scrolled to.
-function showConversation(stay = false) {
-    const path = pathOf(conversation);
+/** @param {boolean} [stay] */
+export function showConversation(stay = false) {
+    const path = pathOf(current.conversation);
     const top = byId("scroller").scrollTop;
-    shown.from = stay ? Math.min(shown.from, path.length) : Math.max(0, path.length - SHOWN_STEP);
-    shown.path = path;
-    byId("messages").replaceChildren(...path.slice(shown.from).map(shownMessage));
-    byId("earlier").hidden = shown.from === 0;
+    current.from = stay ? Math.min(current.from, path.length) : Math.max(0, path.length - SHOWN_STEP);
+    current.path = path;
+    byId("messages").replaceChildren(...path.slice(current.from).map(shownMessage));
+    byId("earlier").hidden = current.from === 0;
     byId("welcome").hidden = path.length > 0;
     showBranchNote();
     showContext(path);
@@ -28,34 +54,36 @@ function showConversation(stay = false) {
     }
 }
 
-// Makes the messages before those that are shown; what is read stays in its place.
+// Makes the messages before the first one that is shown; the text on the screen stays in its place.
 function showEarlier() {
     const scroller = byId("scroller");
     const below = scroller.scrollHeight - scroller.scrollTop;
-    const from = Math.max(0, shown.from - SHOWN_STEP);
-    byId("messages").prepend(...shown.path.slice(from, shown.from).map(shownMessage));
-    shown.from = from;
+    const from = Math.max(0, current.from - SHOWN_STEP);
+    byId("messages").prepend(...current.path.slice(from, current.from).map(shownMessage));
+    current.from = from;
     byId("earlier").hidden = from === 0;
     scroller.scrollTop = scroller.scrollHeight - below;
 }
 
+/** @param {Message} message */
 function appendMessage(message) {
     const item = shownMessage(message);
-    shown.path.push(message);
+    current.path.push(message);
     byId("welcome").hidden = true;
     byId("branch-note").hidden = true;
     byId("messages").append(item);
     return item;
 }
 
+/** @param {Message} message */
 function shownMessage(message) {
-    return messageItem(message, versionsOf(conversation, message), {
+    return messageItem(message, versionsOf(current.conversation, message), {
         edit: () => editShown(message),
         again: () => answerAgain(message),
         remove: () => removeShown(message),
         version: step => showVersion(message, step),
         from: () => continueFrom(message),
-        compare: () => compareQuestion(shown.path, shown.path.find(other => other.id === message.parent)),
+        compare: () => chatHooks.compare(current.path, current.path.find(other => other.id === message.parent)),
         more: () => continueAnswer(message),
         results: () => sendResults(message),
         letGo: () => answerWith(message, "slide"),
@@ -67,8 +95,8 @@ function shownMessage(message) {
 
 // Where the user went back to an earlier message: what followed it can be shown again.
 function showBranchNote() {
-    const last = shown.path.at(-1);
-    byId("branch-note").hidden = childrenOf(conversation, last?.id ?? "").length === 0;
+    const last = current.path.at(-1);
+    byId("branch-note").hidden = childrenOf(current.conversation, last?.id ?? "").length === 0;
 }
 
 const atBottom = () => byId("scroller").scrollHeight - byId("scroller").scrollTop - byId("scroller").clientHeight < 60;
@@ -78,30 +106,32 @@ function scrollDown() {
     byId("latest").hidden = true;
 }
 
-// ---- conversations --------------------------------------------------------------------------------------------------
+// ---- conversations -------------------------------------------------------------------------------------------------
 
 // Shows a saved conversation; for null, or an id that no longer exists, a new one.
-function openConversation(id) {
+/** @param {string | null} id */
+export function openConversation(id) {
     stopWriting();
     stopReading();
-    conversation = (id && loadConversation(id)) || emptyConversation();
+    current.conversation = (id && loadConversation(id)) || emptyConversation();
     location.hash = "#chat";
-    lasting.write("open", conversation.id);
+    lasting.write("open", current.conversation.id);
     showConversation();
-    showConversations();
+    chatHooks.listChanged();
     resumeAnswer();
 }
 
 function keepConversation() {
-    const [first] = pathOf(conversation);
-    conversation.updated = Date.now();
-    conversation.title ||= firstLine(first?.content || first?.documents?.[0].name || "", 60);
-    saveConversation(conversation);
-    lasting.write("open", conversation.id);
+    const [first] = pathOf(current.conversation);
+    current.conversation.updated = Date.now();
+    current.conversation.title ||= firstLine(first?.content || first?.documents?.[0].name || "", 60);
+    saveConversation(current.conversation);
+    lasting.write("open", current.conversation.id);
 }
 
-function changeConversation(id, change) {
-    const changed = id === conversation.id ? conversation : loadConversation(id);
+/** @param {string} id @param {(changed: Conversation) => void} change */
+export function changeConversation(id, change) {
+    const changed = id === current.conversation.id ? current.conversation : loadConversation(id);
     if (changed) {
         change(changed);
         saveConversation(changed);
@@ -109,35 +139,39 @@ function changeConversation(id, change) {
     return changed;
 }
 
-function forgetConversation(id) {
+/** @param {string} id */
+export function forgetConversation(id) {
     removeConversation(id);
-    if (id === conversation.id) {
+    if (id === current.conversation.id) {
         openConversation(null);
     }
 }
 
 // Another tab has saved something: its messages are shown here, too.
+/** @param {StorageEvent} event */
 function takeFromOtherTab(event) {
-    showConversations();
-    if (event.key === STORE_PREFIX + "chat." + conversation.id && event.newValue && !writing) {
-        conversation = loadConversation(conversation.id) ?? conversation;
+    chatHooks.listChanged();
+    if (event.key === STORE_PREFIX + "chat." + current.conversation.id && event.newValue && !current.writing) {
+        current.conversation = loadConversation(current.conversation.id) ?? current.conversation;
         showConversation(true);
     }
 }
 
-// ---- actions of the user --------------------------------------------------------------------------------------------
+// ---- actions of the user -------------------------------------------------------------------------------------------
 
-function sendMessage(text, documents = undefined) {
+/** @param {string} text @param {StoredDocument[] | undefined} [documents] */
+export function sendMessage(text, documents = undefined) {
     stopWriting();
     stopReading();
-    const message = addMessage(conversation, shown.path.at(-1) ?? null, { role: "user", content: text, documents });
+    const message = addMessage(current.conversation, current.path.at(-1) ?? null, { role: "user", content: text, documents });
     appendMessage(message);
     keepConversation();
-    showConversations();
+    chatHooks.listChanged();
     writeAnswer(message);
 }
 
 // An edited question becomes a branch beside the former one; a summary is changed in its place.
+/** @param {Message} message */
 function editShown(message) {
     const item = itemOf(message);
     if (!item || item.classList.contains("editing")) {
@@ -150,8 +184,8 @@ function editShown(message) {
             showConversation(true);
         } else if (text !== null) {
             stopWriting();
-            const parent = conversation.messages.find(other => other.id === message.parent) ?? null;
-            const edited = addMessage(conversation, parent, {
+            const parent = current.conversation.messages.find(other => other.id === message.parent) ?? null;
+            const edited = addMessage(current.conversation, parent, {
                 role: "user",
                 content: text,
                 documents: message.documents,
@@ -165,32 +199,38 @@ function editShown(message) {
 }
 
 // The former answer stays as a version.
+/** @param {Message} message */
 function answerAgain(message) {
     stopWriting();
-    const question = conversation.messages.find(other => other.id === message.parent) ?? null;
-    endAt(conversation, question);
+    const question = current.conversation.messages.find(other => other.id === message.parent) ?? null;
+    endAt(current.conversation, question);
     showConversation();
     writeAnswer(question);
     byId("input").focus();
 }
 
-function showVersion(message, step) {
-    const { at, all } = versionsOf(conversation, message);
+/** @param {Message} message @param {number} step */
+export function showVersion(message, step) {
+    const { at, all } = versionsOf(current.conversation, message);
     const other = all[at + step];
     if (!other) {
         return;
     }
     stopWriting();
-    chooseMessage(conversation, other);
-    saveConversation(conversation);
+    chooseMessage(current.conversation, other);
+    saveConversation(current.conversation);
     showConversation(true);
-    itemOf(other)?.querySelector(step < 0 ? ".earlier-version" : ".later-version")?.focus();
+    const item = itemOf(other);
+    if (item) {
+        inside(item, step < 0 ? ".earlier-version" : ".later-version")?.focus();
+    }
     speak(say("Version {0} of {1}", at + step + 1, all.length));
 }
 
+/** @param {Message} message */
 function removeShown(message) {
     stopWriting();
-    const own = conversation;
+    const own = current.conversation;
     const kept = structuredClone({ messages: own.messages, chosen: own.chosen });
     removeTurn(own, message);
     saveConversation(own);
@@ -198,42 +238,264 @@ function removeShown(message) {
     toast(say("Deleted."), say("Undo"), () => {
         Object.assign(own, kept);
         saveConversation(own);
-        if (own === conversation) {
+        if (own === current.conversation) {
             showConversation(true);
         }
     });
 }
 
 // The next message follows this one; what followed so far stays as a branch.
+/** @param {Message} message */
 function continueFrom(message) {
     stopWriting();
-    endAt(conversation, message);
-    saveConversation(conversation);
+    endAt(current.conversation, message);
+    saveConversation(current.conversation);
     showConversation();
     byId("input").focus();
 }
 
 function showBranch() {
-    delete conversation.chosen[shown.path.at(-1)?.id ?? ""];
-    saveConversation(conversation);
+    delete current.conversation.chosen[current.path.at(-1)?.id ?? ""];
+    saveConversation(current.conversation);
     showConversation(true);
 }
 
 function editLast() {
-    const last = shown.path.findLast(message => message.role === "user");
+    const last = current.path.findLast(message => message.role === "user");
     if (last) {
         editShown(last);
     }
 }
 
-// ---- starting -------------------------------------------------------------------------------------------------------
+// ---- writing an answer ---------------------------------------------------------------------------------------------
+
+// Streams into a message and its item, which is drawn at most once per frame; it is saved at intervals, so that closing the
+// page loses little.
+/** @param {Conversation} own @param {Message} message @param {(signal: AbortSignal) => Promise<Response>} begin */
+async function runAnswer(own, message, begin) {
+    const item = /** @type {HTMLElement} */ (itemOf(message));
+    const mine = (current.writing = { abort: new AbortController(), message, own });
+    let saved = Date.now();
+    const draw = () => {
+        const follow = own === current.conversation && atBottom();
+        showAnswer(item, message, current.writing === mine, follow || current.writing !== mine);
+        readAnswer(item, current.writing !== mine);
+        if (follow) {
+            scrollDown();
+        }
+    };
+    const drawing = pacedDrawing(draw);
+    showWriting(true);
+    showAnswer(item, message, true);
+    scrollDown();
+    try {
+        await followAnswer(message, mine.abort.signal, () => begin(mine.abort.signal), chunk => {
+            takeChunk(message, chunk);
+            drawing.ask();
+            if (Date.now() - saved > 2000) {
+                saved = Date.now();
+                saveConversation(own);
+            }
+        });
+        endStream(message);
+        noteDocuments(own, message);
+    } catch (error) {
+        failAnswer(message, error);
+    }
+    drawing.stop();
+    endWriting(mine);
+    draw();
+    finishAnswer(own, message);
+    if (own === current.conversation) {
+        callTools(own, message);
+    }
+}
+
+/** @param {Conversation} own @param {Message} message */
+function finishAnswer(own, message) {
+    if (listConversations().some(entry => entry.id === own.id)) {
+        own.updated = Date.now();
+        saveConversation(own);
+        chatHooks.answered(own);
+    }
+    if (own === current.conversation) {
+        showContext(current.path);
+    }
+    chatHooks.listChanged();
+    speak(message.error || say("The answer is complete."));
+}
+
+/** @param {boolean} busy */
+function showWriting(busy) {
+    byId("send").hidden = busy;
+    byId("stop").hidden = !busy;
+}
+
+/** @param {Writing} mine */
+function endWriting(mine) {
+    if (current.writing === mine) {
+        current.writing = null;
+        showWriting(false);
+    }
+}
+
+export function stopWriting() {
+    if (current.writing) {
+        const { abort, message } = current.writing;
+        abort.abort();
+        cancelStream(message);
+        endWriting(current.writing);
+    }
+}
+
+function saveWriting() {
+    if (current.writing) {
+        saveConversation(current.writing.own);
+    }
+}
+
+// ---- kinds of answers ----------------------------------------------------------------------------------------------
+
+// Answers a question (null: an empty conversation).
+/** @param {Message | null} question */
+function writeAnswer(question) {
+    const own = current.conversation;
+    const body = requestBody(current.path);
+    const message = addMessage(own, question, emptyAnswer("assistant"));
+    appendMessage(message);
+    saveConversation(own);
+    return runAnswer(own, message, signal => openStream({ ...body, stream_id: message.stream }, signal));
+}
+
+// Answers what the tools that an answer called have returned.
+/** @param {Message} message */
+function sendResults(message) {
+    stopWriting();
+    message.returned = true;
+    saveConversation(current.conversation);
+    showConversation(true);
+    writeAnswer(message);
+    byId("input").focus();
+}
+
+// Goes on with an answer that was cut.
+/** @param {Message} message */
+function continueAnswer(message) {
+    stopWriting();
+    const own = current.conversation;
+    const at = current.path.indexOf(message);
+    const body = { ...requestBody(current.path.slice(0, at + 1)), continue_final_message: true };
+    Object.assign(message, { finish: "", error: "", stream: newId(), event: "" });
+    byId("input").focus();
+    return runAnswer(own, message, signal => openStream({ ...body, stream_id: message.stream }, signal));
+}
+
+// Reads on in the stream of an answer that was being written when the page was left.
+export function resumeAnswer() {
+    const message = current.path.at(-1);
+    if (!message?.stream || current.writing) {
+        return;
+    }
+    message.error = "";
+    runAnswer(current.conversation, message, signal =>
+        continueStream(message, signal).catch(error => {
+            throw error.status === 404
+                ? new ServerError(say("The answer was interrupted."), 500)
+                : error;
+        }),
+    );
+}
+
+// ---- a full context ------------------------------------------------------------------------------------------------
+
+// Answers again with another way to treat a full context, which the conversation keeps.
+/** @param {Message} message @param {string} overflow */
+function answerWith(message, overflow) {
+    current.conversation.settings = { ...conversationSettings(), context_overflow: overflow };
+    answerAgain(message);
+}
+
+const SUMMARY_REQUEST =
+    "Summarise this conversation so far in at most 200 words, so that it can go on from the summary alone. Keep names, " +
+    "numbers, decisions and open questions. Write only the summary.";
+
+// Replaces the turns before by a summary, which the user can edit. A question without an answer is asked again after it.
+/** @param {Message} message */
+async function summariseBefore(message) {
+    stopWriting();
+    const own = current.conversation;
+    const at = current.path.indexOf(message);
+    const open = message.finish === "full" && at > 0 ? current.path[at - 1] : null;
+    const before = current.path.slice(0, open ? at - 1 : at + 1);
+    const body = {
+        ...requestBody([...before, { role: "user", content: SUMMARY_REQUEST }]),
+        context_overflow: "truncate_middle",
+        max_tokens: 400,
+    };
+    const summary = addMessage(own, before.at(-1) ?? null, emptyAnswer("summary"));
+    showConversation();
+    await runAnswer(own, summary, signal => openStream({ ...body, stream_id: summary.stream }, signal));
+    if (summary.content === "" && own === current.conversation) {
+        const sentence = summary.error || say("The answer was interrupted.");
+        withoutMessages(own, new Set([summary.id]));
+        delete own.chosen[summary.parent];
+        showConversation();
+        toast(sentence);
+    } else if (open && own === current.conversation && !summary.error) {
+        sendMessage(open.content, open.documents);
+    }
+}
+
+// ---- calls of tools ------------------------------------------------------------------------------------------------
+
+// Sends the calls of a complete answer to their tools, one after the other. When all have results, these are sent on; else
+// the user pastes the others.
+/** @param {Conversation} own @param {Message} message */
+async function callTools(own, message) {
+    const urls = new Map(cleanTools(conversationSettings(own).tools).map(tool => [tool.name, tool.url]));
+    const calls = listOf(message.calls).filter(call => allowedUrls.includes(urls.get(call.name) ?? ""));
+    if (message.role !== "assistant" || message.finish !== "tool_calls" || !calls.length) {
+        return;
+    }
+    const mine = (current.writing = { abort: new AbortController(), message, own });
+    /** @param {boolean} busy */
+    const draw = busy => {
+        const item = itemOf(message);
+        if (item) {
+            showAnswer(item, message, busy);
+        }
+    };
+    showWriting(true);
+    calls.forEach(call => Object.assign(call, { url: urls.get(call.name), note: "", failed: false }));
+    for (const call of calls) {
+        draw(true);
+        await callTool(call, mine.abort.signal);
+    }
+    const stopped = current.writing !== mine;
+    endWriting(mine);
+    if (listConversations().some(entry => entry.id === own.id)) {
+        saveConversation(own);
+    }
+    if (own !== current.conversation) {
+        return;
+    }
+    draw(false);
+    const rounds = current.path.length - 1 - current.path.findLastIndex(one => one.role === "user");
+    if (!stopped && rounds <= ROUNDS_MAX && listOf(message.calls).every(call => call.url && !call.failed)) {
+        sendResults(message);
+    } else {
+        speak(say("Results of tools are missing."));
+    }
+}
+
+// ---- starting ------------------------------------------------------------------------------------------------------
 
 function startComposer() {
     const input = byId("input");
     byId("composer").addEventListener("submit", event => {
         event.preventDefault();
         const text = input.value.trim();
-        if ((text !== "" || hasAttached()) && !writing && attachedReady()) {
+        if ((text !== "" || hasAttached()) && !current.writing && attachedReady()) {
             input.value = "";
             fitHeight(input);
             sendMessage(text, takeAttached());
@@ -244,7 +506,7 @@ function startComposer() {
         if (entersMessage(event)) {
             event.preventDefault();
             byId("composer").requestSubmit();
-        } else if (event.key === "ArrowUp" && input.value === "" && !writing) {
+        } else if (event.key === "ArrowUp" && input.value === "" && !current.writing) {
             event.preventDefault();
             editLast();
         }
@@ -256,14 +518,14 @@ function startComposer() {
     });
 }
 
-function startChat() {
+export function startChat() {
     startComposer();
     byId("latest").addEventListener("click", scrollDown);
     byId("earlier").addEventListener("click", showEarlier);
     byId("show-branch").addEventListener("click", showBranch);
     byId("scroller").addEventListener("scroll", () => {
         byId("latest").hidden = atBottom();
-        if (byId("scroller").scrollTop < 200 && shown.from > 0) {
+        if (byId("scroller").scrollTop < 200 && current.from > 0) {
             showEarlier();
         }
     });
@@ -274,7 +536,7 @@ function startChat() {
     });
     byId("input").value = passing.read("unsent") ?? "";
     fitHeight(byId("input"));
-    conversation = loadConversation(lasting.read("open")) ?? conversation;
+    current.conversation = loadConversation(lasting.read("open")) ?? current.conversation;
     showConversation();
     resumeAnswer();
 }

@@ -2,17 +2,58 @@
 // has the value of the open conversation. The answers are written one after the other, so that neither slows the other down,
 // unless both are wanted at the same time.
 
+import {
+    emptyAnswer, endStream, failAnswer, followAnswer, pacedDrawing, requestMessages, takeChunk,
+} from "./answers.js";
+import { chatHooks, openConversation } from "./chat.js";
+import { openSide } from "./conversations.js";
+import { byId, entersMessage, fieldById, fitHeight, make, speak } from "./dom.js";
+import { partsOf, partsSum, timingsView } from "./figures.js";
+import { finite, firstLine, inCount, inFigures, inTime, say } from "./language.js";
+import { decorateBlocks, renderMarkdown } from "./markdown.js";
+import { FINISH_NOTES, showPartsBefore } from "./message.js";
+import { cancelStream, openStream } from "./server.js";
+import { fieldValue, SAMPLING_FIELDS, samplingSettings } from "./settings.js";
+import {
+    addMessage, cleanText, conversationSettings, emptyConversation, lasting, listOf, readJson, saveConversation,
+    systemMessage,
+} from "./store.js";
+
+/** @import { Field } from "./settings.js" */
+/** @import { Answer } from "./answers.js" */
+/** @import { Message, Said, StoredDocument, Timings } from "./store.js" */
+
 const COMPARE_FIELDS = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty", "max_tokens", "seed"];
 
+/**
+ * @typedef {object} Side one of the two answers, with its elements
+ * @property {Answer} answer
+ * @property {HTMLElement} element
+ * @property {HTMLSelectElement} model
+ * @property {HTMLTextAreaElement} system
+ * @property {HTMLSelectElement} thinking
+ * @property {HTMLElement} wrong
+ * @property {HTMLButtonElement} before
+ * @property {HTMLElement} text
+ * @property {HTMLElement} note
+ * @property {HTMLElement} figures
+ * @property {HTMLButtonElement} keep
+ */
+
 const compared = {
+    /** @type {Message[]} */
     before: [], // messages in front of the prompt
+    /** @type {StoredDocument[] | undefined} */
     documents: undefined, // of the prompt
-    sides: [], // {answer, ...elements}
+    /** @type {Side[]} */
+    sides: [],
+    /** @type {AbortController | null} */
     abort: null, // while answers are written
 };
 
-// ---- sides ----------------------------------------------------------------------------------------------------------
+// ---- sides ---------------------------------------------------------------------------------------------------------
 
+/** @param {number} at @param {Field} field */
 function compareField(at, field) {
     return make(
         "label",
@@ -28,7 +69,9 @@ function compareField(at, field) {
 }
 
 // A side of the comparison, number 0 or 1.
+/** @param {number} at @returns {Side} */
 function makeSide(at) {
+    /** @param {string} value @param {string} words */
     const choice = (value, words) => make("option", { value }, say(words));
     const side = {
         model: make("select", { id: `c${at}-model`, "aria-label": say("Model") }),
@@ -46,12 +89,11 @@ function makeSide(at) {
         note: make("p", { class: "note", hidden: true }),
         figures: make("div", { class: "figures" }),
         keep: make("button", { type: "button", class: "quiet", hidden: true, onclick: () => keepCompared(at) }, say("Go on in the chat")),
-        answer: null,
+        answer: emptyAnswer("assistant"),
+        element: make("section", { class: "panel", "aria-label": say("Answer {0}", at + 1) }),
     };
     const fields = SAMPLING_FIELDS.filter(field => COMPARE_FIELDS.includes(field.name));
-    side.element = make(
-        "section",
-        { class: "panel", "aria-label": say("Answer {0}", at + 1) },
+    side.element.append(
         make("div", { class: "side-top" }, make("b", {}, String(at + 1)), side.model),
         make(
             "details",
@@ -76,8 +118,10 @@ function makeSide(at) {
 }
 
 // {model, system, set, wrong}: what a side asks for, and the sentences for fields that are not valid.
+/** @param {number} at */
 function sideRequest(at) {
     const { model, system, thinking } = compared.sides[at];
+    /** @type {Record<string, any>} */
     const set = {};
     const wrong = [];
     for (const field of SAMPLING_FIELDS.filter(one => COMPARE_FIELDS.includes(one.name))) {
@@ -94,8 +138,10 @@ function sideRequest(at) {
     return { model: model.value || undefined, system: system.value.trim(), set, wrong: wrong.join(" ") };
 }
 
+/** @param {number} at @param {string} prompt */
 function sideBody(at, prompt) {
     const { model, system, set } = sideRequest(at);
+    /** @type {Said} */
     const question = { role: "user", content: prompt, documents: compared.documents };
     const before = byId("compare-context").checked ? compared.before : [];
     return {
@@ -109,8 +155,9 @@ function sideBody(at, prompt) {
     };
 }
 
-// ---- answers --------------------------------------------------------------------------------------------------------
+// ---- answers -------------------------------------------------------------------------------------------------------
 
+/** @param {Side} side @param {boolean} writing */
 function showSide(side, writing) {
     const { answer } = side;
     renderMarkdown(side.text, answer.content, true);
@@ -125,6 +172,7 @@ function showSide(side, writing) {
     side.keep.hidden = writing || answer.content === "";
 }
 
+/** @param {Side} side @param {any} body @param {AbortSignal} signal */
 async function writeSide(side, body, signal) {
     const { answer } = side;
     const drawing = pacedDrawing(() => showSide(side, true));
@@ -169,6 +217,7 @@ async function runComparison() {
         showSide(side, false);
     });
     showComparing(true);
+    /** @param {number} at */
     const write = at => (abort.signal.aborted ? null : writeSide(compared.sides[at], bodies[at], abort.signal));
     if (byId("compare-together").checked) {
         await Promise.all([write(0), write(1)]);
@@ -181,18 +230,30 @@ async function runComparison() {
     speak(say("Both answers are complete."));
 }
 
+/** @param {boolean} busy */
 function showComparing(busy) {
     byId("compare-run").hidden = busy;
     byId("compare-stop").hidden = !busy;
     byId("compare-table").replaceChildren(...(busy ? [] : comparisonRows()));
 }
 
-// ---- figures --------------------------------------------------------------------------------------------------------
+// ---- figures -------------------------------------------------------------------------------------------------------
 
+/** @param {Timings} timings */
 const speedOf = timings =>
-    timings.decode_ms > 0 && timings.generated_tokens > 1 ? (1000 * (timings.generated_tokens - 1)) / timings.decode_ms : 0;
+    finite(timings.decode_ms) > 0 && finite(timings.generated_tokens) > 1
+        ? (1000 * (finite(timings.generated_tokens) - 1)) / finite(timings.decode_ms)
+        : 0;
 
-// {word, of: the number in timings, shown: its text, better: 1 more, -1 less, 0 neither}.
+/**
+ * @typedef {object} Figure
+ * @property {string} word
+ * @property {(timings: Timings) => number} of the number
+ * @property {(value: number) => string} shown its text
+ * @property {number} better 1: more is better, -1: less, 0: neither
+ */
+
+/** @type {Figure[]} */
 const COMPARED_FIGURES = [
     { word: "To the first token", of: timings => finite(timings.ttft_ms), shown: inTime, better: -1 },
     { word: "Tokens per second", of: speedOf, shown: inFigures, better: 1 },
@@ -205,13 +266,14 @@ const COMPARED_FIGURES = [
 
 // The table of both sides, the better figure of each row marked; figures that neither has are left out.
 function comparisonRows() {
-    const timings = compared.sides.map(side => side.answer?.timings);
-    if (!timings[0] || !timings[1]) {
+    const timings = compared.sides.map(side => side.answer.timings ?? {});
+    if (compared.sides.some(side => !side.answer.timings)) {
         return [];
     }
     const rows = COMPARED_FIGURES.map(figure => ({ ...figure, values: timings.map(figure.of) })).filter(({ values }) =>
         values.some(value => value > 0),
     );
+    /** @param {Figure & { values: number[] }} row @param {number} at */
     const cell = ({ values, shown, better }, at) => {
         const wins = better !== 0 && values.every(value => value > 0) && better * (values[at] - values[1 - at]) > 0;
         return make(
@@ -228,12 +290,12 @@ function comparisonRows() {
     ];
 }
 
-// ---- opening and keeping --------------------------------------------------------------------------------------------
+// ---- opening and keeping -------------------------------------------------------------------------------------------
 
 // The fields of both sides, until the next visit.
 function keepComparison() {
     const names = ["model", "system", "thinking", ...COMPARE_FIELDS];
-    const kept = [0, 1].map(at => Object.fromEntries(names.map(name => [name, byId(`c${at}-${name}`).value])));
+    const kept = [0, 1].map(at => Object.fromEntries(names.map(name => [name, fieldById(`c${at}-${name}`).value])));
     lasting.write("compare", JSON.stringify(kept));
 }
 
@@ -257,23 +319,24 @@ function makeSides() {
     const kept = listOf(readJson("compare"));
     [0, 1].forEach(at =>
         ["system", "thinking", ...COMPARE_FIELDS].forEach(name => {
-            byId(`c${at}-${name}`).value = cleanText(kept[at]?.[name], 10000);
+            fieldById(`c${at}-${name}`).value = cleanText(kept[at]?.[name], 10000);
         }),
     );
 }
 
-function openComparison() {
+export function openComparison() {
     if (compared.sides.length === 0) {
         makeSides();
     }
     fillSides();
-    byId("compare-context").closest("label").hidden = compared.before.length === 0;
+    byId("compare-context-label").hidden = compared.before.length === 0;
     if (matchMedia("(pointer: fine)").matches) {
         byId("compare-prompt").focus();
     }
 }
 
 // Compares answers to a question of the conversation, with what came before it.
+/** @param {Message[]} path @param {Message | undefined} question */
 function compareQuestion(path, question) {
     if (!question) {
         return;
@@ -286,12 +349,13 @@ function compareQuestion(path, question) {
 }
 
 // The prompt and one of the answers become a conversation.
+/** @param {number} at */
 function keepCompared(at) {
     const { answer, model } = compared.sides[at];
     const own = emptyConversation();
     const before = byId("compare-context").checked ? compared.before : [];
     let last = null;
-    for (const { id, parent, ...message } of before) {
+    for (const { id: _id, parent: _parent, ...message } of before) {
         last = addMessage(own, last, message);
     }
     last = addMessage(own, last, { role: "user", content: byId("compare-prompt").value.trim(), documents: compared.documents });
@@ -304,7 +368,9 @@ function keepCompared(at) {
     openConversation(own.id);
 }
 
-function startComparison() {
+export function startComparison() {
+    chatHooks.compare = compareQuestion;
+    byId("model").addEventListener("listed", fillSides);
     byId("compare-form").addEventListener("submit", event => {
         event.preventDefault();
         if (!compared.abort) {

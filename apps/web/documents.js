@@ -1,26 +1,24 @@
 // Documents of messages. A message has `documents` [{doc, name, size}]; the text of each is stored once, under a hash of it,
 // apart from the conversations. In a request every document is a part with `cache: span` (docs/SPANS.md), so that the server
 // computes it once and knows it afterwards in any order and in any conversation.
+// Documents for the message that is being written are picked, dropped or pasted. They are read at once and stored when the message
+// is sent.
+
+import { byId, fitHeight, icon, iconButton, make, speak, toast } from "./dom.js";
+import { finite, inBytes, inCount, inTime, say } from "./language.js";
+import { callServer, parseAnswer } from "./server.js";
+import {
+    cleanText, documentName, DOCUMENTS_MAX, lasting, listConversations, listOf, pathOf, readJson,
+} from "./store.js";
+
+/** @import { Conversation, Message, Said, StoredDocument } from "./store.js" */
 
 const DOCUMENT_MAX = 1 << 20; // characters of a text
 const PDF_MAX = 24 << 20; // bytes of a file
-const DOCUMENTS_MAX = 20; // of one message
 const ASKED_MAX = 400;
 
-// A file's name as one short line, without folders, control characters and marks that change the direction of text.
-function documentName(name) {
-    const line = cleanText(name, 2000)
-        .replace(/^.*[\\/]/s, "")
-        .replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ")
-        .replace(/\s+/g, " ")
-        .trim();
-    const characters = Array.from(line);
-    return characters.length > 80
-        ? characters.slice(0, 60).join("") + "\u2026" + characters.slice(-16).join("")
-        : line || say("document");
-}
-
 // A hash of two halves and the length.
+/** @param {string} text */
 function documentId(text) {
     let one = 0x811c9dc5;
     let other = 0x2545f491;
@@ -32,12 +30,13 @@ function documentId(text) {
     return [one >>> 0, other >>> 0, text.length].map(part => part.toString(36)).join("x");
 }
 
-// ---- files ----------------------------------------------------------------------------------------------------------
+// ---- files ---------------------------------------------------------------------------------------------------------
 
 // The text of these bytes, or null where they are not text: UTF-8, UTF-16 with its mark, else Windows-1252.
+/** @param {Uint8Array} bytes */
 function decodeText(bytes) {
     const mark = bytes[0] === 0xff && bytes[1] === 0xfe ? "utf-16le" : bytes[0] === 0xfe && bytes[1] === 0xff ? "utf-16be" : "";
-    const odd = bytes.reduce((sum, byte) => sum + (byte < 32 && ![9, 10, 12, 13, 27].includes(byte)), 0);
+    const odd = bytes.reduce((sum, byte) => sum + (byte < 32 && ![9, 10, 12, 13, 27].includes(byte) ? 1 : 0), 0);
     if (!mark && (bytes.includes(0) || odd > bytes.length / 200)) {
         return null;
     }
@@ -48,6 +47,7 @@ function decodeText(bytes) {
     }
 }
 
+/** @param {File} file */
 async function pdfText(file) {
     const form = new FormData();
     form.append("file", file, "document.pdf");
@@ -55,11 +55,14 @@ async function pdfText(file) {
 }
 
 // The text of a file; throws an error with a sentence where it has none.
+/** @param {File} file */
 async function fileText(file) {
     const name = documentName(file.name);
+    /** @type {(sentence: string, ...values: string[]) => never} */
     const refuse = (sentence, ...values) => {
         throw new Error(say(sentence, name, ...values));
     };
+    /** @param {Blob} part */
     const bytes = async part => new Uint8Array(await part.arrayBuffer().catch(() => refuse("{0} cannot be read.")));
     const pdf = String.fromCharCode(...(await bytes(file.slice(0, 5)))) === "%PDF-";
     if (file.size > (pdf ? PDF_MAX : 4 * DOCUMENT_MAX)) {
@@ -69,7 +72,7 @@ async function fileText(file) {
         ? await pdfText(file).catch(error => refuse("{0}: {1}", error.message))
         : decodeText(await bytes(file));
     if (text === null) {
-        refuse("{0} is not a text file.");
+        return refuse("{0} is not a text file.");
     }
     const clean = text.replace(/\r\n?/g, "\n").replace(/\0/g, "").trim();
     if (clean === "") {
@@ -81,11 +84,13 @@ async function fileText(file) {
     return clean;
 }
 
-// ---- storage --------------------------------------------------------------------------------------------------------
+// ---- storage -------------------------------------------------------------------------------------------------------
 
+/** @param {StoredDocument} document */
 const storedText = document => lasting.read("doc." + document.doc);
 
 // Stores a text and returns the document.
+/** @param {string} name @param {string} text */
 function storeDocument(name, text) {
     const doc = documentId(text);
     if (lasting.read("doc." + doc) === null) {
@@ -93,12 +98,6 @@ function storeDocument(name, text) {
     }
     return { doc, name, size: text.length };
 }
-
-const cleanDocuments = value =>
-    listOf(value)
-        .filter(one => isId(one?.doc))
-        .slice(0, DOCUMENTS_MAX)
-        .map(one => ({ doc: one.doc, name: documentName(one.name), size: finite(one.size) }));
 
 // Removes texts that no conversation has any more.
 function dropOldDocuments() {
@@ -110,7 +109,8 @@ function dropOldDocuments() {
 }
 
 // The texts that these conversations have, by id, for a file.
-const documentTexts = conversations =>
+/** @param {Conversation[]} conversations */
+export const documentTexts = conversations =>
     Object.fromEntries(
         conversations
             .flatMap(own => own.messages.flatMap(message => message.documents ?? []))
@@ -118,7 +118,8 @@ const documentTexts = conversations =>
             .filter(([, text]) => text !== null),
     );
 
-function takeDocumentTexts(value) {
+/** @param {any} value */
+export function takeDocumentTexts(value) {
     for (const text of Object.values(Object(value))) {
         if (typeof text === "string" && text.length <= DOCUMENT_MAX) {
             storeDocument("", text);
@@ -126,9 +127,10 @@ function takeDocumentTexts(value) {
     }
 }
 
-// ---- requests -------------------------------------------------------------------------------------------------------
+// ---- requests ------------------------------------------------------------------------------------------------------
 
 // What the model reads of a message's documents; one whose text is gone is left out.
+/** @param {Said} message */
 const documentParts = message =>
     (message.documents ?? [])
         .map(document => [document.name, storedText(document)])
@@ -136,10 +138,12 @@ const documentParts = message =>
         .map(([name, text]) => `Document ${name}:\n\n${text}\n\n`);
 
 // A message as one text, for files and stored chats.
-const plainContent = message => documentParts(message).join("") + message.content;
+/** @param {Said} message */
+export const plainContent = message => documentParts(message).join("") + message.content;
 
 // A message of a request. Fragments cannot slide out of a full context, plain text can.
-function requestMessage(message, slides) {
+/** @param {Said} message @param {boolean} slides @returns {{ role: string, [member: string]: any }} */
+export function requestMessage(message, slides) {
     const texts = documentParts(message);
     const { role, content } = message;
     if (texts.length === 0) {
@@ -157,11 +161,12 @@ function requestMessage(message, slides) {
     };
 }
 
-// ---- what the server knew of them -------------------------------------------------------------------------------------
+// ---- what the server knew of them ----------------------------------------------------------------------------------
 
 // Notes how many documents an answer was given with, and how many of them the server knew: those that were asked about
 // before with this model, if the timings show that as much was found in the cache.
-function noteDocuments(own, answer) {
+/** @param {Conversation} own @param {Message} answer */
+export function noteDocuments(own, answer) {
     const path = pathOf(own);
     const sent = path.slice(path.findLastIndex(message => message.role === "summary") + 1, path.indexOf(answer));
     const all = sent.flatMap(message => message.documents ?? []);
@@ -170,8 +175,10 @@ function noteDocuments(own, answer) {
         return;
     }
     const asked = listOf(readJson("asked"));
+    /** @param {StoredDocument} document */
     const keyOf = document => answer.model + " " + document.doc;
     const known = all.filter(document => asked.includes(keyOf(document)));
+    /** @param {StoredDocument[]} documents */
     const size = documents => documents.reduce((sum, document) => sum + document.size, 0);
     const expected = (finite(timings.span_tokens) * size(known)) / Math.max(1, size(all));
     const found = finite(timings.cached_tokens);
@@ -180,13 +187,14 @@ function noteDocuments(own, answer) {
 }
 
 // "3 documents known: first word in 0.2 s"; null for an answer without documents.
-function documentsNote({ read, timings }) {
+/** @param {Message} options */
+export function documentsNote({ read, timings }) {
     const documents = finite(read?.documents);
     if (documents === 0 || !timings) {
         return null;
     }
     const first = inTime(timings.ttft_ms);
-    const known = finite(read.known);
+    const known = finite(read?.known);
     const words =
         known === 0
             ? say(documents === 1 ? "{0} document read: first word in {1}" : "{0} documents read: first word in {1}", documents, first)
@@ -196,4 +204,206 @@ function documentsNote({ read, timings }) {
     const note = make("p", { class: "documents-note" }, icon("file"), words);
     note.classList.toggle("known", known > 0);
     return note;
+}
+
+const LONG_PASTE = 8000; // characters; a longer text becomes a document
+
+/** @typedef {{ name: string, text: string | null }} Attached text is null while it is read */
+
+/** @type {Attached[]} */
+const attached = []; // in their order
+
+// ---- chips ---------------------------------------------------------------------------------------------------------
+
+/** @param {string} name @param {string} size */
+function documentWords(name, size) {
+    return [
+        icon("file"),
+        make("bdi", { class: "document-name" }, name),
+        make("span", { class: "document-size" }, size),
+    ];
+}
+
+// The documents of a message that was sent; each opens its text.
+/** @param {StoredDocument[] | undefined} documents */
+export function documentList(documents) {
+    if (!documents?.length) {
+        return null;
+    }
+    return make(
+        "ul",
+        { class: "documents", "aria-label": say("Documents") },
+        ...documents.map(document =>
+            make(
+                "li",
+                {},
+                make(
+                    "button",
+                    { type: "button", class: "document", onclick: () => openDocument(document.name, storedText(document)) },
+                    ...documentWords(document.name, inBytes(document.size)),
+                ),
+            ),
+        ),
+    );
+}
+
+/** @param {string} name @param {string | null} text */
+function openDocument(name, text) {
+    byId("document-title").textContent = name;
+    byId("document-text").textContent = text ?? say("The text is no longer stored in this browser.");
+    byId("document").showModal();
+    byId("document-text").scrollTop = 0;
+}
+
+function showAttached() {
+    byId("attachments").replaceChildren(
+        ...attached.map(one =>
+            make(
+                "li",
+                { class: "document", "aria-busy": String(one.text === null) },
+                ...documentWords(one.name, one.text === null ? say("reading\u2026") : inBytes(one.text.length)),
+                iconButton("close", say("Remove {0}", one.name), () => removeAttached(one)),
+            ),
+        ),
+    );
+}
+
+/** @param {Attached} one */
+function removeAttached(one) {
+    attached.splice(attached.indexOf(one), 1);
+    showAttached();
+    byId("input").focus();
+}
+
+// ---- adding --------------------------------------------------------------------------------------------------------
+
+/** @param {string[]} sentences */
+function sayRefused(sentences) {
+    if (sentences.length) {
+        const more = sentences.length - 3;
+        toast(sentences.slice(0, 3).join(" ") + (more > 0 ? " " + say("{0} more were refused.", inCount(more)) : ""));
+    }
+}
+
+// Reads files one after the other; what is not text is refused with a sentence.
+/** @param {File[]} files */
+async function attachFiles(files) {
+    /** @type {string[]} */
+    const refused = [];
+    /** @type {[File, Attached][]} */
+    const taken = [];
+    for (const file of files) {
+        if (attached.length < DOCUMENTS_MAX) {
+            const one = { name: documentName(file.name), text: null };
+            attached.push(one);
+            taken.push([file, one]);
+        } else {
+            refused.push(say("A message has at most {0} documents: {1} was left out.", DOCUMENTS_MAX, documentName(file.name)));
+        }
+    }
+    showAttached();
+    for (const [file, one] of taken) {
+        try {
+            const text = await fileText(file);
+            if (attached.some(other => other.text === text && other.name === one.name)) {
+                throw new Error(say("{0} is attached already.", one.name));
+            }
+            one.text = text;
+        } catch (error) {
+            attached.splice(attached.indexOf(one), attached.includes(one) ? 1 : 0);
+            refused.push(error.message);
+        }
+        showAttached();
+    }
+    sayRefused(refused);
+    speak(attached.length === 1 ? say("1 document attached") : say("{0} documents attached", attached.length));
+}
+
+// A long text becomes a document; the user can have it in the message instead.
+/** @param {string} text */
+function attachPasted(text) {
+    const one = { name: say("Pasted text"), text: text.slice(0, DOCUMENT_MAX) };
+    attached.push(one);
+    showAttached();
+    toast(say("The long text was attached as a document."), say("Put it into the message"), () => {
+        if (attached.includes(one)) {
+            removeAttached(one);
+            byId("input").setRangeText(text, byId("input").selectionStart, byId("input").selectionEnd, "end");
+            fitHeight(byId("input"));
+        }
+    });
+}
+
+/** @param {ClipboardEvent} event */
+function takePaste(event) {
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    const files = text === "" ? [...(event.clipboardData?.files ?? [])] : [];
+    if (files.length) {
+        event.preventDefault();
+        attachFiles(files);
+    } else if (text.length > LONG_PASTE && attached.length < DOCUMENTS_MAX) {
+        event.preventDefault();
+        attachPasted(text);
+    }
+}
+
+// ---- sending -------------------------------------------------------------------------------------------------------
+
+export const hasAttached = () => attached.length > 0;
+
+// Whether every document is read; says so if not.
+export function attachedReady() {
+    const open = attached.find(one => one.text === null);
+    if (open) {
+        toast(say("{0} is still being read.", open.name));
+    }
+    return !open;
+}
+
+// Stores the documents and empties the list; undefined: there are none.
+export function takeAttached() {
+    const documents = attached.splice(0).map(({ name, text }) => storeDocument(name, text ?? ""));
+    showAttached();
+    return documents.length ? documents : undefined;
+}
+
+// ---- starting ------------------------------------------------------------------------------------------------------
+
+// Files that are dropped anywhere become documents; the browser would leave the page and open them.
+function startDropping() {
+    /** @param {DragEvent} event */
+    const hasFiles = event => [...(event.dataTransfer?.types ?? [])].includes("Files");
+    let depth = 0;
+    byId("chat-view").dataset.drop = say("Drop files to attach them");
+    /** @param {number} shown */
+    const show = shown => {
+        depth = shown;
+        document.body.classList.toggle("dropping", depth > 0 && !byId("chat-view").hidden);
+    };
+    document.addEventListener("dragenter", event => hasFiles(event) && show(depth + 1));
+    document.addEventListener("dragleave", event => hasFiles(event) && show(Math.max(0, depth - 1)));
+    document.addEventListener("dragover", event => hasFiles(event) && event.preventDefault());
+    document.addEventListener("drop", event => {
+        if (hasFiles(event)) {
+            event.preventDefault();
+            show(0);
+            if (!byId("chat-view").hidden) {
+                attachFiles([...(event.dataTransfer?.files ?? [])]);
+                byId("input").focus();
+            }
+        }
+    });
+}
+
+export function startAttachments() {
+    const picker = byId("attach-file");
+    byId("attach").addEventListener("click", () => picker.click());
+    picker.addEventListener("change", () => {
+        attachFiles([...(picker.files ?? [])]);
+        picker.value = "";
+    });
+    byId("input").addEventListener("paste", takePaste);
+    byId("close-document").addEventListener("click", () => byId("document").close());
+    startDropping();
+    dropOldDocuments();
 }

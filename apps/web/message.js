@@ -1,10 +1,37 @@
 // One message on the page. While an answer is streamed, showAnswer is called repeatedly and updates only what changed.
 
-const FINISH_NOTES = { length: "The answer reached its length limit.", stopped: "Stopped." }; // keys of messages.js
+import { documentList, documentsNote } from "./documents.js";
+import { copyText, entersMessage, fitHeight, iconButton, inside, make, setText } from "./dom.js";
+import { timingsView } from "./figures.js";
+import { finite, inCount, say, several } from "./language.js";
+import { blocksBefore, decorateBlocks, renderMarkdown, renderMoreBefore } from "./markdown.js";
+import { cleanText } from "./store.js";
+import { showCalls } from "./tools.js";
+
+/** @import { Message, Versions } from "./store.js" */
+
+/**
+ * @typedef {object} Actions of the buttons of a message
+ * @property {() => void} edit
+ * @property {() => void} again
+ * @property {() => void} remove
+ * @property {(step: number) => void} version
+ * @property {() => void} from
+ * @property {() => void} compare
+ * @property {() => void} more
+ * @property {() => void} results
+ * @property {() => void} letGo
+ * @property {() => void} keepAll
+ * @property {() => void} summarise
+ * @property {() => void} fresh
+ */
+
+/** @type {Record<string, string>} */
+export const FINISH_NOTES = { length: "The answer reached its length limit.", stopped: "Stopped." };
 const MESSAGE_MAKERS = { user: userItem, assistant: answerItem, summary: summaryItem };
 
-// `versions`: {at, all} of tree.js. `actions`: the handlers of the buttons, by name.
-function messageItem(message, versions, actions) {
+/** @param {Message} message @param {Versions} versions @param {Actions} actions */
+export function messageItem(message, versions, actions) {
     const item = MESSAGE_MAKERS[message.role](message, versions, actions);
     item.classList.add("message", message.role);
     item.dataset.id = message.id;
@@ -12,10 +39,12 @@ function messageItem(message, versions, actions) {
 }
 
 // "< 2/3 >", or nothing for a message with one version.
+/** @param {Versions} options @param {Actions} actions */
 function versionButtons({ at, all }, actions) {
     if (all.length < 2) {
         return [];
     }
+    /** @param {string} name @param {string} label @param {number} by */
     const step = (name, label, by) => {
         const button = iconButton(name, label, () => actions.version(by));
         button.classList.add(by < 0 ? "earlier-version" : "later-version");
@@ -29,11 +58,13 @@ function versionButtons({ at, all }, actions) {
     ];
 }
 
+/** @param {Message} message */
 const copyButton = message => {
     const copy = iconButton("copy", say("Copy"), () => copyText(message.content, copy));
     return copy;
 };
 
+/** @param {Message} message @param {Versions} versions @param {Actions} actions */
 function userItem(message, versions, actions) {
     return make(
         "li",
@@ -52,6 +83,7 @@ function userItem(message, versions, actions) {
     );
 }
 
+/** @param {Message} message @param {Versions} versions @param {Actions} actions */
 function summaryItem(message, versions, actions) {
     const item = make(
         "li",
@@ -73,8 +105,12 @@ function summaryItem(message, versions, actions) {
     return item;
 }
 
+/** @type {WeakMap<HTMLElement, Actions>} */
 const answerActions = new WeakMap(); // of an answer's item, for what appears when it is complete
+/** @param {HTMLElement} item */
+const actionsOf = item => /** @type {Actions} */ (answerActions.get(item));
 
+/** @param {Message} message @param {Versions} versions @param {Actions} actions */
 function answerItem(message, versions, actions) {
     const item = make(
         "li",
@@ -110,7 +146,8 @@ function answerItem(message, versions, actions) {
 }
 
 // A very long answer has its beginning on demand.
-function showPartsBefore(button, text) {
+/** @param {HTMLButtonElement} button @param {HTMLElement} text */
+export function showPartsBefore(button, text) {
     const count = blocksBefore(text);
     button.hidden = count === 0;
     setText(button, count ? several(count, "Show {0} part before", "Show {0} parts before") : "");
@@ -122,55 +159,60 @@ function showPartsBefore(button, text) {
 }
 
 // Shows an answer; `writing`: it is still being streamed; `follow`: the user reads its end.
-function showAnswer(item, message, writing, follow = true) {
-    const part = name => item.querySelector("." + name);
+/** @param {HTMLElement} item @param {Message} message @param {boolean} writing @param {boolean} [follow] */
+export function showAnswer(item, message, writing, follow = true) {
+    /** @param {string} name */
+    const part = name => inside(item, "." + name);
     const thought = cleanText(message.reasoning);
     if (part("reasoning")) {
         showThought(part("reasoning"), thought, writing && message.content === "");
     }
     renderMarkdown(part("text"), message.content, follow);
-    showPartsBefore(part("parts-before"), part("text"));
+    showPartsBefore(/** @type {HTMLButtonElement} */ (part("parts-before")), part("text"));
     decorateBlocks(part("text"), writing);
     item.classList.toggle("writing", writing);
     item.setAttribute("aria-busy", String(writing));
     if (part("calls")) {
-        showCalls(part("calls"), message, writing, answerActions.get(item));
+        showCalls(part("calls"), message, writing, actionsOf(item));
     }
     part("pending").hidden = !writing || message.content !== "" || thought !== "" || Boolean(message.calls);
-    item.querySelector(".actions [title='" + say("Copy") + "']").hidden = message.content === "";
-    const note = message.error || say(FINISH_NOTES[message.finish] ?? "");
+    inside(item, ".actions [title='" + say("Copy") + "']").hidden = message.content === "";
+    const note = message.error || say(FINISH_NOTES[message.finish ?? ""] ?? "");
     part("note").textContent = note;
     part("note").hidden = writing || note === "";
     part("note").classList.toggle("error", Boolean(message.error));
     part("figures")?.replaceChildren(
-        ...(message.timings && !writing ? [documentsNote(message), timingsView(message.timings)].filter(Boolean) : []),
+        ...(message.timings && !writing ? [documentsNote(message), timingsView(message.timings)].filter(figure => figure !== null) : []),
     );
-    part("offers")?.replaceChildren(...(writing ? [] : answerOffers(message, answerActions.get(item))));
+    part("offers")?.replaceChildren(...(writing ? [] : answerOffers(message, actionsOf(item))));
 }
 
+/** @param {HTMLElement} reasoning @param {string} thought @param {boolean} thinking */
 function showThought(reasoning, thought, thinking) {
     reasoning.hidden = thought === "";
-    if (reasoning.lastChild.textContent !== thought) {
-        reasoning.lastChild.textContent = thought;
-    }
-    setText(reasoning.firstChild, thinking ? say("Thinking\u2026") : say("Thoughts"));
+    setText(inside(reasoning, "div"), thought);
+    setText(inside(reasoning, "summary"), thinking ? say("Thinking\u2026") : say("Thoughts"));
 }
 
 // What can be done about an answer that was cut, failed, or for which older turns did not fit.
+/** @param {Message} message @param {Actions} actions */
 function answerOffers(message, actions) {
-    const cut = message.content !== "" && (["length", "stopped"].includes(message.finish) || message.error);
+    const cut = message.content !== "" && (["length", "stopped"].includes(message.finish ?? "") || message.error);
+    /** @param {string} name @param {string} words @param {() => void} onclick */
     const button = (name, words, onclick) =>
         make("button", { type: "button", class: "quiet " + name, onclick }, words);
     return [
         cut ? button("continue", say("Continue"), actions.more) : null,
         message.error && message.content === "" ? button("retry", say("Try again"), actions.again) : null,
         contextNotice(message, actions),
-    ].filter(Boolean);
+    ].filter(offer => offer !== null);
 }
 
 // Replaces a message's text by an editor; calls done(text) with the new text, or null when it is not changed.
-function editMessage(item, message, done) {
+/** @param {HTMLElement} item @param {Message} message @param {(text: string | null) => void} done */
+export function editMessage(item, message, done) {
     const area = make("textarea", { value: message.content, dir: "auto", "aria-label": say("Message"), rows: 2 });
+    /** @param {string | null} text */
     const finish = text => {
         form.remove();
         item.classList.remove("editing");
@@ -180,7 +222,7 @@ function editMessage(item, message, done) {
         "form",
         {
             class: "editor",
-            onsubmit: event => {
+            onsubmit: (/** @type {Event} */ event) => {
                 event.preventDefault();
                 if (area.value.trim() !== "") {
                     finish(area.value.trim());
@@ -212,13 +254,32 @@ function editMessage(item, message, done) {
     area.setSelectionRange(area.value.length, area.value.length);
 }
 
-// Enter sends; with shift, during input method composition, and on touch keyboards it inserts a new line.
-function entersMessage(event) {
-    return event.key === "Enter" && !event.shiftKey && !event.isComposing && !matchMedia("(pointer: coarse)").matches;
-}
-
-// Sets the height of a text area to that of its text; page.css limits it.
-function fitHeight(area) {
-    area.style.height = "auto";
-    area.style.height = area.scrollHeight + area.offsetHeight - area.clientHeight + "px";
+// The notice below an answer for which older turns did not fit; null: all did.
+/** @param {Message} message @param {Actions} actions */
+function contextNotice(message, actions) {
+    const dropped = finite(message.timings?.dropped_tokens);
+    const full = message.finish === "full";
+    if (!full && !dropped) {
+        return null;
+    }
+    /** @param {string} words @param {() => void} onclick */
+    const button = (words, onclick) => make("button", { type: "button", class: "quiet", onclick }, words);
+    return make(
+        "div",
+        { class: "notice", role: "note" },
+        make(
+            "p",
+            {},
+            full
+                ? say("The whole conversation does not fit into the context any more.")
+                : say("Older turns no longer fit: {0} tokens were left out.", inCount(dropped)),
+        ),
+        make(
+            "div",
+            { class: "notice-actions" },
+            button(say("Summarise what came before"), actions.summarise),
+            full ? button(say("Leave older turns out"), actions.letGo) : button(say("Keep all"), actions.keepAll),
+            button(say("Start fresh"), actions.fresh),
+        ),
+    );
 }

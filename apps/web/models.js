@@ -1,13 +1,34 @@
 // The models of the server: what they are and whether they are loaded; loading, unloading and pulling (docs/SERVER.md).
 
+import { byId, childrenIn, inside, make, setText } from "./dom.js";
+import { finite, inBytes, say } from "./language.js";
+import { callServer, errorSentence, noteFailure, parseAnswer, ServerError, textReader } from "./server.js";
+import { cleanText, listOf, readSettings } from "./store.js";
+
+/**
+ * @typedef {object} Model
+ * @property {string} name
+ * @property {boolean} loaded
+ * @property {boolean} loading
+ * @property {boolean} pinned
+ * @property {number} size bytes on disk
+ * @property {string} parameters
+ * @property {string} type
+ * @property {string} family
+ * @property {number} memory
+ * @property {number} limit
+ */
+
+/** @type {{ list: Model[], busy: Set<string>, pull: AbortController | null, timer: number }} */
 const models = { list: [], busy: new Set(), pull: null, timer: 0 }; // busy: names that are being loaded or unloaded
 
+/** @param {string} path @param {string} member */
 async function readList(path, member) {
     const answer = parseAnswer(await (await callServer(path)).text());
     return listOf(answer[member]);
 }
 
-// [{name, loaded, loading, pinned, size, parameters, type, family, memory, limit}]
+/** @returns {Promise<Model[]>} */
 async function fetchModelList() {
     const [all, described, running] = await Promise.all([
         readList("/v1/models", "data"),
@@ -33,8 +54,9 @@ async function fetchModelList() {
     });
 }
 
-// ---- the list -------------------------------------------------------------------------------------------------------
+// ---- the list ------------------------------------------------------------------------------------------------------
 
+/** @param {Model} model */
 function modelWords(model) {
     return [
         model.parameters && say("{0} parameters", model.parameters),
@@ -47,10 +69,12 @@ function modelWords(model) {
         .join(" \u00b7 ");
 }
 
+/** @param {Model} model */
 function modelItem(model) {
     const chosen = byId("model").value === model.name;
     const busy = models.busy.has(model.name) || model.loading;
     const state = say(busy ? "working" : model.loaded ? "loaded" : "on disk");
+    /** @param {string} words @param {() => void} action @param {boolean} disabled */
     const button = (words, action, disabled) =>
         make("button", { type: "button", class: "quiet", disabled, onclick: action }, say(words));
     return make(
@@ -75,9 +99,12 @@ function modelItem(model) {
 }
 
 function drawModels() {
-    const focused = document.activeElement?.closest?.("#model-list li")?.dataset.name;
+    const focused = document.activeElement?.closest("#model-list li")?.getAttribute("data-name");
     byId("model-list").replaceChildren(...models.list.map(modelItem));
-    [...byId("model-list").children].find(item => item.dataset.name === focused)?.querySelector("button:enabled")?.focus();
+    const item = childrenIn(byId("model-list")).find(one => one.dataset.name === focused);
+    if (item) {
+        inside(item, "button:enabled")?.focus();
+    }
 }
 
 // Asks again while a model is being loaded.
@@ -97,17 +124,20 @@ async function refreshModels() {
     }
 }
 
+/** @param {string} text @param {boolean} [failed] */
 function sayModels(text, failed = false) {
     setText(byId("models-state"), text);
     byId("models-state").classList.toggle("error", failed);
 }
 
+/** @param {string} name */
 function chooseModel(name) {
     byId("model").value = name;
     byId("model").dispatchEvent(new Event("change"));
     drawModels();
 }
 
+/** @param {string} path @param {string} name */
 async function changeModel(path, name) {
     models.busy.add(name);
     drawModels();
@@ -125,15 +155,16 @@ async function changeModel(path, name) {
     }
 }
 
-// ---- pulling --------------------------------------------------------------------------------------------------------
+// ---- pulling -------------------------------------------------------------------------------------------------------
 
 // The lines of a response, as they come.
+/** @param {Response} response */
 async function* responseLines(response) {
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = textReader(response);
     let rest = "";
     for (let read = await reader.read(); !read.done; read = await reader.read()) {
         const lines = (rest + read.value).split("\n");
-        rest = lines.pop();
+        rest = lines.pop() ?? "";
         yield* lines.filter(Boolean);
     }
     if (rest) {
@@ -141,6 +172,7 @@ async function* responseLines(response) {
     }
 }
 
+/** @param {boolean} pulling @param {string} text @param {boolean} [failed] */
 function showPull(pulling, text, failed = false) {
     byId("pull-progress").hidden = byId("pull-cancel").hidden = !pulling;
     byId("pull-start").disabled = pulling;
@@ -148,6 +180,7 @@ function showPull(pulling, text, failed = false) {
     byId("pull-words").classList.toggle("error", failed);
 }
 
+/** @param {any} report */
 function showPullReport(report) {
     const total = finite(report.total);
     if (total > 0) {
@@ -157,13 +190,14 @@ function showPullReport(report) {
     }
 }
 
+/** @param {string} source @param {string} name */
 async function pullModel(source, name) {
-    models.pull = new AbortController();
+    const { signal } = (models.pull = new AbortController());
     byId("pull-progress").removeAttribute("value");
     showPull(true, say("Connecting\u2026"));
     try {
         const body = name ? { model: name, source } : { model: source };
-        for await (const line of responseLines(await callServer("/api/pull", body, models.pull.signal))) {
+        for await (const line of responseLines(await callServer("/api/pull", body, signal))) {
             const report = parseAnswer(line);
             if (report.error) {
                 throw new ServerError(errorSentence(400, line), 400);
@@ -185,7 +219,7 @@ async function pullModel(source, name) {
     await refreshModels();
 }
 
-function startModels() {
+export function startModels() {
     const dialog = byId("models");
     byId("open-models").addEventListener("click", () => {
         drawModels();
@@ -198,4 +232,16 @@ function startModels() {
         pullModel(byId("pull-source").value.trim(), byId("pull-name").value.trim());
     });
     byId("pull-cancel").addEventListener("click", () => models.pull?.abort());
+}
+
+// ---- the choice at the top -----------------------------------------------------------------------------------------
+
+/** @param {string[]} names */
+export function showModels(names) {
+    const select = byId("model");
+    const chosen = select.value || readSettings().model;
+    select.replaceChildren(...names.map(name => make("option", { value: name }, name)));
+    select.value = names.includes(chosen) ? chosen : (names[0] ?? "");
+    select.disabled = names.length === 0;
+    select.dispatchEvent(new Event("listed"));
 }

@@ -1,7 +1,22 @@
-// Starts the page: colours, views, the list of models, and the banner for a server that does not answer.
+// Starts the page: colours, views, keys, and the server.
 
-// ---- colours --------------------------------------------------------------------------------------------------------
+import { resumeAnswer, sendMessage, showVersion, startChat, stopWriting } from "./chat.js";
+import { openComparison, startComparison } from "./compare.js";
+import { openSearch, refreshStored, startConversations } from "./conversations.js";
+import { startAttachments } from "./documents.js";
+import { byId, make, showHash, speak, startTerms } from "./dom.js";
+import { say, translatePage } from "./language.js";
+import { showModels, startModels } from "./models.js";
+import { fetchModels, noteFailure, retryWith, showBanner } from "./server.js";
+import { openSettings, startSettings } from "./settings.js";
+import { changeSetting, current, passing, readSettings } from "./store.js";
+import { learnTools } from "./tools.js";
+import { isReading, offerSpeech, startSpeech, stopReading } from "./voice.js";
+import { startWatch, watchWhileSeen } from "./watch.js";
 
+// ---- colours -------------------------------------------------------------------------------------------------------
+
+/** @type {Record<string, string>} */
 const THEMES = { auto: "Colours: as the system", light: "Colours: light", dark: "Colours: dark" };
 
 function showTheme() {
@@ -19,18 +34,18 @@ function nextTheme() {
     speak(say(THEMES[showTheme()]));
 }
 
-// ---- views ----------------------------------------------------------------------------------------------------------
+// ---- views ---------------------------------------------------------------------------------------------------------
 
-const VIEWS = ["chat", "watch", "compare"];
+const VIEWS = /** @type {const} */ (["chat", "watch", "compare"]);
 
 function showView() {
     const shownView = VIEWS.find(name => location.hash === "#" + name) ?? "chat";
     for (const name of VIEWS) {
-        byId(name + "-view").hidden = name !== shownView;
+        byId(`${name}-view`).hidden = name !== shownView;
         if (name === shownView) {
-            byId("tab-" + name).setAttribute("aria-current", "page");
+            byId(`tab-${name}`).setAttribute("aria-current", "page");
         } else {
-            byId("tab-" + name).removeAttribute("aria-current");
+            byId(`tab-${name}`).removeAttribute("aria-current");
         }
     }
     document.body.classList.toggle("watching", shownView === "watch");
@@ -40,56 +55,9 @@ function showView() {
     }
 }
 
-// ---- the server -----------------------------------------------------------------------------------------------------
-
-let retryTimer = 0;
-
-// With `wantsKey` the banner has a field for it instead of a button.
-function showBanner(text, { button = "", action = null, wantsKey = false } = {}) {
-    const opened = wantsKey && byId("banner-key").hidden;
-    byId("banner").hidden = text === "";
-    setText(byId("banner-text"), text);
-    byId("banner-button").textContent = button;
-    byId("banner-button").onclick = action;
-    byId("banner-key").hidden = !wantsKey;
-    if (opened) {
-        byId("banner-key-text").value = "";
-    }
-}
-
-function useKey(key) {
-    passing.write("key", key);
-    reachServer();
-}
-
-// Called with every error. An error of the whole server is shown in the banner until it is resolved.
-function noteFailure(error) {
-    if (error.status === 401) {
-        const wrong = passing.read("key");
-        showBanner(wrong ? say("This server does not accept the key. Enter another one.") : say("This server wants a key."), {
-            wantsKey: true,
-        });
-    } else if (error.status === 0) {
-        showBanner(say("The server does not answer. Is it running? The page tries again every few seconds."), {
-            button: say("Try now"),
-            action: reachServer,
-        });
-        clearTimeout(retryTimer);
-        retryTimer = setTimeout(reachServer, 3000);
-    }
-}
-
-function showModels(names) {
-    const select = byId("model");
-    const chosen = select.value || readSettings().model;
-    select.replaceChildren(...names.map(name => make("option", { value: name }, name)));
-    select.value = names.includes(chosen) ? chosen : (names[0] ?? "");
-    select.disabled = names.length === 0;
-    fillSides();
-}
+// ---- the server ----------------------------------------------------------------------------------------------------
 
 async function reachServer() {
-    clearTimeout(retryTimer);
     try {
         showModels(await fetchModels());
         showBanner("");
@@ -102,13 +70,98 @@ async function reachServer() {
     }
 }
 
-translatePage(readSettings().language);
+/** @param {string} key */
+function useKey(key) {
+    passing.write("key", key);
+    reachServer();
+}
+
+// ---- keys ----------------------------------------------------------------------------------------------------------
+
+/** @param {Element | null} element */
+const typesText = element => element instanceof HTMLElement && (/^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) || element.isContentEditable);
+
+// {keys as shown, key of the event, with Ctrl or Cmd, words, action}; without Ctrl only where no text is typed.
+const SHORTCUTS = [
+    { shown: "/", key: "/", words: "Write a message", action: () => focusChat() },
+    { shown: "Enter", words: "Send" },
+    { shown: "Shift+Enter", words: "New line" },
+    { shown: "Esc", words: "Stop the answer, or close what is open" },
+    { shown: "\u2191", words: "Edit the last question, when the box is empty" },
+    { shown: "Ctrl+K", key: "k", ctrl: true, words: "Find in all conversations", action: () => openSearch() },
+    { shown: "Ctrl+Shift+O", key: "o", ctrl: true, shift: true, words: "New conversation", action: () => byId("new-chat").click() },
+    { shown: "[  ]", words: "Former and next version of the last answer" },
+    { shown: "c", key: "c", words: "Chat", action: () => focusChat() },
+    { shown: "w", key: "w", words: "Watch", action: () => showHash("#watch") },
+    { shown: "s", key: "s", words: "Settings", action: () => openSettings() },
+    { shown: "m", key: "m", words: "Models", action: () => byId("open-models").click() },
+    { shown: "?", key: "?", words: "This list", action: () => openKeys() },
+];
+
+function focusChat() {
+    showHash("#chat");
+    byId("chat-view").hidden = false;
+    byId("input").focus();
+}
+
+function openKeys() {
+    byId("keys-list").replaceChildren(
+        ...SHORTCUTS.map(({ shown: keys, words }) =>
+            make("li", {}, make("kbd", {}, keys), make("span", {}, say(words))),
+        ),
+    );
+    byId("keys").showModal();
+}
+
+/** @param {number} step */
+function stepVersion(step) {
+    const last = current.path.findLast(message => message.role === "assistant");
+    if (last) {
+        showVersion(last, step);
+    }
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+    if (document.querySelector("dialog[open]")) {
+        return;
+    }
+    if (event.key === "Escape" && (current.writing || isReading())) {
+        stopWriting();
+        stopReading();
+        return;
+    }
+    const ctrl = event.ctrlKey || event.metaKey;
+    if (!ctrl && (typesText(document.activeElement) || event.altKey)) {
+        return;
+    }
+    const found = SHORTCUTS.find(
+        ({ key, ctrl: wanted = false, shift }) =>
+            key === event.key.toLowerCase() && wanted === ctrl && (shift === undefined || shift === event.shiftKey),
+    );
+    if (found) {
+        event.preventDefault();
+        found.action?.();
+    } else if (!ctrl && (event.key === "[" || event.key === "]")) {
+        stepVersion(event.key === "[" ? -1 : 1);
+    }
+}
+
+function startKeys() {
+    addEventListener("keydown", onKey);
+    byId("open-keys").addEventListener("click", openKeys);
+    byId("close-keys").addEventListener("click", () => byId("keys").close());
+}
+
+// ---- starting ------------------------------------------------------------------------------------------------------
+
+await translatePage(readSettings().language);
 showTheme();
 startSettings(useKey);
 startChat();
 startAttachments();
 startTerms();
-startSpeech();
+startSpeech(sendMessage, stopWriting);
 startConversations();
 startModels();
 startWatch();
@@ -132,6 +185,7 @@ byId("banner-key").addEventListener("submit", event => {
 addEventListener("hashchange", showView);
 addEventListener("offline", reachServer);
 addEventListener("online", reachServer);
+retryWith(reachServer);
 reachServer();
 if (location.hash !== "#watch" && matchMedia("(pointer: fine)").matches) {
     byId("input").focus();

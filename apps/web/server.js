@@ -1,6 +1,13 @@
 // Requests to the server of this page. Every failure becomes a ServerError with a message for the user.
 
-class ServerError extends Error {
+import { byId, setText } from "./dom.js";
+import { say } from "./language.js";
+import { cleanText, listOf, passing } from "./store.js";
+
+/** @typedef {{ stream?: string, event?: string }} Streamed a message with the id of its stream and its last event */
+
+export class ServerError extends Error {
+    /** @param {string} sentence @param {number} status */
     constructor(sentence, status) {
         super(sentence);
         this.status = status; // 0: it did not answer
@@ -9,6 +16,7 @@ class ServerError extends Error {
 }
 
 // What the user can do about an error, by its status.
+/** @type {Record<number, string>} */
 const NEXT_STEPS = {
     413: "Send less at once.",
     429: "Wait a moment, then try again.",
@@ -17,7 +25,8 @@ const NEXT_STEPS = {
 };
 
 // The server's own sentence (in English), and the next step.
-function errorSentence(status, text) {
+/** @param {number} status @param {string} text */
+export function errorSentence(status, text) {
     let sentence = "";
     try {
         const error = JSON.parse(text).error;
@@ -32,7 +41,8 @@ function errorSentence(status, text) {
     return [sentence || say("The server answered with error {0}.", status), say(next)].filter(Boolean).join(" ");
 }
 
-function parseAnswer(text) {
+/** @param {string} text */
+export function parseAnswer(text) {
     try {
         return JSON.parse(text);
     } catch {
@@ -40,6 +50,7 @@ function parseAnswer(text) {
     }
 }
 
+/** @param {string} text */
 function errorCode(text) {
     try {
         return cleanText(JSON.parse(text).error?.code, 100);
@@ -50,7 +61,13 @@ function errorCode(text) {
 
 // Returns a response or throws a ServerError. With `body` it is a POST unless `method` says otherwise; an AbortSignal cancels
 // it.
-async function callServer(path, body = null, signal = null, { method = body ? "POST" : "GET", more = {} } = {}) {
+/**
+ * @param {string} path
+ * @param {any} [body]
+ * @param {AbortSignal | null} [signal]
+ * @param {{ method?: string, more?: Record<string, string> }} [options]
+ */
+export async function callServer(path, body = null, signal = null, { method = body ? "POST" : "GET", more = {} } = {}) {
     const key = passing.read("key");
     const headers = { ...more };
     if (key) {
@@ -81,9 +98,17 @@ async function callServer(path, body = null, signal = null, { method = body ? "P
     return response;
 }
 
+// Reads the body of a response as text.
+/** @param {Response} response @returns {ReadableStreamDefaultReader<string>} */
+export function textReader(response) {
+    const body = response.body ?? new ReadableStream({ start: stream => stream.close() });
+    return body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+}
+
 // Yields {id, data} of each server-sent event of a response; without an id of its own it has that of the last one.
-async function* serverEvents(response) {
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+/** @param {Response} response */
+export async function* serverEvents(response) {
+    const reader = textReader(response);
     let rest = "";
     let data = [];
     let id = "";
@@ -94,7 +119,7 @@ async function* serverEvents(response) {
                 return;
             }
             const lines = (rest + value).split(/\r\n|\n|\r(?!$)/);
-            rest = lines.pop();
+            rest = lines.pop() ?? "";
             for (const line of lines) {
                 if (line.startsWith("id:")) {
                     id = line.slice(3).trim();
@@ -113,31 +138,51 @@ async function* serverEvents(response) {
     }
 }
 
-// The names of all models.
-async function fetchModels() {
-    const answer = parseAnswer(await (await callServer("/v1/models")).text());
-    return (answer.data ?? []).map(model => String(model.id));
+/** @typedef {{ libraries: string[], chats: boolean, pull: boolean }} Features */
+
+/** @type {Promise<Features> | null} */
+let features = null;
+
+// What the server has and allows: the paths of its libraries, stored chats, pulling models. It is asked once.
+/** @returns {Promise<Features>} */
+export function serverFeatures() {
+    features ??= callServer("/page.json").then(async response => {
+        const answer = parseAnswer(await response.text());
+        return { libraries: listOf(answer.libraries), chats: answer.chats === true, pull: answer.pull === true };
+    });
+    return features;
 }
 
-// ---- streams of answers ---------------------------------------------------------------------------------------------
+// The names of all models.
+export async function fetchModels() {
+    const answer = parseAnswer(await (await callServer("/v1/models")).text());
+    return listOf(answer.data).map(model => String(model?.id));
+}
 
-const streamPath = message => "/v1/streams/" + encodeURIComponent(message.stream);
+// ---- streams of answers --------------------------------------------------------------------------------------------
 
-const openStream = (request, signal) => callServer("/v1/chat/completions", request, signal);
+/** @param {Streamed} message */
+const streamPath = message => "/v1/streams/" + encodeURIComponent(message.stream ?? "");
 
-// The stream behind the last event that the message has.
-const continueStream = (message, signal) =>
+/** @param {object} request @param {AbortSignal} signal */
+export const openStream = (request, signal) => callServer("/v1/chat/completions", request, signal);
+
+// The stream after the last event that the message has.
+/** @param {Streamed} message @param {AbortSignal} signal */
+export const continueStream = (message, signal) =>
     callServer(streamPath(message), null, signal, { more: message.event ? { "Last-Event-ID": message.event } : {} });
 
 // Ends an answer on the server; it does not matter whether there is one.
-function cancelStream(message) {
+/** @param {Streamed} message */
+export function cancelStream(message) {
     if (message.stream) {
         callServer(streamPath(message), null, null, { method: "DELETE" }).catch(() => {});
     }
 }
 
 // Reads a stream to its end: calls onChunk with each chunk, and notes the event in the message.
-async function readStream(response, message, onChunk) {
+/** @param {Response} response @param {Streamed} message @param {(chunk: any) => void} onChunk */
+export async function readStream(response, message, onChunk) {
     for await (const { id, data } of serverEvents(response)) {
         if (data === "[DONE]") {
             return;
@@ -153,7 +198,8 @@ async function readStream(response, message, onChunk) {
 }
 
 // Waits; rejects when the signal is aborted.
-function pause(ms, signal) {
+/** @param {number} ms @param {AbortSignal} signal */
+export function pause(ms, signal) {
     return new Promise((resolve, reject) => {
         const timer = setTimeout(resolve, ms);
         signal.addEventListener("abort", () => {
@@ -161,4 +207,48 @@ function pause(ms, signal) {
             reject(new DOMException("", "AbortError"));
         });
     });
+}
+
+// ---- the banner for a server that does not answer ------------------------------------------------------------------
+
+let retryTimer = 0;
+let reachAgain = () => {};
+
+// `reach` is called to try again after a failure.
+/** @param {() => void} reach */
+export const retryWith = reach => {
+    reachAgain = reach;
+};
+
+// With `wantsKey` the banner has a field for it instead of a button.
+/** @param {string} text @param {{ button?: string, action?: (() => void) | null, wantsKey?: boolean }} [options] */
+export function showBanner(text, { button = "", action = null, wantsKey = false } = {}) {
+    const opened = wantsKey && byId("banner-key").hidden;
+    clearTimeout(retryTimer);
+    byId("banner").hidden = text === "";
+    setText(byId("banner-text"), text);
+    byId("banner-button").textContent = button;
+    byId("banner-button").onclick = action;
+    byId("banner-key").hidden = !wantsKey;
+    if (opened) {
+        byId("banner-key-text").value = "";
+    }
+}
+
+// Called with every error. An error of the whole server is shown in the banner until it is resolved.
+/** @param {any} error */
+export function noteFailure(error) {
+    if (error.status === 401) {
+        const wrong = passing.read("key");
+        showBanner(wrong ? say("This server does not accept the key. Enter another one.") : say("This server wants a key."), {
+            wantsKey: true,
+        });
+    } else if (error.status === 0) {
+        features = null; // another server may answer next
+        showBanner(say("The server does not answer. Is it running? The page tries again every few seconds."), {
+            button: say("Try now"),
+            action: reachAgain,
+        });
+        retryTimer = setTimeout(reachAgain, 3000);
+    }
 }

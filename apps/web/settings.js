@@ -1,7 +1,19 @@
 // The settings panel: sampling, the system message, the form of the answer, tools, and the server's key. They belong to the conversation. An
 // empty field means the default of the server or the model.
 
-const SAMPLING_FIELDS = [
+import { byId, fieldById, make, toast } from "./dom.js";
+import { LANGUAGES, say } from "./language.js";
+import {
+    changeSetting, cleanText, conversationSettings, current, passing, readSettings, saveConversation, writeSettings,
+} from "./store.js";
+import { checkTools, requestTools, schemaOf, showTools, startTools, toolsInPanel } from "./tools.js";
+
+/** @import { Settings } from "./store.js" */
+
+/** @typedef {{ name: string, word: string, least: number, most: number, whole?: boolean }} Field */
+
+/** @type {Field[]} */
+export const SAMPLING_FIELDS = [
     { name: "temperature", word: "Temperature", least: 0, most: 5 },
     { name: "top_k", word: "Top k", least: 0, most: 1e6, whole: true },
     { name: "top_p", word: "Top p", least: 0, most: 1 },
@@ -15,20 +27,19 @@ const SAMPLING_FIELDS = [
 const TEXT_FIELDS = ["system", "stop", "schema", "thinking", "draft"];
 
 // Sets of values to begin with.
+/** @type {Record<string, Record<string, number>>} */
 const PRESETS = {
     exact: { temperature: 0 },
     balanced: { temperature: 0.7, top_p: 0.95 },
     inventive: { temperature: 1.1, min_p: 0.05 },
 };
 
-// The settings of a conversation; one without its own has those for new conversations.
-const conversationSettings = (own = currentConversation()) => own.settings ?? readSettings();
-
-// ---- the request ----------------------------------------------------------------------------------------------------
+// ---- the request ---------------------------------------------------------------------------------------------------
 
 // The fields that the settings add to a request.
-function samplingSettings() {
+export function samplingSettings() {
     const settings = conversationSettings();
+    /** @type {Record<string, any>} */
     const chosen = {};
     for (const { name } of SAMPLING_FIELDS) {
         if (Number.isFinite(settings[name])) {
@@ -59,26 +70,26 @@ function samplingSettings() {
     return chosen;
 }
 
-const systemMessage = own => cleanText(conversationSettings(own).system).trim();
+// ---- the panel -----------------------------------------------------------------------------------------------------
 
-// ---- the panel ------------------------------------------------------------------------------------------------------
-
+/** @param {Settings} [settings] */
 function showSettings(settings = conversationSettings()) {
     byId("s-key").value = passing.read("key") ?? "";
     byId("s-language").value = readSettings().language ?? "";
     for (const name of TEXT_FIELDS) {
-        byId("s-" + name).value = cleanText(settings[name]);
+        fieldById("s-" + name).value = cleanText(settings[name]);
     }
     for (const { name } of SAMPLING_FIELDS) {
-        byId("s-" + name).value = settings[name] ?? "";
+        fieldById("s-" + name).value = settings[name] ?? "";
     }
     showTools(settings.tools);
     checkFields();
 }
 
 // {value, wrong}: the number in a field (undefined: empty), and an error message or "". A decimal comma is accepted.
-function fieldValue(field, id = "s-" + field.name) {
-    const text = byId(id).value.trim().replace(",", ".");
+/** @param {Field} field @param {string} [id] */
+export function fieldValue(field, id = "s-" + field.name) {
+    const text = fieldById(id).value.trim().replace(",", ".");
     const value = text === "" ? undefined : Number(text);
     const wrong =
         value !== undefined &&
@@ -91,10 +102,12 @@ function fieldValue(field, id = "s-" + field.name) {
 
 // Shows errors; returns the settings of the valid fields, and whether all are valid.
 function checkFields() {
+    /** @type {Settings} */
     const settings = { context_overflow: conversationSettings().context_overflow };
     const sentences = [];
+    /** @param {string} name @param {string} wrong */
     const note = (name, wrong) => {
-        byId("s-" + name).setAttribute("aria-invalid", String(Boolean(wrong)));
+        fieldById("s-" + name).setAttribute("aria-invalid", String(Boolean(wrong)));
         if (wrong) {
             sentences.push(wrong);
         }
@@ -105,7 +118,7 @@ function checkFields() {
         settings[field.name] = wrong ? conversationSettings()[field.name] : value;
     }
     for (const name of TEXT_FIELDS) {
-        settings[name] = byId("s-" + name).value;
+        settings[name] = fieldById("s-" + name).value;
     }
     note("schema", schemaOf(settings.schema).wrong);
     settings.tools = toolsInPanel();
@@ -118,7 +131,7 @@ function checkFields() {
 // Keeps the settings of the open conversation, which need not be saved yet.
 function checkSettings() {
     const { settings, fine } = checkFields();
-    const own = currentConversation();
+    const own = current.conversation;
     own.settings = settings;
     if (own.messages.length) {
         saveConversation(own);
@@ -133,7 +146,7 @@ function keepAsDefaults() {
     toast(say("New conversations begin with these settings."));
 }
 
-function openSettings() {
+export function openSettings() {
     showSettings();
     byId("settings").showModal();
 }
@@ -144,7 +157,8 @@ function changeLanguage() {
     location.reload();
 }
 
-function startSettings(useKey) {
+/** @param {(key: string) => void} useKey */
+export function startSettings(useKey) {
     const dialog = byId("settings");
     byId("s-language").append(...Object.entries(LANGUAGES).map(([value, name]) => make("option", { value, lang: value }, name)));
     byId("s-language").addEventListener("change", changeLanguage);
@@ -166,7 +180,7 @@ function startSettings(useKey) {
         const preset = PRESETS[byId("s-preset").value];
         if (preset) {
             for (const name of ["temperature", "top_k", "top_p", "min_p"]) {
-                byId("s-" + name).value = preset[name] ?? "";
+                fieldById("s-" + name).value = String(preset[name] ?? "");
             }
             checkSettings();
         }

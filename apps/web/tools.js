@@ -2,33 +2,109 @@
 // asks a tool of its machine that it allows (`--allow-tool`). The calls lie in the answer that made them: {id, name, arguments,
 // result} and, where one was sent to a tool, {url, note, failed}; `returned` says that the results were sent.
 
-const TOOLS_MAX = 64;
-const ROUNDS_MAX = 20; // answers to results that are sent without the user
+import { byId, childrenIn, inside, make } from "./dom.js";
+import { finite, say } from "./language.js";
+import { callServer, parseAnswer } from "./server.js";
+import { cleanText, cleanTool, cleanTools, listOf, TOOLS_MAX } from "./store.js";
+
+/** @import { Actions } from "./message.js" */
+/** @import { Call, Message, Said, Settings, Tool } from "./store.js" */
+
+// ---- JSON schemas --------------------------------------------------------------------------------------------------
+
+const SCHEMA_TYPES = ["object", "array", "string", "number", "integer", "boolean", "null"];
+/** @param {any} value */
+const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
+/** @param {any} value */
+const isSchema = value => typeof value === "boolean" || isObject(value);
+/** @param {any} value */
+const isCount = value => Number.isInteger(value) && value >= 0;
+/** @param {any} value */
+const isPattern = value => {
+    try {
+        return typeof value === "string" && Boolean(new RegExp(value, "u"));
+    } catch {
+        return false;
+    }
+};
+
+/** @type {Record<string, (value: any) => boolean>} */
+const SCHEMA_CHECKS = {
+    type: value => [value].flat().length > 0 && [value].flat().every(name => SCHEMA_TYPES.includes(name)),
+    properties: isObject,
+    required: value => Array.isArray(value) && value.every(name => typeof name === "string"),
+    enum: value => Array.isArray(value) && value.length > 0,
+    items: isSchema,
+    prefixItems: value => Array.isArray(value) && value.every(isSchema),
+    additionalProperties: isSchema,
+    anyOf: value => Array.isArray(value) && value.length > 0 && value.every(isSchema),
+    oneOf: value => Array.isArray(value) && value.length > 0 && value.every(isSchema),
+    allOf: value => Array.isArray(value) && value.length > 0 && value.every(isSchema),
+    $defs: isObject,
+    $ref: value => typeof value === "string",
+    pattern: isPattern,
+    minimum: Number.isFinite,
+    maximum: Number.isFinite,
+    minLength: isCount,
+    maxLength: isCount,
+    minItems: isCount,
+    maxItems: isCount,
+};
+
+// The schemas directly inside a schema, with the place of each.
+/** @param {any} schema */
+const innerSchemas = schema => [
+    ...["properties", "$defs"].flatMap(name => (isObject(schema[name]) ? Object.entries(schema[name]).map(([key, inner]) => [`${name}.${key}`, inner]) : [])),
+    ...["anyOf", "oneOf", "allOf", "prefixItems"].flatMap(name => listOf(schema[name]).map((inner, at) => [`${name}.${at}`, inner])),
+    ...["items", "additionalProperties"].filter(name => isObject(schema[name])).map(name => [name, schema[name]]),
+];
+
+// The place of the first value that has a wrong form, such as "properties.age.type"; "": none.
+/** @param {any} schema @param {string} [place] @param {number} [depth] @returns {string} */
+function schemaFault(schema, place = "", depth = 0) {
+    if (typeof schema === "boolean" || depth > 50) {
+        return "";
+    }
+    if (!isObject(schema)) {
+        return place;
+    }
+    const wrong = Object.keys(SCHEMA_CHECKS).find(name => Object.hasOwn(schema, name) && !SCHEMA_CHECKS[name](schema[name]));
+    if (wrong) {
+        return place + wrong;
+    }
+    for (const [name, inner] of innerSchemas(schema)) {
+        const fault = schemaFault(inner, place + name + ".", depth + 1);
+        if (fault) {
+            return fault.replace(/\.$/, "");
+        }
+    }
+    return "";
+}
+
+// {value, wrong}: the schema in a text (undefined: none), and an error message or "".
+/** @param {string} text */
+export function schemaOf(text) {
+    if (text.trim() === "") {
+        return { value: undefined, wrong: "" };
+    }
+    let value = null;
+    try {
+        value = JSON.parse(text);
+    } catch (error) {
+        return { value: undefined, wrong: say("The schema is not JSON: {0}", error.message) };
+    }
+    if (!isObject(value)) {
+        return { value: undefined, wrong: say("The schema has to be a JSON object.") };
+    }
+    const fault = schemaFault(value);
+    return fault ? { value: undefined, wrong: say("The schema is wrong at {0}.", fault) } : { value, wrong: "" };
+}
+
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
-const cleanTool = value => ({
-    name: cleanText(value?.name, 200),
-    description: cleanText(value?.description, 4000),
-    schema: cleanText(value?.schema, 100000),
-    url: cleanText(value?.url, 2000),
-});
-const cleanTools = value => listOf(value).slice(0, TOOLS_MAX).map(cleanTool);
+// ---- the request ---------------------------------------------------------------------------------------------------
 
-const cleanCalls = value =>
-    listOf(value)
-        .slice(0, TOOLS_MAX)
-        .map(call => ({
-            id: cleanText(call?.id, 200),
-            name: cleanText(call?.name, 200),
-            arguments: cleanText(call?.arguments),
-            result: cleanText(call?.result),
-            url: cleanText(call?.url, 2000),
-            note: cleanText(call?.note, 2000),
-            failed: call?.failed === true,
-        }));
-
-// ---- the request ----------------------------------------------------------------------------------------------------
-
+/** @param {Tool} tool @param {Tool[]} all */
 function toolFault(tool, all) {
     if (!TOOL_NAME.test(tool.name)) {
         return say("The name of a tool has only letters, digits, _ and -.");
@@ -40,7 +116,8 @@ function toolFault(tool, all) {
     return wrong && tool.name + ": " + wrong;
 }
 
-const requestTools = settings => {
+/** @param {Settings} settings */
+export const requestTools = settings => {
     const tools = cleanTools(settings.tools);
     return tools
         .filter(tool => toolFault(tool, tools) === "")
@@ -51,18 +128,20 @@ const requestTools = settings => {
 };
 
 // An answer with calls and their results, as messages of a request. Calls without results are not sent.
-function callTurns(message) {
-    const calls = message.calls.map(call => ({
+/** @param {Said} message @returns {{ role: string, [member: string]: any }[]} */
+export function callTurns({ content, calls: made = [] }) {
+    const calls = made.map(call => ({
         id: call.id,
         type: "function",
         function: { name: call.name, arguments: call.arguments },
     }));
-    const results = message.calls.map(call => ({ role: "tool", tool_call_id: call.id, content: call.result }));
-    return [{ role: "assistant", content: message.content, tool_calls: calls }, ...results];
+    const results = made.map(call => ({ role: "tool", tool_call_id: call.id, content: call.result }));
+    return [{ role: "assistant", content, tool_calls: calls }, ...results];
 }
 
 // Takes the part of a call that a chunk of the stream has.
-function takeCalls(message, deltas) {
+/** @param {{ calls?: Call[] }} message @param {any} deltas */
+export function takeCalls(message, deltas) {
     for (const delta of listOf(deltas)) {
         const at = finite(delta?.index);
         if (Number.isInteger(at) && at >= 0 && at <= (message.calls?.length ?? 0) && at < TOOLS_MAX) {
@@ -75,24 +154,26 @@ function takeCalls(message, deltas) {
     }
 }
 
-// ---- tools of the server's machine ----------------------------------------------------------------------------------
+// ---- tools of the server's machine ---------------------------------------------------------------------------------
 
-let allowedUrls = []; // those that the server calls
+/** @type {string[]} */
+export let allowedUrls = []; // addresses of tools that the server calls
 
-async function learnTools() {
+export async function learnTools() {
     const answer = await callServer("/v1/tools").then(response => response.text(), () => "{}");
     const urls = listOf(parseAnswer(answer).urls).map(url => cleanText(url, 2000));
     if (String(urls) !== String(allowedUrls)) {
         allowedUrls = urls;
-        [...byId("tool-list").children].forEach(showChoice);
+        childrenIn(byId("tool-list")).forEach(showChoice);
     }
 }
 
-async function callTool(call, signal) {
+/** @param {Call} call @param {AbortSignal} signal */
+export async function callTool(call, signal) {
     try {
         const body = { url: call.url, arguments: JSON.parse(call.arguments || "{}") };
         call.result = cleanText(parseAnswer(await (await callServer("/v1/tools/call", body, signal)).text()).result);
-        call.note = say("From {0}", call.url);
+        call.note = say("From {0}", call.url ?? "");
     } catch (error) {
         call.failed = true;
         call.note =
@@ -104,47 +185,16 @@ async function callTool(call, signal) {
     }
 }
 
-// Sends the calls of a complete answer to their tools, one after the other. When all have results, these are sent on; else
-// the user pastes the others.
-async function callTools(own, message) {
-    const urls = new Map(cleanTools(conversationSettings(own).tools).map(tool => [tool.name, tool.url]));
-    const calls = listOf(message.calls).filter(call => allowedUrls.includes(urls.get(call.name)));
-    if (message.role !== "assistant" || message.finish !== "tool_calls" || !calls.length) {
-        return;
-    }
-    const mine = (writing = { abort: new AbortController(), message, own });
-    const draw = busy => itemOf(message) && showAnswer(itemOf(message), message, busy);
-    showWriting(true);
-    calls.forEach(call => Object.assign(call, { url: urls.get(call.name), note: "", failed: false }));
-    for (const call of calls) {
-        draw(true);
-        await callTool(call, mine.abort.signal);
-    }
-    const stopped = writing !== mine;
-    endWriting(mine);
-    if (listConversations().some(entry => entry.id === own.id)) {
-        saveConversation(own);
-    }
-    if (own !== conversation) {
-        return;
-    }
-    draw(false);
-    const rounds = shown.path.length - 1 - shown.path.findLastIndex(one => one.role === "user");
-    if (!stopped && rounds <= ROUNDS_MAX && message.calls.every(call => call.url && !call.failed)) {
-        sendResults(message);
-    } else {
-        speak(say("Results of tools are missing."));
-    }
-}
-
-// ---- calls in an answer ---------------------------------------------------------------------------------------------
+// ---- calls in an answer --------------------------------------------------------------------------------------------
 
 // Where a call was sent, and what came of it.
+/** @param {Call} call @param {boolean} writing */
 function callNote(call, writing) {
     const text = call.note || (writing && call.url ? say("Calling {0}\u2026", call.url) : "");
     return text ? make("p", { class: "note" + (call.failed ? " error" : ""), dir: "auto" }, text) : null;
 }
 
+/** @param {Call} call @param {boolean} open @param {boolean} writing */
 function callItem(call, open, writing) {
     const result = open
         ? make("textarea", { rows: 2, dir: "auto", class: "mono", value: call.result, "aria-label": say("Result of {0}", call.name), placeholder: say("Paste the result") })
@@ -155,7 +205,8 @@ function callItem(call, open, writing) {
 }
 
 // The calls of an answer, with places for their results once it is complete.
-function showCalls(part, message, writing, actions) {
+/** @param {HTMLElement} part @param {Message} message @param {boolean} writing @param {Actions} actions */
+export function showCalls(part, message, writing, actions) {
     const calls = message.calls ?? [];
     const open = !writing && !message.returned;
     const state = JSON.stringify([open, writing, calls]);
@@ -174,24 +225,31 @@ function showCalls(part, message, writing, actions) {
     part.replaceChildren(...(calls.length ? [list, ...(open ? [button] : [])] : []));
 }
 
-// ---- the settings ---------------------------------------------------------------------------------------------------
+// ---- the settings --------------------------------------------------------------------------------------------------
 
+/** @param {string} word @param {HTMLElement} element */
 const fieldOf = (word, element) => make("label", { class: "field" }, say(word), element);
 
-const chosenUrl = item => item.querySelector(".tool-url")?.value ?? item.dataset.url;
+/** @param {HTMLElement} item @param {string} name @returns {HTMLInputElement} */
+const toolField = (item, name) => /** @type {any} */ (inside(item, ".tool-" + name));
+
+/** @param {HTMLElement} item */
+const chosenUrl = item => toolField(item, "url")?.value ?? item.dataset.url ?? "";
 
 // Where the result of a tool comes from, among the allowed addresses. The other fields stay: the user may be typing.
+/** @param {HTMLElement} item */
 function showChoice(item) {
     const url = (item.dataset.url = chosenUrl(item));
     const options = allowedUrls.map(one => make("option", { value: one }, one));
     const choice = make("select", { class: "tool-url", dir: "ltr" }, make("option", { value: "" }, say("I paste it")), ...options);
     choice.value = allowedUrls.includes(url) ? url : "";
-    item.querySelector(".tool-url")?.parentElement.remove();
+    toolField(item, "url")?.parentElement?.remove();
     if (options.length) {
-        item.lastElementChild.before(fieldOf("Where its result comes from", choice));
+        item.lastElementChild?.before(fieldOf("Where its result comes from", choice));
     }
 }
 
+/** @param {Tool} [tool] */
 function toolFields(tool = cleanTool({})) {
     const item = make(
         "li",
@@ -210,7 +268,7 @@ function toolFields(tool = cleanTool({})) {
                 onclick: () => {
                     item.remove();
                     byId("add-tool").focus();
-                    checkSettings();
+                    byId("settings-form").dispatchEvent(new Event("input"));
                 },
             },
             say("Remove the tool"),
@@ -221,34 +279,36 @@ function toolFields(tool = cleanTool({})) {
     return item;
 }
 
-const showTools = tools => byId("tool-list").replaceChildren(...cleanTools(tools).map(toolFields));
+/** @param {any} tools */
+export const showTools = tools => byId("tool-list").replaceChildren(...cleanTools(tools).map(toolFields));
 
-const toolsInPanel = () =>
-    [...byId("tool-list").children].map(item => ({
-        name: item.querySelector(".tool-name").value.trim(),
-        description: item.querySelector(".tool-description").value,
-        schema: item.querySelector(".tool-schema").value,
+export const toolsInPanel = () =>
+    childrenIn(byId("tool-list")).map(item => ({
+        name: toolField(item, "name").value.trim(),
+        description: toolField(item, "description").value,
+        schema: toolField(item, "schema").value,
         url: chosenUrl(item),
     }));
 
 // The errors of all tools, one sentence each; marks their fields.
-function checkTools(tools) {
-    const items = byId("tool-list").children;
+/** @param {Tool[]} tools */
+export function checkTools(tools) {
+    const items = childrenIn(byId("tool-list"));
     return tools
         .map((tool, at) => {
             const wrong = toolFault(tool, tools);
             const schemaWrong = Boolean(schemaOf(tool.schema).wrong);
-            items[at].querySelector(".tool-schema").setAttribute("aria-invalid", String(schemaWrong));
-            items[at].querySelector(".tool-name").setAttribute("aria-invalid", String(Boolean(wrong) && !schemaWrong));
+            toolField(items[at], "schema").setAttribute("aria-invalid", String(schemaWrong));
+            toolField(items[at], "name").setAttribute("aria-invalid", String(Boolean(wrong) && !schemaWrong));
             return wrong;
         })
         .filter(Boolean);
 }
 
-function startTools() {
+export function startTools() {
     byId("add-tool").addEventListener("click", () => {
         const item = toolFields();
         byId("tool-list").append(item);
-        item.querySelector("input").focus();
+        toolField(item, "name").focus();
     });
 }

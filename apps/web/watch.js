@@ -1,4 +1,13 @@
-// The watch view: a snapshot of the server (documented in WATCH.md) about twice a second, while the view is visible.
+// The watch view: a snapshot of the server (documented in WATCH.md) about twice a second, while the view is visible. Each chart keeps
+// its elements, so that an update costs little.
+
+import { byId, inside, make, setText } from "./dom.js";
+import { drawBar, drawMeter, fallView, makeBar, PART_WORDS, PARTS, partsOf, partsSum, term } from "./figures.js";
+import { finite, inBytes, inCount, inFigures, inPercent, inPromptTokens, say, several } from "./language.js";
+import { callServer, noteFailure, parseAnswer, ServerError, serverEvents } from "./server.js";
+import { cleanText, listOf } from "./store.js";
+
+/** @import { Numbers } from "./store.js" */
 
 const WATCH_KEEP_MS = 120000;
 const SPARK_MS = 60000;
@@ -6,23 +15,40 @@ const WATTS_MS = 5000;
 const HITS_MS = 5000;
 const WATCH_ROWS_MAX = 60;
 
+/**
+ * @typedef {ReturnType<typeof cleanSnapshot>} Snapshot
+ * @typedef {Snapshot["requests"][number]} WatchedRequest
+ * @typedef {Snapshot["models"][number]} WatchedModel
+ * @typedef {{ time: number, value: number }} Point
+ * @typedef {Point & { hits: number, asked: number }} HitPoint counts since the models were loaded; value: the share before
+ * @typedef {ReturnType<typeof requestRow>} RequestRow
+ * @typedef {ReturnType<typeof modelCard>} ModelCard
+ */
+
 const watch = {
+    /** @type {AbortController | null} */
     abort: null,
     now: 0,
+    /** @type {Map<string, WatchedRequest>} */
     requests: new Map(), // id: its last known state, kept longer than the server sends it
+    /** @type {Point[]} */
     speeds: [],
-    hits: [], // {time, hits, asked} since the models were loaded, and value: the share in the seconds before
+    /** @type {HitPoint[]} */
+    hits: [],
+    /** @type {Point[]} */
     joules: [],
     rows: new Map(),
     cards: new Map(),
 };
 
-// ---- snapshots ------------------------------------------------------------------------------------------------------
+// ---- snapshots -----------------------------------------------------------------------------------------------------
 
-const numbersOf = (value, names) => Object.fromEntries(names.map(name => [name, Math.max(0, finite(value?.[name]))]));
-const listOf = value => (Array.isArray(value) ? value : []);
+/** @template {string} Name @param {any} value @param {Name[]} names @returns {Record<Name, number>} */
+const numbersOf = (value, names) =>
+    /** @type {any} */ (Object.fromEntries(names.map(name => [name, Math.max(0, finite(value?.[name]))])));
 
 // A snapshot with every member present and of its type.
+/** @param {any} value */
 function cleanSnapshot(value) {
     return {
         now_ms: finite(value?.now_ms),
@@ -62,6 +88,7 @@ function cleanSnapshot(value) {
 }
 
 // Requests remain on the page after the server has stopped sending them. A clock that goes back means a new server.
+/** @param {Snapshot} snapshot */
 function rememberSnapshot(snapshot) {
     if (snapshot.now_ms < watch.now) {
         watch.requests.clear();
@@ -94,11 +121,13 @@ function rememberSnapshot(snapshot) {
 
 // The share of prompt tokens that were cached, over the last seconds in which there were prompts. Counts that go back mean
 // that a model was unloaded.
+/** @param {Snapshot} snapshot */
 function rememberHits(snapshot) {
+    /** @param {"hit_tokens" | "miss_tokens" | "tokens_per_second" | "running" | "waiting"} name */
     const sum = name => snapshot.models.reduce((total, model) => total + model[name], 0);
     const hits = sum("hit_tokens");
     const asked = hits + sum("miss_tokens");
-    if (watch.hits.at(-1)?.asked > asked) {
+    if (finite(watch.hits.at(-1)?.asked) > asked) {
         watch.hits = [];
     }
     const before = watch.hits.findLast(point => watch.now - point.time >= HITS_MS) ?? watch.hits[0];
@@ -108,9 +137,11 @@ function rememberHits(snapshot) {
     watch.hits = watch.hits.filter(point => watch.now - point.time <= SPARK_MS);
 }
 
-// ---- showing --------------------------------------------------------------------------------------------------------
+// ---- showing -------------------------------------------------------------------------------------------------------
 
+/** @param {Snapshot} snapshot */
 function drawTiles(snapshot) {
+    /** @param {"hit_tokens" | "miss_tokens" | "tokens_per_second" | "running" | "waiting"} name */
     const sum = name => snapshot.models.reduce((total, model) => total + model[name], 0);
     const hits = sum("hit_tokens");
     const asked = hits + sum("miss_tokens");
@@ -138,21 +169,22 @@ function drawTiles(snapshot) {
 }
 
 // Watts: the average over the last seconds.
+/** @param {Snapshot["energy"]} energy */
 function drawEnergy(energy) {
-    const last = watch.joules.at(-1);
-    const first = watch.joules[0];
+    const [first] = watch.joules;
+    const last = watch.joules.at(-1) ?? first;
     const watts = last.time > first.time ? (1000 * (last.value - first.value)) / (last.time - first.time) : 0;
     setText(byId("watch-power"), energy.why ? "\u2013" : inFigures(watts) + " W");
     const words = byId("watch-power-words");
     if (!energy.why) {
         setText(words, say("{0} J since the server began", inFigures(last.value)));
-    } else if (words.firstElementChild?.explanation !== energy.why) {
+    } else if (words.firstElementChild?.getAttribute("data-explanation") !== energy.why) {
         words.replaceChildren(term("unmeasured", energy.why));
     }
 }
 
 function drawRequests() {
-    const span = 1000 * document.querySelector("#window input:checked").value;
+    const span = 1000 * Number(/** @type {HTMLInputElement} */ (inside(byId("window"), "input:checked")).value);
     const shown = [...watch.requests.values()]
         .filter(request => !hasEnded(request) || requestEnd(request) > watch.now - span)
         .sort((one, other) => other.start_ms - one.start_ms)
@@ -173,8 +205,10 @@ function drawRequests() {
     );
 }
 
+/** @param {WatchedRequest} request */
 const requestEnd = request => request.start_ms + partsSum(request.parts);
 
+/** @param {Snapshot} snapshot */
 function showSnapshot(snapshot) {
     rememberSnapshot(snapshot);
     drawTiles(snapshot);
@@ -188,16 +222,18 @@ function showSnapshot(snapshot) {
     );
 }
 
-// ---- the stream -----------------------------------------------------------------------------------------------------
+// ---- the stream ----------------------------------------------------------------------------------------------------
 
 const isWatched = () => !byId("watch-view").hidden && document.visibilityState === "visible";
 
+/** @param {string} text @param {boolean} [failed] */
 function sayWatch(text, failed = false) {
     setText(byId("watch-state"), text);
     byId("watch-state").classList.toggle("error", failed);
 }
 
 // Reads the stream until `abort`; throws when it breaks or ends.
+/** @param {AbortController} abort */
 async function followWatch(abort) {
     const response = await callServer("/watch", null, abort.signal);
     for await (const { data } of serverEvents(response)) {
@@ -208,7 +244,7 @@ async function followWatch(abort) {
 }
 
 // Starts or stops the stream when the page becomes visible or hidden; retries after an error.
-async function watchWhileSeen() {
+export async function watchWhileSeen() {
     if (!isWatched() || watch.abort) {
         if (!isWatched()) {
             watch.abort?.abort();
@@ -234,9 +270,277 @@ async function watchWhileSeen() {
     }
 }
 
-function startWatch() {
+export function startWatch() {
     byId("part-legend").append(...PARTS.map(name => make("li", { class: "p-" + name }, term(PART_WORDS[name]))));
     byId("page-legend").append(...Object.keys(PAGE_WORDS).map(name => make("li", { class: name }, term(PAGE_WORDS[name]))));
     byId("window").addEventListener("change", drawRequests);
     document.addEventListener("visibilitychange", watchWhileSeen);
+}
+
+// ---- charts --------------------------------------------------------------------------------------------------------
+
+const KV_CELLS_MAX = 240;
+
+// ---- speed ---------------------------------------------------------------------------------------------------------
+
+// A line through [{time, value}] of the last `span` ms, up to `most`, in an image 240 wide and 40 high.
+/**
+ * @param {Element} svg
+ * @param {Point[]} points
+ * @param {number} now
+ * @param {number} span
+ * @param {number} most
+ * @param {string} label
+ */
+function drawSpark(svg, points, now, span, most, label) {
+    /** @param {Point} point */
+    const place = point =>
+        (240 * (1 - (now - point.time) / span)).toFixed(1) + " " + (38 - (35 * point.value) / most).toFixed(1);
+    const line = points.length > 1 ? "M" + points.map(place).join("L") : "";
+    inside(svg, ".line").setAttribute("d", line);
+    const left = points.length > 1 ? place(points[0]).split(" ")[0] : "0";
+    inside(svg, ".area").setAttribute("d", line && line + "L240 40L" + left + " 40Z");
+    svg.setAttribute("aria-label", label);
+}
+
+// ---- requests ------------------------------------------------------------------------------------------------------
+
+/** @type {Record<string, string>} */
+const STATE_WORDS = {
+    queue: "queue",
+    prefill: "prefill",
+    decode: "decode",
+    done: "done",
+    cancelled: "cancelled",
+    failed: "failed",
+};
+/** @param {WatchedRequest} request */
+const hasEnded = request => !["queue", "prefill", "decode"].includes(request.state);
+
+// A row is {element, ...elements inside it}; it unfolds to the waterfall of the request.
+function requestRow() {
+    const row = {
+        bar: makeBar(),
+        name: make("b", { dir: "auto" }),
+        state: make("span", { class: "state" }),
+        figures: make("span", { class: "row-figures" }),
+        parts: make("div", { class: "row-parts" }),
+        folds: make("details"),
+        element: make("li"),
+        drawn: "", // the request as it was drawn last
+        /** @type {WatchedRequest | null} */
+        request: null,
+    };
+    row.folds.append(
+        make(
+            "summary",
+            {},
+            make("div", { class: "row-words" }, row.name, row.state, row.figures),
+            make("div", { class: "track" }, row.bar),
+        ),
+        row.parts,
+    );
+    row.folds.addEventListener("toggle", () => drawRowParts(row));
+    row.element.append(row.folds);
+    return row;
+}
+
+// The waterfall is made only while the row is open, and anew only when it changes: what has the focus in it keeps it.
+/** @param {RequestRow} row */
+function drawRowParts(row) {
+    const { request } = row;
+    const drawn = row.folds.open ? JSON.stringify(request) : "";
+    if (drawn !== row.drawn) {
+        row.drawn = drawn;
+        row.parts.replaceChildren(
+            ...(drawn && request
+                ? [
+                      fallView(request.parts),
+                      make(
+                          "dl",
+                          { class: "facts" },
+                          requestFact("prefix reused", say("{0} of {1}", inCount(request.cached_tokens), inPromptTokens(request.prompt_tokens))),
+                      ),
+                      make("p", { class: "muted" }, make("code", {}, request.id)),
+                  ]
+                : []),
+        );
+    }
+}
+
+/** @param {string} word @param {string} value */
+const requestFact = (word, value) => make("div", {}, make("dt", {}, term(word)), make("dd", {}, value));
+
+// The bar shows when the request ran within the last `span` ms; the length of each part is its duration.
+/** @param {RequestRow} row @param {WatchedRequest} request @param {number} now @param {number} span */
+function drawRequest(row, request, now, span) {
+    row.bar.style.left = 100 * (1 - (now - request.start_ms) / span) + "%";
+    row.bar.style.width = (100 * partsSum(request.parts)) / span + "%";
+    drawBar(row.bar, request.parts);
+    row.element.dataset.state = request.state;
+    setText(row.name, request.model);
+    setText(row.state, say(STATE_WORDS[request.state] ?? request.state));
+    setText(row.figures, requestFigures(request));
+    row.request = request;
+    drawRowParts(row);
+}
+
+/** @param {WatchedRequest} request */
+function requestFigures(request) {
+    const known = request.cached_tokens > 0 ? say("{0} reused", inCount(request.cached_tokens)) : "";
+    const speed = request.tokens_per_second > 0 ? say("{0} a second", inFigures(request.tokens_per_second)) : "";
+    /** @param {string[]} parts */
+    const joined = (...parts) => parts.filter(Boolean).join(", ");
+    return (
+        joined(say("{0} in", inCount(request.prompt_tokens)), known) +
+        " \u00b7 " +
+        joined(say("{0} out", inCount(request.generated_tokens)), speed)
+    );
+}
+
+// ---- models --------------------------------------------------------------------------------------------------------
+
+function modelCard() {
+    const card = {
+        name: make("b", { dir: "auto" }),
+        state: make("span", { class: "state" }),
+        words: make("p", {}),
+        memory: make("p", {}),
+        meter: make("div", { class: "meter", role: "img" }),
+        together: make("p", { class: "together" }),
+        map: make("div", { class: "kv", role: "img" }),
+        scale: make("p", { class: "muted" }),
+        element: make("li"),
+    };
+    card.element.append(
+        make("div", { class: "row-words" }, card.name, card.state),
+        card.words,
+        card.together,
+        card.memory,
+        card.meter,
+        card.map,
+        card.scale,
+    );
+    return card;
+}
+
+/** @type {Record<string, string>} */
+const PAGE_WORDS = {
+    "k-used": "in use",
+    "k-shared": "shared",
+    "k-pinned": "pinned",
+    "k-kept": "cached",
+    "k-free": "free",
+}; // keys of TERMS
+
+// Pages by kind, each counted once: pinned ones are not counted as cached or in use, shared ones not as in use.
+/** @param {Numbers} kv */
+function pageKinds(kv) {
+    const held = Math.max(0, kv.pages - kv.free);
+    const pinned = Math.min(held, kv.pinned);
+    const kept = Math.min(held - pinned, Math.max(0, kv.idle - pinned));
+    const shared = Math.min(held - pinned - kept, Math.max(0, kv.cached - pinned - kept));
+    return {
+        "k-used": held - pinned - kept - shared,
+        "k-shared": shared,
+        "k-pinned": pinned,
+        "k-kept": kept,
+        "k-free": kv.pages - held,
+    };
+}
+
+// Squares in proportion to the pages, free ones last. A kind with at least one page has at least one square.
+/** @param {Numbers} kv @param {Numbers} kinds */
+function kvCells(kv, kinds) {
+    const scale = Math.max(1, Math.ceil(kv.pages / KV_CELLS_MAX));
+    const all = Math.ceil(kv.pages / scale);
+    const cells = Object.entries(kinds).flatMap(([kind, pages]) => Array(Math.ceil(pages / scale)).fill(kind));
+    return { scale, cells: cells.slice(0, all) };
+}
+
+/** @param {ModelCard} card @param {WatchedModel} model */
+function drawModel(card, model) {
+    const kv = model.kv;
+    const kinds = pageKinds(kv);
+    const { scale, cells } = kvCells(kv, kinds);
+    const asked = model.hit_tokens + model.miss_tokens;
+    const loaded = model.state === "loaded";
+    setText(card.name, model.name);
+    card.element.dataset.state = model.state;
+    const busy = model.running ? "working" : "ready";
+    const state = say(model.state === "disk" ? "on disk" : model.state === "loading" ? "loading" : busy);
+    setText(card.state, model.pinned ? say("{0}, pinned", state) : state);
+    setText(card.together, model.why && say("Together: {0}", model.why));
+    card.together.hidden = model.why === "";
+    const load = loaded && say("{0} running, {1} waiting", inCount(model.running), inCount(model.waiting));
+    const reuse = asked > 0 && say("{0} of {1} reused", inPercent(model.hit_tokens, asked), inPromptTokens(asked));
+    const spans = model.span_tokens > 0 && say("{0} from fragments", inCount(model.span_tokens));
+    setText(card.words, [inBytes(model.bytes), load, loaded && reuse, loaded && spans].filter(Boolean).join(" \u00b7 "));
+    drawMemory(card, model);
+    while (card.map.children.length > cells.length) {
+        card.map.lastChild?.remove();
+    }
+    cells.forEach((kind, at) => {
+        const cell = card.map.children[at] ?? card.map.appendChild(make("i"));
+        if (cell.className !== kind) {
+            cell.className = kind;
+        }
+    });
+    const words = Object.entries(kinds)
+        .filter(([kind, pages]) => pages > 0 || kind === "k-free")
+        .map(([kind, pages]) => inCount(pages) + " " + say(PAGE_WORDS[kind]))
+        .join(", ");
+    card.map.hidden = card.scale.hidden = cells.length === 0;
+    card.map.setAttribute("aria-label", say("Pages: {0}", words));
+    const square = several(scale, "a square is {0} page", "a square is {0} pages");
+    setText(card.scale, say("{0}; {1} of {2}", words, square, inBytes(kv.page_bytes)));
+}
+
+// Memory that the model uses, and its limit; of it the KV memory.
+/** @param {ModelCard} card @param {WatchedModel} model */
+function drawMemory(card, model) {
+    const { used, limit, kv_used, kv_limit } = model.memory;
+    const shown = model.state === "loaded" && limit > 0;
+    card.memory.hidden = card.meter.hidden = !shown;
+    if (shown) {
+        const words = say("Memory: {0} of {1}, of it KV: {2} of {3}", inBytes(used), inBytes(limit), inBytes(kv_used), inBytes(kv_limit));
+        setText(card.memory, words);
+        drawMeter(
+            card.meter,
+            [
+                { share: (used - kv_used) / limit, kind: "m-1" },
+                { share: kv_used / limit, kind: "m-0" },
+            ],
+            words,
+        );
+    }
+}
+
+// ---- lists and bars ------------------------------------------------------------------------------------------------
+
+// Shows entries [{key, ...}] as a list in their order and keeps the elements by key: create() makes one, draw(part, entry)
+// updates it.
+/**
+ * @param {HTMLElement} list
+ * @param {Map<string, any>} parts
+ * @param {any[]} entries
+ * @param {() => any} create
+ * @param {(part: any, entry: any) => void} draw
+ */
+function drawList(list, parts, entries, create, draw) {
+    const keys = new Set(entries.map(entry => entry.key));
+    for (const [key, part] of parts) {
+        if (!keys.has(key)) {
+            part.element.remove();
+            parts.delete(key);
+        }
+    }
+    entries.forEach((entry, at) => {
+        const part = parts.get(entry.key) ?? create();
+        parts.set(entry.key, part);
+        draw(part, entry);
+        if (list.children[at] !== part.element) {
+            list.insertBefore(part.element, list.children[at] ?? null);
+        }
+    });
 }

@@ -1,5 +1,6 @@
-/* The bytes of the web page; CMake sets the include folder of the files. The scripts are concatenated in this order:
- * those that only declare, then page.js, which starts them. */
+/* The bytes of the web page; CMake sets the include folder of the files. */
+#include "web_page.h"
+
     .section .rodata
 
     .macro begin name
@@ -17,58 +18,10 @@ spry_web_\name\()_end:
     .byte 0
     .endm
 
-    begin html
-    .incbin "page.html"
-    end html
+#define INCLUDE(symbol, path, file, type) begin symbol; .incbin file; end symbol;
+    SPRY_WEB_FILES(INCLUDE)
 
-    begin css
-    .incbin "page.css"
-    .incbin "attachments.css"
-    .incbin "figures.css"
-    .incbin "compare.css"
-    end css
-
-    begin js
-    .incbin "messages.js"
-    .incbin "messages_views.js"
-    .incbin "language.js"
-    .incbin "dom.js"
-    .incbin "words.js"
-    .incbin "markdown_inline.js"
-    .incbin "markdown.js"
-    .incbin "libraries.js"
-    .incbin "tree.js"
-    .incbin "store.js"
-    .incbin "server.js"
-    .incbin "schemas.js"
-    .incbin "tools.js"
-    .incbin "models.js"
-    .incbin "documents.js"
-    .incbin "attachments.js"
-    .incbin "settings.js"
-    .incbin "terms.js"
-    .incbin "timings.js"
-    .incbin "context.js"
-    .incbin "message.js"
-    .incbin "transcripts.js"
-    .incbin "conversations.js"
-    .incbin "speaker.js"
-    .incbin "listener.js"
-    .incbin "watch_parts.js"
-    .incbin "stored_chats.js"
-    .incbin "chat.js"
-    .incbin "answers.js"
-    .incbin "watch.js"
-    .incbin "compare.js"
-    .incbin "keys.js"
-    .incbin "page.js"
-    end js
-
-    begin microphone
-    .incbin "microphone.js"
-    end microphone
-
-    /* Libraries of the system, compressed; empty when they were not there. */
+    /* SPRY_WEB_LIBRARIES */
     begin highlight
 #ifdef SPRY_HIGHLIGHT_FILE
     .incbin SPRY_HIGHLIGHT_FILE

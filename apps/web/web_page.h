@@ -1,13 +1,53 @@
-/* The web page, linked in by web_page.S: four texts without a terminating zero; and two
- * libraries, compressed with gzip, or empty. */
+/* The files of the web page, which web_page.S links into the program: this one list serves the assembler, the routes
+ * and the table of bytes. */
 #ifndef SPRY_APPS_WEB_PAGE_H
 #define SPRY_APPS_WEB_PAGE_H
 
-extern const unsigned char spry_web_html_begin[], spry_web_html_end[];             /* served as / */
-extern const unsigned char spry_web_css_begin[], spry_web_css_end[];               /* served as /page.css */
-extern const unsigned char spry_web_js_begin[], spry_web_js_end[];                 /* served as /page.js */
-extern const unsigned char spry_web_microphone_begin[], spry_web_microphone_end[]; /* served as /microphone.js */
-extern const unsigned char spry_web_highlight_begin[], spry_web_highlight_end[];   /* served as /highlight.js */
-extern const unsigned char spry_web_katex_begin[], spry_web_katex_end[];           /* served as /katex.js */
+#define SPRY_WEB_HTML "text/html; charset=utf-8"
+#define SPRY_WEB_CSS  "text/css; charset=utf-8"
+#define SPRY_WEB_JS   "text/javascript; charset=utf-8"
+#define SPRY_WEB_JSON "application/json; charset=utf-8"
+
+/* FILE(symbol, path on the server, file in apps/web, content type). */
+#define SPRY_WEB_FILES(FILE)                                                                                           \
+    FILE(html, "/", "page.html", SPRY_WEB_HTML)                                                                        \
+    FILE(css, "/page.css", "page.css", SPRY_WEB_CSS)                                                                   \
+    FILE(answers, "/answers.js", "answers.js", SPRY_WEB_JS)                                                            \
+    FILE(chat, "/chat.js", "chat.js", SPRY_WEB_JS)                                                                     \
+    FILE(compare, "/compare.js", "compare.js", SPRY_WEB_JS)                                                            \
+    FILE(conversations, "/conversations.js", "conversations.js", SPRY_WEB_JS)                                          \
+    FILE(documents, "/documents.js", "documents.js", SPRY_WEB_JS)                                                      \
+    FILE(dom, "/dom.js", "dom.js", SPRY_WEB_JS)                                                                        \
+    FILE(figures, "/figures.js", "figures.js", SPRY_WEB_JS)                                                            \
+    FILE(language, "/language.js", "language.js", SPRY_WEB_JS)                                                         \
+    FILE(markdown, "/markdown.js", "markdown.js", SPRY_WEB_JS)                                                         \
+    FILE(message, "/message.js", "message.js", SPRY_WEB_JS)                                                            \
+    FILE(microphone, "/microphone.js", "microphone.js", SPRY_WEB_JS)                                                   \
+    FILE(models, "/models.js", "models.js", SPRY_WEB_JS)                                                               \
+    FILE(page, "/page.js", "page.js", SPRY_WEB_JS)                                                                     \
+    FILE(server, "/server.js", "server.js", SPRY_WEB_JS)                                                               \
+    FILE(settings, "/settings.js", "settings.js", SPRY_WEB_JS)                                                         \
+    FILE(store, "/store.js", "store.js", SPRY_WEB_JS)                                                                  \
+    FILE(tools, "/tools.js", "tools.js", SPRY_WEB_JS)                                                                  \
+    FILE(voice, "/voice.js", "voice.js", SPRY_WEB_JS)                                                                  \
+    FILE(watch, "/watch.js", "watch.js", SPRY_WEB_JS)                                                                  \
+    FILE(de, "/translations/de.json", "translations/de.json", SPRY_WEB_JSON)                                           \
+    FILE(es, "/translations/es.json", "translations/es.json", SPRY_WEB_JSON)                                           \
+    FILE(fr, "/translations/fr.json", "translations/fr.json", SPRY_WEB_JSON)                                           \
+    FILE(ja, "/translations/ja.json", "translations/ja.json", SPRY_WEB_JSON)                                           \
+    FILE(zh, "/translations/zh.json", "translations/zh.json", SPRY_WEB_JSON)
+
+/* LIBRARY(symbol, path on the server): libraries of the system, compressed with gzip; empty when they were not
+ * installed at build time. */
+#define SPRY_WEB_LIBRARIES(LIBRARY)                                                                                    \
+    LIBRARY(highlight, "/highlight.js")                                                                                \
+    LIBRARY(katex, "/katex.js")
+
+#ifndef __ASSEMBLER__
+/* Texts without a terminating zero. */
+#define SPRY_WEB_DECLARE(symbol, ...) extern const unsigned char spry_web_##symbol##_begin[], spry_web_##symbol##_end[];
+SPRY_WEB_FILES(SPRY_WEB_DECLARE)
+SPRY_WEB_LIBRARIES(SPRY_WEB_DECLARE)
+#endif
 
 #endif

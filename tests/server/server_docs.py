@@ -42,7 +42,7 @@ class Page(ServerTest):
         with open(os.path.join(ROOT, "apps", "server", "http", "http_route.c"), encoding="utf-8") as file:
             paths = re.findall(r'\{"(?:GET|POST)", "([^"*]+)', file.read())
         for path in paths:
-            if path not in ("/page.css", "/page.js", "/microphone.js", "/highlight.js", "/katex.js", "/v1/models/", "/v1/responses/", "/api/chats/", "/v1/streams/"):
+            if path not in ("/page.json", "/v1/models/", "/v1/responses/", "/api/chats/", "/v1/streams/"):
                 self.assertIn("`%s`" % path, page.replace("POST ", "").replace("GET ", ""))
 
 

@@ -77,7 +77,9 @@ async function measureLoad(world) {
 
 async function measureSize(world) {
     let bytes = 0;
-    for (const path of ["/", "/page.css", "/page.js"]) {
+    const html = await (await fetch(world.url + "/")).text();
+    const linked = [...html.matchAll(/(?:href|src)="(\/[\w.]+)"/g)].map(([, path]) => path);
+    for (const path of ["/", ...new Set(linked)]) {
         bytes += zlib.gzipSync(Buffer.from(await (await fetch(world.url + path)).arrayBuffer()), { level: 9 }).length;
     }
     console.log(`size: ${bytes} bytes compressed`);

@@ -1,14 +1,13 @@
-// The languages of the page: one table has every text, in each of them; nothing on the page is outside of it.
+// The languages of the page: each has a table of every text; nothing on the page is outside of it.
 "use strict";
 const fs = require("node:fs");
 const path = require("node:path");
-const vm = require("node:vm");
-const { PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+const { PAGE_FOLDER, PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
 
-const FOLDER = path.join(__dirname, "..", "..", "apps", "web");
-const source = name => fs.readFileSync(path.join(FOLDER, name), "utf8");
-const MESSAGES = vm.runInNewContext(source("messages.js") + source("messages_views.js") + "MESSAGES");
+const source = name => fs.readFileSync(path.join(PAGE_FOLDER, name), "utf8");
 const LANGUAGES = ["de", "fr", "es", "zh", "ja"];
+const TABLES = Object.fromEntries(LANGUAGES.map(name => [name, JSON.parse(source(`translations/${name}.json`))]));
+const MESSAGES = TABLES.de; // its keys are those of all
 
 // Words in the program that are not for people who use the page, or are not translated.
 const OTHER_WORDS = new Set([
@@ -58,7 +57,10 @@ const looksLikeWords = text => /^[A-Z][a-z]+|[A-Za-z]{2,} [a-z]{2,}|^[A-Z]{2,}$/
 
 // The strings in double quotes of a script, without its comments.
 function stringsOf(script) {
-    const code = script.replace(/^\s*\/\/.*$/gm, "").replace(/ \/\/ .*$/gm, "");
+    const code = script
+        .replace(/\/\*\*[^]*?\*\//g, "")
+        .replace(/^\s*\/\/.*$/gm, "")
+        .replace(/ \/\/ .*$/gm, "");
     return [...code.matchAll(/"(?:[^"\\\n]|\\.)*"/g)].map(([text]) => JSON.parse(text.replace(/\\x/g, "\\u00")));
 }
 
@@ -71,17 +73,17 @@ function htmlTexts() {
     return [...texts, ...names].filter(text => /[A-Za-z]/.test(text));
 }
 
-const scripts = () => fs.readdirSync(FOLDER).filter(name => name.endsWith(".js") && !name.startsWith("messages"));
+const scripts = () => fs.readdirSync(PAGE_FOLDER).filter(name => name.endsWith(".js"));
 
 test("every message has all languages, with the same placeholders", async () => {
     assert.ok(Object.keys(MESSAGES).length > 200);
     const holes = text => [...text.matchAll(/\{\d\}/g)].map(String).sort();
-    for (const [text, row] of Object.entries(MESSAGES)) {
-        assert.equal(row.length, LANGUAGES.length, text);
-        row.forEach((words, at) => {
-            assert.ok(words.trim().length > 0, `${text} in ${LANGUAGES[at]}`);
-            assert.deepEqual(holes(words), holes(text), `${text} in ${LANGUAGES[at]}`);
-        });
+    for (const language of LANGUAGES) {
+        assert.deepEqual(Object.keys(TABLES[language]), Object.keys(MESSAGES), language);
+        for (const [text, words] of Object.entries(TABLES[language])) {
+            assert.ok(words.trim().length > 0, `${text} in ${language}`);
+            assert.deepEqual(holes(words), holes(text), `${text} in ${language}`);
+        }
     }
 });
 
@@ -110,11 +112,11 @@ test("no text of the scripts or the page is outside the table, and none in it is
 
 // Serves the page with every message in double brackets.
 async function bracketed(page) {
-    await page.route("**/page.js", async route => {
+    await page.route("**/language.js", async route => {
         const script = await (await route.fetch()).text();
         const marked = script.replace(
-            "function say(text, ...values) {",
-            "function say(text, ...values) { return text && '\u27e6' + plainSay(text, ...values) + '\u27e7'; }\nfunction plainSay(text, ...values) {",
+            "export function say(text, ...values) {",
+            "export function say(text, ...values) { return text && '\u27e6' + plainSay(text, ...values) + '\u27e7'; }\nfunction plainSay(text, ...values) {",
         );
         assert.notEqual(marked, script);
         await route.fulfill({ body: marked, contentType: "text/javascript" });
@@ -214,15 +216,15 @@ test("everything that is seen comes from the table", async world => {
 test("the page speaks the browser's language, or the one that is set", async world => {
     const page = await openPage(world, { locale: "fr-CA", before: madeUp("Bien.") });
     const title = () => page.innerText("#welcome h2");
-    assert.equal(await title(), MESSAGES["What shall we write?"][1]);
+    assert.equal(await title(), TABLES.fr["What shall we write?"]);
     assert.equal(await page.getAttribute("html", "lang"), "fr");
-    for (const [at, language] of LANGUAGES.entries()) {
+    for (const language of LANGUAGES) {
         await page.fill("#input", "not sent yet");
         await page.click("#open-settings");
         await Promise.all([page.waitForEvent("load"), page.selectOption("#s-language", language)]);
         await page.waitForSelector(`html[lang=${language}]`);
-        assert.equal(await title(), MESSAGES["What shall we write?"][at]);
-        assert.equal(await page.getAttribute("#send", "aria-label"), MESSAGES.Send[at]);
+        assert.equal(await title(), TABLES[language]["What shall we write?"]);
+        assert.equal(await page.getAttribute("#send", "aria-label"), TABLES[language].Send);
         assert.equal(await page.inputValue("#input"), "not sent yet");
     }
     await page.click("#open-settings");

@@ -1,7 +1,8 @@
 // Looks that can be measured: names for everything one can press, contrast, no sideways scrolling, keys, colours.
 "use strict";
+const fs = require("node:fs");
 const zlib = require("node:zlib");
-const { DESK, PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+const { DESK, PAGE_FOLDER, PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
 
 const TIMINGS = {
     ttft_ms: 46,
@@ -235,6 +236,12 @@ test("who wants no motion gets none", async world => {
     await closePage(page);
 });
 
+// [path, type] of the files of apps/web that an English page loads.
+function pageFiles() {
+    const modules = fs.readdirSync(PAGE_FOLDER).filter(name => name.endsWith(".js"));
+    return [["/", "text/html"], ["/page.css", "text/css"], ...modules.map(name => ["/" + name, "text/javascript"])];
+}
+
 test("the page is served small, typed and with its policy", async world => {
     const policy = [
         "default-src 'none'",
@@ -247,11 +254,7 @@ test("the page is served small, typed and with its policy", async world => {
         "frame-ancestors 'none'",
     ];
     let bytes = 0;
-    for (const [path, type] of [
-        ["/", "text/html"],
-        ["/page.css", "text/css"],
-        ["/page.js", "text/javascript"],
-    ]) {
+    for (const [path, type] of pageFiles()) {
         const answer = await fetch(world.url + path);
         assert.equal(answer.status, 200, path);
         assert.ok(answer.headers.get("content-type").startsWith(type), path);

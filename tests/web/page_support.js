@@ -9,6 +9,7 @@ const path = require("node:path");
 const { chromium } = require("playwright-core");
 
 const KEY = "a-key-for-the-page-tests";
+const PAGE_FOLDER = path.join(__dirname, "..", "..", "apps", "web");
 const PHONE = { width: 390, height: 844 };
 const DESK = { width: 1280, height: 900 };
 
@@ -90,13 +91,13 @@ function launchBrowser(...more) {
 }
 
 // A fresh page of the server, which knows the key unless told otherwise. page.outside collects requests to anywhere
-// else, page.faults what went wrong in it: scripts that threw, words of the content security policy, dialogs. `lazy`: messages
-// off the screen are not laid out, as for users.
+// else, page.faults what went wrong in it: scripts that threw, words of the content security policy, dialogs; page.logged what the
+// console says. `lazy`: messages off the screen are not laid out, as for users.
 async function openPage(world, { key = KEY, view = "", before = null, settings = null, lazy = false, ...context } = {}) {
     const browserContext = await world.browser.newContext({ viewport: DESK, ...context });
     const page = await browserContext.newPage();
     page.setDefaultTimeout(Number(process.env.PAGE_TIMEOUT_MS ?? 600000)); // the machine may be busy
-    Object.assign(page, { outside: [], faults: [], asked: [] });
+    Object.assign(page, { outside: [], faults: [], asked: [], logged: [] });
     page.on("request", request => {
         const url = request.url();
         if (!url.startsWith(world.url) && !/^(data|blob):/.test(url)) {
@@ -112,6 +113,7 @@ async function openPage(world, { key = KEY, view = "", before = null, settings =
         dialog.dismiss();
     });
     page.on("console", message => {
+        page.logged.push(`${message.type()}: ${message.text()} ${message.location().url}`);
         if (/Content Security Policy|Refused to/i.test(message.text())) {
             page.faults.push(message.text());
         }
@@ -276,6 +278,7 @@ async function runAll() {
 module.exports = {
     DESK,
     KEY,
+    PAGE_FOLDER,
     PHONE,
     answered,
     assert,

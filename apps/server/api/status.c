@@ -251,53 +251,56 @@ void spry_status_watch(spry_exchange *x)
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-/* The page and its parts. The policy allows the page to load from and send to this server only. The libraries are
- * stored compressed and sent so: every browser accepts it. */
+/* The policy allows the page to load from and send to this server only. The libraries are stored and sent compressed:
+ * every browser accepts it. */
 
 static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
                              "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static void reply_part(spry_exchange *x, const unsigned char *begin, const unsigned char *end, const char *type)
+typedef struct page_file {
+    const char *path;
+    const unsigned char *begin, *end;
+    const char *type;
+} page_file;
+
+#define FILE_ROW(symbol, path, file, type) {path, spry_web_##symbol##_begin, spry_web_##symbol##_end, type},
+static const page_file files[] = {SPRY_WEB_FILES(FILE_ROW)};
+
+#define LIBRARY_ROW(symbol, path) {path, spry_web_##symbol##_begin, spry_web_##symbol##_end, SPRY_WEB_JS},
+static const page_file libraries[] = {SPRY_WEB_LIBRARIES(LIBRARY_ROW)};
+
+static spry_view bytes_of(const page_file *file)
 {
-    spry_view text = {(const char *)begin, (size_t)((uintptr_t)end - (uintptr_t)begin)};
-    spry_reply_text(x, text, type, policy);
+    return (spry_view){(const char *)file->begin, (size_t)((uintptr_t)file->end - (uintptr_t)file->begin)};
 }
 
-void spry_page_index(spry_exchange *x)
+void spry_page_file(spry_exchange *x)
 {
-    reply_part(x, spry_web_html_begin, spry_web_html_end, "text/html; charset=utf-8");
+    for (size_t i = 0; i < SPRY_COUNT(files); i++)
+        if (strcmp(files[i].path, x->path) == 0) {
+            spry_reply_text(x, bytes_of(&files[i]), files[i].type, policy);
+            return;
+        }
 }
 
-void spry_page_css(spry_exchange *x)
+void spry_page_library(spry_exchange *x)
 {
-    reply_part(x, spry_web_css_begin, spry_web_css_end, "text/css; charset=utf-8");
+    for (size_t i = 0; i < SPRY_COUNT(libraries); i++)
+        if (strcmp(libraries[i].path, x->path) == 0 && bytes_of(&libraries[i]).size) {
+            spry_reply_compressed(x, bytes_of(&libraries[i]), libraries[i].type);
+            return;
+        }
+    spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "this program was built without the library");
 }
 
-void spry_page_js(spry_exchange *x)
+void spry_page_features(spry_exchange *x)
 {
-    reply_part(x, spry_web_js_begin, spry_web_js_end, "text/javascript; charset=utf-8");
-}
-
-void spry_page_microphone(spry_exchange *x)
-{
-    reply_part(x, spry_web_microphone_begin, spry_web_microphone_end, "text/javascript; charset=utf-8");
-}
-
-static void reply_library(spry_exchange *x, const unsigned char *begin, const unsigned char *end)
-{
-    spry_view text = {(const char *)begin, (size_t)((uintptr_t)end - (uintptr_t)begin)};
-    if (text.size)
-        spry_reply_compressed(x, text, "text/javascript; charset=utf-8");
-    else
-        spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "this program was built without the library");
-}
-
-void spry_page_highlight(spry_exchange *x)
-{
-    reply_library(x, spry_web_highlight_begin, spry_web_highlight_end);
-}
-
-void spry_page_katex(spry_exchange *x)
-{
-    reply_library(x, spry_web_katex_begin, spry_web_katex_end);
+    json_t *paths = json_array();
+    for (size_t i = 0; i < SPRY_COUNT(libraries); i++)
+        if (bytes_of(&libraries[i]).size)
+            json_array_append_new(paths, json_string(libraries[i].path));
+    const spry_serve_settings *settings = x->server->settings;
+    spry_reply_json(
+        x, SPRY_HTTP_OK,
+        json_pack("{so sb sb}", "libraries", paths, "chats", settings->allow_chats, "pull", settings->allow_pull));
 }

@@ -4,14 +4,13 @@
 
 #include "server/api/apis.h"
 #include "server/http/exchange.h"
+#include "web/web_page.h"
+
+#define PAGE_ROUTE(symbol, path, file, type) {"GET", path, spry_page_file, SPRY_ERRORS_OPENAI, true},
+#define LIBRARY_ROUTE(symbol, path)          {"GET", path, spry_page_library, SPRY_ERRORS_OPENAI, true},
 
 static const spry_route routes[] = {
-    {"GET", "/", spry_page_index, SPRY_ERRORS_OPENAI, true},
-    {"GET", "/page.css", spry_page_css, SPRY_ERRORS_OPENAI, true},
-    {"GET", "/page.js", spry_page_js, SPRY_ERRORS_OPENAI, true},
-    {"GET", "/microphone.js", spry_page_microphone, SPRY_ERRORS_OPENAI, true},
-    {"GET", "/highlight.js", spry_page_highlight, SPRY_ERRORS_OPENAI, true},
-    {"GET", "/katex.js", spry_page_katex, SPRY_ERRORS_OPENAI, true},
+    {"GET", "/page.json", spry_page_features, SPRY_ERRORS_OPENAI, true},
     {"GET", "/health", spry_status_health, SPRY_ERRORS_OPENAI, true},
     {"GET", "/metrics", spry_status_metrics, SPRY_ERRORS_OPENAI, false},
     {"GET", "/watch", spry_status_watch, SPRY_ERRORS_OPENAI, false},
@@ -78,7 +77,9 @@ static const spry_route routes[] = {
     {"POST", "/api/chats/*", spry_stored_change, SPRY_ERRORS_OLLAMA, false},
     {"DELETE", "/api/chats/*", spry_stored_delete, SPRY_ERRORS_OLLAMA, false},
     {"POST", "/api/pull", spry_ollama_pull, SPRY_ERRORS_OLLAMA, false},
-};
+
+    SPRY_WEB_FILES(PAGE_ROUTE) /* the page */
+    SPRY_WEB_LIBRARIES(LIBRARY_ROUTE)};
 
 static bool matches(const spry_route *route, const char *path, const char **tail)
 {
