@@ -7,9 +7,9 @@ import { byId, download, iconButton, inside, make, showHash, toast } from "./dom
 import { finite, firstLine, inDay, say, several } from "./language.js";
 import { callServer, parseAnswer, serverFeatures } from "./server.js";
 import {
-    addMessage, childrenOf, chooseMessage, cleanConversation, cleanMessage, cleanText, conversationSettings, current,
-    emptyConversation, listConversations, listOf, loadConversation, pathOf, readSettings, saveConversation,
-    systemMessage,
+    addMessage, changeSetting, childrenOf, chooseMessage, cleanConversation, cleanMessage, cleanText,
+    conversationSettings, current, emptyConversation, listConversations, listOf, loadConversation, pathOf,
+    readSettings, saveConversation, systemMessage,
 } from "./store.js";
 
 /** @import { Conversation, Entry, Message, Said } from "./store.js" */
@@ -21,16 +21,29 @@ export function openSide(open) {
     const leaving = !open && byId("side").contains(document.activeElement);
     byId("side").classList.toggle("open", open);
     byId("shade").hidden = !open;
-    byId("menu").setAttribute("aria-expanded", String(open));
     hideSideFromKeys();
-    if (open || leaving) {
+    if (sideIsOver() && (open || leaving)) {
         byId(open ? "new-chat" : "menu").focus();
     }
 }
 
 // A hidden list must not take the keyboard focus.
 function hideSideFromKeys() {
-    byId("side").inert = sideIsOver() && !byId("side").classList.contains("open");
+    const over = sideIsOver();
+    const shown = over ? byId("side").classList.contains("open") : !readSettings().folded;
+    byId("side").inert = over && !shown;
+    byId("side").classList.toggle("folded", !over && !shown);
+    byId("menu").setAttribute("aria-expanded", String(shown));
+}
+
+// Shows or hides the list: on a wide page it is folded away until it is shown again, also on later visits.
+export function toggleSide() {
+    if (sideIsOver()) {
+        openSide(!byId("side").classList.contains("open"));
+    } else {
+        changeSetting("folded", !readSettings().folded);
+        hideSideFromKeys();
+    }
 }
 
 // ---- one entry -----------------------------------------------------------------------------------------------------
@@ -214,6 +227,8 @@ export function openSearch() {
     showHash("#chat");
     if (sideIsOver()) {
         openSide(true);
+    } else if (readSettings().folded) {
+        toggleSide();
     }
     byId("search").focus();
     byId("search").select();
@@ -265,7 +280,7 @@ function startExport() {
 export function startConversations() {
     chatHooks.listChanged = showConversations;
     chatHooks.answered = storeConversation;
-    byId("menu").addEventListener("click", () => openSide(!byId("side").classList.contains("open")));
+    byId("menu").addEventListener("click", toggleSide);
     byId("close-side").addEventListener("click", () => openSide(false));
     byId("shade").addEventListener("click", () => openSide(false));
     byId("side").addEventListener("keydown", event => {

@@ -2,7 +2,7 @@
 
 import { resumeAnswer, sendMessage, showVersion, startChat, stopWriting } from "./chat.js";
 import { openComparison, startComparison } from "./compare.js";
-import { openSearch, refreshStored, startConversations } from "./conversations.js";
+import { openSearch, refreshStored, startConversations, toggleSide } from "./conversations.js";
 import { startAttachments } from "./documents.js";
 import { byId, make, showHash, speak, startTerms } from "./dom.js";
 import { say, translatePage } from "./language.js";
@@ -93,6 +93,7 @@ const SHORTCUTS = [
     { shown: "[  ]", words: "Former and next version of the last answer" },
     { shown: "c", key: "c", words: "Chat", action: () => focusChat() },
     { shown: "w", key: "w", words: "Watch", action: () => showHash("#watch") },
+    { shown: "l", key: "l", words: "Show or hide the list", action: () => toggleSide() },
     { shown: "s", key: "s", words: "Settings", action: () => openSettings() },
     { shown: "m", key: "m", words: "Models", action: () => byId("open-models").click() },
     { shown: "?", key: "?", words: "This list", action: () => openKeys() },
@@ -150,6 +151,7 @@ function onKey(event) {
 function startKeys() {
     addEventListener("keydown", onKey);
     byId("open-keys").addEventListener("click", openKeys);
+    byId("side-keys").addEventListener("click", openKeys);
     byId("close-keys").addEventListener("click", () => byId("keys").close());
 }
 

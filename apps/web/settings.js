@@ -141,8 +141,8 @@ function checkSettings() {
 
 // The settings of this conversation become those of new ones; the colours, the model and the language stay.
 function keepAsDefaults() {
-    const { theme, model, language } = readSettings();
-    writeSettings({ ...checkFields().settings, theme, model, language });
+    const { theme, model, language, folded } = readSettings();
+    writeSettings({ ...checkFields().settings, theme, model, language, folded });
     toast(say("New conversations begin with these settings."));
 }
 

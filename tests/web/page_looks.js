@@ -218,6 +218,28 @@ test("on a phone the list slides over and cannot be reached while away", async w
     await closePage(page);
 });
 
+test("on a wide page the list folds away, and stays so", async world => {
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    const left = () => page.locator("#main").evaluate(main => main.getBoundingClientRect().left);
+    assert.ok((await left()) > 200);
+    assert.equal(await page.getAttribute("#menu", "aria-expanded"), "true");
+    await page.click("#menu");
+    assert.equal(await left(), 0);
+    assert.ok(await page.isHidden("#new-chat"));
+    assert.equal(await page.getAttribute("#menu", "aria-expanded"), "false");
+    await page.reload();
+    await page.waitForSelector("#model option", { state: "attached" });
+    assert.equal(await left(), 0);
+    // Searching shows it again, and so does its key.
+    await page.keyboard.press("Control+k");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "search");
+    assert.ok((await left()) > 200);
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press("l");
+    assert.equal(await left(), 0);
+    await closePage(page);
+});
+
 test("who wants no motion gets none", async world => {
     const page = await openPage(world, {
         reducedMotion: "reduce",

@@ -38,6 +38,19 @@ test("the keys are listed under ?, and do what they say", async world => {
     await closePage(page);
 });
 
+test("the list of keys is one click away in every view", async world => {
+    const page = await openPage(world);
+    for (const view of ["#chat", "#watch", "#compare"]) {
+        await page.evaluate(hash => {
+            location.hash = hash;
+        }, view);
+        await page.click("#open-keys");
+        assert.ok(await page.isVisible("#keys-list"), view);
+        await page.keyboard.press("Escape");
+    }
+    await closePage(page);
+});
+
 test("on a touch screen every target is at least 44 pixels high and wide", async world => {
     const page = await openPage(world, {
         viewport: PHONE,
@@ -95,7 +108,7 @@ test("axe-core finds nothing, in every view, on phones and desks, light and dark
         for (const [open, what] of [
             ["#open-settings", "settings"],
             ["#open-models", "models"],
-            ["#open-keys", "keys"],
+            [viewport === PHONE ? "#side-keys" : "#open-keys", "keys"],
             ["#export", "export"],
         ]) {
             if (viewport === PHONE && !atTop.includes(what)) {
