@@ -101,7 +101,12 @@ function showBranchNote() {
 
 const atBottom = () => byId("scroller").scrollHeight - byId("scroller").scrollTop - byId("scroller").clientHeight < 60;
 
+// Whether the user reads the end. Then the end stays in sight when the view or the messages change their size: figures and the
+// context's meter appear after an answer, code and formulas when they come into sight.
+let following = true;
+
 function scrollDown() {
+    following = true;
     byId("scroller").scrollTop = byId("scroller").scrollHeight;
     byId("latest").hidden = true;
 }
@@ -524,11 +529,15 @@ export function startChat() {
     byId("earlier").addEventListener("click", showEarlier);
     byId("show-branch").addEventListener("click", showBranch);
     byId("scroller").addEventListener("scroll", () => {
-        byId("latest").hidden = atBottom();
+        following = atBottom();
+        byId("latest").hidden = following;
         if (byId("scroller").scrollTop < 200 && current.from > 0) {
             showEarlier();
         }
     });
+    const resized = new ResizeObserver(() => following && scrollDown());
+    resized.observe(byId("scroller"));
+    resized.observe(byId("messages"));
     addEventListener("storage", takeFromOtherTab);
     addEventListener("pagehide", () => {
         saveWriting();

@@ -2,6 +2,7 @@
 "use strict";
 const {
     KEY,
+    PHONE,
     answered,
     assert,
     closePage,
@@ -14,6 +15,29 @@ const {
 } = require("./page_support.js");
 
 const QUICK = { temperature: 0, max_tokens: 24 };
+
+test("after an answer the end is in sight, on every width", async world => {
+    const timings = { prompt_tokens: 90, generated_tokens: 9, context_tokens: 100, decode_ms: 5, parts_ms: { decode: 5 } };
+    const text = "A paragraph of some length that takes more than a line.\n\n".repeat(40) + "```c\nint x;\n```\n\nand $x^2$.";
+    for (const viewport of [PHONE, { width: 1024, height: 768 }]) {
+        const page = await openPage(world, { viewport, lazy: true, before: madeUp(text, { timings, size: 200 }) });
+        const below = () => page.locator("#scroller").evaluate(one => one.scrollHeight - one.scrollTop - one.clientHeight);
+        for (const question of ["One?", "Two?"]) {
+            await page.fill("#input", question);
+            await page.click("#send");
+            await answered(page);
+            await page.waitForSelector("#context:not([hidden])");
+            await page.evaluate(() => new Promise(resolve => setTimeout(resolve, 300)));
+            assert.ok((await below()) <= 1, `${await below()} pixels below at ${viewport.width}`);
+        }
+        // What is read further up stays where it is.
+        await page.locator("#scroller").evaluate(one => one.scrollBy(0, -400));
+        await page.waitForSelector("#latest:not([hidden])");
+        await page.setViewportSize({ ...viewport, height: viewport.height - 100 });
+        assert.ok((await below()) > 300);
+        await closePage(page);
+    }
+});
 
 test("the page asks for the key, and then works", async world => {
     const page = await openPage(world, { key: "" });
