@@ -93,7 +93,8 @@ export function speak(text) {
 
 let toastTimer = 0;
 
-// Shows a short message that disappears after a while, with a button if `action` is given.
+// Shows a short message that disappears after a while, with a button if `action` is given. It has a line of its own below the
+// content, or at the end of the dialog that is open, so that it covers nothing.
 /** @param {string} text @param {string} [actionLabel] @param {(() => void) | null} [action] */
 export function toast(text, actionLabel = "", action = null) {
     const button = byId("toast-button");
@@ -104,7 +105,9 @@ export function toast(text, actionLabel = "", action = null) {
         byId("toast").hidden = true;
         action?.();
     };
+    (document.querySelector("dialog[open] > *") ?? document.body).append(byId("toast"));
     byId("toast").hidden = false;
+    byId("toast").scrollIntoView({ block: "nearest" });
     clearTimeout(toastTimer);
     toastTimer = setTimeout(
         () => {

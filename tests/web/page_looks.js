@@ -240,6 +240,39 @@ test("on a wide page the list folds away, and stays so", async world => {
     await closePage(page);
 });
 
+test("a toast covers nothing that one can press", async world => {
+    for (const viewport of [PHONE, { width: 1024, height: 768 }]) {
+        const page = await openPage(world, { viewport, before: madeUp("Long. ".repeat(800)) });
+        await page.fill("#input", "Hello");
+        await page.click("#send");
+        await answered(page);
+        await page.locator(".user").hover();
+        await page.locator(".user .actions [title='Delete this turn']").click();
+        await page.waitForSelector("#toast:not([hidden])");
+        const covered = () =>
+            page.evaluate(() => {
+                const toast = document.getElementById("toast").getBoundingClientRect();
+                const seen = document.querySelector("dialog[open]") ?? document; // what is below a dialog cannot be pressed
+                return [...seen.querySelectorAll("button, a, input, textarea, select")]
+                    .filter(one => one.checkVisibility() && !one.closest("#toast"))
+                    .filter(one => {
+                        const box = one.getBoundingClientRect();
+                        return box.bottom > toast.top + 1 && box.top < toast.bottom - 1 && box.right > toast.left && box.left < toast.right;
+                    })
+                    .map(one => one.id || one.title || one.className);
+            });
+        assert.deepEqual(await covered(), [], `at ${viewport.width}`);
+        assert.ok(await page.locator("#toast").evaluate(one => one.getBoundingClientRect().bottom <= innerHeight));
+        // In a dialog it is part of the dialog.
+        await page.click("#open-settings");
+        await page.click("#settings-default");
+        await page.waitForFunction(() => /New conversations/.test(document.getElementById("toast-text").textContent));
+        assert.equal(await page.locator("#settings #toast").count(), 1);
+        assert.deepEqual(await covered(), [], `in the settings at ${viewport.width}`);
+        await closePage(page);
+    }
+});
+
 test("who wants no motion gets none", async world => {
     const page = await openPage(world, {
         reducedMotion: "reduce",
