@@ -54,6 +54,10 @@ async function fetchModelList() {
     });
 }
 
+// Whether a model only drafts for others, by its name: Spry-Tales-Draft-4M.
+/** @param {string} name */
+const isDrafter = name => /(^|[-_.:/ ])draft(er)?([-_.:/ ]|$)/i.test(name);
+
 // ---- the list ------------------------------------------------------------------------------------------------------
 
 /** @param {Model} model */
@@ -62,6 +66,7 @@ function modelWords(model) {
         model.parameters && say("{0} parameters", model.parameters),
         model.type,
         model.family,
+        isDrafter(model.name) && say("guesses tokens for other models"),
         say("{0} on disk", inBytes(model.size)),
         model.loaded && say("{0} of memory in use, at most {1}", inBytes(model.memory), inBytes(model.limit)),
     ]
@@ -90,7 +95,9 @@ function modelItem(model) {
         make(
             "div",
             { class: "model-actions" },
-            button(chosen ? "Chosen" : "Use this model", () => chooseModel(model.name), chosen),
+            isDrafter(model.name) && !chosen
+                ? null
+                : button(chosen ? "Chosen" : "Use this model", () => chooseModel(model.name), chosen),
             model.loaded
                 ? button("Unload", () => changeModel("/models/unload", model.name), busy)
                 : button("Load", () => changeModel("/models/load", model.name), busy),
@@ -240,8 +247,9 @@ export function startModels() {
 export function showModels(names) {
     const select = byId("model");
     const chosen = select.value || readSettings().model;
-    select.replaceChildren(...names.map(name => make("option", { value: name }, name)));
-    select.value = names.includes(chosen) ? chosen : (names[0] ?? "");
+    const chatting = names.some(name => !isDrafter(name)) ? names.filter(name => !isDrafter(name)) : names;
+    select.replaceChildren(...chatting.map(name => make("option", { value: name }, name)));
+    select.value = chatting.includes(chosen) ? chosen : (chatting[0] ?? "");
     select.disabled = names.length === 0;
     select.dispatchEvent(new Event("listed"));
 }

@@ -1,5 +1,6 @@
 // The models of the server: what they are, loading and unloading, pulling with progress.
 "use strict";
+const fs = require("node:fs");
 const path = require("node:path");
 const { answered, assert, closePage, openPage, send, test, withServer } = require("./page_support.js");
 
@@ -13,7 +14,10 @@ async function openModels(page) {
 }
 
 test("models show what they are, and are loaded and unloaded", async world => {
-    await withServer(world, [], async own => {
+    const folder = fs.mkdtempSync(path.join(process.env.WEB_FOLDER, "models-"));
+    const other = path.join(folder, "Small-4M.gguf");
+    fs.copyFileSync(DRAFTER, other);
+    await withServer(world, ["Spry-Tales-29M", other], async own => {
         const page = await openPage(own, { settings: { temperature: 0, max_tokens: 4 } });
         await openModels(page);
         await page.waitForSelector(`${TALES}[data-state=loaded]`);
@@ -24,14 +28,27 @@ test("models show what they are, and are loaded and unloaded", async world => {
         await page.locator(TALES).getByRole("button", { name: "Load", exact: true }).click();
         await page.waitForSelector(`${TALES}[data-state=loaded]`);
         // The choice is the one of the list at the top.
-        await page.locator("[data-name='Spry-Tales-Draft-4M']").getByRole("button", { name: "Use this model" }).click();
-        assert.equal(await page.inputValue("#model"), "Spry-Tales-Draft-4M");
+        await page.locator("[data-name='Small-4M']").getByRole("button", { name: "Use this model" }).click();
+        assert.equal(await page.inputValue("#model"), "Small-4M");
         await page.keyboard.press("Escape");
         await send(page, "Hello");
         await answered(page);
-        assert.equal(page.asked.at(-1).model, "Spry-Tales-Draft-4M");
+        assert.equal(page.asked.findLast(body => body.messages).model, "Small-4M");
         await closePage(page);
     });
+    fs.rmSync(folder, { recursive: true });
+});
+
+test("a model that drafts for others is not offered for chats", async world => {
+    const page = await openPage(world);
+    await page.waitForSelector("#model option", { state: "attached" });
+    assert.deepEqual(await page.locator("#model option").allInnerTexts(), ["Spry-Tales-29M"]);
+    await openModels(page);
+    const drafter = page.locator("[data-name='Spry-Tales-Draft-4M']");
+    assert.match(await drafter.locator("p").innerText(), /guesses tokens for other models/);
+    assert.deepEqual(await drafter.locator("button").allInnerTexts(), ["Load"]);
+    assert.deepEqual(await page.locator(TALES).locator("button").first().innerText(), "Chosen");
+    await closePage(page);
 });
 
 test("a model that cannot be unloaded says why", async world => {
