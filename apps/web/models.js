@@ -1,8 +1,11 @@
 // The models of the server: what they are and whether they are loaded; loading, unloading and pulling (docs/SERVER.md).
 
+import { sendMessage } from "./chat.js";
 import { byId, childrenIn, inside, make, setText } from "./dom.js";
 import { finite, inBytes, say } from "./language.js";
-import { callServer, errorSentence, noteFailure, parseAnswer, ServerError, textReader } from "./server.js";
+import {
+    callServer, errorSentence, noteFailure, parseAnswer, ServerError, serverFeatures, textReader,
+} from "./server.js";
 import { cleanText, listOf, readSettings } from "./store.js";
 
 /**
@@ -233,12 +236,46 @@ export function startModels() {
         dialog.showModal();
         refreshModels();
     });
+    byId("real-model").addEventListener("click", () => {
+        byId("open-models").click();
+        byId("pull-source").focus();
+    });
+    for (const event of ["change", "listed"]) {
+        byId("model").addEventListener(event, () => showSamples().catch(noteFailure));
+    }
     byId("close-models").addEventListener("click", () => dialog.close());
     byId("pull-form").addEventListener("submit", event => {
         event.preventDefault();
         pullModel(byId("pull-source").value.trim(), byId("pull-name").value.trim());
     });
     byId("pull-cancel").addEventListener("click", () => models.pull?.abort());
+}
+
+// ---- the empty page ------------------------------------------------------------------------------------------------
+
+// Prompts to begin with. Those for the bundled model are sent in English, which is the only language that it knows.
+const TALE_SAMPLES = [
+    "Tell me a story about a brave little fox.",
+    "Tell me a story about a boat in a storm.",
+    "Tell me a story about a dragon who is afraid of mice.",
+];
+const SAMPLES = [
+    "Explain in five sentences how a rainbow forms.",
+    "Write a polite e-mail that moves a meeting to next week.",
+    "Write a C function that reverses a linked list.",
+];
+
+// Shows what the chosen model is for, and how to begin.
+async function showSamples() {
+    const { bundled, pull } = await serverFeatures();
+    const tales = byId("model").value === bundled;
+    byId("bundled-note").hidden = !tales;
+    byId("pull-refused").hidden = pull;
+    byId("samples").replaceChildren(
+        ...(tales ? TALE_SAMPLES : SAMPLES).map(text =>
+            make("li", {}, make("button", { type: "button", onclick: () => sendMessage(tales ? text : say(text)) }, say(text))),
+        ),
+    );
 }
 
 // ---- the choice at the top -----------------------------------------------------------------------------------------

@@ -138,17 +138,23 @@ export async function* serverEvents(response) {
     }
 }
 
-/** @typedef {{ libraries: string[], chats: boolean, pull: boolean }} Features */
+/** @typedef {{ libraries: string[], bundled: string, chats: boolean, pull: boolean }} Features */
 
 /** @type {Promise<Features> | null} */
 let features = null;
 
-// What the server has and allows: the paths of its libraries, stored chats, pulling models. It is asked once.
+// What the server has and allows: the paths of its libraries, the model that comes with the program,
+// stored chats, pulling models. It is asked once.
 /** @returns {Promise<Features>} */
 export function serverFeatures() {
     features ??= callServer("/page.json").then(async response => {
         const answer = parseAnswer(await response.text());
-        return { libraries: listOf(answer.libraries), chats: answer.chats === true, pull: answer.pull === true };
+        return {
+            libraries: listOf(answer.libraries),
+            bundled: cleanText(answer.bundled, 200),
+            chats: answer.chats === true,
+            pull: answer.pull === true,
+        };
     });
     return features;
 }

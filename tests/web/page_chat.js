@@ -16,6 +16,38 @@ const {
 
 const QUICK = { temperature: 0, max_tokens: 24 };
 
+test("the empty page says what the bundled model is for, and how to begin", async world => {
+    const page = await openPage(world, { locale: "de-DE", before: madeUp("Es war einmal.") });
+    await page.waitForSelector("#bundled-note:not([hidden])");
+    await page.click("#samples button >> nth=0");
+    await answered(page);
+    assert.ok(await page.isHidden("#welcome"));
+    // The model knows English only.
+    assert.equal(await page.innerText(".bubble"), "Tell me a story about a brave little fox.");
+    await page.click("#new-chat");
+    await page.click("#real-model");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "pull-source");
+    assert.match(await page.innerText("#pull-form"), /spry pull hf:/);
+    assert.match(await page.innerText("#pull-refused"), /--allow-pull/);
+    await closePage(page);
+});
+
+test("with another model the empty page has other prompts, in the page's language", async world => {
+    const page = await openPage(world, { locale: "de-DE", before: madeUp("Gut.") });
+    await page.route("**/page.json", route => route.fulfill({ json: { libraries: [], bundled: "other", chats: false, pull: true } }));
+    await page.reload();
+    await page.waitForSelector("#samples button");
+    assert.ok(await page.isHidden("#bundled-note"));
+    const words = await page.innerText("#samples button >> nth=0");
+    assert.match(words, /Regenbogen/);
+    await page.click("#samples button >> nth=0");
+    await answered(page);
+    assert.equal(await page.innerText(".bubble"), words);
+    await page.click("#open-models");
+    assert.ok(await page.isHidden("#pull-refused"));
+    await closePage(page);
+});
+
 test("after an answer the end is in sight, on every width", async world => {
     const timings = { prompt_tokens: 90, generated_tokens: 9, context_tokens: 100, decode_ms: 5, parts_ms: { decode: 5 } };
     const text = "A paragraph of some length that takes more than a line.\n\n".repeat(40) + "```c\nint x;\n```\n\nand $x^2$.";

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "cli/bundled.h"
 #include "platform/clock.h"
 #include "platform/wakeup.h"
 #include "server/api/apis.h"
@@ -300,7 +301,7 @@ void spry_page_features(spry_exchange *x)
         if (bytes_of(&libraries[i]).size)
             json_array_append_new(paths, json_string(libraries[i].path));
     const spry_serve_settings *settings = x->server->settings;
-    spry_reply_json(
-        x, SPRY_HTTP_OK,
-        json_pack("{so sb sb}", "libraries", paths, "chats", settings->allow_chats, "pull", settings->allow_pull));
+    spry_reply_json(x, SPRY_HTTP_OK,
+                    json_pack("{so ss sb sb}", "libraries", paths, "bundled", SPRY_BUNDLED_MODEL, "chats",
+                              settings->allow_chats, "pull", settings->allow_pull));
 }
