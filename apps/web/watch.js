@@ -208,9 +208,23 @@ function drawRequests() {
 /** @param {WatchedRequest} request */
 const requestEnd = request => request.start_ms + partsSum(request.parts);
 
+// The view begins with the shortest time that has a request, so that what happened before it was opened is seen.
+function widenWindow() {
+    const choices = /** @type {NodeListOf<HTMLInputElement>} */ (byId("window").querySelectorAll("input"));
+    const requests = [...watch.requests.values()];
+    const fits = [...choices].find(one => requests.some(request => requestEnd(request) > watch.now - 1000 * Number(one.value)));
+    if (fits) {
+        fits.checked = true;
+    }
+}
+
 /** @param {Snapshot} snapshot */
 function showSnapshot(snapshot) {
+    const first = watch.now === 0;
     rememberSnapshot(snapshot);
+    if (first) {
+        widenWindow();
+    }
     drawTiles(snapshot);
     drawRequests();
     drawList(

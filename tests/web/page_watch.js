@@ -1,6 +1,6 @@
 // The watch view: what the server really sends, and what is made of snapshots that are made up.
 "use strict";
-const { DESK, KEY, PHONE, answered, assert, closePage, madeUp, openPage, test } = require("./page_support.js");
+const { DESK, KEY, PHONE, answered, assert, closePage, madeUp, openPage, test, withServer } = require("./page_support.js");
 
 const TOUCH = { viewport: PHONE, hasTouch: true, isMobile: true, colorScheme: "dark" };
 
@@ -271,6 +271,24 @@ test("power is what the joules come to, or why there are none", async world => {
     await other.keyboard.press("Escape");
     assert.equal(await other.isVisible("#tip"), false);
     await closePage(other);
+});
+
+test("requests that ended before the view was opened are shown", async world => {
+    await withServer(world, [], async own => {
+        const body = { messages: [{ role: "user", content: "Hello" }], max_tokens: 8 };
+        const answer = await fetch(own.url + "/v1/chat/completions", { method: "POST", headers, body: JSON.stringify(body) });
+        const { id } = await answer.json();
+        await new Promise(resolve => {
+            setTimeout(resolve, 12000); // longer than ended requests stay in later snapshots, and than the shortest time shown
+        });
+        const page = await openPage(own, { view: "#watch" });
+        await page.waitForSelector("#waterfall > li");
+        assert.equal(await page.locator("#waterfall > li").count(), 1);
+        assert.notEqual(await page.locator("#window input:checked").inputValue(), "10");
+        await page.click("#waterfall summary");
+        assert.equal(await page.innerText("#waterfall .row-parts code"), id);
+        await closePage(page);
+    });
 });
 
 test("the page stops watching when it is not shown", async world => {

@@ -597,7 +597,7 @@ void spry_llama_slots(spry_exchange *x)
     spry_engine_describe(model->engine, &info);
     spry_model_status status = {0};
     (void)find_status(&status, x, model->name);
-    json_t *own = spry_watch_requests(x->server, x->key, false), *slots = json_array(), *request;
+    json_t *own = spry_watch_requests(x->server, x->key, 0), *slots = json_array(), *request;
     size_t i;
     json_array_foreach(own, i, request)
     {

@@ -209,8 +209,8 @@ static bool next_snapshot(watcher *w)
 {
     if (w->started && spry_socket_hung_up(spry_http_socket(w->exchange), WATCH_MS))
         return false;
+    char *text = spry_watch_snapshot(w->exchange->server, w->exchange->key, !w->started);
     w->started = true;
-    char *text = spry_watch_snapshot(w->exchange->server, w->exchange->key);
     if (!text)
         return false;
     spry_buffer_format(&w->out, "data: %s\n\n", text);

@@ -258,6 +258,7 @@ void spry_metrics_print(spry_buffer *out, spry_server *server)
 /* ---- the watch --------------------------------------------------------------------------------------------------- */
 
 #define ENDED_SHOWN_NS 5000000000u
+#define ENDED_FIRST_NS 120000000000u
 
 static double ms(uint64_t from, uint64_t to)
 {
@@ -301,10 +302,10 @@ static void add_request(void *context, const spry_request_status *r)
                                     generated > 1 && decode_ms > 0 ? (double)(generated - 1) / decode_ms * 1e3 : 0.0));
 }
 
-json_t *spry_watch_requests(spry_server *server, spry_view key, bool ended)
+json_t *spry_watch_requests(spry_server *server, spry_view key, uint64_t ended_ns)
 {
     request_list l = {json_array(), spry_clock_ns()};
-    uint64_t since = !ended ? UINT64_MAX : l.now > ENDED_SHOWN_NS ? l.now - ENDED_SHOWN_NS : 0;
+    uint64_t since = !ended_ns ? UINT64_MAX : l.now > ended_ns ? l.now - ended_ns : 0;
     spry_registry_requests(&server->registry, key.data, since, add_request, &l);
     return l.list;
 }
@@ -391,15 +392,16 @@ static json_t *machine_json(spry_server *server)
     return spry_machine_state_json(&before, &now);
 }
 
-char *spry_watch_snapshot(spry_server *server, spry_view key)
+char *spry_watch_snapshot(spry_server *server, spry_view key, bool first)
 {
     size_t bytes;
     double now = (double)spry_clock_ns() / 1e6;
     json_t *models = models_json(server, &bytes);
-    json_t *snapshot = json_pack("{s:f, s:o, s:o, s:{s:I, s:I}, s:o, s:o}", "now_ms", now, "requests",
-                                 spry_watch_requests(server, key, true), "models", models, "pool", "bytes",
-                                 (json_int_t)bytes, "max_bytes", (json_int_t)server->pool_bytes, "energy",
-                                 energy_json(server), "machine", machine_json(server));
+    json_t *snapshot =
+        json_pack("{s:f, s:o, s:o, s:{s:I, s:I}, s:o, s:o}", "now_ms", now, "requests",
+                  spry_watch_requests(server, key, first ? ENDED_FIRST_NS : ENDED_SHOWN_NS), "models", models, "pool",
+                  "bytes", (json_int_t)bytes, "max_bytes", (json_int_t)server->pool_bytes, "energy",
+                  energy_json(server), "machine", machine_json(server));
     char *text = snapshot ? json_dumps(snapshot, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(snapshot);
     return text;

@@ -13,12 +13,12 @@ void spry_metrics_print(spry_buffer *out, spry_server *server);
 
 /* The registry as JSON, for GET /watch and /slots; apps/web/WATCH.md documents the members. */
 
-/* The text of one snapshot, which the caller frees; NULL when memory is short. `requests` has only requests of `key`.
- */
-char *spry_watch_snapshot(spry_server *server, spry_view key);
+/* The text of one snapshot, which the caller frees; NULL when memory is short. It has the requests of `key` that run or
+ * ended in the last seconds; the first snapshot of a stream has the requests of the last two minutes. */
+char *spry_watch_snapshot(spry_server *server, spry_view key, bool first);
 
-/* The requests of one key that have not ended and, with `ended`, requests that ended recently. */
-json_t *spry_watch_requests(spry_server *server, spry_view key, bool ended);
+/* The requests of one key that have not ended, or ended less than `ended_ns` ago. */
+json_t *spry_watch_requests(spry_server *server, spry_view key, uint64_t ended_ns);
 
 /* Memory of a model, in use and its limits apart, in bytes. */
 json_t *spry_watch_memory(const spry_model_status *model);
