@@ -1,12 +1,14 @@
 // The chat view: what is shown of a conversation, what the user does with it, and the answers. One answer is written at a time.
 
-import { emptyAnswer, endStream, failAnswer, followAnswer, pacedDrawing, requestBody, takeChunk } from "./answers.js";
+import {
+    emptyAnswer, endStream, failAnswer, followAnswer, pacedDrawing, requestBody, requestMessages, takeChunk,
+} from "./answers.js";
 import { attachedReady, hasAttached, noteDocuments, takeAttached } from "./documents.js";
 import { byId, entersMessage, fitHeight, inside, speak, toast } from "./dom.js";
 import { showContext } from "./figures.js";
 import { firstLine, say } from "./language.js";
 import { editMessage, messageItem, showAnswer } from "./message.js";
-import { cancelStream, continueStream, openStream, ServerError } from "./server.js";
+import { cancelStream, continueStream, openStream, readStream, ServerError, serverFeatures } from "./server.js";
 import {
     addMessage, childrenOf, chooseMessage, cleanTools, conversationSettings, current, emptyConversation, endAt,
     lasting, listConversations, listOf, loadConversation, newId, passing, pathOf, removeConversation, removeTurn,
@@ -127,9 +129,8 @@ export function openConversation(id) {
 }
 
 function keepConversation() {
-    const [first] = pathOf(current.conversation);
     current.conversation.updated = Date.now();
-    current.conversation.title ||= firstLine(first?.content || first?.documents?.[0].name || "", 60);
+    current.conversation.title ||= questionTitle(current.conversation);
     saveConversation(current.conversation);
     lasting.write("open", current.conversation.id);
 }
@@ -168,6 +169,7 @@ function takeFromOtherTab(event) {
 export function sendMessage(text, documents = undefined) {
     stopWriting();
     stopReading();
+    naming?.abort();
     const message = addMessage(current.conversation, current.path.at(-1) ?? null, { role: "user", content: text, documents });
     appendMessage(message);
     keepConversation();
@@ -316,12 +318,65 @@ async function runAnswer(own, message, begin) {
     }
 }
 
+// ---- the title of a conversation -----------------------------------------------------------------------------------
+
+const TITLE_REQUEST = "Write a title for this conversation, of two to six words, in its language. Write only the title.";
+
+/** @type {AbortController | null} */
+let naming = null; // while a title is written
+
+// A conversation is named after its first question until there is a better name.
+/** @param {Conversation} own */
+function questionTitle(own) {
+    const [first] = pathOf(own);
+    return firstLine(first?.content || first?.documents?.[0].name || "", 60);
+}
+
+// The title in a model's answer: its first line, without marks and quotes; "" where that is no title.
+/** @param {string} text */
+function cleanTitle(text) {
+    const line = firstLine(text.replace(/^[\s#*_"'\u201c\u201e\u00ab]+/, ""), 80);
+    const title = line.replace(/^title: */i, "").replace(/[\s*_"'\u201c\u201d\u00bb.]+$/, "");
+    return title.length >= 3 && title.length <= 70 ? title : "";
+}
+
+// Lets the model name a conversation after its first answer, from which the prompt's cached prefix is reused. The bundled model
+// knows stories only, and its conversations keep their first question. The user's next message comes first.
+/** @param {Conversation} own @param {Message} message */
+async function nameConversation(own, message) {
+    const path = pathOf(own);
+    const model = byId("model").value;
+    const due = path.length === 2 && path[1] === message && message.finish === "stop" && own.title === questionTitle(own);
+    if (!due || model === (await serverFeatures()).bundled) {
+        return;
+    }
+    const abort = (naming = new AbortController());
+    const answer = emptyAnswer("assistant");
+    const body = {
+        model: model || undefined,
+        messages: [...requestMessages(path), { role: "user", content: TITLE_REQUEST }],
+        stream: true,
+        max_tokens: 24,
+        temperature: 0,
+        chat_template_kwargs: { enable_thinking: false },
+    };
+    await readStream(await openStream(body, abort.signal), answer, chunk => takeChunk(answer, chunk));
+    const title = cleanTitle(answer.content);
+    if (title && own.title === questionTitle(own)) {
+        own.title = title;
+        saveConversation(own);
+        chatHooks.listChanged();
+    }
+}
+
 /** @param {Conversation} own @param {Message} message */
 function finishAnswer(own, message) {
     if (listConversations().some(entry => entry.id === own.id)) {
         own.updated = Date.now();
         saveConversation(own);
-        chatHooks.answered(own);
+        nameConversation(own, message)
+            .catch(() => {}) // it keeps its name
+            .then(() => chatHooks.answered(own));
     }
     if (own === current.conversation) {
         showContext(current.path);

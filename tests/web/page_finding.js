@@ -31,6 +31,58 @@ async function importFile(page, name, text) {
     return page.innerText("#toast-text");
 }
 
+test("the model names a conversation after its first answer, and the user's name stays", async world => {
+    const page = await openPage(world, {
+        before: madeUp(["Light is bent in drops of water.", '"How Rainbows Form."\n\nThis is the title.', "More.", "Blue light is scattered.", "**The Sky**"]),
+    });
+    await page.route("**/page.json", route => route.fulfill({ json: { libraries: [], bundled: "other", chats: false, pull: false } }));
+    await page.reload();
+    // The requests of the page; one for a title waits while window.held is set.
+    await page.evaluate(() => {
+        const real = window.fetch;
+        window.bodies = [];
+        window.fetch = async (url, options) => {
+            if (url === "/v1/chat/completions") {
+                window.bodies.push(JSON.parse(options.body));
+                await (/two to six words/.test(options.body) ? window.held : null);
+            }
+            return real(url, options);
+        };
+    });
+    const bodies = () => page.evaluate(() => window.bodies);
+    const name = () => page.locator(".open-chat span").first().innerText();
+    await send(page, "Explain it to me, please, in a few sentences.");
+    await answered(page);
+    await page.waitForFunction(() => document.querySelector(".open-chat span").textContent === "How Rainbows Form");
+    const [first, second] = await bodies();
+    assert.deepEqual(second.messages.slice(0, first.messages.length), first.messages); // so that its prefix is reused
+    assert.equal(second.messages.length, first.messages.length + 2);
+    assert.ok(second.max_tokens < 40);
+    // Later answers do not change it.
+    await send(page, "And more?");
+    await answered(page);
+    assert.equal((await bodies()).length, 3);
+    assert.equal(await name(), "How Rainbows Form");
+    // A name that the user gave while the title was written stays.
+    await page.click("#new-chat");
+    await page.evaluate(() => {
+        window.held = new Promise(resolve => {
+            window.goOn = resolve;
+        });
+    });
+    await send(page, "Why is the sky blue?");
+    await answered(page);
+    await page.waitForFunction(() => window.bodies.length === 5);
+    await page.hover("#chats li");
+    await page.click("#chats li [title=Rename]");
+    await page.fill(".rename", "Mine");
+    await page.keyboard.press("Enter");
+    await page.evaluate(() => window.goOn());
+    await page.evaluate(() => new Promise(resolve => setTimeout(resolve, 300)));
+    assert.equal(await name(), "Mine");
+    await closePage(page);
+});
+
 test("the search finds names and words of all conversations", async world => {
     const page = await openPage(world, { before: madeUp(["It has a lighthouse.", "Bears sleep.", "Nothing."]) });
     await talkAbout(page, "The coast", "The forest", "100% <b>");

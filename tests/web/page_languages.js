@@ -50,7 +50,7 @@ const OTHER_WORDS = new Set([
 ]);
 
 // Those that only the model reads.
-const isPrompt = text => /^(Summary of the conversation so far|Summarise this conversation|numbers, decisions)/.test(text);
+const isPrompt = text => /^(Summary of the conversation so far|Summarise this conversation|numbers, decisions|Write a title for this)/.test(text);
 
 const isSelector = text => /^[.#[:]|[.#[][\w-]+|^[a-z]+(, [\w.[]+)+$|^\$\{/.test(text) && !/[.?!]$/.test(text);
 const looksLikeWords = text => /^[A-Z][a-z]+|[A-Za-z]{2,} [a-z]{2,}|^[A-Z]{2,}$/.test(text);
