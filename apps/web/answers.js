@@ -38,7 +38,7 @@ export function requestMessages(path, own = systemMessage()) {
     const said = path
         .slice(at + 1)
         .filter(message => message.role === "user" || message.content !== "" || message.returned);
-    const slides = conversationSettings().context_overflow === "slide";
+    const slides = ["slide", "truncate_middle"].includes(conversationSettings().context_overflow);
     return [
         ...(system ? [{ role: "system", content: system }] : []),
         ...said.flatMap(message => (message.returned ? callTurns(message) : [requestMessage(message, slides)])),

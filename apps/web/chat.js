@@ -79,19 +79,25 @@ function appendMessage(message) {
 
 /** @param {Message} message */
 function shownMessage(message) {
-    return messageItem(message, versionsOf(current.conversation, message), {
+    const own = current.conversation;
+    const question = () => own.messages.find(other => other.id === message.parent);
+    return messageItem(message, versionsOf(own, message), {
         edit: () => editShown(message),
         again: () => answerAgain(message),
         remove: () => removeShown(message),
         version: step => showVersion(message, step),
         from: () => continueFrom(message),
-        compare: () => chatHooks.compare(current.path, current.path.find(other => other.id === message.parent)),
+        compare: () => chatHooks.compare(current.path, question()),
         more: () => continueAnswer(message),
         results: () => sendResults(message),
         letGo: () => answerWith(message, "slide"),
         keepAll: () => answerWith(message, "error"),
         summarise: () => summariseBefore(message),
         fresh: () => byId("new-chat").click(),
+        shorten: () => answerWith(message, "truncate_middle"),
+        bare: () => askWithout(message),
+        alone: () => question()?.parent === "",
+        documents: () => Boolean(question()?.documents?.length),
     });
 }
 
@@ -473,6 +479,23 @@ export function resumeAnswer() {
 function answerWith(message, overflow) {
     current.conversation.settings = { ...conversationSettings(), context_overflow: overflow };
     answerAgain(message);
+}
+
+// Asks a question again without its documents; the former question stays as a branch.
+/** @param {Message} message its answer */
+function askWithout(message) {
+    stopWriting();
+    const own = current.conversation;
+    const question = own.messages.find(other => other.id === message.parent);
+    if (question) {
+        const parent = own.messages.find(other => other.id === question.parent) ?? null;
+        const content = question.content || question.documents?.map(one => one.name).join(", ") || "";
+        const asked = addMessage(own, parent, { role: "user", content });
+        keepConversation();
+        showConversation();
+        writeAnswer(asked);
+        byId("input").focus();
+    }
 }
 
 const SUMMARY_REQUEST =

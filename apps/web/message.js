@@ -24,6 +24,10 @@ import { showCalls } from "./tools.js";
  * @property {() => void} keepAll
  * @property {() => void} summarise
  * @property {() => void} fresh
+ * @property {() => void} shorten
+ * @property {() => void} bare
+ * @property {() => boolean} alone whether nothing came before the question
+ * @property {() => boolean} documents whether the question has some
  */
 
 /** @type {Record<string, string>} */
@@ -264,21 +268,26 @@ function contextNotice(message, actions) {
     }
     /** @param {string} words @param {() => void} onclick */
     const button = (words, onclick) => make("button", { type: "button", class: "quiet", onclick }, words);
+    const alone = actions.alone();
+    const sentence = full
+        ? alone
+            ? say("The question and its documents do not fit into the context of this model.")
+            : say("The whole conversation does not fit into the context any more.")
+        : alone
+          ? say("The prompt is longer than the context: {0} tokens in its middle were left out.", inCount(dropped))
+          : say("Older turns no longer fit: {0} tokens were left out.", inCount(dropped));
     return make(
         "div",
         { class: "notice", role: "note" },
-        make(
-            "p",
-            {},
-            full
-                ? say("The whole conversation does not fit into the context any more.")
-                : say("Older turns no longer fit: {0} tokens were left out.", inCount(dropped)),
-        ),
+        make("p", {}, sentence),
         make(
             "div",
             { class: "notice-actions" },
-            button(say("Summarise what came before"), actions.summarise),
-            full ? button(say("Leave older turns out"), actions.letGo) : button(say("Keep all"), actions.keepAll),
+            alone ? null : button(say("Summarise what came before"), actions.summarise),
+            alone || !full ? null : button(say("Leave older turns out"), actions.letGo),
+            full ? button(say("Leave out the middle"), actions.shorten) : null,
+            full && actions.documents() ? button(say("Ask without the documents"), actions.bare) : null,
+            alone || full ? null : button(say("Keep all"), actions.keepAll),
             button(say("Start fresh"), actions.fresh),
         ),
     );

@@ -195,7 +195,7 @@ export async function readStream(response, message, onChunk) {
         }
         const chunk = parseAnswer(data);
         if (chunk.error) {
-            throw new ServerError(errorSentence(500, data), 500);
+            throw Object.assign(new ServerError(errorSentence(500, data), 500), { code: errorCode(data) });
         }
         message.event = id || message.event;
         onChunk(chunk);

@@ -23,6 +23,30 @@ async function attach(page, ...files) {
     await page.waitForFunction(() => !document.querySelector("#attachments [aria-busy=true]"));
 }
 
+test("a document that is longer than the context has ways out", async world => {
+    const page = await openPage(world, { settings: { temperature: 0, max_tokens: 8 } });
+    const buffer = Buffer.from("The fox went down to the river and met a hen. ".repeat(400));
+    await page.setInputFiles("#attach-file", [{ name: "long.txt", mimeType: "text/plain", buffer }]);
+    await page.waitForSelector("#attachments li[aria-busy=false]");
+    await send(page, "Who met whom?");
+    await answered(page);
+    const offers = () => page.locator(".notice-actions button").allInnerTexts();
+    assert.match(await page.innerText(".notice p"), /its documents do not fit into the context/);
+    assert.deepEqual(await offers(), ["Leave out the middle", "Ask without the documents", "Start fresh"]);
+    await page.click("text=Leave out the middle");
+    await page.waitForFunction(() => /tokens in its middle were left out/.test(document.querySelector(".notice p")?.textContent));
+    assert.ok((await page.locator(".assistant .text").last().innerText()).trim());
+    // Back at the answer that did not fit, the other way.
+    await page.locator(".assistant .earlier-version").click();
+    await page.click("text=Ask without the documents");
+    await page.waitForFunction(() => !document.querySelector(".documents"));
+    await answered(page);
+    assert.equal(await page.locator(".message .notice").count(), 0);
+    assert.ok((await page.locator(".assistant .text").last().innerText()).trim());
+    assert.equal(await page.innerText(".bubble"), "Who met whom?");
+    await closePage(page);
+});
+
 test("documents are fragments, and known afterwards in any order", async world => {
     for (const context of [{ viewport: DESK }, TOUCH]) {
         const page = await openPage(world, { settings: QUICK, ...context });

@@ -483,6 +483,12 @@ static unsigned failure_status(const spry_completion *c)
 
 void spry_completion_reply_failure(spry_completion *c)
 {
+    if (c->jobs.error.status == SPRY_ERR_CONTEXT && c->prompts.count == 1) {
+        spry_engine_info info;
+        spry_engine_describe(c->model->engine, &info);
+        c->exchange->overflow_tokens = c->prompts.ids[0].count;
+        c->exchange->overflow_context = info.context;
+    }
     spry_reply_error(c->exchange, failure_status(c), NULL, "%s", c->jobs.error.message);
     spry_completion_destroy(c);
 }
@@ -523,6 +529,8 @@ static void close_stream(spry_completion *c)
     } else if (c->jobs.error.status != SPRY_OK) {
         spry_error_form form = c->exchange->route->errors;
         json_t *body = spry_reply_error_body(form, failure_status(c), NULL, c->jobs.error.message);
+        if (c->jobs.error.status == SPRY_ERR_CONTEXT && form == SPRY_ERRORS_OPENAI)
+            json_object_set_new(json_object_get(body, "error"), "code", json_string("context_length_exceeded"));
         (form == SPRY_ERRORS_OLLAMA ? spry_completion_line : spry_completion_event)(c, body);
     } else if (c->interface->close) {
         c->interface->close(c);
