@@ -110,6 +110,19 @@ class Fields(ServerTest):
             self.assertIn("frobnicate", message(reply))
             self.assertEqual(self.server.post(path, dict(base, frobnicate=1, stream=True)).status, 400)
 
+    def test_names_of_settings(self):
+        """A setting has the same effect under each of its names; a negative number leaves it out."""
+        def settings(**fields):
+            return self.server.post("/completion", dict(BASES["/completion"], **fields)).json["generation_settings"]
+        for name, alias, value in (("penalty_window", "repeat_last_n", 5), ("temperature", "temp", 0.5), ("typical_p", "typical", 0.75),
+                                   ("repeat_penalty", "repetition_penalty", 1.25)):
+            self.assertNotEqual(settings()[name], value)
+            for field in (name, alias):
+                said = settings(**{field: value})
+                self.assertEqual((said[name], said[alias]), (value, value), field)
+        for name in ("top_k", "repeat_last_n"):
+            self.assertEqual(settings(**{name: -1})[name], settings()[name])
+
 
 if __name__ == "__main__":
     server_support.main()
