@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "cli/bundled.h"
+#include "cli/model_source.h"
 #include "platform/clock.h"
 #include "platform/wakeup.h"
 #include "server/api/apis.h"
