@@ -57,7 +57,7 @@ SPRY_API spry_status spry_checkpoint_fingerprint(char text[SPRY_FINGERPRINT_TEXT
 
 typedef struct spry_convert_options {
     size_t size;      /* set by spry_convert_options_default */
-    const char *type; /* of the matrices, one of spry_recipe_names */
+    const char *type; /* of the matrices, one of spry_recipe_names; NULL: F16, BF16 or F32 as they are */
     const char *name; /* what the file calls the model; NULL: the name it has */
     uint32_t threads; /* 0: every processor this process may use */
     uint32_t reserved32;

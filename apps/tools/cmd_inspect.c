@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/dtype.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
+#include "platform/file.h"
 
 /* ---- a model's description as text ------------------------------------------------------------------------------- */
 
@@ -405,14 +407,14 @@ static const spry_usage convert_usage = {
     .command = "convert",
     .arguments = "MODEL FILE.gguf [options]",
     .about =
-        "Writes MODEL as a GGUF file, its matrices in the given type. MODEL may also be a checkpoint of llama2.c, with "
-        "its "
-        "vocabulary after its weights or as tokenizer.bin beside it. Embedding and output of a 4- or 5-bit model "
-        "have 8 bits.\n"
+        "Writes MODEL as a GGUF file, its matrices in the given type; without --type F16, BF16 and F32 stay as they "
+        "are. MODEL may also be a checkpoint of llama2.c, with its vocabulary after its weights or as tokenizer.bin "
+        "beside it. Embedding and output of a 4- or 5-bit model have 8 bits.\n"
         "q4_k_m and q5_k_m use 6 bits (Q6_K) for the value and down projections of about half of the layers, the "
         "embedding and the output; at the same size they lose less than q4_0 and q5_0. Rows that are not a multiple "
         "of 256 use the next larger type with blocks of 32, others f16. Norms, biases and routers stay f32.\n"
-        "The file appears under its name only when it is complete. llama.cpp can read it.",
+        "The file appears under its name only when it is complete, and an existing one is replaced only with --force. "
+        "llama.cpp can read it.",
     .examples = "spry convert ./Qwen3-0.6B qwen3.gguf --type q4_k_m\n"
                 "spry convert model-f16.gguf model-q8.gguf --type q8_0",
 };
@@ -420,6 +422,7 @@ static const spry_usage convert_usage = {
 typedef struct convert_flags {
     const char *type, *title, *lora;
     uint32_t threads;
+    bool force;
 } convert_flags;
 
 static const spry_option options[] = {
@@ -428,7 +431,13 @@ static const spry_option options[] = {
      .kind = SPRY_OPTION_CHOICE,
      .offset = offsetof(convert_flags, type),
      .choices = spry_recipe_names,
+     .unset = "as in MODEL",
      .help = "Type of the matrices"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(convert_flags, force),
+     .help = "Replace FILE if it exists"},
     {.name = "title",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(convert_flags, title),
@@ -452,6 +461,18 @@ static bool show_progress(void *user, size_t done, size_t total)
     return true;
 }
 
+/* FILE does not exist, or may be replaced, and is not the model itself. */
+static spry_status check_target(const spry_model_source *source, const char *path, bool force, spry_error *error)
+{
+    size_t bytes;
+    int64_t modified;
+    if (source->path && spry_path_same(source->path, path))
+        return spry_fail(error, SPRY_ERR_INPUT, "%s is the model itself: choose another name for the result", path);
+    if (!force && !spry_path_is_folder(path) && spry_path_facts(path, &bytes, &modified))
+        return spry_fail(error, SPRY_ERR_INPUT, "%s exists: choose another name, or replace it with --force", path);
+    return SPRY_OK;
+}
+
 static spry_status convert(const spry_model_source *source, const char *path, const convert_flags *flags,
                            spry_error *error)
 {
@@ -460,20 +481,32 @@ static spry_status convert(const spry_model_source *source, const char *path, co
     const spry_model_file file = spry_model_source_file(source);
     spry_convert_options_default(&how);
     how.type = flags->type;
+    spry_status status = check_target(source, path, flags->force, error);
+    if (status != SPRY_OK)
+        return status;
     how.name = flags->title;
     how.lora = flags->lora;
     how.threads = flags->threads;
     how.progress = show_progress;
     how.user = &progress;
     spry_progress_begin(&progress, "writing");
-    spry_status status = spry_convert(path, &file, &how, error);
+    status = spry_convert(path, &file, &how, error);
     spry_progress_end(&progress);
+    size_t bytes;
+    int64_t modified;
+    spry_checkpoint written;
+    if (status == SPRY_OK && spry_path_facts(path, &bytes, &modified) &&
+        spry_checkpoint_read(&written, &(spry_model_file){.path = path}, "auto", error) == SPRY_OK) {
+        char size[SPRY_AMOUNT_MAX];
+        spry_out_quote("%s: %s, %s\n", path, spry_dtype_name((spry_dtype)written.main_type),
+                       spry_amount_bytes(size, bytes));
+    }
     return status;
 }
 
 int spry_cmd_convert(int argc, char **argv)
 {
-    convert_flags flags = {.type = "q4_0"};
+    convert_flags flags = {0};
     spry_model_flags model_flags = {0};
     const char *items[2];
     spry_option_list names = {items, 2, 0};

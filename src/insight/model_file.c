@@ -147,7 +147,7 @@ spry_status spry_tokenizer_text(const spry_tokenizer *tokenizer, char **text, si
 
 void spry_convert_options_default_sized(spry_convert_options *options, size_t size)
 {
-    const spry_convert_options own = {.type = "q4_0"};
+    const spry_convert_options own = {0};
     spry_sized_default(options, size, &own, sizeof own);
 }
 
@@ -157,14 +157,15 @@ bool spry_shape_published(const char *name)
     return shape && !shape->invented;
 }
 
-/* The options, their recipe and their threads, which the caller destroys also after a failure. */
+/* The options, their recipe (NULL: the model's own) and their threads, which the caller destroys also after a failure.
+ */
 static spry_status prepare(spry_convert_options *own, const spry_recipe **recipe, spry_threads **threads,
                            const spry_convert_options *theirs, spry_error *error)
 {
     *threads = NULL;
     spry_convert_options_default(own);
     spry_status status = spry_sized_read(own, sizeof *own, theirs, "spry_convert_options", error);
-    if (!status)
+    if (!status && own->type)
         status = spry_recipe_find(recipe, own->type, error);
     return status ? status : spry_threads_create(threads, own->threads, error);
 }
@@ -182,6 +183,17 @@ static spry_status open_source(spry_model **out, spry_temporary *made, const spr
     return status ? status : spry_model_open(out, made->path, error);
 }
 
+/* The recipe that keeps every value of the model's matrices. */
+static spry_status own_recipe(const spry_recipe **recipe, const spry_model *model, spry_error *error)
+{
+    spry_dtype stored = spry_work_main_type(model);
+    const char *name = stored == SPRY_F32 ? "f32" : stored == SPRY_F16 ? "f16" : stored == SPRY_BF16 ? "bf16" : NULL;
+    if (!name)
+        return spry_fail(error, SPRY_ERR_INPUT, "the matrices are %s: say which type to write, for example --type q8_0",
+                         spry_dtype_name(stored));
+    return spry_recipe_find(recipe, name, error);
+}
+
 spry_status spry_convert(const char *path, const spry_model_file *file, const spry_convert_options *theirs,
                          spry_error *error)
 {
@@ -192,6 +204,8 @@ spry_status spry_convert(const char *path, const spry_model_file *file, const sp
     spry_status status = prepare(&options, &job.recipe, &job.threads, theirs, error);
     if (!status)
         status = open_source(&model, &made, file, error);
+    if (!status && !job.recipe)
+        status = own_recipe(&job.recipe, model, error);
     if (!status && options.lora)
         status = spry_model_add_adapters(model, options.lora, error);
     if (!status) {

@@ -1,6 +1,7 @@
 """spry convert and --quantize: types, sizes, the same numbers either way, and disks that are full."""
 
 import os
+import re
 import resource
 import shutil
 import struct
@@ -35,8 +36,8 @@ class Convert(cli_support.CliTest):
         return os.path.join(self.folder, name)
 
     def convert(self, source, kind, name="out.gguf"):
-        result = self.succeeds(spry("convert", source, self.path(name), "--type", kind))
-        self.assertEqual(result.out, b"")
+        result = self.succeeds(spry("convert", source, self.path(name), "--type", kind, "--force"))
+        self.assertRegex(result.text, r"\A%s: %s, [0-9.]+ [kMG]?B\n\Z" % (re.escape(self.path(name)), "[A-Z0-9_]+"))
         return self.path(name)
 
     def logits(self, model, *options):
@@ -107,7 +108,7 @@ class Convert(cli_support.CliTest):
         with open(out, "wb") as file:
             file.write(b"old")
         for limit in (1000, 200000, 600000):
-            process = start("convert", tiny("llama-256", ""), out, "--type", "q4_k_m", preexec_fn=lambda size=limit:
+            process = start("convert", tiny("llama-256", ""), out, "--type", "q4_k_m", "--force", preexec_fn=lambda size=limit:
                             resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
             output, errors = process.communicate(timeout=cli_support.TIMEOUT)
             self.assertEqual((process.returncode, output), (FAILURE, b""), errors)
@@ -116,6 +117,29 @@ class Convert(cli_support.CliTest):
             self.assertEqual(os.listdir(self.folder), ["out.gguf"])
             with open(out, "rb") as file:
                 self.assertEqual(file.read(), b"old")
+
+    def test_nothing_is_overwritten(self):
+        path = self.convert(tiny("llama", ""), "f16")
+        with open(path, "rb") as file:
+            before = file.read()
+        self.fails(spry("convert", path, path, "--type", "q8_0"), FAILURE, "out.gguf", "the model itself")
+        self.fails(spry("convert", path, path, "--type", "q8_0", "--force"), FAILURE, "out.gguf", "the model itself")
+        os.symlink(path, self.path("link.gguf"))
+        self.fails(spry("convert", path, self.path("link.gguf"), "--type", "q8_0"), FAILURE, "link.gguf", "the model itself")
+        self.fails(spry("convert", tiny("qwen3"), path, "--type", "q8_0"), FAILURE, "out.gguf exists", "--force")
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.succeeds(spry("convert", tiny("qwen3"), path, "--type", "q8_0", "--force"))
+        with open(path, "rb") as file:
+            self.assertNotEqual(file.read(), before)
+
+    def test_without_a_type_nothing_is_lost(self):
+        for source, type_name in ((tiny("llama", ""), "F32"), (tiny("phi3", ""), "F16"), (tiny("gemma3", ""), "BF16")):
+            out = self.path(type_name + ".gguf")
+            self.assertIn(": %s, " % type_name, self.succeeds(spry("convert", source, out)).text)
+            self.assertEqual(self.logits(out), self.logits(source))
+        quantised = self.convert(tiny("llama-256", ""), "q4_0", "q4.gguf")
+        self.fails(spry("convert", quantised, self.path("x.gguf")), FAILURE, "Q4_0", "--type")
 
     def test_title_and_threads(self):
         one = self.path("one.gguf")
