@@ -61,6 +61,39 @@ class Crowd(server_support.unittest.TestCase):
                 one.close()
             self.assertEqual(server.stop(), 0)
 
+    def test_waiting_costs_no_thread(self):
+        """Nor do clients that stop in the middle of a head or of a body."""
+        server = Server("--max-connections", "1024", "--head-timeout", "3600", "--idle-timeout", "3600")
+        threads, crowd = server.threads(), []
+        part = head("POST /tokenize HTTP/1.1", "Host: localhost", "Content-Length: 100") + b'{"content": '
+        try:
+            for i in range(900):
+                crowd.append(server.socket())
+                crowd[-1].sendall((b"", b"GET /health HTTP/1.1\r\nHost: local", part)[i % 3])
+            self.assertEqual(server.get("/health").status, 200)
+            self.assertTrue(server_support.eventually(lambda: server.threads() <= threads))
+            self.assertGreater(server.descriptors(), 900)
+        finally:
+            for one in crowd:
+                one.close()
+            self.assertEqual(server.stop(), 0)
+
+    def test_full_of_kept_connections(self):
+        """The one that has waited longest gives way."""
+        server, kept = Server("--max-connections", "4", "--idle-timeout", "3600"), []
+        try:
+            for _ in range(10):
+                kept.append(server.connect())
+                kept[-1].request("GET", "/health")
+                self.assertEqual(kept[-1].getresponse().read(), b'{"status":"ok"}')
+            kept[-1].request("GET", "/health")
+            self.assertEqual(kept[-1].getresponse().status, 200)
+            self.assertEqual(kept[0].sock.recv(10), b"")
+        finally:
+            for one in kept:
+                one.close()
+            self.assertEqual(server.stop(), 0)
+
     def test_limit_of_an_address(self):
         server = Server("--max-per-address", "4")
         held = [server.connect() for _ in range(4)]
