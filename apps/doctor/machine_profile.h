@@ -57,6 +57,9 @@ typedef struct spry_stored_profile {
     size_t n_gpus;
 } spry_stored_profile;
 
+/* Checks the types and ranges of all keys of a document that this version knows. */
+spry_status spry_profile_check(const json_t *document, spry_error *error);
+
 /* Parses a document. An invalid key is refused by name, and so is a missing required one. */
 spry_status spry_profile_parse(spry_stored_profile *stored, spry_view text, spry_error *error);
 

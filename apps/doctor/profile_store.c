@@ -3,12 +3,36 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "cli/json_shape.h"
 #include "doctor/machine_profile.h"
 #include "platform/directory.h"
 #include "platform/file.h"
-#include "report/report.h"
 
 enum { DOCUMENT_BYTES_MAX = 1 << 22, DAY = 86400 };
+
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
+
+// clang-format off
+static const char profile_shape[] = SPRY_JSON_SHAPE({
+    "format!": "", "spry": "", "when": "", "id": "",
+    "cpu!": {"name!": "", "cores": 0, "processors": 0, "usable": 0, "cgroup_cpus": 0, "isa": [""], "kernels": "",
+             "caches": [{"level": 0, "kind": "", "bytes": 0, "shared_by": 0}], "governor": "", "numa_nodes": 0},
+    "memory": {"bytes": 0, "usable_bytes": 0, "huge_pages": "", "swap_bytes": 0},
+    "gpu": [{"name!": "", "bytes": 0, "read_gb_s": 0, "compute": "", "driver": ""}], "why_no_gpu": "",
+    "energy": {"cpu": "", "why_no_cpu": "", "gpu": "", "why_no_gpu": ""},
+    "speeds": {"read_gb_s": 0, "threads": 0, "sync_us": 0, "attend_g_s": 0,
+               "types": {"*": {"multiply_g_s": 0, "decode_gb_s": 0}}},
+    "findings": [{"level!": "", "what!": "", "fix": ""}],
+    "models": [{"shape!": "", "type!": "", "parameters": 0, "bytes": 0, "memory_bytes": 0, "fits": true, "prefill_tps": 0,
+                "decode_tps": 0, "ttft_1k_ms": 0, "gpu_prefill_tps": 0, "gpu_decode_tps": 0}],
+    "choices": [{"use!": "", "shape": "", "type": "", "why": "", "pull": "", "model": ""}]
+});
+// clang-format on
+
+spry_status spry_profile_check(const json_t *document, spry_error *error)
+{
+    return spry_json_check(document, profile_shape, error);
+}
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -47,7 +71,7 @@ static spry_status take_document(spry_stored_profile *stored, const json_t *docu
     char format[sizeof SPRY_PROFILE_FORMAT];
     if (take_text(format, sizeof format, document, "format", error) || strcmp(format, SPRY_PROFILE_FORMAT) != 0)
         return spry_fail(error, SPRY_ERR_FORMAT, "not a machine profile of the format %s", SPRY_PROFILE_FORMAT);
-    spry_status status = spry_report_check(document, SPRY_REPORT_MACHINE, error);
+    spry_status status = spry_profile_check(document, error);
     if (!status)
         status = take_text(stored->id, sizeof stored->id, document, "id", error);
     if (!status)

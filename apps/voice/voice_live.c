@@ -6,10 +6,10 @@
 
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "cli/trace_read.h"
 #include "platform/clock.h"
 #include "platform/threads.h"
 #include "platform/trace.h"
-#include "report/report_trace.h"
 #include "spry_voice.h"
 #include "voice/sound.h"
 #include "voice/speaker.h"

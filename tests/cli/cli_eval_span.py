@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import tempfile
-import xml.etree.ElementTree as ElementTree
 
 import cli_support
 from cli_support import DATA, FAILURE, HOME, USAGE, spry, tiny
@@ -199,25 +198,20 @@ class EvalSpan(cli_support.CliTest):
             self.succeeds(self.span("--tokens", "4", "--shuffles", shuffles, "--plot", plot, model=model))
             with open(plot, encoding="utf-8") as file:
                 page = file.read()
-            root = ElementTree.fromstring(page)
-            self.assertEqual(root.find("head/title").text, 'Reused spans: odd & <i>"name"')
-            self.assertIn("prefers-color-scheme:dark", page)
-            self.assertIn('name="viewport"', page)
-            outside = re.findall(r"(?:https?:)?//[^\"' )]+|@import|url\(|<script|<link|<img", page)
-            self.assertEqual(set(outside), {"http://www.w3.org/2000/svg"})
-            svg = "{http://www.w3.org/2000/svg}"
-            plots = root.findall(".//figure/" + svg + "svg")
-            self.assertEqual(len(plots), 2)
-            for drawing in plots:
-                _, _, width, height = map(float, drawing.get("viewBox").split())
-                marks = [e for e in drawing.iter() if e.get("class") == "mark"]
-                self.assertEqual(len(marks), len(REPAIRS) * series)
-                for e in drawing.iter():
-                    for name in ("x", "x1", "x2", "cx"):
-                        self.assertTrue(0 <= float(e.get(name, 0)) <= width, e.attrib)
-                    for name in ("y", "y1", "y2", "cy"):
-                        self.assertTrue(0 <= float(e.get(name, 0)) <= height, e.attrib)
-            self.assertEqual(len(root.findall(".//table/tr")), 1 + (1 + len(REPAIRS)) * series)
+            data = page.split('<script type="application/json" id="data">')[1].split("</script>")[0]
+            self.assertNotIn("<", data)
+            self.assertIn("default-src 'none'", page)
+            document = json.loads(data)["document"]
+            self.assertEqual(document["title"], 'Reused spans: odd & <i>"name"')
+            table = document["sections"][0]["blocks"][1]
+            self.assertEqual(len(table["rows"]), (1 + len(REPAIRS)) * series)
+            self.assertEqual({len(row) for row in table["rows"]}, {len(table["columns"])})
+            self.assertEqual(len(table["charts"]), 2)
+            for chart in table["charts"]:
+                self.assertEqual([len(one["points"]) for one in chart["series"]], [len(REPAIRS)] * series)
+                for one in chart["series"]:
+                    self.assertEqual(sorted(one["points"], key=lambda point: point["x"]), one["points"])
+                    self.assertEqual({point["label"] for point in one["points"]}, set(REPAIRS))
 
     def test_bundled_data_and_model(self):
         """The documents of tests/data, with the small bundled model: reuse computes less, and not the same."""
