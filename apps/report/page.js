@@ -149,7 +149,7 @@ function showTable(table) {
     scroll.setAttribute("aria-label", table.heading || "table");
     const left = table.leftOut ? [make("p", { textContent: `Left out: ${plural(table.leftOut, "row")} more, for which there is no room here.` })] : [];
     const whole = make("div", {}, ...(table.heading && !table.closed ? [make("h3", { textContent: table.heading })] : []), scroll, ...left);
-    return table.closed ? make("details", {}, make("summary", { textContent: table.heading }), whole) : whole;
+    return table.closed ? make("details", { open: typeof Chart === "undefined" }, make("summary", { textContent: table.heading }), whole) : whole;
 }
 
 const cards = table => make("ul", { className: "cards" }, ...table.rows.filter(row => typeof row[1] !== "string")
