@@ -1,4 +1,5 @@
-/* The bundled models' bytes, aligned like the mapping of a file would be. CMake defines the two paths. */
+/* The bytes of the bundled models, aligned like the mapping of a file would be, and of the catalogue. CMake defines the
+ * paths. */
     .section .rodata
 
     .macro model name, path
@@ -17,5 +18,6 @@ spry_bundled_\name\()_end:
 
     model tales, SPRY_TALES_FILE
     model tales_draft, SPRY_TALES_DRAFT_FILE
+    model catalogue, SPRY_CATALOGUE_FILE
 
     .section .note.GNU-stack, "", %progbits

@@ -1,6 +1,8 @@
 /* The entry point: finds the command and runs it. */
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/options.h"
@@ -35,6 +37,14 @@ static const struct command {
     {"report", "Make a report of measurements", spry_cmd_report},
 };
 
+/* Words of Ollama and others, and what they are here. */
+static const struct alias {
+    const char *name, *command, *argument;
+} aliases[] = {
+    {"list", "models", NULL},  {"ls", "models", NULL}, {"rm", "models", "remove"},
+    {"show", "inspect", NULL}, {"chat", "run", NULL},
+};
+
 static const struct command *find_command(const char *name)
 {
     for (size_t i = 0; i < SPRY_COUNT(commands); i++)
@@ -45,6 +55,10 @@ static const struct command *find_command(const char *name)
 
 static int unknown_command(const char *name)
 {
+    if (strcmp(name, "ps") == 0) {
+        spry_complain("a server lists its loaded models at /api/ps: curl http://127.0.0.1:8080/api/ps");
+        return SPRY_EXIT_USAGE;
+    }
     spry_option names[SPRY_COUNT(commands)];
     memset(names, 0, sizeof names);
     for (size_t i = 0; i < SPRY_COUNT(commands); i++)
@@ -114,12 +128,34 @@ static int help(int argc, char **argv)
         return show_markdown();
     if (strcmp(argv[1], "--fields") == 0)
         return show_fields();
-    const struct command *command = find_command(argv[1]);
+    const char *name = argv[1];
+    for (size_t i = 0; i < SPRY_COUNT(aliases); i++)
+        if (strcmp(name, aliases[i].name) == 0)
+            name = aliases[i].command;
+    const struct command *command = find_command(name);
     if (!command)
-        return unknown_command(argv[1]);
+        return unknown_command(name);
     char flag[] = "--help";
     char *help_argv[] = {argv[1], flag, NULL};
     return command->run(2, help_argv);
+}
+
+/* Replaces an alias by its command; `out` has room for one argument more than argv. */
+static char **without_alias(char **out, int *argc, char **argv)
+{
+    for (size_t i = 0; i < SPRY_COUNT(aliases); i++)
+        if (strcmp(argv[1], aliases[i].name) == 0) {
+            int n = 0;
+            out[n++] = argv[0];
+            out[n++] = (char *)(uintptr_t)aliases[i].command;
+            if (aliases[i].argument)
+                out[n++] = (char *)(uintptr_t)aliases[i].argument;
+            for (int k = 2; k <= *argc; k++)
+                out[n++] = argv[k];
+            *argc = n - 1;
+            return out;
+        }
+    return argv;
 }
 
 static void on_quit(const char *why)
@@ -166,12 +202,18 @@ int main(int argc, char **argv)
     spry_memory_limit_arenas();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return show_overview();
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-v") == 0 || strcmp(argv[1], "-V") == 0 ||
+        strcmp(argv[1], "version") == 0) {
         spry_out_format("spry %s\n", spry_version());
         return spry_out_finish(SPRY_EXIT_OK);
     }
     if (strcmp(argv[1], "help") == 0)
         return help(argc - 1, argv + 1);
+    char **words = calloc((size_t)argc + 2, sizeof *words);
+    if (words)
+        argv = without_alias(words, &argc, argv);
     const struct command *command = find_command(argv[1]);
-    return command ? run_command(command, argc - 1, argv + 1) : unknown_command(argv[1]);
+    int code = command ? run_command(command, argc - 1, argv + 1) : unknown_command(argv[1]);
+    free(words);
+    return code;
 }

@@ -11,6 +11,7 @@
 #include "cli/settings_profile.h"
 #include "platform/file.h"
 #include "platform/model_names.h"
+#include "pull/catalogue.h"
 #include "pull/hub.h"
 #include "pull/model_pull.h"
 
@@ -135,7 +136,7 @@ static spry_status fail_unknown(const char *model, const char *folder, spry_erro
     }
     spry_status status = spry_fail(error, SPRY_ERR_FILE,
                                    "no model '%.100s': it is not bundled (%s, %s), no file or folder of that name is "
-                                   "here, and %s",
+                                   "here, the catalogue (spry models --available) has none, and %s",
                                    model, bundled[0].name, bundled[1].name, spry_buffer_view(&there).data);
     spry_buffer_deinit(&there);
     return status;
@@ -180,7 +181,14 @@ static spry_status find_by_name(spry_model_source *source, const char *model, co
         status = find_in_folder(source, &found, models_folder, model, error);
     if (status != SPRY_OK || found)
         return status;
-    return fail_unknown(model, models_folder, error);
+    spry_buffer hub;
+    spry_buffer_init(&hub, PATH_BYTES);
+    status = spry_catalogue_find(&hub, model, error);
+    if (status == SPRY_OK)
+        status =
+            hub.size ? find_on_hub(source, hub.data, models_folder, error) : fail_unknown(model, models_folder, error);
+    spry_buffer_deinit(&hub);
+    return status;
 }
 
 spry_status spry_model_source_find(spry_model_source *source, const char *model, const char *models_folder,

@@ -4,6 +4,8 @@
  *   Spry-Tales-29M, ...          a bundled model, in any case; Llama-Tales-29M, ... until the release after this one
  *   a path                       a .gguf file, a Hugging Face folder, or (for tokenize) one tokenizer file
  *   NAME                         NAME or NAME.gguf in the models folder
+ *   a short name of the catalogue, qwen3:0.6b
+ *                                the hub's model that it stands for
  *   hf:OWNER/REPO[:TYPE], ollama:NAME[:TAG]
  *                                the model that `spry pull` stored for this name, or the hub's own program; on a
  *                                terminal the user is asked whether to download it
@@ -44,5 +46,6 @@ spry_model_file spry_model_source_file(const spry_model_source *source);
 
 extern const unsigned char spry_bundled_tales_begin[], spry_bundled_tales_end[];
 extern const unsigned char spry_bundled_tales_draft_begin[], spry_bundled_tales_draft_end[];
+extern const unsigned char spry_bundled_catalogue_begin[], spry_bundled_catalogue_end[]; /* models/catalogue.json */
 
 #endif

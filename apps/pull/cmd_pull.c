@@ -19,6 +19,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/model_names.h"
+#include "pull/catalogue.h"
 #include "pull/hub.h"
 #include "pull/model_pull.h"
 
@@ -88,8 +89,10 @@ static const spry_usage usage = {
     .command = "pull",
     .arguments = "SOURCE [NAME] [options]",
     .about =
-        "Adds a model to the models folder, where every command finds it by name. SOURCE is a local .gguf file or "
-        "Hugging Face folder, an http:// or https:// URL of a .gguf file, or a model of a hub: hf:OWNER/REPO[:TYPE] is "
+        "Adds a model to the models folder, where every command finds it by name. SOURCE is a short name of the "
+        "catalogue "
+        "(spry models --available), a local .gguf file or Hugging Face folder, an http:// or https:// URL of a .gguf "
+        "file, or a model of a hub: hf:OWNER/REPO[:TYPE] is "
         "the "
         "GGUF file of that type (default: Q4_K_M, or the next one that is usual), or, where a repository has none, its "
         "safetensors; ollama:NAME[:TAG] is a model of Ollama's registry. Without NAME the model has the name of "
@@ -100,7 +103,8 @@ static const spry_usage usage = {
         "cache or in Ollama's folder is used there, without a copy.\n"
         "The model appears under its name only when it is complete. An interrupted download is resumed by the next "
         "pull. An existing model is never replaced.",
-    .examples = "spry pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
+    .examples = "spry pull qwen3:0.6b\n"
+                "spry pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
                 "spry pull ollama:llama3.2:1b\n"
                 "spry pull https://example.org/models/tales-q8.gguf\n"
                 "spry pull ./Qwen3-0.6B qwen",
@@ -147,6 +151,20 @@ static spry_status pull_shown(const char *source, const char *name, const char *
     return status;
 }
 
+/* The same, where `source` may be a short name of the catalogue. */
+static spry_status pull_named(const char *source, const char *name, const char *folder, spry_error *error)
+{
+    spry_buffer hub;
+    spry_status status = SPRY_OK;
+    spry_buffer_init(&hub, PATH_BYTES);
+    if (!spry_hub_is(source) && !strchr(source, '/') && !spry_path_exists(source))
+        status = spry_catalogue_find(&hub, source, error);
+    if (status == SPRY_OK)
+        status = pull_shown(hub.size ? hub.data : source, name, folder, error);
+    spry_buffer_deinit(&hub);
+    return status;
+}
+
 spry_status spry_pull_offer(const char *source, const char *folder, spry_error *error)
 {
     char size[SPRY_AMOUNT_MAX], answer[16] = "";
@@ -184,7 +202,7 @@ int spry_cmd_pull(int argc, char **argv)
     else
         spry_path_user_data(&folder, "models");
     spry_status status = folder.size
-                             ? pull_shown(items[0], given.count > 1 ? items[1] : NULL, folder.data, &error)
+                             ? pull_named(items[0], given.count > 1 ? items[1] : NULL, folder.data, &error)
                              : spry_fail(&error, SPRY_ERR_INPUT, "there is no models folder; --models-dir names one");
     spry_buffer_deinit(&folder);
     if (status == SPRY_ERR_CANCELLED && spry_interrupt_seen())
@@ -198,22 +216,30 @@ enum { MODELS_PATH_BYTES = 4096, MODELS_MAX = 10000, ARGUMENTS_MAX = 64 };
 
 static const spry_usage models_usage = {
     .command = "models",
-    .arguments = "[list] | remove NAME... [options]",
+    .arguments = "[list] | remove NAME... | --available [options]",
     .about =
         "Lists the models in the models folder with their size and the time of their last use, the latest first, or "
-        "removes some of them. Models in the folders of other programs, which `hf:` and `ollama:` names find, are "
+        "removes some of them. With --available it lists models that `spry pull NAME` or `spry run NAME` downloads; a "
+        "file "
+        "catalogue.json in the user's data folder replaces that list. Models in the folders of other programs, which "
+        "`hf:` and `ollama:` names find, are "
         "not listed and never removed.",
     .examples = "spry models\n"
+                "spry models --available\n"
                 "spry models --json\n"
                 "spry models remove tales-q8",
 };
 
 typedef struct models_flags {
-    bool json;
+    bool json, available;
 } models_flags;
 
 static const spry_option options[] = {
     {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = offsetof(models_flags, json), .help = "Print one JSON object"},
+    {.name = "available",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(models_flags, available),
+     .help = "List models to download, by short name, and which of them fit this machine's memory"},
 };
 
 typedef struct model_row {
@@ -296,6 +322,43 @@ static int list_models(const char *folder, bool json)
     return spry_out_finish(SPRY_EXIT_OK);
 }
 
+static void print_available(const json_t *models)
+{
+    size_t i;
+    const json_t *model;
+    spry_out_format("%-22s %9s  %-6s %-13s %s\n", "NAME", "DOWNLOAD", "FITS", "LICENCE", "USE");
+    json_array_foreach(models, i, model)
+    {
+        char size[SPRY_AMOUNT_MAX];
+        const char *licence = json_string_value(json_object_get(model, "licence"));
+        const char *use = json_string_value(json_object_get(model, "use"));
+        spry_out_quote("%-22s %9s  %-6s %-13s %s\n", json_string_value(json_object_get(model, "name")),
+                       spry_amount_bytes(size, (size_t)json_number_value(json_object_get(model, "bytes"))),
+                       spry_catalogue_fits(model) ? "yes" : "no", licence ? licence : "", use ? use : "");
+    }
+    spry_out_format("\nspry run NAME downloads and starts one; FITS: into this machine's memory.\n");
+}
+
+static int list_available(bool json)
+{
+    spry_error error = {0};
+    size_t i;
+    json_t *models, *model;
+    if (spry_catalogue_load(&models, &error) != SPRY_OK)
+        return spry_complain_error(&error);
+    json_array_foreach(models, i, model) json_object_set_new(model, "fits", json_boolean(spry_catalogue_fits(model)));
+    json_t *object = json ? json_pack("{s:O}", "models", models) : NULL;
+    char *text = object ? json_dumps(object, 0) : NULL;
+    if (json)
+        spry_out_format("%s\n", text ? text : "{}");
+    else
+        print_available(models);
+    free(text);
+    json_decref(object);
+    json_decref(models);
+    return spry_out_finish(SPRY_EXIT_OK);
+}
+
 /* ---- removing ------------------------------------------------------------------------------------------------------
  */
 
@@ -362,6 +425,9 @@ int spry_cmd_models(int argc, char **argv)
     int code;
     if (!spry_usage_parse(&code, &models_usage, tables, SPRY_COUNT(tables), &given, argc, argv))
         return code;
+    if (flags.available)
+        return given.count ? spry_usage_wrong(&models_usage, "models --available takes no arguments")
+                           : list_available(flags.json);
     spry_buffer folder;
     spry_buffer_init(&folder, MODELS_PATH_BYTES);
     if (model_flags.models_folder)

@@ -64,6 +64,56 @@ class Help(cli_support.CliTest):
 
 
 class WrongUse(cli_support.CliTest):
+    def test_words_of_other_programs(self):
+        for word in ("version", "-v", "-V"):
+            self.assertEqual(self.succeeds(spry(word)).text, spry("--version").text)
+        folder = os.path.join(cli_support.HOME, "models-here")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "one.gguf"), "wb") as file:
+            file.write(b"x")
+        for word in ("ls", "list"):
+            self.assertEqual(self.succeeds(spry(word, "--models-dir", folder)).text,
+                             spry("models", "--models-dir", folder).text)
+        self.assertEqual(self.succeeds(spry("show", "--json")).json["metadata"], spry("inspect", "--json").json["metadata"])
+        self.assertIn("Usage: spry run", self.succeeds(spry("help", "chat")).text)
+        self.succeeds(spry("rm", "one", "--models-dir", folder))
+        self.assertEqual(os.listdir(folder), [])
+        self.fails(spry("ps"), USAGE, "/api/ps")
+
+    def test_the_catalogue(self):
+        models = self.succeeds(spry("models", "--available", "--json")).json["models"]
+        self.assertGreaterEqual(len(models), 30)
+        for model in models:
+            self.assertRegex(model["source"], r"^hf:[\w.-]+/[\w.-]+(:\w+)?$")
+            self.assertTrue(model["licence"] and model["use"] and model["bytes"] > 1e8, model)
+        names = [model["name"] for model in models]
+        self.assertEqual(len(set(map(str.lower, names))), len(names))
+        table = self.succeeds(spry("models", "--available")).text
+        self.assertTrue(all(name in table for name in names))
+        # Without a terminal nothing is downloaded unasked: the message has the command.
+        self.fails(spry("run", "QWEN3:0.6b", "-p", "x"), FAILURE, "spry pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0")
+        self.fails(spry("run", "qwen3", "-p", "x"), FAILURE, "several sizes", "qwen3:4b")
+        self.fails(spry("run", "no-such-model", "-p", "x"), FAILURE, "spry models --available")
+
+    def test_a_catalogue_of_ones_own(self):
+        data = os.path.join(cli_support.HOME, "data")
+        os.makedirs(os.path.join(data, "spry"), exist_ok=True)
+        path = os.path.join(data, "spry", "catalogue.json")
+
+        def listed(text):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return spry("models", "--available", "--json", XDG_DATA_HOME=data)
+
+        good = '{"models": [{"name": "a:1b", "source": "hf:me/a:Q8_0", "bytes": 5}]}'
+        self.assertEqual([m["name"] for m in self.succeeds(listed(good)).json["models"]], ["a:1b"])
+        self.fails(spry("run", "a", "-p", "x", XDG_DATA_HOME=data), FAILURE, "spry pull hf:me/a:Q8_0")
+        for bad, part in (("", "catalogue.json:"), ("[]", "models"), ('{"models": 3}', "models: a list"),
+                          (good.replace("a:1b", "../a"), "models[0].name"), (good.replace("hf:me/a", "file:/x"), "source"),
+                          (good.replace("5}", "-5}"), "bytes")):
+            self.fails(listed(bad), FAILURE, part)
+        self.fails(listed("x" * 2000000), FAILURE, "catalogue.json")
+
     def test_unknown_command(self):
         self.fails(spry("runn"), USAGE, "unknown command 'runn'", "did you mean 'run'?")
         self.fails(spry("tokenise"), USAGE, "did you mean 'tokenize'?")

@@ -182,7 +182,7 @@ static void test_log(void **state)
     assert_int_equal(spry_engine_open(&engine, place.folder, &options, NULL), SPRY_OK);
     spry_engine_close(engine);
     assert_non_null(strstr(log, "\n2 "));
-    assert_non_null(strstr(log, "ChatML stands in for it"));
+    assert_non_null(strstr(log, "ChatML is used instead"));
     scratch_deinit(&place);
 }
 

@@ -245,7 +245,7 @@ static void test_broken_template(void **state)
     warnings = 0;
     assert_int_equal(spry_engine_open(&engine, place.folder, &options, NULL), SPRY_OK);
     assert_int_equal(warnings, 1);
-    assert_non_null(strstr(warning, "ChatML stands in for it: line 2: a value is expected"));
+    assert_non_null(strstr(warning, "ChatML is used instead: line 2: a value is expected"));
     assert_int_equal(spry_engine_chat(engine, ids, 64, &count, &message, 1, NULL), SPRY_OK);
     assert_int_equal(ids[0], 1);
     spry_engine_close(engine);
