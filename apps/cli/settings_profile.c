@@ -234,14 +234,22 @@ static spry_status set(bool *found, const spry_option_table *tables, size_t n_ta
     return SPRY_OK;
 }
 
+/* Settings that make a model faster or smaller at the cost of its accuracy. */
+static bool is_lossy(const char *key)
+{
+    return strcmp(key, "quantize") == 0 || strcmp(key, "kv_type") == 0;
+}
+
 static spry_status apply_object(const spry_option_table *tables, size_t n_tables, const json_t *settings,
-                                const char *command, spry_error *error)
+                                const char *command, bool exact, spry_error *error)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)settings, key, value)
     {
         bool found = false;
+        if (exact && is_lossy(key))
+            continue;
         spry_status status = SPRY_OK;
         if (!json_is_object(value))
             status = set(&found, tables, n_tables, key, value, error);
@@ -254,14 +262,14 @@ static spry_status apply_object(const spry_option_table *tables, size_t n_tables
 }
 
 spry_status spry_settings_profile_apply(const spry_option_table *tables, size_t n_tables, const char *command,
-                                        spry_error *error)
+                                        bool exact, spry_error *error)
 {
     char family[32];
     const json_t *settings = json_object_get(loaded.section, "settings");
     snprintf(family, sizeof family, "%.*s", (int)strcspn(command, " "), command);
     const json_t *own = json_object_get(settings, family);
-    spry_status status = apply_object(tables, n_tables, settings, NULL, error);
+    spry_status status = apply_object(tables, n_tables, settings, NULL, exact, error);
     if (!status && json_is_object(own))
-        status = apply_object(tables, n_tables, own, command, error);
+        status = apply_object(tables, n_tables, own, command, false, error);
     return status ? spry_fail_prefix(error, status, loaded.path) : SPRY_OK;
 }

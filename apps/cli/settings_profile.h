@@ -38,8 +38,9 @@ const char *spry_device_profile(void);
 /* Whether any option of the tables can be set by a profile. */
 bool spry_settings_profile_concerns(const spry_option_table *tables, size_t n_tables);
 
-/* Sets the options of a command ("serve", "chats resume") from the section of this machine. */
+/* Sets the options of a command ("serve", "chats resume") from the section of this machine. `exact`: the command
+ * measures a model's results, so settings for all commands that cost accuracy (quantize, kv_type) are not used. */
 spry_status spry_settings_profile_apply(const spry_option_table *tables, size_t n_tables, const char *command,
-                                        spry_error *error);
+                                        bool exact, spry_error *error);
 
 #endif

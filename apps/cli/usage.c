@@ -188,7 +188,7 @@ static spry_status parse(const spry_usage *usage, const spry_option_table *table
     if (concerned)
         status = spry_settings_profile_load(find_profile(argc, argv), strcmp(usage->command, "doctor") == 0, error);
     if (!status && concerned)
-        status = spry_settings_profile_apply(tables, n_tables, usage->command, error);
+        status = spry_settings_profile_apply(tables, n_tables, usage->command, usage->exact, error);
     if (!status)
         status = spry_options_variables(tables, n_tables, spry_environment_setting, error);
     if (!status)

@@ -13,6 +13,7 @@ typedef struct spry_usage {
     const char *arguments; /* "[MODEL] [options]" */
     const char *about;     /* paragraphs, one per line */
     const char *examples;  /* one per line */
+    bool exact;            /* it measures a model's results: no setting of a profile may cost accuracy */
 } spry_usage;
 
 /* Fills the tables' structs, which hold the defaults: from the machine's profile, then from variables, then from the

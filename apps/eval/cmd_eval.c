@@ -19,6 +19,7 @@ enum { TEXT_BYTES_MAX = 1 << 30 };
 
 static const spry_usage usage = {
     .command = "eval",
+    .exact = true,
     .arguments = "ppl|kl|span [MODEL] -f TEXT | --docs DIR --questions FILE",
     .about =
         "`ppl` computes the perplexity of a text. `kl` compares MODEL with --base on the same text: the KL "

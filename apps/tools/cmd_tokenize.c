@@ -169,6 +169,7 @@ enum { IDS_BYTES_MAX = 64 << 20, FLOATS_AT_ONCE = 1024 };
 
 static const spry_usage logits_usage = {
     .command = "logits",
+    .exact = true,
     .arguments = "[MODEL] --ids LIST -o FILE [options]",
     .about = "Runs the model over token ids and writes the logits after the last id, or after each id, as rows of "
              "little-endian 32-bit floats, one float per vocabulary entry. No ids are added.\n"

@@ -142,6 +142,20 @@ class Profile(CliTest):
         self.assertEqual(floats[0], floats[1])
         self.assertNotEqual(floats[0], floats[2])
 
+    def test_measuring_commands_stay_exact(self):
+        path = profile({"quantize": "q4_0", "kv_type": "q8_0", "threads": 1})
+        logits = ("logits", tiny("llama-256", ""), "--ids", "1,2,3", "-o", "-")
+        self.assertEqual(self.succeeds(spry(*logits, "--profile", path)).out, spry(*logits, "--profile", "none").out)
+        self.assertNotEqual(spry(*logits, "--quantize", "q4_0").out, spry(*logits, "--profile", "none").out)
+        own = profile({"logits": {"quantize": "q4_0"}})
+        self.assertEqual(self.succeeds(spry(*logits, "--profile", own)).out, spry(*logits, "--quantize", "q4_0").out)
+        text = os.path.join(HOME, "text.txt")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("Once upon a time there was a fox. " * 20)
+        ppl = ("eval", "ppl", tiny("llama-256", ""), "-f", text)
+        self.assertEqual(self.succeeds(spry(*ppl, "--profile", path)).text.splitlines()[0],
+                         spry(*ppl, "--profile", "none").text.splitlines()[0])
+
     def test_settings_of_another_command_do_not_matter(self):
         path = profile({"parallel": 3, "serve": {"portt": 9}})
         self.succeeds(spry(*ANSWER, "-n", "1", "--profile", path))
