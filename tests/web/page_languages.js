@@ -12,6 +12,7 @@ const MESSAGES = TABLES.de; // its keys are those of all
 // Words in the program that are not for people who use the page, or are not translated.
 const OTHER_WORDS = new Set([
     "spry",
+    "spry pull hf:OWNER/REPO:Q4_K_M",
     "English",
     "Deutsch",
     "Fran\u00e7ais",
@@ -127,7 +128,7 @@ async function bracketed(page) {
 // Runs in the page: visible texts and names with letters outside the brackets. What users, models and the server write is
 // left out, and so are units.
 function outsideBrackets() {
-    const OWN = ".bubble, .text *, .reasoning div, .open-chat span, #model, .brand, kbd, [lang]:not(html), .row-words b, #model-list p, pre, noscript";
+    const OWN = ".bubble, .text *, .reasoning div, .open-chat span, #model, .brand, kbd, [lang]:not(html), .row-words b, #model-list p, pre, #pull-how code, noscript";
     const models = [...document.querySelectorAll("#model option")].map(one => one.value);
     const rest = text => {
         let depth = 0;
