@@ -126,10 +126,12 @@ enum { PATH_BYTES = 4096, DELETED_MAX = 256 };
 
 static const spry_usage chats_usage = {
     .command = "chats",
-    .arguments = "list|show|resume|delete|export [arguments]",
+    .arguments = "[list|show|resume|delete|export] [arguments]",
     .about =
-        "Chats of `spry run` on a terminal are stored after every answer. These commands list them, show or continue "
-        "one, delete some, and write one to a file. Each has its own help page: spry chats list --help.\n"
+        "Chats of `spry run` on a terminal are stored after every answer. These commands list them (also `spry chats` "
+        "alone), "
+        "show or continue one, delete some, and write one to a file. Each has its own help page: spry chats list "
+        "--help.\n"
         "ID is the number shown by the list, or `latest`.\n"
         "Chats are stored in spry/chats.db in the user's data folder, or in the file given by --chats. Exit codes: 0 "
         "success, 1 failure, 2 wrong arguments.",
@@ -184,7 +186,7 @@ int spry_cmd_chats(int argc, char **argv)
             return chats_commands[i].run(argc - 1, argv + 1);
     if (argc > 1 && argv[1][0] != '-')
         return unknown_command(argv[1]);
-    return show_pages(argc, argv);
+    return argc > 1 ? show_pages(argc, argv) : spry_chats_list(argc, argv);
 }
 
 /* ---- shared by the subcommands ----------------------------------------------------------------------------------- */
