@@ -17,7 +17,7 @@ from cli_support import HOME, SPRY, environment, spry, tiny
 RANK_TIMEOUT = cli_support.TIMEOUT
 # Open MPI refuses to run as root, or more processes than cores, unless told otherwise.
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-       "OMPI_MCA_hwloc_base_binding_policy": "none", "ASAN_OPTIONS": "detect_leaks=0"}
+       "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1", "ASAN_OPTIONS": "detect_leaks=0"}
 
 
 def mpirun(ranks, *arguments, program=SPRY, **changes):
