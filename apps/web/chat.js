@@ -353,13 +353,13 @@ async function nameConversation(own, message) {
     const path = pathOf(own);
     const model = byId("model").value;
     const due = path.length === 2 && path[1] === message && message.finish === "stop" && own.title === questionTitle(own);
-    if (!due || model === (await serverFeatures()).bundled) {
+    if (!due || !model || model === (await serverFeatures()).bundled) {
         return;
     }
     const abort = (naming = new AbortController());
     const answer = emptyAnswer("assistant");
     const body = {
-        model: model || undefined,
+        model,
         messages: [...requestMessages(path), { role: "user", content: TITLE_REQUEST }],
         stream: true,
         max_tokens: 24,

@@ -12,6 +12,7 @@ import { partsOf, partsSum, timingsView } from "./figures.js";
 import { finite, firstLine, inCount, inFigures, inTime, say } from "./language.js";
 import { decorateBlocks, renderMarkdown } from "./markdown.js";
 import { FINISH_NOTES, showPartsBefore } from "./message.js";
+import { selectModel } from "./models.js";
 import { cancelStream, openStream } from "./server.js";
 import { fieldValue, SAMPLING_FIELDS, samplingSettings } from "./settings.js";
 import {
@@ -47,6 +48,8 @@ const compared = {
     documents: undefined, // of the prompt
     /** @type {Side[]} */
     sides: [],
+    /** @type {string[]} */
+    models: [], // names, also of models that draft for others
     /** @type {AbortController | null} */
     abort: null, // while answers are written
 };
@@ -302,7 +305,7 @@ function keepComparison() {
 // The models are those of the list; the second side begins with another one where there is one.
 function fillSides() {
     const kept = listOf(readJson("compare"));
-    const models = [...byId("model").options].map(option => option.value);
+    const { models } = compared;
     compared.sides.forEach(({ model }, at) => {
         const chosen = model.value || kept[at]?.model;
         const first = byId("model").value;
@@ -364,13 +367,16 @@ function keepCompared(at) {
     own.updated = Date.now();
     own.settings = { ...conversationSettings(), ...sideRequest(at).set };
     saveConversation(own);
-    byId("model").value = model.value;
+    selectModel(model.value);
     openConversation(own.id);
 }
 
 export function startComparison() {
     chatHooks.compare = compareQuestion;
-    byId("model").addEventListener("listed", fillSides);
+    byId("model").addEventListener("listed", event => {
+        compared.models = /** @type {CustomEvent<string[]>} */ (event).detail;
+        fillSides();
+    });
     byId("compare-form").addEventListener("submit", event => {
         event.preventDefault();
         if (!compared.abort) {

@@ -284,9 +284,20 @@ async function showSamples() {
 export function showModels(names) {
     const select = byId("model");
     const chosen = select.value || readSettings().model;
-    const chatting = names.some(name => !isDrafter(name)) ? names.filter(name => !isDrafter(name)) : names;
+    const wanted = names.filter(name => !isDrafter(name) || name === select.value);
+    const chatting = wanted.length ? wanted : names;
     select.replaceChildren(...chatting.map(name => make("option", { value: name }, name)));
     select.value = chatting.includes(chosen) ? chosen : (chatting[0] ?? "");
     select.disabled = names.length === 0;
-    select.dispatchEvent(new Event("listed"));
+    select.dispatchEvent(new CustomEvent("listed", { detail: names }));
+}
+
+// Chooses a model, also one that is not offered.
+/** @param {string} name */
+export function selectModel(name) {
+    const select = byId("model");
+    if (![...select.options].some(option => option.value === name)) {
+        select.append(make("option", { value: name }, name));
+    }
+    select.value = name;
 }
