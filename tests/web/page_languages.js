@@ -123,6 +123,7 @@ async function bracketed(page) {
         await route.fulfill({ body: marked, contentType: "text/javascript" });
     });
     await page.reload();
+    await page.waitForFunction(() => document.getElementById("new-chat")?.textContent.includes("\u27e6"));
 }
 
 // Runs in the page: visible texts and names with letters outside the brackets. What users, models and the server write is
