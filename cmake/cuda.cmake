@@ -61,7 +61,7 @@ if(CUDA_WANTED AND NVCC)
     set(image ${CUDA_FOLDER}/${name}.fatbin)
     # What is for some GPUs only; on others the driver finds nothing in it.
     set(targets ${CUDA_TARGETS})
-    if(name MATCHES "_wgmma$|^attention_decode|^persistent$")
+    if(name MATCHES "_wgmma$|^attention_decode")
       if(NOT CUDA_SINCE_90)
         continue()
       endif()

@@ -100,11 +100,10 @@ typedef struct spry_engine_options {
     void *log_user;
     uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
     const char *lora;                /* NULL, or LoRA adapters beside the model: "PATH,PATH=SCALE", docs/MODELS.md */
-    uint32_t span_pages;    /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
-    size_t expert_bytes;    /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
-    const char *gpu_layers; /* of the model's last layers so many are on the device, others on the CPU: "12", "auto" */
-    const char *device_profile; /* NULL, or a file where a GPU keeps which way of decoding it measured: docs/GPU.md */
-    size_t cache_host_bytes;    /* limit for a GPU's cached pages in host memory; 0: none; SIZE_MAX: by the memory */
+    uint32_t span_pages;     /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
+    size_t expert_bytes;     /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
+    const char *gpu_layers;  /* of the model's last layers so many are on the device, others on the CPU: "12", "auto" */
+    size_t cache_host_bytes; /* limit for a GPU's cached pages in host memory; 0: none; SIZE_MAX: by the memory */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);

@@ -191,7 +191,6 @@ spry_option_table spry_reuse_flags_table(spry_engine_flags *flags)
 spry_engine_options spry_engine_flags_options(const spry_engine_flags *flags)
 {
     spry_engine_options options = flags->options;
-    options.device_profile = spry_device_profile();
     options.span_pages = strcmp(flags->reuse, "spans=auto") == 0 ? flags->reuse_pages : 0;
     return options;
 }

@@ -233,11 +233,9 @@ void spry_model_source_deinit(spry_model_source *source)
 spry_status spry_model_source_engine(spry_engine **out, const spry_model_source *source,
                                      const spry_engine_options *options, spry_error *error)
 {
-    spry_engine_options own = *options;
-    own.device_profile = spry_device_profile();
     if (source->data)
-        return spry_engine_open_memory(out, source->data, source->size, source->name, &own, error);
-    return spry_engine_open(out, source->path, &own, error);
+        return spry_engine_open_memory(out, source->data, source->size, source->name, options, error);
+    return spry_engine_open(out, source->path, options, error);
 }
 
 spry_model_file spry_model_source_file(const spry_model_source *source)

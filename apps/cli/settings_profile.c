@@ -194,18 +194,6 @@ const spry_settings_profile *spry_settings_profile_get(void)
     return &loaded;
 }
 
-const char *spry_device_profile(void)
-{
-    static char path[PATH_BYTES]; /* options borrow it */
-    spry_buffer file;
-    spry_buffer_init(&file, sizeof path - 1);
-    if (loaded.path)
-        spry_path_user_data(&file, "gpu.json");
-    snprintf(path, sizeof path, "%s", file.size && !file.failed ? file.data : "");
-    spry_buffer_deinit(&file);
-    return path[0] ? path : NULL;
-}
-
 /* ---- applying ---------------------------------------------------------------------------------------------------- */
 
 bool spry_settings_profile_concerns(const spry_option_table *tables, size_t n_tables)

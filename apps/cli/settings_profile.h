@@ -32,9 +32,6 @@ spry_status spry_settings_profile_load(const char *given, bool to_write, spry_er
 /* The profile that was loaded. */
 const spry_settings_profile *spry_settings_profile_get(void);
 
-/* The file of GPU measurements in the user's data folder; NULL: no profile is wanted. */
-const char *spry_device_profile(void);
-
 /* Whether any option of the tables can be set by a profile. */
 bool spry_settings_profile_concerns(const spry_option_table *tables, size_t n_tables);
 

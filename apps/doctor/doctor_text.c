@@ -10,7 +10,6 @@
 #include "base/number.h"
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
-#include "doctor/gpu_ways.h"
 #include "platform/environment.h"
 
 enum { LABEL = 16, INDENT = 2, SENTENCE = 640 };
@@ -153,23 +152,6 @@ static void put_memory(page *p, const spry_hardware *h)
         put_row(p, "swap", "none");
 }
 
-/* Decode steps that the GPU measured, a model each. */
-static void put_ways(page *p, const char *gpu)
-{
-    json_t *models = spry_gpu_ways_load(), *list;
-    const char *key;
-    json_object_foreach(models, key, list)
-    {
-        spry_buffer text;
-        spry_buffer_init(&text, SENTENCE);
-        spry_gpu_ways_print(&text, list);
-        if (strncmp(key, gpu, strlen(gpu)) == 0 && key[strlen(gpu)] == ',')
-            put_row(p, "", "decodes %s (%s)", spry_buffer_view(&text).data, key + strlen(gpu) + 2);
-        spry_buffer_deinit(&text);
-    }
-    json_decref(models);
-}
-
 static void put_gpus(page *p, const spry_gpus *gpus)
 {
     put_heading(p, "GPU");
@@ -185,7 +167,6 @@ static void put_gpus(page *p, const spry_gpus *gpus)
             put_row(p, "", "reads %.0f GB/s", gpu->read_gb_s);
         else
             put_row(p, "", "reading not measured: %s", known(gpu->why));
-        put_ways(p, gpu->name);
     }
     if (gpus->count)
         put_row(p, "driver", "%s", gpus->driver);

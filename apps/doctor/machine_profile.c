@@ -6,7 +6,6 @@
 
 #include "cli/energy_figures.h"
 #include "cli/settings_profile.h"
-#include "doctor/gpu_ways.h"
 
 /* ---- speeds
  * ---------------------------------------------------------------------------------------------------------- */
@@ -316,12 +315,6 @@ static json_t *asked_json(const spry_asked_model *asked, size_t memory)
     return with_prediction(out, &asked->predicted, asked->fits);
 }
 
-static json_t *ways_json(void)
-{
-    json_t *ways = spry_gpu_ways_load();
-    return ways ? ways : json_null();
-}
-
 /* The section of the profile with settings, or null. */
 static json_t *settings_json(void)
 {
@@ -354,7 +347,7 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
     json_t *out =
         OBJECT({"format", json_string(SPRY_PROFILE_FORMAT)}, {"spry", json_string(spry_version())},
                {"when", json_string(p->when)}, {"id", json_string(p->id)}, {"cpu", cpu_json(p)},
-               {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)}, {"gpu_ways", ways_json()},
+               {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
                {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
                {"energy", spry_energy_facts_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
                {"now", now_json(p)}, {"findings", findings_json(p)}, {"models", models_json(p, models)},

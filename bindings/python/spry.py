@@ -80,7 +80,7 @@ class _EngineOptions(ctypes.Structure):
                 ("data_is_mapped", c_bool), ("device", c_char_p), ("cpu", c_char_p), ("quantize", c_char_p),
                 ("chat_template", c_char_p), ("trace", c_void_p), ("log", _OnLog), ("log_user", c_void_p),
                 ("kv_idle", c_uint32), ("kv_idle_share", c_uint32), ("lora", c_char_p), ("span_pages", c_uint32),
-                ("expert_bytes", c_size_t), ("gpu_layers", c_char_p), ("device_profile", c_char_p),
+                ("expert_bytes", c_size_t), ("gpu_layers", c_char_p),
                 ("cache_host_bytes", c_size_t)]
 
 
@@ -487,7 +487,7 @@ class _Embedding(_Job):
 
 # ---- engine ----------------------------------------------------------------------------------------------------------
 
-_TEXT_OPTIONS = ("kv_type", "cache_dir", "device", "cpu", "quantize", "chat_template", "lora", "gpu_layers", "device_profile")
+_TEXT_OPTIONS = ("kv_type", "cache_dir", "device", "cpu", "quantize", "chat_template", "lora", "gpu_layers")
 _NUMBER_OPTIONS = ("context", "sessions", "chunk", "threads", "kv_bytes", "cache_bytes", "cache_disk_bytes", "cache_host_bytes",
                    "cache_ttl", "kv_idle", "kv_idle_share", "span_pages", "expert_bytes")
 _engines = weakref.WeakSet()

@@ -220,16 +220,6 @@ spry_status spry_device_open(spry_device **out, const char *name, const spry_dev
     return status ? status : kind->open(out, piece_of(name), setup, error);
 }
 
-spry_status spry_device_tune(spry_device *device, const char *profile, const spry_log *log, spry_error *error)
-{
-    if (!device->ops->tune)
-        return SPRY_OK;
-    if (profile)
-        return device->ops->tune(device, profile, log, error);
-    spry_log_write(log, SPRY_LOG_INFO, "no profile: decode steps are launched by rule");
-    return SPRY_OK;
-}
-
 bool spry_whisper_device_takes_rows(const char *name)
 {
     const spry_device_kind *kind;

@@ -120,10 +120,6 @@ const char *spry_device_kind_name(const spry_device_kind *kind);
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error);
 void spry_device_close(spry_device *device);
 
-/* Measures, before the first step, which of several ways to launch steps is the fastest; none changes a bit of results.
- * What it found is kept in the file `profile` and not measured again on such hardware. NULL: nothing is measured. */
-spry_status spry_device_tune(spry_device *device, const char *profile, const spry_log *log, spry_error *error);
-
 /* Layers on the second part of a composed device. */
 uint32_t spry_device_layers(const spry_device *device);
 

@@ -9,8 +9,6 @@
 
 typedef struct spry_device_ops {
     void (*close)(spry_device *device);
-    /* See spry_device_tune; NULL: there is nothing to choose. */
-    spry_status (*tune)(spry_device *device, const char *profile, const spry_log *log, spry_error *error);
     spry_status (*submit)(spry_device *device, const spry_device_step *step, spry_error *error);
     /* Starts a step after the one under way; `wait` then means that one. NULL: the device cannot. */
     spry_status (*submit_behind)(spry_device *device, const spry_device_step *step, const uint32_t *drawn,

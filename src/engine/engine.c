@@ -197,8 +197,6 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     if (!status)
         status = open_device(e, error);
     if (!status)
-        status = spry_device_tune(e->device, o->device_profile, &e->log, error);
-    if (!status)
         status = make_cache(e, o, error);
     if (status)
         return status;

@@ -56,9 +56,8 @@ typedef struct spry_cuda_launch_config {
     unsigned n_attributes;
 } spry_cuda_launch_config;
 
-/* Attributes: all blocks run at once; blocks of a cluster, by dimensions; it may begin while the kernel before it ends.
- */
-enum { SPRY_CUDA_TOGETHER = 2, SPRY_CUDA_CLUSTER = 4, SPRY_CUDA_OVERLAP = 6 };
+/* Attributes: blocks of a cluster, by dimensions; the kernel may begin while the kernel before it ends. */
+enum { SPRY_CUDA_CLUSTER = 4, SPRY_CUDA_OVERLAP = 6 };
 
 typedef struct spry_cuda {
     void *library; /* NULL: not open */

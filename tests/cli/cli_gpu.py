@@ -98,38 +98,6 @@ class Types(Gpu):
         self.assertFalse(os.path.exists(os.path.join(self.folder, "memory")))
 
 
-class Ways(Gpu):
-    """What decode steps take is measured once and kept in the user's data folder."""
-
-    def ask(self, *words):
-        result = spry(*ASK, "--verbose", *words, XDG_DATA_HOME=self.folder, SPRY_PROFILE=None)
-        self.assertEqual(result.code, OK, result.errors)
-        return result.out, [line for line in result.errors.splitlines() if "decode steps" in line]
-
-    def test_profile(self):
-        path = os.path.join(self.folder, "spry", "gpu.json")
-        by_rule, said = self.ask("--profile", "none")
-        self.assertEqual(said, ["spry: no profile: decode steps are launched by rule"])
-        self.assertFalse(os.path.exists(path))
-        measured, said = self.ask()
-        self.assertRegex("\n".join(said), r"^spry: Imitated GPU 0: decode steps measured in \d+ ms, \S+/gpu.json: 1 row \S+ us")
-        found, said = self.ask()
-        self.assertRegex("\n".join(said), r"^spry: Imitated GPU 0: decode steps as measured before")
-        self.assertEqual((measured, found), (by_rule, by_rule))
-        with open(path, encoding="utf-8") as file:
-            (key, ways), = json.load(file)["models"].items()
-        self.assertRegex(key, r"^Imitated GPU 0, driver 13000, spry \S+ revision \d+, Qwen3: 3 layers of 64, ")
-        self.assertEqual(ways[0]["rows"], 1)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("{")
-        _, said = self.ask()
-        self.assertEqual(len(said), 2, said)
-        self.assertIn("gpu.json: ", said[0])
-        self.assertIn("decode steps are measured anew", said[0])
-        page = self.succeeds(spry("doctor", "--json", XDG_DATA_HOME=self.folder, SPRY_PROFILE=None)).json
-        self.assertEqual(list(page["gpu_ways"]), [key])
-
-
 class Drafts(Gpu):
     def test_drafts_change_nothing(self):
         """Drafts are verified on the device; repeated words are what lookup drafts from."""

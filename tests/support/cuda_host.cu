@@ -31,7 +31,6 @@ static unsigned char *stacks;
 alignas(16) static unsigned char slots[FIBERS_MAX / LANES][2][LANES][CUDA_HOST_SLOT];
 static jmp_buf scheduler;
 static unsigned current;
-static uint64_t entered; /* how often a thread was continued */
 static uint64_t arrived; /* how often something happened that a thread may wait for */
 alignas(1024) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES + GUARD_BYTES];
 static bool alone;                           /* blocks run one after another and share one memory */
@@ -134,7 +133,6 @@ static void enter(unsigned thread)
     if (_setjmp(scheduler))
         return;
     current = thread;
-    entered++;
     threadIdx.x = thread % blockDim.x;
     if (fibers[thread].begun)
         _longjmp(fibers[thread].place, 1);
@@ -444,37 +442,6 @@ static void run_line(unsigned blocks, unsigned threads, bool cluster)
     }
 }
 
-/* Runs all blocks of a cooperative grid in turns: each runs until it ends or waits for a counter. Every other turn goes
- * from the last block to the first. */
-static void run_together(unsigned blocks, unsigned threads)
-{
-    enum { TURNS_MAX = 4 }; /* turns without progress: after one turn each block has seen the writes of all others */
-    bool ended[BLOCKS_MAX] = {};
-    unsigned n_ended = 0, idle = 0;
-    if (blocks > BLOCKS_MAX || blocks * threads > FIBERS_MAX)
-        give_up("more threads that run at once than there are fibers");
-    make_stacks(blocks * threads);
-    for (unsigned i = 0; i < blocks * threads; i++)
-        fibers[i] = fiber();
-    for (unsigned rotation = 0; n_ended < blocks; rotation++) {
-        uint64_t before = entered;
-        for (unsigned k = 0; k < blocks; k++) {
-            unsigned i = rotation % 2 ? blocks - 1 - k : k;
-            blockIdx.x = i;
-            if (ended[i])
-                continue;
-            ended[i] = run_block(i * threads, threads);
-            n_ended += ended[i];
-            for (unsigned t = i * threads; t < (i + 1) * threads && !ended[i]; t++)
-                fibers[t].state = READY;
-        }
-        /* A block that only polls enters each of its threads once. */
-        idle = entered - before > (uint64_t)blocks * threads || n_ended == blocks ? 0 : idle + 1;
-        if (idle > TURNS_MAX)
-            give_up("all blocks wait for a counter");
-    }
-}
-
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
                       cuda_host_launch_kind kind, const void *arguments)
 {
@@ -488,15 +455,9 @@ void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsi
     alone = kind == CUDA_HOST_BLOCKS;
     unsigned at_once = alone || grid_x > BLOCKS_MAX ? 1 : grid_x;
     fill_shared(at_once);
-    if (kind == CUDA_HOST_COOPERATIVE) {
-        if (grid_y != 1 || grid_z != 1)
-            give_up("blocks that run at once, in more than one dimension");
-        run_together(grid_x, threads);
-    } else {
-        for (blockIdx.z = 0; blockIdx.z < grid_z; blockIdx.z++)
-            for (blockIdx.y = 0; blockIdx.y < grid_y; blockIdx.y++)
-                run_line(grid_x, threads, !alone);
-    }
+    for (blockIdx.z = 0; blockIdx.z < grid_z; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < grid_y; blockIdx.y++)
+            run_line(grid_x, threads, !alone);
     check_guards(at_once);
 }
 

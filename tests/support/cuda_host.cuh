@@ -1,9 +1,8 @@
 /* Kernels on the host: the functions of primitives.cuh in plain C++. The threads of a block are fibers, which run one
  * after another until each waits at a barrier or in a shuffle. Blocks run one after another; the blocks of a cluster
- * run in turns from one cluster barrier to the next, and those of a cooperative grid in turns until each ends or waits
- * for a counter. Bulk copies are made when their mbarrier is waited for; until then the destination holds NaNs. A
- * barrier that not all threads reach, and a counter or copy that all threads wait for, end the program with a message.
- */
+ * run in turns from one cluster barrier to the next. Bulk copies are made when their mbarrier is waited for; until then
+ * the destination holds NaNs. A barrier that not all threads reach, and a copy that all threads wait for, end the
+ * program with a message. */
 #pragma once
 
 #include <math.h>
@@ -237,24 +236,6 @@ SPRY_DEVICE uint32_t atomic_add(uint32_t *counter, uint32_t n)
 SPRY_DEVICE void atomic_add_u64(uint64_t *counter, uint64_t n)
 {
     *counter += n;
-}
-
-SPRY_DEVICE void counter_add(uint32_t *counter, uint32_t n)
-{
-    *counter += n;
-}
-
-/* All threads poll, one after another while nothing else runs; a thread that polls later may be the one that added. */
-SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
-{
-    cuda_host_block_wait();
-    while (*counter - base < n)
-        cuda_host_cluster_wait();
-}
-
-SPRY_DEVICE uint32_t counter_fetch_increment(uint32_t *counter)
-{
-    return (*counter)++;
 }
 
 SPRY_DEVICE uint32_t lower_halves(uint32_t first, uint32_t second)

@@ -35,7 +35,7 @@ extern size_t cuda_host_shared_asked, cuda_host_shared_left;
 extern void (*cuda_host_at_wait)(void);
 
 /* Independent blocks; the blocks of one y and z as a cluster; all blocks resident. */
-typedef enum cuda_host_launch_kind { CUDA_HOST_BLOCKS, CUDA_HOST_CLUSTER, CUDA_HOST_COOPERATIVE } cuda_host_launch_kind;
+typedef enum cuda_host_launch_kind { CUDA_HOST_BLOCKS, CUDA_HOST_CLUSTER } cuda_host_launch_kind;
 
 /* Runs every block of a grid and returns when all are done. */
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,

@@ -119,7 +119,7 @@ static void at_wait(void)
 
 static void run_node(const node *n)
 {
-    bool watched = imitation.watch && n->way != CUDA_HOST_COOPERATIVE;
+    bool watched = imitation.watch;
     cuda_host_shared_asked = n->shared_asked;
     cuda_host_shared_left = n->shared_left;
     cuda_host_at_wait = watched ? at_wait : NULL;
@@ -628,12 +628,6 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
     cuda_host_launch_kind way = CUDA_HOST_BLOCKS;
     for (unsigned i = 0; i < c->n_attributes; i++) {
         const spry_cuda_attribute *a = &c->attributes[i];
-        if (a->id == SPRY_CUDA_TOGETHER && a->value.flag) {
-            if (c->grid_x * c->grid_y * c->grid_z > PROCESSORS)
-                return 720; /* too many blocks */
-            way = CUDA_HOST_COOPERATIVE;
-            imitation.together++;
-        }
         if (a->id != SPRY_CUDA_CLUSTER)
             continue;
         if (a->value.size[0] != c->grid_x || a->value.size[0] > 8 || a->value.size[1] != 1 || a->value.size[2] != 1)

@@ -27,7 +27,6 @@ typedef struct cuda_imitation {
     int contexts, modules, streams, graphs, events;
     size_t allocations, host_allocations;
     size_t launches;
-    size_t together;  /* cooperative launches */
     size_t waits;     /* how often the host waited for a stream, or queried an event */
     bool watch;       /* every launch is watched until it waits for earlier kernels; see cuda_imitation.c */
     size_t watched;   /* number of watched launches */

@@ -36,7 +36,6 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
             .decode = group <= SPRY_DECODE_GQA_MAX ? kernels->decode : SPRY_NO_KERNEL,
             .combine = spry_attend_combine_pages_id,
             .combine_prefill = spry_attend_combine_prefill_id,
-            .number = blocks,
             .multi_row = true,
             .chunk_pages = 1,
             .warps = warps,
@@ -58,7 +57,6 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
         .split_kv = spry_cuda_kv_kernels[type].split_kv[index],
         .prefill = spry_cuda_kv_kernels[type].prefill[index],
         .combine = spry_attend_combine_id,
-        .number = dims,
         .chunk_pages = SPRY_SIMT_CHUNK_PAGES,
         .warps = SPRY_SIMT_CHUNK_PAGES,
         .prefill_warps = SPRY_SIMT_CHUNK_PAGES,
@@ -293,16 +291,16 @@ static spry_kernel_id fast_decode_kernel(const spry_cuda_device *d, const spry_d
  * no block has a warp without a page. */
 static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
-    enum { BLOCKS = 264, SHARE = 8, FEWEST = 2 };
+    enum { SHARE = 8, FEWEST = 2 };
     const spry_cuda_attention *attention = &d->attention;
     const spry_decode_args args = {.rope_kv = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
-    size_t chosen = spry_cuda_tuned(d, SPRY_TUNE_CLUSTER), share = chosen ? chosen : SHARE;
+    size_t share = SHARE, blocks = 2 * d->context.sm_count; /* blocks that fit */
     size_t n_kv = d->config->n_kv_heads, pages = d->n_chunks * attention->chunk_pages, warps = attention->warps;
     while (share > attention->parts &&
-           ((!chosen && d->n_rows * n_kv * share > BLOCKS) || share / 2 / attention->parts * warps >= pages))
+           (d->n_rows * n_kv * share > blocks || share / 2 / attention->parts * warps >= pages))
         share /= 2;
     share = share > attention->parts ? share : attention->parts;
-    if (pages < warps && d->n_rows * n_kv * share > 2 * d->context.sm_count)
+    if (pages < warps && d->n_rows * n_kv * share > blocks)
         warps = pages > FEWEST ? pages : FEWEST;
     spry_kernel_id fast = fast_decode_kernel(d, &args, share, pages);
     spry_cuda_launch_cluster(&d->context, fast ? fast : attention->decode, share, n_kv, d->n_rows,

@@ -213,12 +213,6 @@ void spry_cuda_unembed(spry_cuda_device *d)
     spry_cuda_charge_gemms(d, SPRY_OP_LOGITS, &logits, 1, d->n_logits);
 }
 
-void spry_cuda_layers(spry_cuda_device *d)
-{
-    for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
-        run_layer(d, layer);
-}
-
 void spry_cuda_run(spry_cuda_device *d)
 {
     spry_cuda_charge(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
@@ -229,10 +223,8 @@ void spry_cuda_run(spry_cuda_device *d)
     if (d->config->arch->streams)
         spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
-    if (d->stage_list)
-        spry_cuda_stage_list_launch(d, d->stage_list);
-    else
-        spry_cuda_layers(d);
+    for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
+        run_layer(d, layer);
     if (d->config->arch->streams)
         spry_cuda_streams_end(d);
     spry_cuda_unembed(d);

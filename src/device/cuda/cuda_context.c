@@ -137,28 +137,13 @@ bool spry_cuda_was_used(const spry_cuda_context *c, spry_kernel_id kernel)
     return c->functions[kernel] != NULL;
 }
 
-void spry_cuda_record(spry_cuda_context *c,
-                      void (*record)(void *to, spry_kernel_id kernel, size_t shared_bytes, const void *arguments),
-                      void *to)
-{
-    c->record = record;
-    c->record_to = to;
-}
-
-/* Independent blocks, clusters of the blocks of one y and z, or all blocks resident. */
-typedef enum launch_kind { LAUNCH_BLOCKS, LAUNCH_CLUSTER, LAUNCH_COOPERATIVE } launch_kind;
-
+/* `cluster`: the blocks of one y and z are a cluster. */
 static void launch(spry_cuda_context *c, spry_kernel_id kernel, const size_t grid[3], unsigned threads,
-                   size_t shared_bytes, launch_kind kind, const void *arguments)
+                   size_t shared_bytes, bool cluster, const void *arguments)
 {
     void *parameters[] = {(void *)(uintptr_t)arguments};
     spry_cuda_attribute attributes[] = {{.id = SPRY_CUDA_OVERLAP, .value.flag = 1},
                                         {.id = SPRY_CUDA_CLUSTER, .value.size = {(unsigned)grid[0], 1, 1}}};
-    spry_cuda_attribute together = {.id = SPRY_CUDA_TOGETHER, .value.flag = 1};
-    if (c->record) {
-        c->record(c->record_to, kernel, shared_bytes, arguments);
-        return;
-    }
     void *function = find_function(c, kernel);
     const spry_cuda_launch_config config = {.grid_x = (unsigned)grid[0],
                                             .grid_y = (unsigned)grid[1],
@@ -168,10 +153,8 @@ static void launch(spry_cuda_context *c, spry_kernel_id kernel, const size_t gri
                                             .block_z = 1,
                                             .shared_bytes = (unsigned)shared_bytes,
                                             .stream = c->stream,
-                                            .attributes = kind == LAUNCH_COOPERATIVE ? &together : attributes,
-                                            .n_attributes = kind == LAUNCH_COOPERATIVE ? 1
-                                                            : kind == LAUNCH_CLUSTER   ? 2
-                                                                                       : c->sm90_up};
+                                            .attributes = attributes,
+                                            .n_attributes = cluster ? 2 : c->sm90_up};
     if (!c->fault && shared_bytes)
         spry_cuda_went_well(c, c->cuda->function_attribute(function, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
                             "cuFuncSetAttribute");
@@ -182,25 +165,19 @@ static void launch(spry_cuda_context *c, spry_kernel_id kernel, const size_t gri
 void spry_cuda_launch(spry_cuda_context *c, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                       const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, 0, 0, LAUNCH_BLOCKS, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, 0, 0, false, arguments);
 }
 
 void spry_cuda_launch_shared(spry_cuda_context *c, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                              size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, 0, shared_bytes, LAUNCH_BLOCKS, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, 0, shared_bytes, false, arguments);
 }
 
 void spry_cuda_launch_cluster(spry_cuda_context *c, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                               unsigned threads, size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_CLUSTER, arguments);
-}
-
-void spry_cuda_launch_cooperative(spry_cuda_context *c, spry_kernel_id kernel, size_t blocks, size_t shared_bytes,
-                                  const void *arguments)
-{
-    launch(c, kernel, (size_t[]){blocks, 1, 1}, 0, shared_bytes, LAUNCH_COOPERATIVE, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, true, arguments);
 }
 
 void spry_cuda_capture_begin(spry_cuda_context *c)

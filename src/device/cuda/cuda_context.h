@@ -24,9 +24,7 @@ typedef struct spry_cuda_context {
     size_t shared_bytes; /* maximum shared memory of a block */
     uint32_t timeout_ms; /* a longer step is a fault */
     uint64_t waits;      /* how often the host has waited for the GPU */
-    void (*record)(void *to, spry_kernel_id kernel, size_t shared_bytes, const void *arguments); /* NULL: none */
-    void *record_to;
-    int fault; /* the first result that is not 0 */
+    int fault;           /* the first result that is not 0 */
     const char *fault_call;
     size_t fault_bytes; /* size of the failed allocation */
 } spry_cuda_context;
@@ -52,17 +50,8 @@ void spry_cuda_launch_shared(spry_cuda_context *context, spry_kernel_id kernel, 
 void spry_cuda_launch_cluster(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y,
                               size_t grid_z, unsigned threads, size_t shared_bytes, const void *arguments);
 
-/* Cooperative launch: all blocks are resident and may wait for each other. Fails if the GPU cannot hold the grid. */
-void spry_cuda_launch_cooperative(spry_cuda_context *context, spry_kernel_id kernel, size_t blocks, size_t shared_bytes,
-                                  const void *arguments);
-
 /* True if the kernel has been launched. */
 bool spry_cuda_was_used(const spry_cuda_context *context, spry_kernel_id kernel);
-
-/* Until it is called with NULL, launches are passed to `record` and do not run. */
-void spry_cuda_record(spry_cuda_context *context,
-                      void (*record)(void *to, spry_kernel_id kernel, size_t shared_bytes, const void *arguments),
-                      void *to);
 
 /* Captures the launches in between as a graph, which does not run yet; NULL on failure. */
 void spry_cuda_capture_begin(spry_cuda_context *context);

@@ -215,7 +215,6 @@ static void close_device(spry_device *device)
     spry_cuda_watch_deinit(d);
     spry_cuda_draw_deinit(d);
     spry_cuda_upload_deinit(d);
-    spry_cuda_stage_lists_deinit(d);
     spry_cuda_scratch_deinit(d);
     spry_cuda_tier_deinit(d);
     spry_cuda_pages_deinit(d);
@@ -226,13 +225,7 @@ static void close_device(spry_device *device)
     spry_cuda_close(&driver);
 }
 
-static spry_status tune(spry_device *device, const char *profile, const spry_log *log, spry_error *error)
-{
-    return spry_cuda_tune(cuda_of(device), profile, log, NULL, NULL, error);
-}
-
 static const spry_device_ops ops = {.close = close_device,
-                                    .tune = tune,
                                     .submit = submit,
                                     .submit_behind = submit_behind,
                                     .wait = wait_step,
@@ -286,8 +279,6 @@ static spry_status open_parts(spry_cuda_device *d, const spry_device_setup *s, s
     status = spry_cuda_pages_init(d, s->restores, error);
     if (!status)
         status = spry_cuda_scratch_init(d, error);
-    if (!status)
-        status = spry_cuda_stage_lists_init(d, error);
     return status ? status : spry_cuda_upload_init(d, error);
 }
 

@@ -211,8 +211,7 @@ uint32_t spry_cuda_wgmma_groups(const spry_cuda_device *d, spry_dtype type, size
     bool can = d->context.has_wgmma && !d->mma_layout && spry_cuda_act_format(type) != SPRY_ACT_BF16X3 &&
                fits(d, type, (spry_wgmma_config){8, 1, 1, 1});
     size_t min_rows = spry_cuda_act_format(type) == SPRY_ACT_Q8 ? FEW_ROWS_Q8 : FEW_ROWS;
-    bool enough = n_rows > min_rows && (n_rows >= LARGE_ROWS || spry_cuda_tuned(d, SPRY_TUNE_WGMMA) != 1);
-    return can && enough ? (uint32_t)((n_rows + rows - 1) / rows * (rows / SPRY_ACT_ROWS)) : 0;
+    return can && n_rows > min_rows ? (uint32_t)((n_rows + rows - 1) / rows * (rows / SPRY_ACT_ROWS)) : 0;
 }
 
 /* Groups of four tiles, of all parts. */
@@ -467,8 +466,7 @@ void spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, cons
         const spry_cuda_matrix *first = products[i].w;
         spry_gemm_args args = gather_gemms(d, products, n_products, n_rows, &i);
         args.add = add;
-        unsigned tiles = spry_cuda_tuned(d, SPRY_TUNE_NORM_TILES);
-        launch_fused(d, &args, from, first, false, tiles ? tiles : args.n_tiles <= 2 * d->context.sm_count ? 2 : 4);
+        launch_fused(d, &args, from, first, false, args.n_tiles <= 2 * d->context.sm_count ? 2 : 4);
     }
 }
 
@@ -512,8 +510,7 @@ bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args from, const
     spry_gemm_args args = gather_gemms(d, both, 2, n_rows, &at);
     spry_act_format format = spry_cuda_act_format(down->type);
     from.to[format] = d->activations[format] = spry_cuda_activations(d, down, gate->n_out);
-    unsigned tiles = spry_cuda_tuned(d, SPRY_TUNE_GATE_TILES);
-    launch_fused(d, &args, from, both[0].w, true, tiles ? tiles : args.n_tiles <= 4 * d->context.sm_count ? 4 : 8);
+    launch_fused(d, &args, from, both[0].w, true, args.n_tiles <= 4 * d->context.sm_count ? 4 : 8);
     return true;
 }
 

@@ -156,7 +156,6 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     s->draw_weight = carve(s, SPRY_CUDA_DRAWS, c->n_vocab, sizeof(uint64_t));
     s->draw_count = carve(s, SPRY_CUDA_DRAWS, c->n_vocab, sizeof(uint32_t));
     s->draw_best = carve(s, SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES, sizeof(uint64_t));
-    s->stage_lists = carve(s, SPRY_CUDA_GRAPHS, spry_cuda_stage_list_bytes(c), 1);
 }
 
 size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits)

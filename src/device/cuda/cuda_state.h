@@ -4,7 +4,6 @@
 
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_model.h"
-#include "device/cuda/cuda_tune.h"
 #include "device/cuda/kernel_args.h"
 #include "device/device_impl.h"
 
@@ -56,7 +55,6 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory x_values;                             /* rows of x in any format, in the wgmma layout */
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
-    spry_cuda_memory stage_lists;                          /* [SPRY_CUDA_GRAPHS, bytes of a stage list] */
     size_t n_slots;
     spry_cuda_memory
         plain; /* with adapters: [rows or slots, widest input], rows that are computed while they are quantised */
@@ -103,7 +101,6 @@ typedef struct spry_cuda_attention {
     spry_kernel_id combine;         /* combines the partial results of decode rows */
     spry_kernel_id combine_prefill; /* SPRY_NO_KERNEL, or combines the partial results of prefill with split-KV */
     bool multi_row;                 /* a warp takes several decode rows of a segment */
-    size_t number;                  /* head size / 32, or values of a head per lane */
     size_t chunk_pages;             /* pages of a chunk of decode rows */
     size_t warps, prefill_warps;    /* per block, for decode and for prefill */
     size_t prefill_full_grid;       /* prefill is not split if its grid has this many blocks */
@@ -127,20 +124,6 @@ typedef struct spry_cuda_graph {
 } spry_cuda_graph;
 
 enum { SPRY_CUDA_GRAPHS = 32, SPRY_CUDA_WRITES = 64 };
-
-/* Stage lists of the persistent kernel, one for each graph: stages, then counters. */
-typedef struct spry_cuda_stage_lists {
-    unsigned char *host; /* pinned, [SPRY_CUDA_GRAPHS, bytes]; NULL: the model has none */
-    size_t bytes;        /* of one list */
-    size_t most;         /* maximum stages of a list */
-} spry_cuda_stage_lists;
-
-/* A stage list that is ready for launch. */
-typedef struct spry_cuda_stage_list {
-    spry_kernel_id kernel;
-    spry_persistent_args args;
-    size_t shared_bytes;
-} spry_cuda_stage_list;
 
 /* Pages that are being written: staging slots in the order in which the writes began. */
 typedef struct spry_cuda_writes {
@@ -188,10 +171,6 @@ typedef struct spry_cuda_device {
     spry_cuda_draws draws[2];
     spry_cuda_graph graphs[SPRY_CUDA_GRAPHS];
     uint64_t graph_clock;
-    spry_cuda_stage_lists stage_lists;
-    const spry_cuda_stage_list
-        *stage_list; /* NULL, or the persistent kernel that replaces the launches of the layers */
-    spry_cuda_measured measured[SPRY_CUDA_STEP_SIZES]; /* launch configs of decode steps */
     spry_cuda_writes writes;
     spry_cuda_tier tier;
     float *host_rows; /* pinned: rows of logits or hidden states that the caller asked for */
@@ -294,9 +273,8 @@ void spry_cuda_sparsify(spry_cuda_device *d, uint32_t layer, size_t n);
 void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, uint32_t layer);
 void spry_cuda_streams_end(spry_cuda_device *d);
 
-/* cuda_block.c: all layers of the step and the logits; the layers alone. */
+/* cuda_block.c: all layers of the step and the logits. */
 void spry_cuda_run(spry_cuda_device *d);
-void spry_cuda_layers(spry_cuda_device *d);
 
 /* Its parts, which Whisper uses, too: embedding, attention of a layer, norm and logits of the wanted rows. */
 void spry_cuda_embed(spry_cuda_device *d);
@@ -306,28 +284,6 @@ void spry_cuda_unembed(spry_cuda_device *d);
 /* cuda_graph.c: runs `run`, as a CUDA graph if a step with the same key came before. */
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d));
 void spry_cuda_graphs_deinit(spry_cuda_device *d);
-
-/* Bytes of a stage list; 0: the persistent kernel does not support the model. Memory for the lists. */
-size_t spry_cuda_stage_list_bytes(const spry_config *config);
-spry_status spry_cuda_stage_lists_init(spry_cuda_device *d, spry_error *error);
-void spry_cuda_stage_lists_deinit(spry_cuda_device *d);
-
-/* Records the layers of the prepared step as stage list `slot`; false if a launch is not a possible stage. `launch`
- * runs the list in place of the layers. */
-bool spry_cuda_stage_list_make(spry_cuda_stage_list *list, spry_cuda_device *d, size_t slot);
-void spry_cuda_stage_list_launch(spry_cuda_device *d, const spry_cuda_stage_list *list);
-
-/* The tuned value for steps of this size; 0: by rule. */
-static inline unsigned spry_cuda_tuned(const spry_cuda_device *d, spry_cuda_tunable tunable)
-{
-    size_t index = spry_cuda_step_size_of(d->n_rows);
-    return index < SPRY_CUDA_STEP_SIZES ? d->measured[index].config.of[tunable] : 0;
-}
-
-/* cuda_tune.c: reads `measured` from the profile, measures the missing entries and stores them. `timer`: NULL, or a
- * replacement of the clock. */
-spry_status spry_cuda_tune(spry_cuda_device *d, const char *profile, const spry_log *log, spry_cuda_timer timer,
-                           void *context, spry_error *error);
 
 /* cuda_moe.c: y = feed-forward of a layer with experts. */
 void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);

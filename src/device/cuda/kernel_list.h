@@ -102,11 +102,6 @@
     SPRY_FAST_DECODE_KERNELS(heads, q8, blocks)                                                                        \
     SPRY_FAST_DECODE_KERNELS(heads, bf16, blocks)
 
-#define SPRY_PERSISTENT_KERNELS(types)                                                                                 \
-    K(spry_persistent_##types##_1, SPRY_STAGE_WARPS *SPRY_WARP)                                                        \
-    K(spry_persistent_##types##_2, SPRY_STAGE_WARPS *SPRY_WARP)                                                        \
-    K(spry_persistent_##types##_4, SPRY_STAGE_WARPS *SPRY_WARP)
-
 /* All of them; K is defined where the list is used. */
 #define SPRY_KERNELS                                                                                                   \
     SPRY_FLOAT_TYPES(SPRY_WEIGHT_KERNELS)                                                                              \
@@ -134,9 +129,6 @@
     K(spry_attend_combine, SPRY_COMBINE_THREADS)                                                                       \
     K(spry_attend_combine_pages, SPRY_COMBINE_THREADS)                                                                 \
     K(spry_attend_combine_prefill, SPRY_COMBINE_THREADS)                                                               \
-    SPRY_PERSISTENT_KERNELS(floats)                                                                                    \
-    SPRY_PERSISTENT_KERNELS(blocks)                                                                                    \
-    SPRY_PERSISTENT_KERNELS(kquants)                                                                                   \
     K(spry_quantise, SPRY_QUANTISE_THREADS)                                                                            \
     K(spry_quantise_wgmma, SPRY_QUANTISE_WGMMA_UNITS *SPRY_WARP)                                                       \
     K(spry_residual, SPRY_ROW_THREADS)                                                                                 \

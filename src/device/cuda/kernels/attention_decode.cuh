@@ -1,7 +1,7 @@
 /* Fused decode attention over F16 pages, for rows that are the only new row of their sequence: head norms, RoPE,
  * storing the row's key and value, split-KV attention and combination in one kernel. Compute capability 9.0 and
- * later, heads of 32, 64, 96, 128 and 256, at most 8 queries per KV head (GQA). Kernels: attention_decode.cu,
- * attention_decode_fast.cu and the attention stage of persistent.cu.
+ * later, heads of 32, 64, 96, 128 and 256, at most 8 queries per KV head (GQA). Kernels: attention_decode.cu and
+ * attention_decode_fast.cu.
  *
  * A warp multiplies the 32 keys of a page by up to 8 queries, then the page's values by the probabilities. Keys and
  * values go from global memory straight to registers: with lane = 4 g + t a lane loads tokens 4g .. 4g + 3 of the

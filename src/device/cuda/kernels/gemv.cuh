@@ -1,5 +1,5 @@
 /* GEMV: the products of gemm_small.cuh for one row. Used by decode steps of one sequence, all types but F32, compute
- * capability 8.0 and later; also the stages of persistent.cu.
+ * capability 8.0 and later.
  *
  * Latency decides here: everything that does not depend on the row is requested before pdl_wait, then all loads of the
  * row at once. Grid: at most one block per SM, 16 warps; a warp sums one split of K of a batch of TILES tiles. Dynamic
@@ -239,53 +239,23 @@ template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
     }
 };
 
-/* How the product waits for its inputs in a kernel of its own. stage_state of persistent.cu is the other
- * implementation. */
-struct launched_grid {
-    SPRY_METHOD void release() const
-    {
-        pdl_launch_dependents();
-    }
-
-    SPRY_METHOD void wait() const
-    {
-        pdl_wait();
-    }
-
-    SPRY_METHOD bool skip(bool) const
-    {
-        return false;
-    }
-
-    SPRY_METHOD void last_wait(bool) const
-    {
-        syncthreads();
-    }
-
-    SPRY_METHOD void end(uint32_t) const
-    {
-    }
-};
-
 /* Blocks loop over all batches of tiles. `smem`: dynamic shared memory. */
-template <class T, int TILES, gemm_fusion FUSION, class G>
+template <class T, int TILES, gemm_fusion FUSION>
 SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE_ROWS], float *squares,
-                      unsigned char *smem, const G &grid)
+                      unsigned char *smem)
 {
     typedef gemv_block<T, TILES, FUSION> block;
     const uint32_t finishing =
         FUSION == FUSE_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS; /* threads that store outputs */
     block b;
     if (FUSION != FUSE_NONE)
-        grid.release();
+        pdl_launch_dependents();
     b.start(a, smem);
     if (FUSION == FUSE_NONE) { /* the next kernels prefetch more than this one, which would delay these loads */
         cp_async_wait_all();
-        grid.release();
+        pdl_launch_dependents();
     }
-    if (grid.skip(b.batch >= b.batches))
-        return;
-    grid.wait();
+    pdl_wait();
     if (FUSION == FUSE_NONE)
         b.copy_activations(a);
     else
@@ -305,11 +275,10 @@ SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE
                 splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4] = acc[tile][0];
                 splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4 + 8] = acc[tile][2];
             }
-        grid.last_wait(b.batch + gridDim.x >= b.batches);
+        syncthreads();
         if (threadIdx.x < finishing)
             b.finish(splits, squares, a, to, bias);
     }
-    grid.end(finishing);
 }
 
 #define GEMV(name, kind, label, tiles)                                                                                 \
@@ -321,7 +290,7 @@ SPRY_DEVICE void gemv(const spry_gemm_args &a, float (*splits)[TILES * SPRY_TILE
         static_assert(sizeof splits + sizeof squares == spry_smem_gemv_sums(tiles), "as chosen");                      \
         static_assert((size_t)row_fragment<type_##name::ACTS>::UNIT == spry_smem_row_unit(type_##name::ACTS),          \
                       "as chosen");                                                                                    \
-        gemv<type_##name, tiles, kind>(a, splits, squares, smem, launched_grid());                                     \
+        gemv<type_##name, tiles, kind>(a, splits, squares, smem);                                                      \
     }
 #define GEMVS(name, ...)                                                                                               \
     GEMV(name, FUSE_NORM, norm, 2)                                                                                     \

@@ -348,33 +348,6 @@ SPRY_DEVICE void atomic_add_u64(uint64_t *counter, uint64_t n)
     atomicAdd((unsigned long long *)counter, (unsigned long long)n);
 }
 
-/* ---- counters of a grid whose blocks are all resident ------------------------------------------------------------ */
-
-/* Adds with release semantics: a thread that sees the new value in counter_wait also sees the writes this thread made
- * before, and the writes of other threads before a barrier that this thread has passed. */
-SPRY_DEVICE void counter_add(uint32_t *counter, uint32_t n)
-{
-    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(n) : "memory");
-}
-
-/* Waits with acquire semantics until the counter is `n` above `base`; the counter may wrap around. Only thread 0 polls,
- * so a block barrier must follow. */
-SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
-{
-    uint32_t value = base;
-    while (threadIdx.x == 0 && value - base < n)
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
-}
-
-/* Adds 1 and returns the old value, with acquire and release semantics: writes made before earlier increments are
- * visible. */
-SPRY_DEVICE uint32_t counter_fetch_increment(uint32_t *counter)
-{
-    uint32_t before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-    return before;
-}
-
 /* mma.m16n8k16: c[16, 8] += a[16, 16] * b[16, 8] in bf16. With g = lane / 4 and t = lane % 4 a lane holds rows g and g
  * + 8, columns 2t and 2t + 1 of c; (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..) of a; (2t.., g), (2t
  * + 8.., g) of b. */
