@@ -120,7 +120,10 @@ static void test_every_architecture(void **state)
             logits cold = scene_cold(model, CONTEXT, false, 0, p.ids, p.count, &p.f);
             logits warm = scene_eval(s, p.ids, p.count, &p.f);
             scene_same(&cold, &warm);
-            assert_int_equal(memcmp(&cold, &plain, sizeof plain) == 0, ordinary);
+            /* Two repaired pages may leave less than the bfloat16 of AMX can show. */
+            bool same = memcmp(&cold, &plain, sizeof plain) == 0;
+            if (ordinary ? !same : same && repair == 0)
+                fail_msg("%s, repair %zu: fragments %s", model, repair, same ? "change nothing" : "change the result");
         }
         p.f.repair = SPRY_REPAIR_ALL;
         logits all = scene_eval(s, p.ids, p.count, &p.f);
