@@ -436,10 +436,11 @@ typedef struct spry_draft_report {
 typedef struct spry_result {
     size_t size; /* as in spry_engine_info */
     size_t prompt_tokens, generated_tokens;
-    size_t reused_tokens;                                  /* of the prompt: not computed now */
-    size_t restored_tokens, span_tokens, repaired_tokens;  /* from disk; in spans, reused and repaired */
-    double lookup_ms, restore_ms;                          /* parts of prefill_ms */
-    double prefill_ms, first_step_ms, decode_ms, total_ms; /* first token out at prefill_ms + first_step_ms */
+    size_t reused_tokens;                                 /* of the prompt: not computed now */
+    size_t restored_tokens, span_tokens, repaired_tokens; /* from disk; in spans, reused and repaired */
+    double lookup_ms, restore_ms;                         /* parts of prefill_ms */
+    double prefill_ms, first_token_ms;                    /* until the prompt was computed; until the first token */
+    double decode_ms, total_ms;                           /* decode_ms begins with the first token */
     spry_draft_report drafts;
     double parts_ms[SPRY_PARTS_ROOM];       /* by spry_part, of the whole */
     double first_parts_ms[SPRY_PARTS_ROOM]; /* until the first token was out */

@@ -89,7 +89,7 @@ static void add_sample(samples *s, const spry_result results[2])
     if (s->count == ANSWERS_MAX)
         return;
     for (int way = 0; way < 2; way++) {
-        s->ttft_ms[way][s->count] = results[way].prefill_ms + results[way].first_step_ms;
+        s->ttft_ms[way][s->count] = results[way].first_token_ms;
         s->ms[way] += results[way].decode_ms;
     }
     s->count++;

@@ -216,7 +216,7 @@ static spry_status compare(span_run *run, tally *t, size_t repair, spry_error *e
 /* The times of a prompt are measured within seconds of each other, so that other load on the machine cancels out. */
 static void add_time(tally *t, const spry_result *result, double full_ms)
 {
-    double ms = result->prefill_ms + result->first_step_ms;
+    double ms = result->first_token_ms;
     t->ttft[t->n_runs] = ms;
     t->ratio[t->n_runs++] = full_ms > 0 ? ms / full_ms : 1;
     t->computed += (double)(result->prompt_tokens - result->reused_tokens);
@@ -226,7 +226,7 @@ static spry_status measure_prompt(span_run *run, size_t kind, spry_error *error)
 {
     spry_result result;
     spry_status status = answer_reference(run, &result, error);
-    const double full_ms = status ? 0 : result.prefill_ms + result.first_step_ms;
+    const double full_ms = status ? 0 : result.first_token_ms;
     if (!status)
         add_time(&run->full[kind], &result, full_ms);
     if (!status)

@@ -366,8 +366,9 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
             info.cpu);
     bool cpu = !strcmp(info.device, "cpu");
     fprintf(stderr, "%s%s\n", cpu ? "" : ", ", cpu ? "" : info.device);
-    fprintf(stderr, "context  %zu of %zu tokens, %s of keys and values each\n", r->prompt_tokens + r->generated_tokens,
-            info.context, spry_amount_bytes(kv, info.kv_bytes_per_token));
+    fprintf(stderr, "context  %zu of %zu tokens, %s of keys and values each\n",
+            r->prompt_tokens + r->generated_tokens - r->dropped_tokens, info.context,
+            spry_amount_bytes(kv, info.kv_bytes_per_token));
     size_t computed = r->prompt_tokens - r->reused_tokens;
     fprintf(stderr, "prompt   %zu tokens in %s (%.1f tokens/s)", computed, spry_amount_time(time, r->prefill_ms),
             per_second(computed, r->prefill_ms));
@@ -612,8 +613,8 @@ json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, cons
         json_pack("{s:s, s:o, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "model", model, "text",
                   json_stringn(text.data, text.size), "finish", spry_finish_name(r->finish), "seed", seed_to_json(seed),
                   "prompt_tokens", (json_int_t)r->prompt_tokens, "reused_tokens", (json_int_t)r->reused_tokens,
-                  "generated_tokens", (json_int_t)r->generated_tokens, "prefill_ms", r->prefill_ms, "first_step_ms",
-                  r->first_step_ms, "decode_ms", r->decode_ms, "total_ms", r->total_ms, "tokens", ids);
+                  "generated_tokens", (json_int_t)r->generated_tokens, "prefill_ms", r->prefill_ms, "first_token_ms",
+                  r->first_token_ms, "decode_ms", r->decode_ms, "total_ms", r->total_ms, "tokens", ids);
     if (object && r->forced_tokens)
         json_object_set_new(object, "forced_tokens", json_integer((json_int_t)r->forced_tokens));
     if (object)

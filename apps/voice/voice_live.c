@@ -236,9 +236,9 @@ typedef struct live {
     bool over;      /* it is */
     bool answering; /* the worker has a turn */
     bool leave;
-    uint64_t ended_ns, ended_at; /* when and at which sample speech ended */
-    uint64_t sounded_at;         /* sample at which its answer began to be heard; 0: not yet */
-    spry_buffer heard;           /* of an answer that was interrupted */
+    uint64_t ended_ns;   /* when speech ended */
+    uint64_t sounded_ns; /* when its answer began to be heard; 0: not yet */
+    spry_buffer heard;   /* of an answer that was interrupted */
     spry_status status;
     spry_error error;
 
@@ -361,12 +361,12 @@ static void begin_sound(live *l)
         spry_speaker_begin(l->voice.speaker);
     pthread_mutex_lock(&l->lock);
     spry_player_begin(l->player, !l->over);
-    l->sounded_at = 0;
+    l->sounded_ns = 0;
     spry_buffer_clear(&l->heard);
     pthread_mutex_unlock(&l->lock);
 }
 
-static spry_status turn(live *l, size_t count, uint64_t ended_ns, uint64_t ended_at, spry_error *error)
+static spry_status turn(live *l, size_t count, uint64_t ended_ns, spry_error *error)
 {
     spry_turn_figures figures = {.speech_s = (double)count / SPRY_SOUND_RATE};
     spry_status status = recognise(l, count, true, error);
@@ -382,11 +382,11 @@ static spry_status turn(live *l, size_t count, uint64_t ended_ns, uint64_t ended
     wait_heard(l);
     pthread_mutex_lock(&l->lock);
     bool interrupted = l->epoch != l->working;
-    uint64_t sounded_at = l->sounded_at;
+    uint64_t sounded_ns = l->sounded_ns;
     pthread_mutex_unlock(&l->lock);
-    if (sounded_at > ended_at)
-        figures.first_sound_ms = (double)(sounded_at - ended_at) / SAMPLES_MS;
-    if (interrupted && sounded_at == 0) { /* the speaker had not finished */
+    if (sounded_ns > ended_ns)
+        figures.first_sound_ms = since(ended_ns, sounded_ns);
+    if (interrupted && sounded_ns == 0) { /* the speaker had not finished */
         spry_conversation_drop_last(l->voice.job->conversation);
         return SPRY_OK;
     }
@@ -398,14 +398,14 @@ static spry_status work(live *l, size_t *looked, spry_error *error)
 {
     size_t count = l->utterance.count;
     bool pausing = l->pausing;
-    uint64_t ended_ns = l->ended_ns, ended_at = l->ended_at;
+    uint64_t ended_ns = l->ended_ns;
     if (l->working != l->epoch) {
         l->working = l->epoch;
         l->n_heard = *looked = 0; /* recognised again from its beginning */
     }
     l->answering = pausing;
     pthread_mutex_unlock(&l->lock);
-    spry_status status = pausing ? turn(l, count, ended_ns, ended_at, error) : look_ahead(l, count, error);
+    spry_status status = pausing ? turn(l, count, ended_ns, error) : look_ahead(l, count, error);
     pthread_mutex_lock(&l->lock);
     *looked = count;
     if (pausing && l->epoch == l->working) { /* the turn is complete */
@@ -486,7 +486,6 @@ static spry_status follow(live *l, const float *samples, spry_vad_event event, s
         drop_work(l); /* speech goes on */
     } else if (!l->pausing && quiet_ms >= PAUSE_FIRST_MS) {
         l->pausing = true;
-        l->ended_at = spry_vad_end_at(l->vad);
         l->ended_ns = spry_clock_ns() - quiet_ms * 1000000;
     }
     if (event == SPRY_VAD_END) {
@@ -511,8 +510,8 @@ static spry_status step(live *l, bool *more, spry_error *error)
     spry_vad_event event = spry_vad_push(l->vad, in);
     pthread_mutex_lock(&l->lock);
     status = follow(l, in, event, error);
-    if (spry_player_pull(l->player, out, SPRY_VAD_STEP) && !l->sounded_at)
-        l->sounded_at = l->position;
+    if (spry_player_pull(l->player, out, SPRY_VAD_STEP) && !l->sounded_ns)
+        l->sounded_ns = spry_clock_ns();
     pthread_cond_broadcast(&l->changed);
     *more = !l->leave && !spry_interrupt_seen();
     pthread_mutex_unlock(&l->lock);
@@ -526,10 +525,8 @@ static spry_status finish(live *l, spry_error *error)
     spry_status status = SPRY_OK;
     pthread_mutex_lock(&l->lock);
     if (l->utterance.count && !l->over) {
-        if (!l->pausing) {
-            l->ended_at = l->position;
+        if (!l->pausing)
             l->ended_ns = spry_clock_ns();
-        }
         l->pausing = l->over = true;
         spry_player_release(l->player);
         pthread_cond_broadcast(&l->changed);
@@ -538,8 +535,8 @@ static spry_status finish(live *l, spry_error *error)
            (l->utterance.count || l->answering || spry_player_busy(l->player))) {
         size_t n = spry_player_pull(l->player, out, SPRY_VAD_STEP);
         l->position += n ? SPRY_VAD_STEP : 0;
-        if (n && !l->sounded_at)
-            l->sounded_at = l->position;
+        if (n && !l->sounded_ns)
+            l->sounded_ns = spry_clock_ns();
         pthread_cond_broadcast(&l->changed);
         if (n == 0)
             spry_background_wait(&l->changed, &l->lock, 10000000);

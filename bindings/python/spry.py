@@ -132,7 +132,7 @@ class _Result(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("prompt_tokens", c_size_t), ("generated_tokens", c_size_t),
                 ("reused_tokens", c_size_t), ("restored_tokens", c_size_t), ("span_tokens", c_size_t),
                 ("repaired_tokens", c_size_t), ("lookup_ms", c_double), ("restore_ms", c_double),
-                ("prefill_ms", c_double), ("first_step_ms", c_double), ("decode_ms", c_double), ("total_ms", c_double),
+                ("prefill_ms", c_double), ("first_token_ms", c_double), ("decode_ms", c_double), ("total_ms", c_double),
                 ("drafts", _DraftReport), ("parts_ms", c_double * _PARTS_ROOM),
                 ("first_parts_ms", c_double * _PARTS_ROOM), ("n_parts", c_size_t), ("finish", c_int),
                 ("stop", c_uint32), ("forced_tokens", c_size_t), ("dropped_tokens", c_size_t),

@@ -636,7 +636,7 @@ void spry_generation_end(spry_generation *g)
     spry_lap(g->laps, SPRY_PART_WRITE);
     uint64_t prefilled = g->prefilled_ns ? g->prefilled_ns : now, first = g->first_ns ? g->first_ns : prefilled;
     r->prefill_ms = (double)(prefilled - g->start_ns) / 1e6;
-    r->first_step_ms = (double)(first - prefilled) / 1e6;
+    r->first_token_ms = (double)(first - g->start_ns) / 1e6;
     r->decode_ms = (double)(now - first) / 1e6;
     r->total_ms = (double)(now - g->start_ns) / 1e6;
     r->dropped_tokens = g->sequence->n_dropped;

@@ -369,6 +369,8 @@ class Live(cli_support.CliTest):
         turns = line.turns()
         self.assertEqual([t["interrupted"] for t in turns], [True, False])
         self.assertLess(len(turns[0]["answer"]), len(turns[1]["answer"]) / 2)
+        for turn in turns:
+            self.assertGreaterEqual(turn["timings"]["first_sound_ms"], turn["timings"]["first_token_ms"])
         self.assertGreater(turns[0]["timings"]["first_sound_ms"], 0)
 
     def test_no_barge_in(self):

@@ -9,7 +9,7 @@ from server_support import MODEL, TALE, ServerTest, spry
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}}, "required": ["city"],
     "additionalProperties": False}}}
-TIMINGS = {"load_ms", "queue_ms", "template_ms", "tokenize_ms", "lookup_ms", "restore_ms", "prefill_ms", "first_step_ms", "context_tokens",
+TIMINGS = {"load_ms", "queue_ms", "template_ms", "tokenize_ms", "lookup_ms", "restore_ms", "prefill_ms", "first_token_ms", "context_tokens",
            "decode_ms", "cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n",
            "predicted_ms", "predicted_per_token_ms", "predicted_per_second", "ttft_ms", "total_ms", "prompt_tokens", "cached_tokens", "span_tokens", "repaired_tokens", "span_divergence",
            "generated_tokens", "drafted_tokens", "accepted_tokens", "dropped_tokens", "parts_ms", "first_parts_ms", "energy"}

@@ -85,7 +85,7 @@ static inline spry_result answer(const spry_request *request)
         fail_msg("%s", error.message);
     got.text[got.size] = 0;
     assert_int_equal(result.prompt_tokens, request->n_prompt);
-    assert_true(result.prefill_ms >= 0 && result.first_step_ms >= 0 && result.decode_ms >= 0);
+    assert_true(result.prefill_ms >= 0 && result.first_token_ms >= 0 && result.decode_ms >= 0);
     assert_true(result.total_ms >= result.prefill_ms);
     return result;
 }

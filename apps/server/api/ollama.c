@@ -155,7 +155,7 @@ static json_t *last_line(const spry_completion *c)
                   "total_duration", nanoseconds(json_real_value(json_object_get(timings, "total_ms"))), "load_duration",
                   (json_int_t)c->exchange->load_ns, "prompt_eval_count", (json_int_t)prompt_count(c),
                   "prompt_eval_duration", nanoseconds(r->prefill_ms), "eval_count", (json_int_t)r->generated_tokens,
-                  "eval_duration", nanoseconds(r->first_step_ms + r->decode_ms));
+                  "eval_duration", nanoseconds(r->first_token_ms - r->prefill_ms + r->decode_ms));
     json_object_update(message, more);
     json_object_set_new(message, "timings", timings);
     json_decref(more);

@@ -390,7 +390,7 @@ json_t *spry_completion_timings(const spry_completion *c)
         "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}", "load_ms",
         (double)c->exchange->load_ns / 1e6, "queue_ms", r->parts_ms[SPRY_PART_QUEUE], "template_ms",
         lap_ms(c, SPRY_PART_TEMPLATE), "tokenize_ms", lap_ms(c, SPRY_PART_TOKENIZE), "lookup_ms", r->lookup_ms,
-        "restore_ms", r->restore_ms, "prefill_ms", r->prefill_ms, "first_step_ms", r->first_step_ms, "decode_ms",
+        "restore_ms", r->restore_ms, "prefill_ms", r->prefill_ms, "first_token_ms", r->first_token_ms, "decode_ms",
         r->decode_ms, "prompt_tokens", (json_int_t)n.prompt, "cached_tokens", (json_int_t)n.cached, "span_tokens",
         (json_int_t)n.span, "repaired_tokens", (json_int_t)n.repaired, "generated_tokens", (json_int_t)n.generated,
         "drafted_tokens", (json_int_t)n.drafted, "accepted_tokens", (json_int_t)n.accepted, "dropped_tokens",
