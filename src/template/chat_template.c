@@ -388,7 +388,7 @@ static spry_view or_empty(spry_view text)
 static void bind_date(spry_jinja_run *run, const char *name, const char *format, const spry_chat_input *input)
 {
     if (input->dates && !json_object_get(input->extra, name))
-        spry_jinja_bind(run, spry_view_of(name), spry_jinja_date(run, spry_view_of(format)));
+        spry_jinja_bind(run, spry_view_of(name), spry_jinja_date(run, spry_view_of(format), NULL));
 }
 
 /* The tools as JSON text, which some templates expect, unless the caller gave one. */

@@ -1,10 +1,6 @@
 /* Runs a parsed template. */
 #include "template/jinja_eval.h"
 
-/* ---- expressions ------------------------------------------------------------------------------------------------- */
-
-/* Expressions, one function for each kind of node. */
-
 /* ---- variables --------------------------------------------------------------------------------------------------- */
 
 spry_jinja_scope *spry_jinja_scope_create(spry_jinja_run *run, spry_jinja_scope *parent)
@@ -106,7 +102,7 @@ static spry_jinja_value eval_slice(spry_jinja_run *run, const spry_jinja_node *n
 static void spread_dict(spry_jinja_run *run, spry_jinja_dict *named, spry_jinja_value v)
 {
     if (v.kind != SPRY_JINJA_DICT) {
-        spry_jinja_fail(run, "a dict is expected behind **, not a %s", spry_jinja_kind_name(v));
+        spry_jinja_fail(run, "a dict is expected after **, not a %s", spry_jinja_kind_name(v));
         return;
     }
     for (size_t i = 0; i < v.dict->count; i++)
@@ -140,22 +136,17 @@ static bool eval_args(spry_jinja_run *run, spry_jinja_args *args, const spry_jin
     return !run->status;
 }
 
-static spry_jinja_value eval_call(spry_jinja_run *run, const spry_jinja_node *node)
-{
-    spry_jinja_args args;
-    spry_jinja_value callee = spry_jinja_eval(run, node->a);
-    if (!eval_args(run, &args, node->list))
-        return SPRY_JINJA_NOTHING;
-    run->line = node->line;
-    return spry_jinja_call(run, callee, &args);
-}
-
 spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, const spry_jinja_args *args)
 {
     if (run->status)
         return SPRY_JINJA_NOTHING;
     if (callee.kind == SPRY_JINJA_CALLABLE)
-        return callee.callable->call(run, callee.callable, args);
+        return callee.callable->call(&(spry_jinja_frame){.run = run,
+                                                         .self = callee.callable->self,
+                                                         .args = args,
+                                                         .name = callee.callable->name,
+                                                         .how = callee.callable->how,
+                                                         .callee = callee.callable});
     if (callee.kind == SPRY_JINJA_UNDEFINED && callee.name)
         spry_jinja_fail(run, "'%.*s' is undefined and cannot be called", SPRY_VIEW_ARG(*callee.name));
     else
@@ -163,24 +154,18 @@ spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, c
     return SPRY_JINJA_NOTHING;
 }
 
-static spry_jinja_value eval_filter(spry_jinja_run *run, const spry_jinja_node *node)
+/* A call, a filter or a test: all have an operand and arguments. */
+static spry_jinja_value eval_call(spry_jinja_run *run, const spry_jinja_node *node)
 {
     spry_jinja_args args;
     spry_jinja_value v = spry_jinja_eval(run, node->a);
     if (!eval_args(run, &args, node->list))
         return SPRY_JINJA_NOTHING;
     run->line = node->line;
-    return spry_jinja_filter(run, node->name, v, &args);
-}
-
-static spry_jinja_value eval_test(spry_jinja_run *run, const spry_jinja_node *node)
-{
-    spry_jinja_args args;
-    spry_jinja_value v = spry_jinja_eval(run, node->a);
-    if (!eval_args(run, &args, node->list))
-        return SPRY_JINJA_NOTHING;
-    run->line = node->line;
-    return SPRY_JINJA_BOOLEAN(spry_jinja_test(run, node->name, v, &args));
+    if (node->kind == SPRY_JINJA_TEST)
+        return SPRY_JINJA_BOOLEAN(spry_jinja_test(run, node->name, v, &args));
+    return node->kind == SPRY_JINJA_FILTER ? spry_jinja_filter(run, node->name, v, &args)
+                                           : spry_jinja_call(run, v, &args);
 }
 
 /* ---- operators --------------------------------------------------------------------------------------------------- */
@@ -190,16 +175,11 @@ static spry_jinja_value eval_not(spry_jinja_run *run, const spry_jinja_node *nod
     return SPRY_JINJA_BOOLEAN(!spry_jinja_truth(spry_jinja_eval(run, node->a)));
 }
 
-static spry_jinja_value eval_and(spry_jinja_run *run, const spry_jinja_node *node)
+/* `and`, `or`: the second operand is evaluated where the first one does not decide. */
+static spry_jinja_value eval_logic(spry_jinja_run *run, const spry_jinja_node *node)
 {
     spry_jinja_value a = spry_jinja_eval(run, node->a);
-    return spry_jinja_truth(a) ? spry_jinja_eval(run, node->b) : a;
-}
-
-static spry_jinja_value eval_or(spry_jinja_run *run, const spry_jinja_node *node)
-{
-    spry_jinja_value a = spry_jinja_eval(run, node->a);
-    return spry_jinja_truth(a) ? a : spry_jinja_eval(run, node->b);
+    return spry_jinja_truth(a) == (node->kind == SPRY_JINJA_AND) ? spry_jinja_eval(run, node->b) : a;
 }
 
 static spry_jinja_value eval_signed(spry_jinja_run *run, const spry_jinja_node *node)
@@ -259,11 +239,11 @@ spry_jinja_value spry_jinja_eval(spry_jinja_run *run, const spry_jinja_node *nod
         [SPRY_JINJA_INDEX] = eval_index,
         [SPRY_JINJA_SLICE] = eval_slice,
         [SPRY_JINJA_CALL] = eval_call,
-        [SPRY_JINJA_FILTER] = eval_filter,
-        [SPRY_JINJA_TEST] = eval_test,
+        [SPRY_JINJA_FILTER] = eval_call,
+        [SPRY_JINJA_TEST] = eval_call,
         [SPRY_JINJA_NOT] = eval_not,
-        [SPRY_JINJA_AND] = eval_and,
-        [SPRY_JINJA_OR] = eval_or,
+        [SPRY_JINJA_AND] = eval_logic,
+        [SPRY_JINJA_OR] = eval_logic,
         [SPRY_JINJA_NEGATE] = eval_signed,
         [SPRY_JINJA_PLUS] = eval_signed,
         [SPRY_JINJA_ARITHMETIC] = eval_arithmetic,
@@ -281,7 +261,7 @@ spry_jinja_value spry_jinja_eval(spry_jinja_run *run, const spry_jinja_node *nod
 
 /* ---- statements and macros --------------------------------------------------------------------------------------- */
 
-/* Statements and macros. The body of a loop or macro has its own scope; the branches of an `if` do not. */
+/* The body of a loop or macro has its own scope; the branches of an `if` do not. */
 
 typedef enum flow { GO_ON, BREAK_LOOP, CONTINUE_LOOP } flow;
 
@@ -402,15 +382,6 @@ static flow exec_for(spry_jinja_run *run, const spry_jinja_node *node)
 
 /* ---- macros ------------------------------------------------------------------------------------------------------ */
 
-static spry_jinja_value macro_value(spry_jinja_run *run, const spry_jinja_node *node)
-{
-    spry_jinja_callable *macro = spry_jinja_alloc(run, 1, sizeof *macro);
-    if (!macro)
-        return SPRY_JINJA_NOTHING;
-    *macro = (spry_jinja_callable){"macro", spry_jinja_call_macro, SPRY_JINJA_NOTHING, node, run->scope};
-    return (spry_jinja_value){.kind = SPRY_JINJA_CALLABLE, .callable = macro};
-}
-
 /* Arguments without a parameter, under Jinja2's names for them. */
 static void bind_rest(spry_jinja_run *run, const spry_jinja_node *macro, const spry_jinja_args *args, size_t n_params)
 {
@@ -450,18 +421,27 @@ static void bind_params(spry_jinja_run *run, const spry_jinja_node *macro, const
     bind_rest(run, macro, args, index);
 }
 
-spry_jinja_value spry_jinja_call_macro(spry_jinja_run *run, const spry_jinja_callable *callee,
-                                       const spry_jinja_args *args)
+static spry_jinja_value call_macro(const spry_jinja_frame *f)
 {
-    spry_jinja_scope *outer = run->scope, *scope = spry_jinja_scope_create(run, callee->scope);
+    spry_jinja_run *run = f->run;
+    spry_jinja_scope *outer = run->scope, *scope = spry_jinja_scope_create(run, f->callee->scope);
     flow ignored;
     if (!scope)
         return SPRY_JINJA_NOTHING;
     run->scope = scope;
-    bind_params(run, callee->macro, args);
-    spry_jinja_value text = capture(run, callee->macro->list, &ignored);
+    bind_params(run, f->callee->macro, f->args);
+    spry_jinja_value text = capture(run, f->callee->macro->list, &ignored);
     run->scope = outer;
     return text;
+}
+
+static spry_jinja_value macro_value(spry_jinja_run *run, const spry_jinja_node *node)
+{
+    spry_jinja_callable *macro = spry_jinja_alloc(run, 1, sizeof *macro);
+    if (!macro)
+        return SPRY_JINJA_NOTHING;
+    *macro = (spry_jinja_callable){.name = "macro", .call = call_macro, .macro = node, .scope = run->scope};
+    return (spry_jinja_value){.kind = SPRY_JINJA_CALLABLE, .callable = macro};
 }
 
 static void exec_call_block(spry_jinja_run *run, const spry_jinja_node *node)

@@ -40,25 +40,23 @@ spry_jinja_value spry_jinja_attribute(spry_jinja_run *run, spry_jinja_value a, c
 spry_jinja_value spry_jinja_slice(spry_jinja_run *run, spry_jinja_value a, const spry_jinja_value bounds[3]);
 
 spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, const spry_jinja_args *args);
-spry_jinja_value spry_jinja_call_macro(spry_jinja_run *run, const spry_jinja_callable *callee,
-                                       const spry_jinja_args *args);
 
 spry_jinja_value spry_jinja_filter(spry_jinja_run *run, spry_view name, spry_jinja_value v,
                                    const spry_jinja_args *args);
 bool spry_jinja_test(spry_jinja_run *run, spry_view name, spry_jinja_value v, const spry_jinja_args *args);
-bool spry_jinja_has_filter(spry_view name);
-bool spry_jinja_has_test(spry_view name);
+/* The row of a filter; NULL: there is none. */
+const spry_jinja_named *spry_jinja_find_filter(spry_view name);
 
 /* A global function; undefined for unknown names. */
 spry_jinja_value spry_jinja_global(spry_view name);
 
-/* The time of the run in a format of strftime. */
-spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view format);
+/* The time of the run in a format of strftime. `source` is the format's string, whose marks are kept, or NULL. */
+spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view format, const spry_jinja_string *source);
 /* A method of a string, list, dict or loop; undefined when there is none. */
 spry_jinja_value spry_jinja_method(spry_jinja_run *run, spry_jinja_value self, spry_view name);
 
 /* "%s" % args and "{}".format(...). */
 spry_jinja_value spry_jinja_format_percent(spry_jinja_run *run, spry_jinja_value format, const spry_jinja_list *values);
-spry_jinja_value spry_jinja_format_braces(spry_jinja_run *run, spry_jinja_value format, const spry_jinja_args *args);
+spry_jinja_builtin spry_jinja_format_braces;
 
 #endif

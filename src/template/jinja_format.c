@@ -263,32 +263,32 @@ static void append_braces(spry_jinja_builder *b, spry_view inside, bool marked, 
     append_formatted(b, &f, v);
 }
 
-spry_jinja_value spry_jinja_format_braces(spry_jinja_run *run, spry_jinja_value format, const spry_jinja_args *args)
+spry_jinja_value spry_jinja_format_braces(const spry_jinja_frame *f)
 {
-    spry_view text = spry_jinja_view(format);
+    spry_view text = spry_jinja_view(f->self);
     spry_jinja_builder b;
     size_t next = 0, begin = 0;
-    spry_jinja_builder_init(&b, run);
-    for (size_t at = 0; at < text.size && !run->status; at++) {
+    spry_jinja_builder_init(&b, f->run);
+    for (size_t at = 0; at < text.size && !f->run->status; at++) {
         char c = text.data[at];
         if (c != '{' && c != '}')
             continue;
         bool doubled = at + 1 < text.size && text.data[at + 1] == c;
-        spry_jinja_append_part(&b, format.string, begin, at + doubled);
+        spry_jinja_append_part(&b, f->self.string, begin, at + doubled);
         size_t close = at + 1;
         if (!doubled) {
             while (close < text.size && text.data[close] != '}')
                 close++;
             if (c == '}' || close >= text.size)
-                spry_jinja_fail(run, "format() meets a single '%c'", c);
+                spry_jinja_fail(f->run, "format() meets a single '%c'", c);
             else
-                append_braces(&b, (spry_view){text.data + at + 1, close - at - 1}, format.string->n_marks != 0, args,
-                              &next);
+                append_braces(&b, (spry_view){text.data + at + 1, close - at - 1}, f->self.string->n_marks != 0,
+                              f->args, &next);
         }
         at = close;
         begin = close + 1 < text.size ? close + 1 : text.size;
     }
-    if (!run->status)
-        spry_jinja_append_part(&b, format.string, begin, text.size);
+    if (!f->run->status)
+        spry_jinja_append_part(&b, f->self.string, begin, text.size);
     return spry_jinja_builder_string(&b);
 }

@@ -6,288 +6,174 @@
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-/* Tests: the names after `is`. */
-
-typedef bool test(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args);
-
-static spry_jinja_value operand(const spry_jinja_args *args)
+/* A value of a kind; `how` is the spry_jinja_kind. */
+static spry_jinja_value is_kind(const spry_jinja_frame *f)
 {
-    return spry_jinja_arg(args, 0, NULL, SPRY_JINJA_NOTHING);
+    return SPRY_JINJA_BOOLEAN(f->self.kind == (spry_jinja_kind)f->how);
 }
 
-static bool is_defined(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static spry_jinja_value is_defined(const spry_jinja_frame *f)
 {
-    (void)run, (void)args;
-    return v.kind != SPRY_JINJA_UNDEFINED;
+    return SPRY_JINJA_BOOLEAN(f->self.kind != SPRY_JINJA_UNDEFINED);
 }
 
-static bool is_undefined(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+/* true: 1; false: 0 */
+static spry_jinja_value is_boolean(const spry_jinja_frame *f)
 {
-    return !is_defined(run, v, args);
+    return SPRY_JINJA_BOOLEAN(f->self.kind == SPRY_JINJA_BOOL && f->self.boolean == (f->how != 0));
 }
 
-static bool is_none(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static spry_jinja_value is_number(const spry_jinja_frame *f)
 {
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_NONE;
+    return SPRY_JINJA_BOOLEAN(spry_jinja_is_number(f->self));
 }
 
-static bool is_string(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static spry_jinja_value is_iterable(const spry_jinja_frame *f)
 {
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_STRING;
-}
-
-static bool is_number(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    (void)run, (void)args;
-    return spry_jinja_is_number(v);
-}
-
-static bool is_integer(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_INT;
-}
-
-static bool is_float(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_FLOAT;
-}
-
-static bool is_boolean(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_BOOL;
-}
-
-static bool is_true(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return is_boolean(run, v, args) && v.boolean;
-}
-
-static bool is_false(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return is_boolean(run, v, args) && !v.boolean;
-}
-
-static bool is_mapping(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_DICT;
-}
-
-static bool is_iterable(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    (void)run, (void)args;
-    return spry_jinja_is_iterable(v);
+    return SPRY_JINJA_BOOLEAN(spry_jinja_is_iterable(f->self));
 }
 
 /* Has a length and items. */
-static bool is_sequence(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static spry_jinja_value is_sequence(const spry_jinja_frame *f)
 {
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_UNDEFINED || v.kind == SPRY_JINJA_STRING || v.kind == SPRY_JINJA_DICT ||
-           (spry_jinja_is_sequence(v) && !v.list->lazy);
+    spry_jinja_value v = f->self;
+    return SPRY_JINJA_BOOLEAN(v.kind == SPRY_JINJA_UNDEFINED || v.kind == SPRY_JINJA_STRING ||
+                              v.kind == SPRY_JINJA_DICT || (spry_jinja_is_sequence(v) && !v.list->lazy));
 }
 
-static bool is_callable(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static spry_jinja_value operand(const spry_jinja_frame *f)
 {
-    (void)run, (void)args;
-    return v.kind == SPRY_JINJA_CALLABLE;
+    return spry_jinja_arg(f->args, 0, NULL, SPRY_JINJA_NOTHING);
 }
 
-/* v % divisor == rest, for integers. */
-static bool leaves(spry_jinja_run *run, spry_jinja_value v, spry_jinja_value divisor, int64_t rest)
+enum { ODD, EVEN, DIVISIBLE };
+
+/* self % divisor == rest, for integers. */
+static spry_jinja_value leaves_rest(const spry_jinja_frame *f)
 {
-    spry_jinja_value left = spry_jinja_arithmetic(run, SPRY_JINJA_MOD, v, divisor);
-    return spry_jinja_equal(run, left, SPRY_JINJA_INTEGER(rest));
+    spry_jinja_value divisor = f->how == DIVISIBLE ? operand(f) : SPRY_JINJA_INTEGER(2);
+    spry_jinja_value left = spry_jinja_arithmetic(f->run, SPRY_JINJA_MOD, f->self, divisor);
+    return SPRY_JINJA_BOOLEAN(spry_jinja_equal(f->run, left, SPRY_JINJA_INTEGER(f->how == ODD)));
 }
 
-static bool is_odd(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+/* `how` is the spry_jinja_sign of the comparison. */
+static spry_jinja_value compares(const spry_jinja_frame *f)
 {
-    (void)args;
-    return leaves(run, v, SPRY_JINJA_INTEGER(2), 1);
-}
-
-static bool is_even(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    (void)args;
-    return leaves(run, v, SPRY_JINJA_INTEGER(2), 0);
-}
-
-static bool is_divisible(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return leaves(run, v, operand(args), 0);
-}
-
-static bool is_equal(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return spry_jinja_compare(run, SPRY_JINJA_EQ, v, operand(args));
-}
-
-static bool is_unequal(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return spry_jinja_compare(run, SPRY_JINJA_NE, v, operand(args));
-}
-
-static bool is_less(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return spry_jinja_compare(run, SPRY_JINJA_LT, v, operand(args));
-}
-
-static bool is_less_equal(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return spry_jinja_compare(run, SPRY_JINJA_LE, v, operand(args));
-}
-
-static bool is_greater(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return spry_jinja_compare(run, SPRY_JINJA_GT, v, operand(args));
-}
-
-static bool is_greater_equal(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return spry_jinja_compare(run, SPRY_JINJA_GE, v, operand(args));
-}
-
-static bool is_in(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return spry_jinja_compare(run, SPRY_JINJA_IN, v, operand(args));
+    return SPRY_JINJA_BOOLEAN(spry_jinja_compare(f->run, (spry_jinja_sign)f->how, f->self, operand(f)));
 }
 
 /* The same object; for values without identity: an equal value of the same kind. */
-static bool is_same(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static spry_jinja_value is_same(const spry_jinja_frame *f)
 {
-    spry_jinja_value other = operand(args);
-    return v.kind == other.kind && spry_jinja_equal(run, v, other);
+    spry_jinja_value other = operand(f);
+    return SPRY_JINJA_BOOLEAN(f->self.kind == other.kind && spry_jinja_equal(f->run, f->self, other));
 }
 
-static bool has_case(spry_jinja_run *run, spry_jinja_value v, spry_jinja_case how)
+/* upper, lower: changing to this case leaves the text as it is, and changing to the other one does not. */
+static spry_jinja_value has_case(const spry_jinja_frame *f)
 {
-    spry_jinja_value text = spry_jinja_to_string(run, v);
-    if (run->status)
-        return false;
-    spry_jinja_case other = how == SPRY_JINJA_UPPER ? SPRY_JINJA_LOWER : SPRY_JINJA_UPPER;
-    return spry_jinja_equal(run, text, spry_jinja_change_case(run, text, how)) &&
-           !spry_jinja_equal(run, text, spry_jinja_change_case(run, text, other));
+    spry_jinja_value text = spry_jinja_to_string(f->run, f->self);
+    if (f->run->status)
+        return SPRY_JINJA_NOTHING;
+    spry_jinja_case how = (spry_jinja_case)f->how,
+                    other = how == SPRY_JINJA_UPPER ? SPRY_JINJA_LOWER : SPRY_JINJA_UPPER;
+    return SPRY_JINJA_BOOLEAN(spry_jinja_equal(f->run, text, spry_jinja_change_case(f->run, text, how)) &&
+                              !spry_jinja_equal(f->run, text, spry_jinja_change_case(f->run, text, other)));
 }
 
-static bool is_upper(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static const spry_jinja_named *find_test(spry_view name);
+
+static spry_jinja_value is_filter(const spry_jinja_frame *f)
 {
-    (void)args;
-    return has_case(run, v, SPRY_JINJA_UPPER);
+    return SPRY_JINJA_BOOLEAN(f->self.kind == SPRY_JINJA_STRING && spry_jinja_find_filter(spry_jinja_view(f->self)));
 }
 
-static bool is_lower(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
+static spry_jinja_value is_test(const spry_jinja_frame *f)
 {
-    (void)args;
-    return has_case(run, v, SPRY_JINJA_LOWER);
+    return SPRY_JINJA_BOOLEAN(f->self.kind == SPRY_JINJA_STRING && find_test(spry_jinja_view(f->self)));
 }
 
-static bool is_filter(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return is_string(run, v, args) && spry_jinja_has_filter(spry_jinja_view(v));
-}
-
-static bool is_test(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
-{
-    return is_string(run, v, args) && spry_jinja_has_test(spry_jinja_view(v));
-}
-
-static const struct {
-    const char *name;
-    test *call;
-} tests[] = {
-    {"defined", is_defined},
-    {"undefined", is_undefined},
-    {"none", is_none},
-    {"string", is_string},
-    {"number", is_number},
-    {"integer", is_integer},
-    {"float", is_float},
-    {"boolean", is_boolean},
-    {"true", is_true},
-    {"false", is_false},
-    {"mapping", is_mapping},
-    {"iterable", is_iterable},
-    {"sequence", is_sequence},
-    {"callable", is_callable},
-    {"odd", is_odd},
-    {"even", is_even},
-    {"divisibleby", is_divisible},
-    {"equalto", is_equal},
-    {"eq", is_equal},
-    {"==", is_equal},
-    {"ne", is_unequal},
-    {"!=", is_unequal},
-    {"lt", is_less},
-    {"lessthan", is_less},
-    {"<", is_less},
-    {"le", is_less_equal},
-    {"<=", is_less_equal},
-    {"gt", is_greater},
-    {"greaterthan", is_greater},
-    {">", is_greater},
-    {"ge", is_greater_equal},
-    {">=", is_greater_equal},
-    {"in", is_in},
-    {"sameas", is_same},
-    {"upper", is_upper},
-    {"lower", is_lower},
-    {"filter", is_filter},
-    {"test", is_test},
+static const spry_jinja_named tests[] = {
+    {"defined", is_defined, 0},
+    {"undefined", is_kind, SPRY_JINJA_UNDEFINED},
+    {"none", is_kind, SPRY_JINJA_NONE},
+    {"string", is_kind, SPRY_JINJA_STRING},
+    {"number", is_number, 0},
+    {"integer", is_kind, SPRY_JINJA_INT},
+    {"float", is_kind, SPRY_JINJA_FLOAT},
+    {"boolean", is_kind, SPRY_JINJA_BOOL},
+    {"true", is_boolean, 1},
+    {"false", is_boolean, 0},
+    {"mapping", is_kind, SPRY_JINJA_DICT},
+    {"iterable", is_iterable, 0},
+    {"sequence", is_sequence, 0},
+    {"callable", is_kind, SPRY_JINJA_CALLABLE},
+    {"odd", leaves_rest, ODD},
+    {"even", leaves_rest, EVEN},
+    {"divisibleby", leaves_rest, DIVISIBLE},
+    {"equalto", compares, SPRY_JINJA_EQ},
+    {"eq", compares, SPRY_JINJA_EQ},
+    {"==", compares, SPRY_JINJA_EQ},
+    {"ne", compares, SPRY_JINJA_NE},
+    {"!=", compares, SPRY_JINJA_NE},
+    {"lt", compares, SPRY_JINJA_LT},
+    {"lessthan", compares, SPRY_JINJA_LT},
+    {"<", compares, SPRY_JINJA_LT},
+    {"le", compares, SPRY_JINJA_LE},
+    {"<=", compares, SPRY_JINJA_LE},
+    {"gt", compares, SPRY_JINJA_GT},
+    {"greaterthan", compares, SPRY_JINJA_GT},
+    {">", compares, SPRY_JINJA_GT},
+    {"ge", compares, SPRY_JINJA_GE},
+    {">=", compares, SPRY_JINJA_GE},
+    {"in", compares, SPRY_JINJA_IN},
+    {"sameas", is_same, 0},
+    {"upper", has_case, SPRY_JINJA_UPPER},
+    {"lower", has_case, SPRY_JINJA_LOWER},
+    {"filter", is_filter, 0},
+    {"test", is_test, 0},
 };
 
-static test *find_test(spry_view name)
+static const spry_jinja_named *find_test(spry_view name)
 {
     for (size_t i = 0; i < SPRY_COUNT(tests); i++)
         if (spry_view_is(name, tests[i].name))
-            return tests[i].call;
+            return &tests[i];
     return NULL;
-}
-
-bool spry_jinja_has_test(spry_view name)
-{
-    return find_test(name) != NULL;
 }
 
 bool spry_jinja_test(spry_jinja_run *run, spry_view name, spry_jinja_value v, const spry_jinja_args *args)
 {
-    test *call = find_test(name);
+    const spry_jinja_named *test = find_test(name);
     if (run->status)
         return false;
-    if (call)
-        return call(run, v, args);
+    if (test)
+        return spry_jinja_truth(test->call(&(spry_jinja_frame){run, v, args, test->name, test->how, NULL}));
     spry_jinja_fail(run, "there is no test '%.*s'", SPRY_VIEW_ARG(name));
     return false;
 }
 
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
-/* Global functions. */
-
 enum { MAX_RANGE = 100000 };
 
-static spry_jinja_value call_range(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args)
+static spry_jinja_value call_range(const spry_jinja_frame *f)
 {
     int64_t n[3] = {0, 0, 1};
-    (void)callee;
-    for (size_t i = 0; i < args->count && i < SPRY_COUNT(n); i++)
-        if (!spry_jinja_to_int(args->items[i], &n[i]))
-            spry_jinja_fail(run, "range() takes whole numbers, not a %s", spry_jinja_kind_name(args->items[i]));
-    if (args->count < 1 || args->count > SPRY_COUNT(n) || n[2] == 0)
-        spry_jinja_fail(run, "range() takes one to three numbers, the third not 0");
-    if (args->count == 1) {
+    for (size_t i = 0; i < f->args->count && i < SPRY_COUNT(n); i++)
+        if (!spry_jinja_to_int(f->args->items[i], &n[i]))
+            spry_jinja_fail(f->run, "range() takes whole numbers, not a %s", spry_jinja_kind_name(f->args->items[i]));
+    if (f->args->count < 1 || f->args->count > SPRY_COUNT(n) || n[2] == 0)
+        spry_jinja_fail(f->run, "range() takes one to three numbers, the third not 0");
+    if (f->args->count == 1) {
         n[1] = n[0];
         n[0] = 0;
     }
-    spry_jinja_list *list = spry_jinja_list_create(run, 0);
-    for (int64_t i = n[0]; (n[2] > 0 ? i < n[1] : i > n[1]) && !run->status;) {
+    spry_jinja_list *list = spry_jinja_list_create(f->run, 0);
+    for (int64_t i = n[0]; (n[2] > 0 ? i < n[1] : i > n[1]) && !f->run->status;) {
         if (list->count >= MAX_RANGE)
-            spry_jinja_fail(run, "range() gives more than %d numbers", MAX_RANGE);
-        spry_jinja_list_push(run, list, SPRY_JINJA_INTEGER(i));
+            spry_jinja_fail(f->run, "range() gives more than %d numbers", MAX_RANGE);
+        spry_jinja_list_push(f->run, list, SPRY_JINJA_INTEGER(i));
         if (n[2] > 0 ? i > INT64_MAX - n[2] : i < INT64_MIN - n[2])
             break;
         i += n[2];
@@ -295,9 +181,11 @@ static spry_jinja_value call_range(spry_jinja_run *run, const spry_jinja_callabl
     return SPRY_JINJA_SEQUENCE(list);
 }
 
-/* The pairs of a dict, or of a list of pairs, then the named arguments. */
-static spry_jinja_dict *gather(spry_jinja_run *run, const spry_jinja_args *args)
+/* dict, namespace: the pairs of a dict, or of a list of pairs, then the named arguments. `how` is the kind made. */
+static spry_jinja_value call_dict(const spry_jinja_frame *f)
 {
+    spry_jinja_run *run = f->run;
+    const spry_jinja_args *args = f->args;
     spry_jinja_dict *dict = spry_jinja_dict_create(run, args->named->count);
     if (args->count && args->items[0].kind == SPRY_JINJA_DICT) {
         const spry_jinja_dict *from = args->items[0].dict;
@@ -315,28 +203,14 @@ static spry_jinja_dict *gather(spry_jinja_run *run, const spry_jinja_args *args)
     }
     for (size_t i = 0; i < args->named->count && !run->status; i++)
         spry_jinja_dict_set(run, dict, args->named->entries[i].key, args->named->entries[i].value);
-    return dict;
+    return (spry_jinja_value){.kind = (spry_jinja_kind)f->how, .dict = dict};
 }
 
-static spry_jinja_value call_dict(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args)
+static spry_jinja_value call_raise(const spry_jinja_frame *f)
 {
-    (void)callee;
-    return SPRY_JINJA_DICT_OF(gather(run, args));
-}
-
-static spry_jinja_value call_namespace(spry_jinja_run *run, const spry_jinja_callable *callee,
-                                       const spry_jinja_args *args)
-{
-    (void)callee;
-    return (spry_jinja_value){.kind = SPRY_JINJA_NAMESPACE, .dict = gather(run, args)};
-}
-
-static spry_jinja_value call_raise(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args)
-{
-    (void)callee;
-    spry_jinja_value text = spry_jinja_to_string(run, spry_jinja_arg(args, 0, "message", SPRY_JINJA_NOTHING));
+    spry_jinja_value text = spry_jinja_to_string(f->run, spry_jinja_arg(f->args, 0, "message", SPRY_JINJA_NOTHING));
     if (text.kind == SPRY_JINJA_STRING)
-        spry_jinja_fail(run, "%.*s", (int)(text.string->size < 400 ? text.string->size : 400), text.string->data);
+        spry_jinja_fail(f->run, "%.*s", (int)(text.string->size < 400 ? text.string->size : 400), text.string->data);
     return SPRY_JINJA_NOTHING;
 }
 
@@ -374,8 +248,7 @@ static bool format_time(char *out, size_t size, char letter, const struct tm *t)
     return true;
 }
 
-/* The time of the run in a format. */
-static spry_jinja_value format_now(spry_jinja_run *run, spry_view text, const spry_jinja_string *source)
+spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view text, const spry_jinja_string *source)
 {
     time_t now = (time_t)run->now;
     struct tm t;
@@ -399,29 +272,22 @@ static spry_jinja_value format_now(spry_jinja_run *run, spry_view text, const sp
     return spry_jinja_builder_string(&b);
 }
 
-spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view format)
+static spry_jinja_value call_strftime_now(const spry_jinja_frame *f)
 {
-    return format_now(run, format, NULL);
-}
-
-static spry_jinja_value call_strftime_now(spry_jinja_run *run, const spry_jinja_callable *callee,
-                                          const spry_jinja_args *args)
-{
-    spry_jinja_value format = spry_jinja_arg(args, 0, "format", SPRY_JINJA_NOTHING);
-    (void)callee;
+    spry_jinja_value format = spry_jinja_arg(f->args, 0, "format", SPRY_JINJA_NOTHING);
     if (format.kind != SPRY_JINJA_STRING) {
-        spry_jinja_fail(run, "strftime_now() takes a format");
+        spry_jinja_fail(f->run, "strftime_now() takes a format");
         return SPRY_JINJA_NOTHING;
     }
-    return format_now(run, spry_jinja_view(format), format.string);
+    return spry_jinja_date(f->run, spry_jinja_view(format), format.string);
 }
 
 spry_jinja_value spry_jinja_global(spry_view name)
 {
     static const spry_jinja_callable table[] = {
         {.name = "range", .call = call_range},
-        {.name = "dict", .call = call_dict},
-        {.name = "namespace", .call = call_namespace},
+        {.name = "dict", .call = call_dict, .how = SPRY_JINJA_DICT},
+        {.name = "namespace", .call = call_dict, .how = SPRY_JINJA_NAMESPACE},
         {.name = "raise_exception", .call = call_raise},
         {.name = "strftime_now", .call = call_strftime_now},
     };

@@ -130,14 +130,33 @@ typedef struct spry_jinja_args {
     const spry_jinja_dict *named; /* never NULL */
 } spry_jinja_args;
 
+/* One call of a filter, test, method, global function or macro. */
+typedef struct spry_jinja_frame {
+    spry_jinja_run *run;
+    spry_jinja_value self; /* the value before the filter, test or method */
+    const spry_jinja_args *args;
+    const char *name;
+    int how; /* the variant, where functions of several names share one implementation */
+    const struct spry_jinja_callable *callee; /* NULL for filters and tests */
+} spry_jinja_frame;
+
+typedef spry_jinja_value spry_jinja_builtin(const spry_jinja_frame *frame);
+
 typedef struct spry_jinja_callable {
     const char *name;
-    spry_jinja_value (*call)(spry_jinja_run *run, const struct spry_jinja_callable *callee,
-                             const spry_jinja_args *args);
+    spry_jinja_builtin *call;
+    int how;
     spry_jinja_value self;               /* of a method */
     const struct spry_jinja_node *macro; /* of a macro, with */
     struct spry_jinja_scope *scope;      /* its enclosing scope */
 } spry_jinja_callable;
+
+/* One row of the tables of filters and tests. */
+typedef struct spry_jinja_named {
+    const char *name;
+    spry_jinja_builtin *call;
+    int how;
+} spry_jinja_named;
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
@@ -201,6 +220,12 @@ size_t spry_jinja_length(spry_jinja_run *run, spry_jinja_value v);
 
 /* Positional argument `index`, or the argument `name` (which may be NULL); otherwise `fallback`. */
 spry_jinja_value spry_jinja_arg(const spry_jinja_args *args, size_t index, const char *name, spry_jinja_value fallback);
+
+/* The truth value of an argument; false where it is missing. */
+static inline bool spry_jinja_flag(const spry_jinja_args *args, size_t index, const char *name)
+{
+    return spry_jinja_truth(spry_jinja_arg(args, index, name, SPRY_JINJA_NULL));
+}
 
 /* Builds strings. Appended strings keep their marks; finished strings live in the run. */
 
