@@ -64,7 +64,7 @@ function compareField(at, field) {
         say(field.word),
         make("input", {
             id: `c${at}-${field.name}`,
-            inputMode: field.whole ? "numeric" : "decimal",
+            inputMode: "text",
             placeholder: say("as in the chat"),
             autocomplete: "off",
         }),

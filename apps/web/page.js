@@ -8,7 +8,7 @@ import { byId, make, showHash, speak, startTerms } from "./dom.js";
 import { say, translatePage } from "./language.js";
 import { showModels, startModels } from "./models.js";
 import { fetchModels, noteFailure, retryWith, showBanner } from "./server.js";
-import { openSettings, startSettings } from "./settings.js";
+import { learnSettings, openSettings, startSettings } from "./settings.js";
 import { changeSetting, current, passing, readSettings } from "./store.js";
 import { learnTools } from "./tools.js";
 import { isReading, offerSpeech, startSpeech, stopReading } from "./voice.js";
@@ -62,6 +62,7 @@ async function reachServer() {
         showModels(await fetchModels());
         showBanner("");
         offerSpeech();
+        learnSettings();
         refreshStored();
         await learnTools();
         resumeAnswer();

@@ -3,27 +3,35 @@
 
 import { byId, fieldById, make, toast } from "./dom.js";
 import { LANGUAGES, say } from "./language.js";
+import { callServer, parseAnswer } from "./server.js";
 import {
-    changeSetting, cleanText, conversationSettings, current, passing, readSettings, saveConversation, writeSettings,
+    changeSetting, cleanText, conversationSettings, current, listOf, passing, readSettings, saveConversation, writeSettings,
 } from "./store.js";
 import { checkTools, requestTools, schemaOf, showTools, startTools, toolsInPanel } from "./tools.js";
 
 /** @import { Settings } from "./store.js" */
 
-/** @typedef {{ name: string, word: string, least: number, most: number, whole?: boolean }} Field */
+/** @typedef {{ name: string, word: string, none: string, slider?: [number, number] }} Field */
+/** @typedef {{ name: string, help: string, integer: boolean, min: number, max?: number, value: number | null }} Known */
 
+// `slider`: the values that a slider reaches; others are typed. `none`: shown while the server names no value.
 /** @type {Field[]} */
 export const SAMPLING_FIELDS = [
-    { name: "temperature", word: "Temperature", least: 0, most: 5 },
-    { name: "top_k", word: "Top k", least: 0, most: 1e6, whole: true },
-    { name: "top_p", word: "Top p", least: 0, most: 1 },
-    { name: "min_p", word: "Min p", least: 0, most: 1 },
-    { name: "repeat_penalty", word: "Repeat penalty", least: 0.1, most: 10 },
-    { name: "presence_penalty", word: "Presence penalty", least: -2, most: 2 },
-    { name: "frequency_penalty", word: "Frequency penalty", least: -2, most: 2 },
-    { name: "max_tokens", word: "Most tokens", least: 1, most: 1e9, whole: true },
-    { name: "seed", word: "Seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
+    { name: "temperature", word: "Temperature", none: "model's own", slider: [0, 2] },
+    { name: "top_k", word: "Top k", none: "model's own", slider: [0, 200] },
+    { name: "top_p", word: "Top p", none: "model's own", slider: [0, 1] },
+    { name: "min_p", word: "Min p", none: "model's own", slider: [0, 1] },
+    { name: "repeat_penalty", word: "Repeat penalty", none: "model's own", slider: [0.5, 2] },
+    { name: "presence_penalty", word: "Presence penalty", none: "none", slider: [-2, 2] },
+    { name: "frequency_penalty", word: "Frequency penalty", none: "none", slider: [-2, 2] },
+    { name: "max_tokens", word: "Most tokens", none: "no limit" },
+    { name: "seed", word: "Seed", none: "random" },
 ];
+
+// Ranges, help and values of the chosen model, as the server's tables have them.
+/** @type {Map<string, Known>} */
+let known = new Map();
+
 const TEXT_FIELDS = ["system", "stop", "schema", "thinking", "draft"];
 
 // Sets of values to begin with.
@@ -86,18 +94,64 @@ function showSettings(settings = conversationSettings()) {
     checkFields();
 }
 
+/** @param {Field} field */
+function settingRow({ name, word, slider }) {
+    const input = make("input", { id: "s-" + name, inputMode: "text", autocomplete: "off", "aria-describedby": "h-" + name });
+    const range = slider && make("input", {
+        id: "r-" + name, type: "range", min: String(slider[0]), max: String(slider[1]), "aria-label": say(word),
+        oninput: (/** @type {InputEvent} */ event) => {
+            input.value = /** @type {HTMLInputElement} */ (event.target).value;
+        },
+    });
+    return make(
+        "div",
+        { class: "field" },
+        make("label", { htmlFor: "s-" + name }, say(word)),
+        make("div", { class: "valued" }, input, range),
+        make("p", { id: "h-" + name, class: "help" }),
+    );
+}
+
+// Empty fields show the values that a request has without them; sliders are where the values are.
+function showKnown() {
+    for (const { name, none, slider } of SAMPLING_FIELDS) {
+        const { help = "", integer = false, value = null } = known.get(name) ?? {};
+        const usual = value === null ? "" : String(Number(value.toPrecision(6)));
+        const input = fieldById("s-" + name);
+        input.placeholder = usual || say(none);
+        byId(/** @type {any} */ ("h-" + name)).textContent = say(help);
+        if (slider) {
+            fieldById("r-" + name).step = integer ? "1" : "0.01";
+            fieldById("r-" + name).value = input.value.replace(",", ".") || usual || String(slider[0]);
+        }
+    }
+}
+
+// Asks the server for the settings of the chosen model; without them every number is accepted.
+export async function learnSettings() {
+    try {
+        const path = "/v1/settings?model=" + encodeURIComponent(byId("model").value);
+        const answer = parseAnswer(await (await callServer(path)).text());
+        known = new Map(listOf(answer.settings).map(one => [cleanText(one?.name), one]));
+    } catch {
+        known = new Map();
+    }
+    if (byId("settings").open) {
+        checkFields();
+    }
+}
+
 // {value, wrong}: the number in a field (undefined: empty), and an error message or "". A decimal comma is accepted.
 /** @param {Field} field @param {string} [id] */
 export function fieldValue(field, id = "s-" + field.name) {
     const text = fieldById(id).value.trim().replace(",", ".");
     const value = text === "" ? undefined : Number(text);
-    const wrong =
-        value !== undefined &&
-        !(value >= field.least && value <= field.most && (!field.whole || Number.isInteger(value)));
-    const sentence = field.whole
+    const { integer = false, min = -Infinity, max = Number.MAX_SAFE_INTEGER } = known.get(field.name) ?? {};
+    const wrong = value !== undefined && !(value >= min && value <= max && (!integer || Number.isInteger(value)));
+    const sentence = integer
         ? "{0} has to be a whole number, at least {1}."
         : "{0} has to be a number from {1} to {2}.";
-    return { value, wrong: wrong ? say(sentence, say(field.word), field.least, field.most) : "" };
+    return { value, wrong: wrong ? say(sentence, say(field.word), min, max) : "" };
 }
 
 // Shows errors; returns the settings of the valid fields, and whether all are valid.
@@ -123,6 +177,7 @@ function checkFields() {
     note("schema", schemaOf(settings.schema).wrong);
     settings.tools = toolsInPanel();
     sentences.push(...checkTools(settings.tools));
+    showKnown();
     byId("settings-error").textContent = sentences.join(" ");
     byId("settings-error").hidden = sentences.length === 0;
     return { settings, fine: sentences.length === 0 };
@@ -149,6 +204,7 @@ function keepAsDefaults() {
 export function openSettings() {
     showSettings();
     byId("settings").showModal();
+    learnSettings();
 }
 
 // Everything is said anew, so the page is loaded again; an answer in progress goes on.
@@ -160,6 +216,7 @@ function changeLanguage() {
 /** @param {(key: string) => void} useKey */
 export function startSettings(useKey) {
     const dialog = byId("settings");
+    byId("sampling").append(...SAMPLING_FIELDS.map(settingRow));
     byId("s-language").append(...Object.entries(LANGUAGES).map(([value, name]) => make("option", { value, lang: value }, name)));
     byId("s-language").addEventListener("change", changeLanguage);
     byId("open-settings").addEventListener("click", () => openSettings());

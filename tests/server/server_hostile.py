@@ -4,9 +4,11 @@ import json
 import os
 import select
 import socket
+import time
+import unittest
 
 import server_support
-from server_support import TALE, ServerTest, eventually, public
+from server_support import MODEL, TALE, Server, ServerTest, eventually, public
 
 CHAT = "/v1/chat/completions"
 
@@ -169,6 +171,53 @@ class Large(ServerTest):
             client.shutdown(socket.SHUT_WR)
             self.assertTrue(eventually(lambda: self.server.metric("spry_requests_running") == 0))
         self.alive()
+
+
+class Insecure(unittest.TestCase):
+    """A server that other machines reach without keys still refuses names of other sites (DNS rebinding)."""
+
+    def test_hosts(self):
+        server = Server("--insecure", host="0.0.0.0")
+        try:
+            for host, status in (("127.0.0.1", 200), ("192.168.7.9:8080", 200), ("[fd00::1]:80", 200), ("localhost", 200),
+                                 ("evil.example", 403), ("127.0.0.1.evil.example", 403)):
+                self.assertEqual(server.ask("GET", "/v1/models", headers={"Host": host}).status, status, host)
+        finally:
+            server.stop()
+
+
+class ManyParts(ServerTest):
+    """Messages of many small parts are read in time that grows with their size only."""
+
+    def seconds(self, path, body):
+        began = time.monotonic()
+        reply = self.server.post(path, body)
+        self.assertEqual(reply.status, 400, reply.text[:300])  # the prompt exceeds the context
+        return time.monotonic() - began
+
+    def test_small_parts(self):
+        def anthropic(n):
+            return self.seconds("/v1/messages", {"model": MODEL, "max_tokens": 1, "messages": [
+                {"role": "assistant", "content": [{"type": "text", "text": "ab "}] * n}, {"role": "user", "content": "x"}]})
+
+        def responses(n):
+            return self.seconds("/v1/responses", {"input": [
+                {"role": "assistant", "content": [{"type": "output_text", "text": "ab "}] * n}]})
+
+        for ask in (anthropic, responses):
+            ask(20000)
+            few, many = ask(40000), ask(160000)
+            self.assertLess(many, 10 * few + 1, "four times the parts")
+
+    def test_settings(self):
+        reply = self.server.get("/v1/settings").json
+        self.assertTrue(reply["loaded"])
+        settings = {one["name"]: one for one in reply["settings"]}
+        self.assertEqual((settings["top_p"]["min"], settings["top_p"]["max"]), (0, 1))
+        self.assertGreater(settings["temperature"]["value"], 0)
+        self.assertIsNone(settings["seed"]["value"])
+        self.assertTrue(all(one["help"] for one in settings.values()))
+        self.refused(self.server.get("/v1/settings?model=nobody"), 404, "nobody")
 
 
 if __name__ == "__main__":

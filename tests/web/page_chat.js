@@ -233,8 +233,9 @@ test("shift and enter make a line, enter sends, the box grows", async world => {
 test("settings go with the request, wrong ones are named", async world => {
     const page = await openPage(world, { before: madeUp("Fine.") });
     await page.click("#open-settings");
+    await page.waitForSelector("#h-temperature:not(:empty)");
     await page.fill("#s-temperature", "hot");
-    assert.match(await page.textContent("#settings-error"), /^Temperature has to be a number from 0 to 5\.$/);
+    assert.match(await page.textContent("#settings-error"), /^Temperature has to be a number from 0 to 100\.$/);
     await page.click("#settings .solid");
     assert.ok(await page.isVisible("#settings"));
     const values = { temperature: "0,5", top_p: "0.9", min_p: "0.05", max_tokens: "77", seed: "123" };

@@ -2,7 +2,7 @@
 "use strict";
 const fs = require("node:fs");
 const path = require("node:path");
-const { PAGE_FOLDER, PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+const { KEY, PAGE_FOLDER, PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
 
 const source = name => fs.readFileSync(path.join(PAGE_FOLDER, name), "utf8");
 const LANGUAGES = ["de", "fr", "es", "zh", "ja"];
@@ -88,8 +88,9 @@ test("every message has all languages, with the same placeholders", async () => 
     }
 });
 
-test("no text of the scripts or the page is outside the table, and none in it is unused", async () => {
-    const used = new Set(htmlTexts());
+test("no text of the scripts or the page is outside the table, and none in it is unused", async world => {
+    const { settings } = await (await fetch(world.url + "/v1/settings", { headers: { Authorization: "Bearer " + KEY } })).json();
+    const used = new Set([...htmlTexts(), ...settings.filter(one => source("settings.js").includes(`"${one.name}"`)).map(one => one.help)]);
     const outside = [...used].filter(text => !(text in MESSAGES) && !OTHER_WORDS.has(text));
     for (const name of scripts()) {
         const script = source(name);
@@ -191,7 +192,7 @@ test("everything that is seen comes from the table", async world => {
     await answered(page);
     await check("answered");
     await page.click("#open-settings");
-    await page.fill("#s-temperature", "9");
+    await page.fill("#s-temperature", "900");
     await page.fill("#s-schema", "{");
     assert.match(await page.textContent("#settings-error"), /\u27e6Das Schema/);
     await page.keyboard.press("Escape");

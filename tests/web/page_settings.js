@@ -1,6 +1,6 @@
 // Settings of a conversation: they go with its requests, stay with it, and can become those of new ones.
 "use strict";
-const { answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+const { KEY, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
 
 // What the page sends, read in the page, because made-up answers never leave it.
 async function lastBody(page, question) {
@@ -57,6 +57,34 @@ test("every conversation has its own settings, and keeps them", async world => {
     await page.reload();
     await page.locator("#chats .open-chat", { hasText: "One" }).click();
     assert.equal((await lastBody(page, "Again")).top_k, 17);
+    await closePage(page);
+});
+
+test("every setting shows its value and a line of help, and sliders and fields follow each other", async world => {
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    const { settings } = await (await fetch(world.url + "/v1/settings", { headers: { Authorization: "Bearer " + KEY } })).json();
+    const served = Object.fromEntries(settings.map(one => [one.name, one]));
+    await page.click("#open-settings");
+    await page.waitForSelector("#h-seed:not(:empty)");
+    for (const input of await page.locator("#sampling input:not([type=range])").all()) {
+        const name = (await input.getAttribute("id")).slice(2);
+        assert.equal(await page.textContent("#h-" + name), served[name].help);
+        if (served[name].value !== null) {
+            assert.ok(Math.abs(Number(await input.getAttribute("placeholder")) - served[name].value) < 1e-5, name);
+        }
+    }
+    const slider = page.locator("#r-temperature");
+    assert.ok(Math.abs(Number(await slider.inputValue()) - served.temperature.value) < 0.01);
+    await slider.fill("1.5");
+    assert.equal(await page.inputValue("#s-temperature"), "1.5");
+    await page.fill("#s-top_k", "33");
+    assert.equal(await page.inputValue("#r-top_k"), "33");
+    await page.fill("#s-top_p", "2");
+    assert.equal(await page.textContent("#settings-error"), "Top p has to be a number from 0 to 1.");
+    await page.fill("#s-top_p", "");
+    await page.click("#settings .solid");
+    const body = await lastBody(page, "One");
+    assert.deepEqual([body.temperature, body.top_k, "top_p" in body], [1.5, 33, false]);
     await closePage(page);
 });
 

@@ -140,34 +140,41 @@ static void add_user(json_t *messages, spry_fields *fields, const char *place, c
     json_decref(parts);
 }
 
-static void append(json_t *message, const char *key, const json_t *text)
+static void append(spry_buffer *out, const json_t *text)
 {
-    const char *before = json_string_value(json_object_get(message, key));
-    json_object_set_new(message, key, json_sprintf("%s%s", before ? before : "", json_string_value(text)));
+    spry_buffer_append(out, json_string_value(text), json_string_length(text));
 }
 
 static void add_assistant(json_t *messages, spry_fields *fields, const char *place, const json_t *content)
 {
-    json_t *message = json_pack("{s:s, s:s}", "role", "assistant", "content", ""), *calls = json_array();
+    json_t *calls = json_array();
+    spry_buffer said, thoughts;
     const json_t *block;
     char inner[PLACE_BYTES];
     size_t i;
+    spry_buffer_init(&said, SIZE_MAX / 2);
+    spry_buffer_init(&thoughts, SIZE_MAX / 2);
     json_array_foreach(content, i, block)
     {
         const json_t *text = json_object_get(block, "text"), *thought = json_object_get(block, "thinking");
         snprintf(inner, sizeof inner, "%s[%zu]", place, i);
         if (spry_chat_body_is(block, "type", "text") && json_is_string(text))
-            append(message, "content", text);
+            append(&said, text);
         else if (spry_chat_body_is(block, "type", "thinking") && json_is_string(thought))
-            append(message, "reasoning_content", thought);
+            append(&thoughts, thought);
         else if (spry_chat_body_is(block, "type", "tool_use"))
             add_call(calls, fields, inner, block);
         else if (!spry_chat_body_is(block, "type", "redacted_thinking"))
             refuse_block(fields, inner, block);
     }
+    json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content", spry_buffer_json(&said));
+    if (thoughts.size)
+        json_object_set_new(message, "reasoning_content", spry_buffer_json(&thoughts));
     if (json_array_size(calls))
         json_object_set(message, "tool_calls", calls);
     json_decref(calls);
+    spry_buffer_deinit(&said);
+    spry_buffer_deinit(&thoughts);
     json_array_append_new(messages, message);
 }
 

@@ -13,6 +13,7 @@ void spry_status_metrics(spry_exchange *exchange);
 void spry_status_watch(spry_exchange *exchange);
 
 void spry_openai_chat_count(spry_exchange *exchange);
+void spry_openai_settings(spry_exchange *exchange);
 void spry_openai_chat(spry_exchange *exchange);
 void spry_openai_completion(spry_exchange *exchange);
 void spry_openai_embeddings(spry_exchange *exchange);

@@ -7,6 +7,9 @@
 
 #include "base/utf8.h"
 #include "server/api/apis.h"
+#include "server/http/http_reply.h"
+#include "server/http/http_server.h"
+#include "server/models/derived_model.h"
 #include "server/request/prompt.h"
 
 static json_t *usage_of(const spry_completion *c)
@@ -368,6 +371,69 @@ static const spry_completion_interface count_interface = {.id_prefix = "count_",
 void spry_openai_chat_count(spry_exchange *x)
 {
     spry_openai_serve(x, &count_interface);
+}
+
+/* ---- GET /v1/settings -------------------------------------------------------------------------------------------- */
+
+/* One setting: its name, range (`max` 0: no limit) and help from the table that checks requests, and its value (NULL:
+ * none).
+ */
+static json_t *setting_json(const char *name, const char *help, bool whole, double min, double max, json_t *value)
+{
+    json_t *setting = json_pack("{s:s, s:s, s:b, s:f, s:o}", "name", name, "help", help, "integer", whole, "min", min,
+                                "value", value ? value : json_null());
+    if (max > 0)
+        json_object_set_new(setting, "max", json_real(max));
+    return setting;
+}
+
+static json_t *settings_json(spry_completion_options *o, bool loaded)
+{
+    json_t *list = json_array();
+    const spry_option_table table = spry_completion_sampling(o);
+    for (size_t i = 0; i < table.count; i++) {
+        const spry_option *option = &table.options[i];
+        char name[64];
+        spry_options_key(name, sizeof name, option->name);
+        bool drawn = strcmp(name, "seed") == 0; /* anew for every request */
+        if (option->kind != SPRY_OPTION_CHOICE)
+            json_array_append_new(list, setting_json(name, option->help, option->kind != SPRY_OPTION_FLOAT,
+                                                     option->negative_unset ? -1 : option->min, option->max,
+                                                     loaded && !drawn ? spry_options_get_json(&table, option) : NULL));
+    }
+    const spry_field *limit = spry_fields_find(&spry_fields_openai_chat, "max_tokens");
+    json_t *most = o->request.max_tokens ? json_integer((json_int_t)o->request.max_tokens) : NULL;
+    json_array_append_new(list, setting_json(limit->name, limit->about, true, -1, 0, most));
+    return list;
+}
+
+/* The settings of chat completions with the values that a request has which sets none. A model that is not loaded is
+ * not loaded for this, and its values are null. */
+void spry_openai_settings(spry_exchange *x)
+{
+    const char *name = spry_exchange_argument(x, "model");
+    json_t *body = json_object(), *derived = spry_derived_load(x->server, name);
+    const char *from = json_string_value(json_object_get(derived, "from"));
+    char known[SPRY_MODEL_NAME];
+    spry_fields fields = {.object = body, .within = ""};
+    spry_completion_options o;
+    bool loaded = !spry_completion_sleeps(x->server, spry_model_name(known, x->server, from ? from : name));
+    const spry_pooled *model = loaded ? spry_completion_model(x, from ? from : name) : NULL;
+    if (model || !loaded) {
+        spry_derived_apply(derived, body, false);
+        spry_derived_apply(x->server->defaults, body, false);
+        spry_completion_options_init(&o, x->server->settings);
+        if (model)
+            spry_engine_sampling(model->engine, &o.request.sampling);
+        spry_fields_read(&o, &fields, &spry_fields_openai_chat);
+        spry_completion_options_limit(&o, x->server->settings);
+        spry_reply_json(x, SPRY_HTTP_OK,
+                        json_pack("{s:b, s:o}", "loaded", loaded, "settings", settings_json(&o, loaded)));
+        spry_completion_options_deinit(&o);
+    }
+    spry_model_pool_release(x->server->pool, model);
+    json_decref(derived);
+    json_decref(body);
 }
 
 /* ---- POST /v1/completions ---------------------------------------------------------------------------------------- */

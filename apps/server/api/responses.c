@@ -111,26 +111,24 @@ static json_t *response_store_get(spry_response_store *store, const char *id, sp
     return json;
 }
 
-/* An item of the output of any response of this key. */
+/* An item of the output of any response of this key: "msg_NUMBER_0" is an item of "resp_NUMBER". */
 static json_t *response_store_item(spry_response_store *store, const char *id, spry_view key)
 {
+    const char *number = strchr(id, '_'), *end = strrchr(id, '_');
+    char owner[ID_BYTES];
     json_t *found = NULL, *item;
     size_t i;
-    pthread_mutex_lock(&store->lock);
-    drop_old(store, spry_clock_ns());
-    for (const spry_stored_response *r = store->oldest; r && !found; r = r->next) {
-        if (r->key != key.data || !strstr(r->parts[SPRY_STORED_RESPONSE], id))
-            continue;
-        json_t *response = json_loads(r->parts[SPRY_STORED_RESPONSE], 0, NULL);
-        json_array_foreach(json_object_get(response, "output"), i, item)
-        {
-            const char *name = json_string_value(json_object_get(item, "id"));
-            if (!found && name && strcmp(name, id) == 0)
-                found = json_incref(item);
-        }
-        json_decref(response);
+    if (!number || end - number >= ID_BYTES - 8)
+        return NULL;
+    snprintf(owner, sizeof owner, "resp%.*s", (int)(end - number), number);
+    json_t *response = response_store_get(store, owner, key, SPRY_STORED_RESPONSE);
+    json_array_foreach(json_object_get(response, "output"), i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "id"));
+        if (!found && name && strcmp(name, id) == 0)
+            found = json_incref(item);
     }
-    pthread_mutex_unlock(&store->lock);
+    json_decref(response);
     return found;
 }
 
@@ -186,15 +184,17 @@ static json_t *text_parts(spry_fields *fields, size_t number, const json_t *cont
 
 static json_t *joined(const json_t *parts)
 {
-    json_t *text = json_string(""), *part;
+    spry_buffer all;
+    const json_t *part;
     size_t i;
+    spry_buffer_init(&all, SIZE_MAX / 2);
     json_array_foreach(parts, i, part)
     {
-        const char *more = json_string_value(json_object_get(part, "text"));
-        json_t *longer = json_sprintf("%s%s", json_string_value(text), more ? more : "");
-        json_decref(text);
-        text = longer;
+        const json_t *text = json_object_get(part, "text");
+        spry_buffer_append(&all, json_string_value(text), json_string_length(text));
     }
+    json_t *text = spry_buffer_json(&all);
+    spry_buffer_deinit(&all);
     return text;
 }
 

@@ -211,7 +211,7 @@ static void name_types(char *out, size_t size, unsigned types)
             n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " or " : "", names[i].name);
 }
 
-static const spry_field *find_field(const spry_field_table *table, const char *name)
+const spry_field *spry_fields_find(const spry_field_table *table, const char *name)
 {
     for (size_t g = 0; g < SPRY_FIELD_GROUPS; g++)
         for (size_t i = 0; i < table->groups[g].count; i++)
@@ -291,7 +291,7 @@ static void check_type(spry_fields *fields, const char *name, const json_t *valu
 
 static void check_field(spry_fields *fields, const spry_field_table *table, const char *name, const json_t *value)
 {
-    const spry_field *field = find_field(table, name);
+    const spry_field *field = spry_fields_find(table, name);
     const spry_option *option = field ? NULL : find_option(table, name);
     if (!field && !option)
         spry_fields_refuse(fields, name, "%s%.60s: there is no such field; docs/API_FIELDS.md lists all fields",
@@ -430,7 +430,7 @@ void spry_fields_read(void *target, spry_fields *fields, const spry_field_table 
 
 const char *spry_fields_chat_name(const spry_field_table *table, const char *name)
 {
-    const spry_field *field = find_field(table, name);
+    const spry_field *field = spry_fields_find(table, name);
     return field ? field->chat : find_option(table, name) ? name : NULL;
 }
 

@@ -122,6 +122,9 @@ extern const spry_field_table spry_fields_openai_chat, spry_fields_openai_comple
     spry_fields_ollama_create, spry_fields_llama_infill, spry_fields_llama_tokenize, spry_fields_llama_detokenize,
     spry_fields_rerank, spry_fields_chats, spry_fields_model_state, spry_fields_model_pin, spry_fields_tool_call;
 
+/* The row of a field; NULL: there is none. */
+const spry_field *spry_fields_find(const spry_field_table *table, const char *name);
+
 /* Refuses the first field that is unknown, refused or of the wrong type. */
 void spry_fields_check(spry_fields *fields, const spry_field_table *table);
 

@@ -1,7 +1,9 @@
 /* A page of another site can make a browser send requests to this server (seen in the Origin header), and its host name
  * can be made to resolve to this machine (DNS rebinding, seen in the Host header). Both are refused unless they are the
  * server's own or are allowed with --cors. */
+#include <arpa/inet.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/map.h"
 #include "server/http/http_connection.h"
@@ -32,10 +34,29 @@ static bool is_this_machine(spry_view name)
     return same_name(name, "localhost") || same_name(name, "127.0.0.1") || same_name(name, "::1");
 }
 
+/* An address, or the name of this machine: names that no other site can have. */
+static bool names_no_site(spry_view name)
+{
+    char text[256], own[256] = "";
+    struct in6_addr address;
+    if (name.size >= sizeof text)
+        return false;
+    memcpy(text, name.data, name.size);
+    text[name.size] = '\0';
+    if (inet_pton(AF_INET, text, &address) == 1 || inet_pton(AF_INET6, text, &address) == 1)
+        return true;
+    if (gethostname(own, sizeof own - 1) != 0 || !own[0])
+        return false;
+    const spry_view local = SPRY_VIEW(".local");
+    return same_name(name, own) ||
+           (spry_view_ends(name, local) && same_name((spry_view){name.data, name.size - local.size}, own));
+}
+
 static bool is_own_host(const spry_exchange *x, const char *host)
 {
     spry_view name = host_name(host);
-    return is_this_machine(name) || same_name(name, x->server->settings->host);
+    return is_this_machine(name) || same_name(name, x->server->settings->host) ||
+           (!x->server->loopback && names_no_site(name));
 }
 
 static bool is_own_origin(const char *origin, const char *host)
@@ -159,7 +180,7 @@ static bool within_limits(spry_exchange *x)
 bool spry_http_guard(spry_exchange *x)
 {
     const char *host = spry_exchange_header(x, "Host");
-    if (x->server->loopback && !x->server->keys.count && host && !is_own_host(x, host)) {
+    if (!x->server->keys.count && host && !is_own_host(x, host)) {
         spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "Host header not allowed");
         return false;
     }

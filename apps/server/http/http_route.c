@@ -20,6 +20,7 @@ static const spry_route routes[] = {
     {"POST", "/v1/embeddings", spry_openai_embeddings, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/models", spry_openai_models, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/models/*", spry_openai_model, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/v1/settings", spry_openai_settings, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/audio", spry_audio_parts, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/audio/transcriptions", spry_audio_transcriptions, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/audio/translations", spry_audio_translations, SPRY_ERRORS_OPENAI, false},

@@ -578,12 +578,17 @@ static spry_completion *create(spry_exchange *x, json_t *root, const spry_comple
     return c;
 }
 
-static bool read_options(spry_completion *c, spry_fields *fields)
+void spry_completion_options_limit(spry_completion_options *o, const spry_serve_settings *settings)
 {
-    uint32_t most = c->exchange->server->settings->max_tokens, *wanted = &c->options.request.max_tokens;
-    spry_completion_options_read(&c->options, fields, c->interface);
+    uint32_t most = settings->max_tokens, *wanted = &o->request.max_tokens;
     if (most && (!*wanted || *wanted > most))
         *wanted = most;
+}
+
+static bool read_options(spry_completion *c, spry_fields *fields)
+{
+    spry_completion_options_read(&c->options, fields, c->interface);
+    spry_completion_options_limit(&c->options, c->exchange->server->settings);
     spry_lap(&c->costs.laps, SPRY_PART_READ);
     return spry_fields_fine(fields, c->exchange);
 }

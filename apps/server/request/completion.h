@@ -59,6 +59,9 @@ struct spry_completion_interface;
 void spry_completion_options_read(spry_completion_options *options, spry_fields *fields,
                                   const struct spry_completion_interface *interface);
 
+/* Applies --max-tokens. */
+void spry_completion_options_limit(spry_completion_options *options, const spry_serve_settings *settings);
+
 /* Sets the constraint from the value of field `key`; an error when there is one already. */
 void spry_fields_set_constraint(spry_completion_options *options, spry_fields *fields, const char *key,
                                 spry_constraint constraint, const json_t *value);
