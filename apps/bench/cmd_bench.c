@@ -60,13 +60,13 @@ static const char default_max_drop[] = "10%";
     OPTION(option_name, option_kind, field, .flag_only = true, __VA_ARGS__)
 
 static const spry_option bench_options[] = {
-    OPTION("prefill", STRING, prefill_text, .metavar = "LIST", .group = "What to measure",
+    OPTION("prefill", STRING, prefill_text, .common = true, .metavar = "LIST", .group = "What to measure",
            .help = "Prompt lengths to prefill, separated by commas, or none"),
-    OPTION("decode-depth", STRING, depth_text, .metavar = "LIST",
+    OPTION("decode-depth", STRING, depth_text, .common = true, .metavar = "LIST",
            .help = "Depths: context lengths at which decoding starts, or none"),
-    OPTION("batch", STRING, batch_text, .metavar = "LIST",
+    OPTION("batch", STRING, batch_text, .common = true, .metavar = "LIST",
            .help = "Batch sizes: sequences decoded together at each depth, or none"),
-    OPTION("tokens", U32, tokens, .letter = 'n', .min = 1, .max = SPRY_BENCH_TOKENS_MAX,
+    OPTION("tokens", U32, tokens, .common = true, .letter = 'n', .min = 1, .max = SPRY_BENCH_TOKENS_MAX,
            .help = "Tokens each sequence generates; with --draft tokens of each answer, then 128"),
     OPTION("repeat", U32, repeat, .letter = 'r', .min = 1, .max = SPRY_BENCH_REPEAT_MAX,
            .help = "Number of repeats; the median is shown"),
@@ -84,9 +84,10 @@ static const spry_option bench_options[] = {
     ACTION("chunk", STRING, chunk_text, .metavar = "N|LIST",
            .help = "Prompt tokens computed in one step, default 128; a list, or 0 for whole prompts: measure instead "
                    "the prefill of every --prefill length with each of these"),
-    OPTION("json", FLAG, json, .group = "Output", .help = "Print one JSON object"),
-    OPTION("save", STRING, save, .metavar = "FILE", .help = "Save the report as JSON, for --baseline and spry report"),
-    OPTION("baseline", STRING, judge.baseline_path, .metavar = "FILE", .group = "Gate",
+    OPTION("json", FLAG, json, .common = true, .group = "Output", .help = "Print one JSON object"),
+    OPTION("save", STRING, save, .common = true, .metavar = "FILE",
+           .help = "Save the report as JSON, for --baseline and spry report"),
+    OPTION("baseline", STRING, judge.baseline_path, .common = true, .metavar = "FILE", .group = "Gate",
            .help = "A saved report: measure the same and compare every figure"),
     OPTION("max-drop", STRING, max_drop, .metavar = "PERCENT",
            .help = "Maximum decline of a figure relative to the baseline"),

@@ -163,7 +163,7 @@ static int unknown_command(const char *name)
     return spry_usage_wrong(&chats_usage, "there is no `spry chats %.100s`", name);
 }
 
-/* The help page of `chats`; for docs/OPTIONS.md also the pages of its subcommands. */
+/* The help page of `chats`; a visitor of pages also gets the pages of its subcommands. */
 static int show_pages(int argc, char **argv)
 {
     const char *rest[1];
@@ -171,11 +171,8 @@ static int show_pages(int argc, char **argv)
     int code = SPRY_EXIT_OK;
     if (spry_usage_parse(&code, &chats_usage, NULL, 0, &positionals, argc, argv))
         return spry_usage_wrong(&chats_usage, "chats needs a subcommand: list, show, resume, delete or export");
-    bool markdown = argc == 2 && strcmp(argv[1], SPRY_USAGE_MARKDOWN) == 0;
-    for (size_t i = 0; markdown && code == SPRY_EXIT_OK && i < SPRY_COUNT(chats_commands); i++) {
-        spry_out_write("\n", 1);
+    for (size_t i = 0; spry_usage_visiting() && i < SPRY_COUNT(chats_commands); i++)
         code = chats_commands[i].run(argc, argv);
-    }
     return code;
 }
 

@@ -11,6 +11,8 @@
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
+static const char *const layer_words[] = {"auto", "all", NULL};
+static const char *const draft_words[] = {"auto", "none", "lookup", NULL};
 static const char *const kv_types[] = {"auto", "f16", "q8_0", "f32", NULL};
 
 enum { QUANTIZE_TYPES = 64 };
@@ -23,6 +25,7 @@ static const spry_option engine_options[] = {
      .letter = 'c',
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(context),
+     .common = true,
      .help = "Context size in tokens; 0: the model's limit, at most 8192",
      .group = "Engine"},
     {.name = "kv-type",
@@ -35,6 +38,7 @@ static const spry_option engine_options[] = {
      .letter = 't',
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(threads),
+     .common = true,
      .max = 1024,
      .help = "Number of threads; 0: every processor available to this process"},
     {.name = "chunk",
@@ -46,11 +50,13 @@ static const spry_option engine_options[] = {
     {.name = "device",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(device),
+     .common = true,
      .metavar = "DEVICE",
      .help = "Where to compute: cpu, or cuda:0 for the first NVIDIA GPU"},
     {.name = "gpu-layers",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(gpu_layers),
+     .choices = layer_words,
      .metavar = "N",
      .help =
          "Number of layers on the GPU, counted from the last; the others run on the CPU; auto: as many as fit in the "
@@ -201,6 +207,7 @@ static const spry_option model_options[] = {
     {.name = "models-dir",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_model_flags, models_folder),
+     .common = true,
      .metavar = "DIR",
      .help = "Folder in which MODEL is looked up by name; default: spry/models in the user's data folder",
      .group = "Model"},
@@ -244,6 +251,7 @@ static const spry_option answer_options[] = {
      .letter = 'n',
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(spry_answer_flags, max_tokens),
+     .common = true,
      .help = "Maximum length of the answer in tokens; 0: until the model ends it or the context is full"},
     {.name = "stop",
      .kind = SPRY_OPTION_LIST,
@@ -265,6 +273,7 @@ static const spry_option answer_options[] = {
     {.name = "draft",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, draft),
+     .choices = draft_words,
      .metavar = "WHO",
      .help = "Drafter for speculative decoding: none, lookup (tokens that followed an earlier occurrence of the same "
              "text), a smaller MODEL with the same vocabulary, or auto. The answer is the same; drafting stops when it "
@@ -281,6 +290,7 @@ static const spry_option answer_options[] = {
     {.name = "json-schema",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, schema_file),
+     .common = true,
      .metavar = "FILE",
      .help = "The answer is JSON that is valid against this schema",
      .group = "Shape of the answer"},

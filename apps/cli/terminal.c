@@ -18,7 +18,7 @@
 #include "platform/clock.h"
 #include "platform/environment.h"
 
-enum { DEFAULT_WIDTH = 80, SENTENCE_MAX = 4096, LINE_MAX_BYTES = 200 };
+enum { DEFAULT_WIDTH = 80, DEFAULT_HEIGHT = 24, SENTENCE_MAX = 4096, LINE_MAX_BYTES = 200 };
 
 /* ---- style ------------------------------------------------------------------------------------------------------- */
 
@@ -47,6 +47,12 @@ unsigned spry_terminal_width(FILE *stream)
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
         return DEFAULT_WIDTH;
     return size.ws_col;
+}
+
+unsigned spry_terminal_height(FILE *stream)
+{
+    struct winsize size = {0};
+    return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_row ? size.ws_row : DEFAULT_HEIGHT;
 }
 
 /* ---- standard error ---------------------------------------------------------------------------------------------- */

@@ -41,6 +41,9 @@ const char *spry_style_end(FILE *stream);
 /* Columns of the terminal of `stream`; 80 when it is not a terminal. */
 unsigned spry_terminal_width(FILE *stream);
 
+/* Rows of the terminal of `stream`; 24 when it is not a terminal. */
+unsigned spry_terminal_height(FILE *stream);
+
 /* Appends valid UTF-8 with control characters replaced by '?', except those in `keep`. */
 void spry_terminal_defuse(spry_buffer *out, spry_view text, const char *keep);
 

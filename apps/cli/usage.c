@@ -1,23 +1,34 @@
 /* Help pages: usage, about, options, examples. */
 #include "cli/usage.h"
 
+#include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
 #include "platform/environment.h"
 
-enum { TABLES_MAX = 12, PAGE_BYTES = 1 << 16, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
+enum { TABLES_MAX = 12, PAGE_BYTES = 1 << 16, WIDTH_MIN = 20, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
 
 static const spry_option general_options[] = {
     {.name = "help",
      .letter = 'h',
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_usage_general, help),
+     .common = true,
      .flag_only = true,
-     .help = "Show this help",
+     .help = "Show the options that most users need",
      .group = "Help"},
+    {.name = "help-all",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_usage_general, help_all),
+     .common = true,
+     .flag_only = true,
+     .help = "Show all options"},
     {.name = "profile",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_usage_general, profile),
@@ -33,107 +44,154 @@ spry_option_table spry_usage_general_table(spry_usage_general *general)
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
-/* Appends one line of text as a paragraph wrapped to `width`. */
-static void wrap_paragraph(spry_buffer *out, spry_view text, size_t width)
-{
-    size_t column = 0;
-    for (size_t i = 0; i < text.size;) {
-        size_t word = 0;
-        while (i + word < text.size && text.data[i + word] != ' ')
-            word++;
-        if (column && column + 1 + word > width) {
-            spry_buffer_text(out, "\n");
-            column = 0;
-        } else if (column) {
-            spry_buffer_text(out, " ");
-            column++;
-        }
-        spry_buffer_append(out, text.data + i, word);
-        column += word;
-        i += word + 1;
-    }
-    spry_buffer_text(out, "\n");
-}
-
-/* Calls wrap_paragraph or copies, line by line, with `prefix` before each. */
-static void append_lines(spry_buffer *out, const char *text, const char *prefix, size_t width)
-{
-    while (*text) {
-        spry_view line = {text, strcspn(text, "\n")};
-        if (width) {
-            wrap_paragraph(out, line, width);
-        } else {
-            spry_buffer_text(out, prefix);
-            spry_buffer_append(out, line.data, line.size);
-            spry_buffer_text(out, "\n");
-        }
-        text += line.size;
-        if (*text) {
-            text++;
-            if (width)
-                spry_buffer_text(out, "\n");
-        }
-    }
-}
-
-static void make_page(spry_buffer *out, const spry_usage *usage, const spry_option_table *tables, size_t n_tables)
+spry_help_style spry_usage_style(void)
 {
     size_t width = spry_terminal_width(stdout);
-    width = width > WIDTH_MAX ? WIDTH_MAX : width < 40 ? 40 : width;
-    spry_buffer_format(out, "Usage: spry %s %s\n\n", usage->command, usage->arguments);
-    append_lines(out, usage->about, "", width);
-    spry_buffer_text(out, "\n");
-    spry_options_help(out, tables, n_tables, width);
-    spry_buffer_text(out, "\n");
-    append_lines(out,
-                 "A variable sets an option where no flag does: SPRY_ and its name in capitals, with _ for -, for "
-                 "example SPRY_PROFILE=none.",
-                 "", width);
-    spry_buffer_text(out, "\nExamples:\n");
-    append_lines(out, usage->examples, "  ", 0);
+    return (spry_help_style){.width = width > WIDTH_MAX   ? WIDTH_MAX
+                                      : width < WIDTH_MIN ? WIDTH_MIN
+                                                          : width,
+                             .heading = spry_style_begin(stdout, SPRY_STYLE_BOLD),
+                             .flag = spry_style_begin(stdout, SPRY_STYLE_CODE),
+                             .end = spry_style_end(stdout)};
 }
 
-static void make_markdown(spry_buffer *out, const spry_usage *usage, const spry_option_table *tables, size_t n_tables)
+/* Rows of the terminal that a page takes: its newlines, and those that the terminal adds to long lines. */
+static size_t page_rows(spry_view page, size_t width)
 {
-    spry_buffer_format(out, "## spry %s\n\n`spry %s %s`\n\n", usage->command, usage->command, usage->arguments);
-    for (const char *text = usage->about; *text; text += strspn(text, "\n")) {
+    size_t rows = 0, column = 0;
+    for (size_t i = 0; i < page.size; i++) {
+        if (page.data[i] == '\x1b')
+            while (i < page.size && page.data[i] != 'm')
+                i++;
+        else if (page.data[i] == '\n' || column == width) {
+            rows++;
+            column = page.data[i] == '\n' ? 0 : 1;
+        } else
+            column++;
+    }
+    return rows;
+}
+
+/* False: no pager was started, and the page is not shown. The reader may leave before the end. */
+static bool show_paged(spry_view page)
+{
+    static const char usual[] = "if command -v less >/dev/null; then exec less -R; else exec cat; fi";
+    enum { NOT_FOUND = 127 };
+    const char *pager = spry_environment_pager();
+    if (!isatty(STDOUT_FILENO) || !pager || page_rows(page, spry_terminal_width(stdout)) < spry_terminal_height(stdout))
+        return false;
+    fflush(stdout);
+    FILE *pipe = popen(pager[0] ? pager : usual, "w");
+    if (!pipe)
+        return false;
+    signal(SIGINT, SIG_IGN); /* Ctrl-C is the pager's */
+    fwrite(page.data, 1, page.size, pipe);
+    int status = pclose(pipe);
+    signal(SIGINT, SIG_DFL);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != NOT_FOUND;
+}
+
+int spry_usage_page(spry_buffer *page)
+{
+    spry_view text = spry_buffer_view(page);
+    bool failed = page->failed;
+    if (!failed && !show_paged(text))
+        spry_out_write(text.data, text.size);
+    spry_buffer_deinit(page);
+    if (!failed)
+        return spry_out_finish(SPRY_EXIT_OK);
+    spry_complain("not enough memory for the help page");
+    return SPRY_EXIT_FAILURE;
+}
+
+/* Appends up to `most` lines, each after two spaces. */
+static void append_examples(spry_buffer *out, const char *text, size_t most)
+{
+    for (; *text && most; most--) {
         size_t size = strcspn(text, "\n");
-        spry_buffer_append(out, text, size);
-        spry_buffer_text(out, "\n\n");
-        text += size;
+        spry_buffer_format(out, "  %.*s\n", (int)size, text);
+        text += size + (text[size] == '\n');
     }
-    spry_options_markdown(out, tables, n_tables);
-    spry_buffer_text(out, "\n### Examples\n\n```\n");
-    append_lines(out, usage->examples, "", 0);
-    spry_buffer_text(out, "```\n");
 }
 
-static int show(const spry_usage *usage, const spry_option_table *tables, size_t n_tables, bool markdown)
+/* Appends up to `most` paragraphs with blank lines between them. */
+static void append_paragraphs(spry_buffer *out, const char *text, size_t most, size_t width)
 {
-    spry_buffer page;
-    spry_buffer_init(&page, PAGE_BYTES);
-    (markdown ? make_markdown : make_page)(&page, usage, tables, n_tables);
-    spry_out_write(spry_buffer_view(&page).data, page.size);
-    bool failed = page.failed;
-    spry_buffer_deinit(&page);
-    if (failed) {
-        spry_complain("not enough memory for the help page");
-        return SPRY_EXIT_FAILURE;
+    for (; *text && most; most--) {
+        size_t size = strcspn(text, "\n");
+        spry_text_wrap(out, (spry_view){text, size}, 0, width);
+        spry_buffer_text(out, "\n");
+        text += size + (text[size] == '\n');
     }
-    return spry_out_finish(SPRY_EXIT_OK);
+}
+
+/* The short page, or with `all` everything. A command with few options has them all on its short page. */
+static int show(const spry_usage *usage, const spry_option_table *tables, size_t n_tables, bool all)
+{
+    enum { FEW_OPTIONS = 16, EXAMPLES = 3 };
+    spry_buffer page;
+    spry_help_style style = spry_usage_style();
+    size_t n_options = 0;
+    char line[SENTENCE_BYTES];
+    for (size_t i = 0; i < n_tables; i++)
+        n_options += tables[i].count;
+    style.common = !all && n_options > FEW_OPTIONS;
+    spry_buffer_init(&page, PAGE_BYTES);
+    snprintf(line, sizeof line, "Usage: spry %s %s", usage->command, usage->arguments);
+    append_paragraphs(&page, line, 1, style.width);
+    append_paragraphs(&page, usage->about, all ? SIZE_MAX : 1, style.width);
+    spry_options_help(&page, tables, n_tables, &style);
+    spry_buffer_format(&page, "\n%sExamples:%s\n", style.heading, style.end);
+    append_examples(&page, usage->examples, all ? SIZE_MAX : EXAMPLES);
+    if (all)
+        snprintf(line, sizeof line,
+                 "A variable sets an option where no flag does: SPRY_ and its name in capitals, with _ for -, for "
+                 "example SPRY_PROFILE=none.");
+    else if (style.common)
+        snprintf(line, sizeof line, "spry %s --help-all shows all %zu options; spry help OPTION explains one.",
+                 usage->command, n_options);
+    else
+        snprintf(line, sizeof line, "spry help OPTION explains an option.");
+    spry_buffer_text(&page, "\n");
+    spry_text_wrap(&page, spry_view_of(line), 0, style.width);
+    return spry_usage_page(&page);
+}
+
+void spry_usage_markdown(spry_buffer *out, const spry_usage *usage, const spry_option_table *tables, size_t n_tables)
+{
+    spry_buffer_format(out, "\n## spry %s\n\n`spry %s %s`\n\n", usage->command, usage->command, usage->arguments);
+    append_paragraphs(out, usage->about, SIZE_MAX, SIZE_MAX);
+    spry_options_markdown(out, tables, n_tables);
+    spry_buffer_format(out, "\n### Examples\n\n```\n%s\n```\n", usage->examples);
+}
+
+static spry_usage_visit visit;
+static void *visit_user;
+
+void spry_usage_set_visit(spry_usage_visit new_visit, void *user)
+{
+    visit = new_visit;
+    visit_user = user;
+}
+
+bool spry_usage_visiting(void)
+{
+    return visit != NULL;
 }
 
 /* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
-/* Checked before parsing, because the page shows the values in the structs as defaults. */
-static bool asks_for_help(int argc, char **argv)
+/* Whether the arguments ask for help, `all` or the short page. Checked before parsing, because the page shows the
+ * values in the structs as defaults. */
+static bool asks_for_help(bool *all, int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "-h") == 0)
-        return true;
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0)
-            return true;
-    return false;
+    bool asks = argc > 1 && strcmp(argv[1], "-h") == 0;
+    *all = false;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        *all = *all || strcmp(argv[i], "--help-all") == 0;
+        asks = asks || *all || strcmp(argv[i], "--help") == 0;
+    }
+    return asks;
 }
 
 /* The value of --profile, which is needed before the arguments are parsed. A value never begins with two dashes, so an
@@ -209,22 +267,23 @@ bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_tabl
     for (; n_all < n_tables && n_all + 1 < TABLES_MAX; n_all++)
         all[n_all] = tables[n_all];
     all[n_all++] = spry_usage_general_table(&general);
-    bool markdown = argc == 2 && strcmp(argv[1], SPRY_USAGE_MARKDOWN) == 0;
-    bool help = asks_for_help(argc, argv);
+    if (visit) {
+        visit(visit_user, usage, all, n_all);
+        *code = SPRY_EXIT_OK;
+        return false;
+    }
+    bool everything, help = asks_for_help(&everything, argc, argv);
     spry_error error;
-    spry_status status = SPRY_OK;
-    if (!markdown && !help)
-        status = parse(usage, all, n_all, positionals, argc, argv, &error);
-    if (status != SPRY_OK) {
+    if (!help && parse(usage, all, n_all, positionals, argc, argv, &error) != SPRY_OK) {
         *code = spry_usage_wrong(usage, "%s", error.message);
         return false;
     }
-    if (markdown || help || general.help) {
-        general.help = false;
-        *code = show(usage, all, n_all, markdown);
-        return false;
-    }
-    return true;
+    if (!help && !general.help && !general.help_all)
+        return true;
+    everything = everything || general.help_all;
+    general = (spry_usage_general){0};
+    *code = show(usage, all, n_all, everything);
+    return false;
 }
 
 int spry_usage_wrong(const spry_usage *usage, const char *format, ...)

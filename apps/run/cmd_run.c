@@ -79,6 +79,7 @@ static const spry_option prompt_options[] = {
      .letter = 'p',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(prompt),
+     .common = true,
      .help = "The prompt",
      .group = "Prompt"},
     {.name = "raw",
@@ -103,6 +104,7 @@ static const spry_option output_options[] = {
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(json),
+     .common = true,
      .help = "Print one JSON object when the answer is done",
      .group = "Output"},
     {.name = "logprobs",
@@ -113,6 +115,7 @@ static const spry_option output_options[] = {
     {.name = "stats",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(chat.stats),
+     .common = true,
      .help = "Print time and memory use of the answer to standard error; a terminal shows tokens/s meanwhile"},
 };
 

@@ -387,14 +387,19 @@ static bool find_long(found_option *out, const spry_option_table *tables, size_t
     return false;
 }
 
-static bool find_letter(found_option *out, const spry_option_table *tables, size_t n_tables, const char *argument)
+/* -n, or with its value -n5 or -n=5; a flag has no value attached. */
+static bool find_letter(found_option *out, const char **value, const spry_option_table *tables, size_t n_tables,
+                        const char *argument)
 {
-    for (size_t i = 0; i < n_tables && argument[2] == 0; i++)
-        for (size_t k = 0; k < tables[i].count; k++)
-            if (tables[i].options[k].letter == argument[1]) {
-                *out = (found_option){&tables[i], &tables[i].options[k], false};
-                return true;
-            }
+    for (size_t i = 0; i < n_tables; i++)
+        for (size_t k = 0; k < tables[i].count; k++) {
+            const spry_option *option = &tables[i].options[k];
+            if (option->letter != argument[1] || (argument[2] && option->kind == SPRY_OPTION_FLAG))
+                continue;
+            *out = (found_option){&tables[i], option, false};
+            *value = argument[2] ? argument + 2 + (argument[2] == '=') : NULL;
+            return true;
+        }
     return false;
 }
 
@@ -413,7 +418,7 @@ static spry_status parse_option(const spry_option_table *tables, size_t n_tables
     const char *argument = argv[*at], *value = NULL;
     found_option found;
     if (argument[1] != '-') {
-        if (!find_letter(&found, tables, n_tables, argument))
+        if (!find_letter(&found, &value, tables, n_tables, argument))
             return spry_fail(error, SPRY_ERR_INPUT, "unknown option %.100s", argument);
     } else {
         const char *equals = strchr(argument, '=');

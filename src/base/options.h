@@ -30,11 +30,12 @@ typedef struct spry_option {
     spry_option_kind kind;
     size_t offset;              /* of the field, from offsetof */
     double min, max;            /* inclusive range of numbers; both 0: any value of the field's type */
-    const char *const *choices; /* of a CHOICE; ends with NULL */
+    const char *const *choices; /* of a CHOICE: its words; of a STRING: words that shells complete; ends with NULL */
     const char *metavar;        /* placeholder for the value in help; NULL: chosen by kind */
     const char *unset;          /* what help shows for a default that is NaN, or the largest number; NULL: the number */
     const char *help;           /* a sentence without its full stop */
     const char *group;          /* heading in help of this option and those after it; NULL: that of the one before */
+    bool common;                /* on the short help page: one of the dozen options that most users of a command need */
     bool flag_only;      /* set by its flag only, never by a variable or a profile: it says what to do, not how */
     bool negative_unset; /* in requests to a server, a negative number leaves the value as it is */
 } spry_option;
@@ -53,10 +54,10 @@ typedef struct spry_option_table {
     void *target;
 } spry_option_table;
 
-/* Parses argv[1] to argv[argc - 1]: `--name value`, `--name=value`, `-n value`, `--flag`, `--no-flag`. The argument
- * after a name is its value, unless it starts with `--`; such a value must be joined by `=`. `--` ends the options;
- * every other argument, including `-`, is positional and goes to `positionals` (NULL: none are allowed). A later value
- * replaces an earlier one. On failure some fields may already be set. */
+/* Parses argv[1] to argv[argc - 1]: `--name value`, `--name=value`, `-n value`, `-nvalue`, `-n=value`, `--flag`,
+ * `--no-flag`. The argument after a name is its value, unless it starts with `--`; such a value must be joined by `=`.
+ * `--` ends the options; every other argument, including `-`, is positional and goes to `positionals` (NULL: none are
+ * allowed). A later value replaces an earlier one. On failure some fields may already be set. */
 spry_status spry_options_parse(const spry_option_table *tables, size_t n_tables, spry_option_list *positionals,
                                int argc, char *const *argv, spry_error *error);
 
@@ -100,9 +101,28 @@ void spry_options_values(char *out, size_t size, const spry_option *option);
 /* The current value as text; empty for a missing string and for lists. */
 void spry_options_print(char *out, size_t size, const spry_option_table *table, const spry_option *option);
 
-/* Appends command-line help: two columns, wrapped to `width`, one heading per group. The caller checks out->failed once
- * at the end, here and below. */
-void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t n_tables, size_t width);
+/* How help is written. Escape sequences are "" where there is no colour. */
+typedef struct spry_help_style {
+    size_t width;                     /* columns */
+    bool common;                      /* only common options, each with the first clause of its help */
+    const char *heading, *flag, *end; /* escape sequences */
+} spry_help_style;
+
+/* Appends the words of `text`, wrapped to `width`, and a newline. The cursor is in column `indent`, where every further
+ * line begins, too. The caller checks out->failed once at the end, here and below. */
+void spry_text_wrap(spry_buffer *out, spry_view text, size_t indent, size_t width);
+
+/* Appends command-line help: one heading per group, then a flag and its meaning in two columns, or below each other
+ * where the lines are short. */
+void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t n_tables,
+                       const spry_help_style *style);
+
+/* Appends everything about one option: flag, meaning, values, default, variable and JSON key. */
+void spry_options_explain(spry_buffer *out, const spry_option_table *table, const spry_option *option,
+                          const spry_help_style *style);
+
+/* The first clause of an option's help. */
+spry_view spry_options_clause(const spry_option *option);
 
 /* Appends a Markdown table per group: flag, variable, JSON key, values, default and meaning. */
 void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, size_t n_tables);

@@ -7,7 +7,7 @@
 #include "base/number.h"
 #include "base/options.h"
 
-enum { COLUMN_MAX = 34, CELL_MAX = 256 };
+enum { COLUMN_MAX = 34, CELL_MAX = 256, TWO_COLUMNS_MIN = 60 };
 
 void spry_options_print(char *out, size_t size, const spry_option_table *table, const spry_option *option)
 {
@@ -113,13 +113,13 @@ static void pad(spry_buffer *out, size_t from, size_t to)
         spry_buffer_text(out, " ");
 }
 
-/* Appends words and starts a new line at `indent` when the next word would exceed `width`. The cursor starts at
- * `indent`. */
-static void wrap(spry_buffer *out, const char *text, size_t indent, size_t width)
+void spry_text_wrap(spry_buffer *out, spry_view text, size_t indent, size_t width)
 {
     size_t at = indent;
-    while (*text) {
-        size_t word = strcspn(text, " ");
+    for (size_t i = 0; i < text.size;) {
+        size_t word = 0;
+        while (i + word < text.size && text.data[i + word] != ' ')
+            word++;
         if (at > indent && at + 1 + word > width) {
             spry_buffer_text(out, "\n");
             pad(out, 0, indent);
@@ -128,10 +128,10 @@ static void wrap(spry_buffer *out, const char *text, size_t indent, size_t width
             spry_buffer_text(out, " ");
             at++;
         }
-        spry_buffer_append(out, text, word);
+        spry_buffer_append(out, text.data + i, word);
         at += word;
-        text += word;
-        text += strspn(text, " ");
+        for (i += word; i < text.size && text.data[i] == ' ';)
+            i++;
     }
     spry_buffer_text(out, "\n");
 }
@@ -152,12 +152,17 @@ static bool is_shadowed(const spry_option_table *tables, size_t table, const spr
     return false;
 }
 
-static size_t left_column(const spry_option_table *tables, size_t n_tables)
+/* Where lines are short, a meaning begins below its flag. */
+static size_t left_column(const spry_option_table *tables, size_t n_tables, const spry_help_style *style)
 {
     size_t widest = 0;
+    if (style->width < TWO_COLUMNS_MIN)
+        return style->width < 40 ? 4 : 6;
     for (size_t t = 0; t < n_tables; t++) {
         for (size_t i = 0; i < tables[t].count; i++) {
             char flag[CELL_MAX];
+            if (style->common && !tables[t].options[i].common)
+                continue;
             print_flag(flag, &tables[t], &tables[t].options[i]);
             size_t size = flag_indent(&tables[t].options[i]) + strlen(flag) + 2;
             if (size > widest && size <= COLUMN_MAX)
@@ -175,32 +180,75 @@ static bool starts_group(const char **group, const spry_option *option)
     return starts;
 }
 
-void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t n_tables, size_t width)
+spry_view spry_options_clause(const spry_option *option)
 {
-    size_t column = left_column(tables, n_tables);
-    const char *group = NULL;
+    size_t size = 0;
+    const char *help = option->help;
+    while (help[size] && help[size] != ';' && !(help[size] == '.' && help[size + 1] == ' '))
+        size++;
+    return (spry_view){help, size};
+}
+
+/* The first clause and the default, as the short page shows them. */
+static void print_brief(char *out, size_t size, const spry_option_table *table, const spry_option *option)
+{
+    char current[CELL_MAX];
+    spry_options_print(current, sizeof current, table, option);
+    bool shown = *current && strcmp(current, "0") != 0 && (option->kind != SPRY_OPTION_FLAG || is_on(table, option));
+    snprintf(out, size, "%.*s%s%s%s", SPRY_VIEW_ARG(spry_options_clause(option)), shown ? " (default " : "",
+             !shown                             ? ""
+             : option->kind == SPRY_OPTION_FLAG ? "on"
+                                                : current,
+             shown ? ")" : "");
+}
+
+void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t n_tables, const spry_help_style *style)
+{
+    size_t column = left_column(tables, n_tables, style);
+    const char *group = NULL, *last = NULL;
     for (size_t t = 0; t < n_tables; t++) {
         for (size_t i = 0; i < tables[t].count; i++) {
             const spry_option *option = &tables[t].options[i];
-            bool first = t == 0 && i == 0;
-            if (is_shadowed(tables, t, option))
+            starts_group(&group, option);
+            if (is_shadowed(tables, t, option) || (style->common && !option->common))
                 continue;
-            if (starts_group(&group, option))
-                spry_buffer_format(out, "%s%s:\n", first ? "" : "\n", group);
+            if (group && (!last || strcmp(group, last) != 0)) {
+                spry_buffer_format(out, "%s%s%s:%s\n", last ? "\n" : "", style->heading, group, style->end);
+                last = group;
+            }
             char flag[CELL_MAX], meaning[2 * SPRY_OPTION_VALUES_MAX];
             print_flag(flag, &tables[t], option);
-            print_meaning(meaning, sizeof meaning, &tables[t], option);
-            size_t end = flag_indent(option) + strlen(flag);
-            pad(out, 0, flag_indent(option));
-            spry_buffer_text(out, flag);
+            (style->common ? print_brief : print_meaning)(meaning, sizeof meaning, &tables[t], option);
+            size_t indent = style->width < TWO_COLUMNS_MIN ? 2 : flag_indent(option), end = indent + strlen(flag);
+            pad(out, 0, indent);
+            spry_buffer_format(out, "%s%s%s", style->flag, flag, style->end);
             if (end + 2 > column) {
                 spry_buffer_text(out, "\n");
                 end = 0;
             }
             pad(out, end, column);
-            wrap(out, meaning, column, width);
+            spry_text_wrap(out, spry_view_of(meaning), column, style->width);
         }
     }
+}
+
+void spry_options_explain(spry_buffer *out, const spry_option_table *table, const spry_option *option,
+                          const spry_help_style *style)
+{
+    enum { INDENT = 4 };
+    char flag[CELL_MAX], meaning[2 * SPRY_OPTION_VALUES_MAX], variable[CELL_MAX], key[CELL_MAX];
+    print_flag(flag, table, option);
+    print_meaning(meaning, sizeof meaning, table, option);
+    spry_buffer_format(out, "%s%s%s\n", style->flag, flag, style->end);
+    pad(out, 0, INDENT);
+    spry_text_wrap(out, spry_view_of(meaning), INDENT, style->width);
+    spry_options_variable(variable, sizeof variable, option->name);
+    spry_options_key(key, sizeof key, option->name);
+    if (option->flag_only)
+        return;
+    snprintf(meaning, sizeof meaning, "variable %s, JSON key %s", variable, key);
+    pad(out, 0, INDENT);
+    spry_text_wrap(out, spry_view_of(meaning), INDENT, style->width);
 }
 
 /* A table cell must not contain an unescaped bar. */

@@ -18,6 +18,7 @@ static const spry_option options[] = {
      .alias = "temp",
      .kind = SPRY_OPTION_FLOAT,
      .offset = FIELD(temperature),
+     .common = true,
      .max = 100,
      .unset = "the model's own, or 0.8",
      .help = "Divide logits by this: lower is more certain, 0 always takes the most probable token",

@@ -10,12 +10,22 @@
 
 #include "base/compiler.h"
 
+static bool terminal_is_able(void)
+{
+    const char *terminal = getenv("TERM");
+    return terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
+}
+
 bool spry_environment_wants_colour(void)
 {
-    const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
-    if (no_colour && no_colour[0])
-        return false;
-    return terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
+    const char *no_colour = getenv("NO_COLOR");
+    return !(no_colour && no_colour[0]) && terminal_is_able();
+}
+
+const char *spry_environment_pager(void)
+{
+    const char *pager = getenv("PAGER");
+    return !terminal_is_able() ? NULL : pager ? pager : "";
 }
 
 long spry_environment_take_ranks(double *timeout_s)

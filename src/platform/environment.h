@@ -11,6 +11,9 @@
 /* False when NO_COLOR is set to anything (no-color.org), or TERM is missing or "dumb". */
 bool spry_environment_wants_colour(void);
 
+/* The command that shows long texts page by page, PAGER; "": not set. NULL where TERM is missing or "dumb". */
+const char *spry_environment_pager(void);
+
 /* The processes that mpirun has started together, 1 when it has not, and the seconds that they wait for each other
  * (SPRY_RANK_TIMEOUT, else 60). Processes that this one starts compute alone. */
 long spry_environment_take_ranks(double *timeout_s);

@@ -497,7 +497,7 @@ class WrongUse(ChatsTest):
             self.fails(self.chats(command), USAGE, command + " needs the number of a chat")
         self.fails(self.chats("list", "5"), USAGE, "unexpected argument '5'")
         for command in ("list", "show", "resume", "delete", "export"):
-            page = self.succeeds(self.chats(command, "--help")).text
+            page = self.succeeds(self.chats(command, "--help-all")).text
             self.assertTrue(page.startswith("Usage: spry chats %s " % command))
             self.assertIn("\nExamples:\n  spry chats %s" % command, page)
             self.assertIn("--chats FILE", page)

@@ -1,7 +1,12 @@
 """Help pages, versions, wrong use, and the list of options in docs/OPTIONS.md."""
 
+import fcntl
 import os
+import pty
 import re
+import struct
+import subprocess
+import termios
 
 import cli_support
 from cli_support import FAILURE, READER_LEFT, ROOT, USAGE, spry
@@ -36,7 +41,7 @@ class Help(cli_support.CliTest):
         self.assertEqual(spry("run", "--help").text, spry("run", "--top-k", "3", "--help").text)
 
     def test_run_shows_its_sampling_defaults(self):
-        page = " ".join(spry("run", "--help").text.split())
+        page = " ".join(spry("run", "--help-all").text.split())
         for words in ["default the model's own, or 0.8", "or 0.95", "or 0.05", "130 interrupted", "141"]:
             self.assertIn(words, page)
 
@@ -48,8 +53,84 @@ class Help(cli_support.CliTest):
         markdown = spry("help", "--markdown").text
         for command in COMMANDS:
             section = markdown.split("\n## spry %s\n" % command)[1].split("\n## ")[0]
-            for flag in re.findall(r"(?m)^ +(?:-\w, )?--(?:\[no-\])?([\w-]+)", spry(command, "--help").text):
+            for flag in re.findall(r"(?m)^ +(?:-\w, )?--(?:\[no-\])?([\w-]+)", spry(command, "--help-all").text):
                 self.assertIn("`--%s`" % flag, section)
+
+    def test_short_pages_are_short_and_the_long_ones_have_everything(self):
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                short, full = spry(command, "--help").text, self.succeeds(spry(command, "--help-all")).text
+                flags = [set(re.findall(r"(?m)^ +(?:-\w, )?--(?:\[no-\])?([\w-]+)", page)) for page in (short, full)]
+                self.assertLessEqual(flags[0], flags[1])
+                self.assertLessEqual(len(flags[0]), 18)
+                self.assertLessEqual(len(short.splitlines()), 64)
+                self.assertLessEqual(len(short.split("\nExamples:\n")[1].split("\n\n")[0].splitlines()), 3)
+                self.assertIn("spry help OPTION", short)
+        self.assertIn("--help-all", spry("run", "--help").text)
+        self.assertNotIn("--kv-idle", spry("run", "--help").text)
+        self.assertIn("--kv-idle", spry("run", "--help-all").text)
+
+    def on_terminal(self, columns, rows, *arguments, **changes):
+        """What a terminal of this size gets."""
+        main, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        process = subprocess.Popen([cli_support.SPRY, *arguments], stdin=side, stdout=side, stderr=side,
+                                   env=cli_support.environment(**changes))
+        os.close(side)
+        text = b""
+        while True:
+            try:
+                part = os.read(main, 1 << 16)
+            except OSError:  # the other side was closed
+                break
+            if not part:
+                break
+            text += part
+        os.close(main)
+        self.assertEqual(process.wait(), 0)
+        return text.decode().replace("\r\n", "\n")
+
+    def test_colours_are_for_terminals_that_want_them(self):
+        page = spry("run", "--help").text
+        coloured = self.on_terminal(80, 200, "run", "--help")
+        self.assertIn("\x1b[1mPrompt:\x1b[0m", coloured)
+        self.assertEqual(re.sub("\x1b\\[[0-9;]*m", "", coloured), page)
+        self.assertEqual(self.on_terminal(80, 200, "run", "--help", NO_COLOR="1"), page)
+        self.assertEqual(self.on_terminal(80, 200, "run", "--help", TERM="dumb"), page)
+
+    def test_pages_longer_than_the_terminal_go_through_the_pager(self):
+        pager = "tr a-z A-Z"
+        page = spry("run", "--help").text
+        self.assertIn("ANSWERS ONE PROMPT", self.on_terminal(80, 20, "run", "--help", PAGER=pager))
+        self.assertEqual(self.on_terminal(80, 200, "run", "--help", PAGER=pager, NO_COLOR="1"), page)
+        self.assertEqual(self.on_terminal(80, 20, "run", "--help", PAGER=pager, TERM="dumb"), page)
+        self.assertTrue(self.on_terminal(80, 20, "run", "--help", PAGER="no-such-pager", NO_COLOR="1").endswith(page))
+        self.assertEqual(self.on_terminal(80, 20, "run", "--help", PAGER="true"), "")
+        self.assertEqual(spry("run", "--help-all", PAGER=pager).text, spry("run", "--help-all").text)  # not a terminal
+
+    def test_every_width(self):
+        for columns in (20, 30, 40, 59, 60, 100, 300):
+            for arguments in (["run", "--help"], ["serve", "--help-all"], ["help", "kv-type"], ["help"]):
+                page = self.on_terminal(columns, 2000, *arguments, NO_COLOR="1").split("Examples:")[0]
+                for line in page.splitlines():
+                    self.assertTrue(len(line) <= min(columns, 100) or len(line.split()) <= 5, (columns, line))
+
+    def test_one_option(self):
+        for name in ("kv-type", "--kv-type"):
+            text = self.succeeds(spry("help", name)).text
+            for part in ("--kv-type TYPE", "one of auto, f16, q8_0, f32", "SPRY_KV_TYPE", "kv_type", "run,", "serve"):
+                self.assertIn(part, " ".join(text.split()))
+        self.assertIn("--temperature, --temp X", spry("help", "temp").text)
+        self.assertIn("--max-tokens N", spry("help", "-n").text)
+        self.assertIn("Usage: spry chats list", spry("help", "chats", "list").text)
+        self.fails(spry("help", "--kv-typ"), USAGE, "did you mean --kv-type?")
+        self.fails(spry("help", "xyzzyplugh"), USAGE, "no command or option 'xyzzyplugh'")
+
+    def test_values_attached_to_letters(self):
+        for form in (["-n3"], ["-n=3"], ["-n", "3"], ["--max-tokens=3"]):
+            result = self.succeeds(spry("run", "-p", "Hi", "--json", "--temperature", "0", *form)).json
+            self.assertEqual(result["generated_tokens"], 3)
+        self.fails(spry("run", "-vv"), USAGE, "unknown option -vv")
 
     def test_full_disk_and_closed_pipe(self):
         with open("/dev/full", "wb") as full:

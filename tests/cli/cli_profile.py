@@ -76,7 +76,7 @@ class Variables(CliTest):
         self.fails(refused, USAGE, "--measured needs --baseline or --targets")
 
     def test_pages_name_variables(self):
-        self.assertIn("SPRY_ and its name", " ".join(spry("serve", "--help").text.split()))
+        self.assertIn("SPRY_ and its name", " ".join(spry("serve", "--help-all").text.split()))
         self.assertIn("| `--kv-type` | `SPRY_KV_TYPE` | `kv_type` |", spry("help", "--markdown").text)
         self.assertNotIn("SPRY_HELP", spry("help", "--markdown").text)
 

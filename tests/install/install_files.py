@@ -29,7 +29,9 @@ class Files(unittest.TestCase):
         wanted = [r"bin/spry", r"include/spry\.h", r"lib.*/libspry\.a", r"lib.*/libspry\.so", r"lib.*/libspry\.so\.[\d.]+",
                   r"lib.*/pkgconfig/spry\.pc", r"lib.*/cmake/spry/spryConfig\.cmake",
                   r"lib.*/cmake/spry/spryConfigVersion\.cmake", r"lib.*/cmake/spry/spryTargets\.cmake",
-                  r"share/spry/python/spry\.py", r"share/doc/spry/examples/chat\.c", r"share/doc/spry/docs/OPTIONS\.md"]
+                  r"share/spry/python/spry\.py", r"share/doc/spry/examples/chat\.c", r"share/doc/spry/docs/OPTIONS\.md",
+                  r"share/bash-completion/completions/spry", r"share/zsh/site-functions/_spry",
+                  r"share/fish/vendor_completions\.d/spry\.fish"]
         for pattern in wanted:
             self.assertTrue(any(re.fullmatch(pattern, path) for path in there), (pattern, there))
         headers = [path for path in there if path.startswith("include/")]

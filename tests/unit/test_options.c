@@ -192,7 +192,9 @@ static void test_refusals(void **state)
     assert_refused("unknown option --x", "--x");
     assert_refused("unknown option --no-count; did you mean --count?", "--no-count");
     assert_refused("unknown option -x", "-x");
-    assert_refused("unknown option -n5", "-n5");
+    assert_refused("unknown option -c5", "-c5"); /* a flag */
+    assert_refused("--count is '5x', but must be a whole number from 1 to 100", "-n5x");
+    assert_refused("--count is '', but must be a whole number from 1 to 100", "-n=");
     assert_refused("unknown option -5", "-5");
     assert_refused("--no-color takes no value", "--no-color=yes");
     assert_refused("--color is '1', but must be true or false", "--color=1");
@@ -358,15 +360,16 @@ static void test_help(void **state)
     spry_buffer out;
     init(&s, tables);
     spry_buffer_init(&out, 1 << 16);
-    spry_options_help(&out, tables, 2, 80);
+    spry_options_help(&out, tables, 2, &(spry_help_style){80, false, "", "", ""});
     assert_false(out.failed);
     assert_string_equal(out.data, expected);
     spry_buffer_clear(&out);
-    spry_options_help(&out, tables, 2, 1); /* a silly width ends, one word a line */
+    spry_options_help(&out, tables, 2,
+                      &(spry_help_style){1, false, "", "", ""}); /* a silly width ends, one word a line */
     assert_false(out.failed);
     spry_buffer_deinit(&out);
     spry_buffer_init(&out, 10); /* a full buffer is no more than a failed one */
-    spry_options_help(&out, tables, 2, 80);
+    spry_options_help(&out, tables, 2, &(spry_help_style){80, false, "", "", ""});
     spry_options_markdown(&out, tables, 2);
     assert_true(out.failed);
     spry_buffer_deinit(&out);

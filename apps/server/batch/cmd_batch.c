@@ -37,6 +37,7 @@ static const spry_option batch_options[] = {
     {.name = "parallel",
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(spry_server_flags, parallel),
+     .common = true,
      .min = 1,
      .max = 256,
      .help = "Most answers computed at the same time",
