@@ -383,6 +383,8 @@ static spry_jinja_value filter_wordcount(const spry_jinja_frame *f)
     int64_t words = 0;
     bool inside = false;
     uint32_t character;
+    if (!f->run->status)
+        spry_jinja_spend(f->run, SPRY_JINJA_DECODED * text.string->size);
     for (size_t at = 0; !f->run->status && at < text.string->size;) {
         at += spry_jinja_character(&character, spry_jinja_view(text), at);
         words += !inside && !spry_jinja_is_space(character);

@@ -66,7 +66,8 @@ static spry_jinja_value without_affix(const spry_jinja_frame *f)
     const spry_jinja_string *part = string_arg(f, 0);
     spry_view text = spry_jinja_view(f->self);
     bool prefix = !f->how;
-    if (!part || !(prefix ? spry_view_starts : spry_view_ends)(text, view_of(part)))
+    if (!part || !spry_jinja_spend(f->run, part->size) ||
+        !(prefix ? spry_view_starts : spry_view_ends)(text, view_of(part)))
         return f->self;
     return spry_jinja_substring(f->run, f->self, prefix ? part->size : 0, text.size - (prefix ? 0 : part->size));
 }
@@ -84,6 +85,7 @@ static void split_words(spry_jinja_run *run, spry_jinja_list *out, spry_jinja_va
     spry_view text = spry_jinja_view(string);
     uint32_t character;
     size_t at = 0, size;
+    spry_jinja_spend(run, SPRY_JINJA_DECODED * text.size);
     while (spry_jinja_spend(run, 0)) {
         for (; at < text.size; at += size) {
             size = spry_jinja_character(&character, text, at);
@@ -227,8 +229,10 @@ static spry_jinja_value str_count(const spry_jinja_frame *f)
     const spry_jinja_string *part = string_arg(f, 0);
     spry_view text = spry_jinja_view(f->self);
     int64_t count = 0;
-    if (part && part->size == 0)
-        return SPRY_JINJA_INTEGER((int64_t)spry_jinja_count_characters(text) + 1);
+    if (part && part->size == 0) {
+        bool counted = spry_jinja_spend(f->run, SPRY_JINJA_DECODED * text.size);
+        return SPRY_JINJA_INTEGER(counted ? (int64_t)spry_jinja_count_characters(text) + 1 : 0);
+    }
     for (size_t at = 0; part && !f->run->status; count++) {
         size_t found = spry_jinja_find(f->run, text, view_of(part), at);
         if (found == text.size)
@@ -350,7 +354,7 @@ static spry_jinja_value dict_column(const spry_jinja_frame *f)
 {
     const spry_jinja_dict *dict = f->self.dict;
     spry_jinja_list *list = spry_jinja_list_create(f->run, dict->count);
-    for (size_t i = 0; i < dict->count && !f->run->status; i++) {
+    for (size_t i = 0; i < dict->count && spry_jinja_spend(f->run, 0); i++) {
         spry_jinja_value key = dict->entries[i].key, value = dict->entries[i].value;
         spry_jinja_list_push(f->run, list,
                              f->how == KEYS     ? key

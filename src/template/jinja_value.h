@@ -28,6 +28,7 @@ struct spry_jinja_scope;
 enum {
     SPRY_JINJA_MAX_STEPS = 20 * 1000 * 1000,
     SPRY_JINJA_MAX_DEPTH = 400,
+    SPRY_JINJA_DECODED = 64,           /* decoding a byte of UTF-8 and looking at it costs as much as copying 64 */
     SPRY_JINJA_BASE_MEMORY = 64 << 20, /* plus SPRY_JINJA_MEMORY_FACTOR for every byte of the conversation */
     SPRY_JINJA_MEMORY_FACTOR = 32,
 };

@@ -21,6 +21,12 @@ static void test_limits(void **state)
         {"{% set x = range(100000) | list %}{% for a in x %}{% if x[:] == x %}{% endif %}{% endfor %}", "memory|steps"},
         {"{% set x = range(100000) | list %}{{ x | unique | list | length }}", "steps"},
         {"{% set x = 'ab' * 100000 %}{% for a in range(100000) %}{% if 'c' in x %}{% endif %}{% endfor %}", "steps"},
+        {"{% set x = 'a' * 100000 %}{% for a in range(100000) %}{% if x | wordcount %}{% endif %}{% endfor %}",
+         "steps"},
+        {"{% set x = 'a' * 100000 %}{% for a in range(100000) %}{% if x.count('') %}{% endif %}{% endfor %}", "steps"},
+        {"{% set x = 'a' * 100000 %}{% for a in range(100000) %}{% if x.split() %}{% endif %}{% endfor %}", "steps"},
+        {"{% set x = 'a' * 1000000 %}{% for a in range(100000) %}{% if x.removeprefix(x) %}{% endif %}{% endfor %}",
+         "steps"},
         /* memory */
         {"{% set ns = namespace(x='a') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
          "longer|memory"},
