@@ -80,7 +80,7 @@ enum { SPRY_LOG_DEBUG = 0, SPRY_LOG_INFO = 1, SPRY_LOG_WARN = 2 };
 
 typedef struct spry_engine_options {
     size_t size;             /* set by spry_engine_options_default */
-    uint32_t context;        /* tokens a session can hold; 0: the model's own limit, at most 8192 */
+    uint32_t context;        /* tokens a session can hold; 0: the model's own limit, or what fits the memory */
     uint32_t sessions;       /* sessions that can be full at once; at least 1 */
     uint32_t chunk;          /* most rows of a prefill step */
     uint32_t threads;        /* 0: every processor this process may use */
@@ -91,7 +91,7 @@ typedef struct spry_engine_options {
     size_t cache_disk_bytes; /* limit for that folder; 0: no limit */
     uint32_t cache_ttl;      /* seconds after which unused cached pages expire; 0: never */
     bool data_is_mapped;     /* spry_engine_open_memory's bytes are a mapped file or constants: pages can be dropped */
-    const char *device;      /* where it computes: "cpu" or "cuda:0" */
+    const char *device;      /* where it computes: "cpu", "cuda:0", or "auto": the GPU if there is one */
     const char *cpu;         /* "auto", or the name of a kernel set: "ref" */
     const char *quantize;    /* NULL, or a type: float matrices become it, as by `spry convert`; "auto": q8_0 */
     const char *chat_template; /* NULL: the model's own; a file name, or the text of a template */

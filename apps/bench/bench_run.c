@@ -18,6 +18,8 @@
 static bool find_gpu(spry_gpu *out, const char *device, bool measure)
 {
     uint64_t index = 0;
+    if (device && strcmp(device, "auto") == 0)
+        device = "cuda";
     if (!device || strncmp(device, "cuda", 4) != 0 || (device[4] && device[4] != ':') ||
         (device[4] && !spry_number_u64(&index, spry_view_of(device + 5))))
         return false;

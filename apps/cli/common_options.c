@@ -26,7 +26,7 @@ static const spry_option engine_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(context),
      .common = true,
-     .help = "Context size in tokens; 0: the model's limit, at most 8192",
+     .help = "Context size in tokens; 0: the model's limit, or less where its keys and values do not fit the memory",
      .group = "Engine"},
     {.name = "kv-type",
      .kind = SPRY_OPTION_CHOICE,
@@ -52,7 +52,9 @@ static const spry_option engine_options[] = {
      .offset = ENGINE_FIELD(device),
      .common = true,
      .metavar = "DEVICE",
-     .help = "Where to compute: cpu, or cuda:0 for the first NVIDIA GPU"},
+     .help =
+         "Where to compute: cpu, cuda:0 for the first NVIDIA GPU, or auto: the GPU where there is one, with as many "
+         "layers as fit, else the CPU"},
     {.name = "gpu-layers",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(gpu_layers),
@@ -177,6 +179,7 @@ void spry_engine_flags_default(spry_engine_flags *flags)
 {
     *flags = (spry_engine_flags){0};
     spry_engine_options_default(&flags->options);
+    flags->options.device = "auto";
     flags->options.data_is_mapped = true; /* the data are bundled models, constants of this program */
     flags->reuse = reuse_kinds[0];
     flags->reuse_pages = 4;

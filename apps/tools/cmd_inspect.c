@@ -350,7 +350,7 @@ static const spry_option inspect_options[] = {
      .letter = 'c',
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(context),
-     .help = "Context size for the memory estimate; 0: the model's limit, at most 8192"},
+     .help = "Context size for the memory estimate; 0: the model's limit, or less where that does not fit the memory"},
     {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "Print one JSON object"},
 };
 

@@ -157,6 +157,12 @@ size_t spry_device_total(const char *name)
     return spry_device_find(&kind, name, NULL) || !kind->total ? 0 : kind->total(piece_of(name));
 }
 
+size_t spry_device_available(const char *name)
+{
+    const spry_device_kind *kind;
+    return spry_device_find(&kind, name, NULL) || !kind->available ? 0 : kind->available(piece_of(name));
+}
+
 void spry_device_explain(const char *name, spry_error *why)
 {
     const spry_device_kind *kind;
@@ -201,6 +207,20 @@ spry_status spry_device_check_named(const char *name, const spry_config *config,
             break;
     }
     return status;
+}
+
+const char *spry_device_auto(const spry_config *config, const spry_step_limits *limits, spry_error *why)
+{
+    static const char gpu[] = "cuda:0";
+    const spry_device_kind *kind = &spry_device_kind_cuda;
+    if (spry_ranks_shared()) {
+        spry_fail(why, SPRY_ERR_DEVICE, "processes share the model");
+    } else if (!spry_device_total(gpu)) {
+        spry_device_explain(gpu, why);
+    } else if (!config || (!spry_device_check(kind, config, why) && !spry_device_check_adapters(kind, limits, why))) {
+        return gpu;
+    }
+    return NULL;
 }
 
 uint32_t spry_device_layers(const spry_device *device)

@@ -113,6 +113,13 @@ uint32_t spry_device_chunk(const spry_device_kind *kind);
 size_t spry_device_total(const char *name);
 void spry_device_explain(const char *name, spry_error *why);
 
+/* Bytes of the named device that are free now; 0: not known. */
+size_t spry_device_available(const char *name);
+
+/* The GPU that "auto" means, or NULL for the CPU, and why: there is none, or it does not compute such a model. `config`
+ * NULL: any model. */
+const char *spry_device_auto(const spry_config *config, const spry_step_limits *limits, spry_error *why);
+
 const char *spry_device_kind_name(const spry_device_kind *kind);
 
 /* Places the weights and allocates pages and working memory. `name`: the kind, and after a colon which piece of

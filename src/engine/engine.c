@@ -157,19 +157,34 @@ static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *
 
 static spry_status open_device(spry_engine *e, spry_error *error)
 {
-    const spry_device_setup setup = spry_engine_setup(e);
-    spry_status status = spry_device_open(&e->device, e->device_name, &setup, error);
+    spry_device_setup setup = spry_engine_setup(e);
+    spry_status status;
+    spry_error trouble = {0};
+    while ((status = spry_device_open(&e->device, e->device_name, &setup, &trouble)) && e->automatic &&
+           strcmp(e->device_name, "cpu") != 0) {
+        status = spry_engine_retreat(e, status, trouble.message, error);
+        if (status)
+            return status;
+        setup = spry_engine_setup(e);
+    }
     if (status)
-        return status;
+        return spry_fail(error, status, "%s", trouble.message);
     e->pool.mover = spry_device_mover(e->device);
     const char *second = strchr(e->device_name, '+');
-    if (second) { /* what computes decides the bits of pages */
+    if (second) /* what computes decides the bits of pages */
         e->gpu_layers = spry_device_layers(e->device);
+    if (second && e->automatic && !e->gpu_layers) {
+        snprintf(e->device_text, sizeof e->device_text, "cpu");
+    } else if (second && e->automatic && e->gpu_layers == e->model->config.n_layers) {
+        snprintf(e->device_text, sizeof e->device_text, "%s", second + 1);
+    } else if (second) {
         snprintf(e->device_text, sizeof e->device_text, "%s, %u of %u layers on %s", e->device_name, e->gpu_layers,
                  e->model->config.n_layers, second + 1);
     } else {
         snprintf(e->device_text, sizeof e->device_text, "%s", e->device_name);
     }
+    spry_log_write(&e->log, SPRY_LOG_INFO, "%s: computed on %s, with a context of %u tokens", e->model->name,
+                   e->device_text, e->context);
     return SPRY_OK;
 }
 
@@ -188,6 +203,8 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
         status = quantize(e, o->quantize, error);
     if (!status && o->lora)
         status = add_adapters(e, o, error);
+    if (!status)
+        status = spry_engine_place(e, &shape, o, error);
     if (!status)
         status = spry_engine_choose_experts(e, o->expert_bytes, error);
     if (status)

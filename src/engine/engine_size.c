@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "device/split/split_device.h"
 #include "engine/engine_state.h"
 #include "model/model.h"
 #include "model/quantize.h"
@@ -14,7 +15,9 @@
 #include "tokenizer/bpe.h"
 
 enum {
-    DEFAULT_CONTEXT = 8192,
+    USUAL_CONTEXT = 8192, /* what is left for it where memory is short, and an encoder's default */
+    CONTEXT_STEP = 1024,
+    SPARE_SHARE = 16,
     MEMORY_SHARE = 8,
     LIMIT_SHARE = 4,
     MOST_KEPT_PAGES = 1 << 15,
@@ -54,17 +57,15 @@ static spry_status check_ranges(const spry_engine_options *o, spry_error *error)
     return SPRY_OK;
 }
 
-static spry_status choose_context(spry_engine *e, uint32_t asked, spry_error *error)
+/* The context where none is asked for and memory is no limit. */
+static uint32_t own_context(const spry_config *c)
 {
-    const spry_config *c = &e->model->config;
-    if (asked > c->n_context)
-        return spry_fail(error, SPRY_ERR_CONTEXT, "%s: a context of %u was asked for, the model's limit is %u",
-                         e->model->name, asked, c->n_context);
-    e->context = asked ? asked : c->n_context < DEFAULT_CONTEXT ? c->n_context : DEFAULT_CONTEXT;
+    uint32_t own = c->n_context;
     /* Long rope uses other angles beyond its original context: use that only on request. */
-    if (!asked && c->rope.long_factors && c->rope.original_context < e->context)
-        e->context = c->rope.original_context;
-    return SPRY_OK;
+    if (c->rope.long_factors && c->rope.original_context < own)
+        own = c->rope.original_context;
+    /* Encoders compute a text in one step, whose working memory is allocated at once. */
+    return c->bidirectional && own > USUAL_CONTEXT ? USUAL_CONTEXT : own;
 }
 
 /* One for each session, and some for drafts. */
@@ -81,18 +82,17 @@ static spry_step_limits step_limits(const spry_engine *e)
 }
 
 /* The name of what computes: with some layers on a GPU "cpu+cuda:0". */
-static spry_status name_device(spry_engine *e, const spry_engine_options *o, spry_error *error)
+static spry_status name_device(spry_engine *e, const char *device, const char *text, spry_error *error)
 {
-    const char *device = o->device ? o->device : "cpu", *text = o->gpu_layers;
     bool all = !text || !*text || !strcmp(text, "all"), composed = strchr(device, '+');
     uint64_t layers = SPRY_LAYERS_AUTO;
     if (!all && strcmp(text, "auto") != 0 &&
         (!spry_number_u64(&layers, spry_view_of(text)) || layers > SPRY_MAX_LAYERS))
         return spry_fail(error, SPRY_ERR_INPUT, "gpu-layers is '%.40s': a number of layers, auto or all", text);
-    if (!all && layers && !strcmp(device, "cpu"))
+    if (!all && layers && !strcmp(device, "cpu") && !e->automatic)
         return spry_fail(error, SPRY_ERR_INPUT, "gpu-layers is '%.40s', but the device is the CPU: --device cuda",
                          text);
-    bool split = !all && layers && !composed;
+    bool split = !all && layers && !composed && strcmp(device, "cpu") != 0;
     e->gpu_layers = (uint32_t)layers;
     if (!layers)
         device = "cpu";
@@ -102,12 +102,80 @@ static spry_status name_device(spry_engine *e, const spry_engine_options *o, spr
     return SPRY_OK;
 }
 
+static spry_status use_cpu(spry_engine *e, spry_error *error)
+{
+    e->device_bytes = spry_device_total("cpu");
+    snprintf(e->device_name, sizeof e->device_name, "cpu");
+    return spry_device_find(&e->kind, "cpu", error);
+}
+
+/* Whether weights, working memory and keys and values of the context fit the free memory of the named GPU. */
+static bool fits_whole(const spry_engine *e, const char *gpu, const spry_kv_shape *shape)
+{
+    const spry_device_kind *kind;
+    size_t token, whole, free = spry_device_available(gpu);
+    spry_kv_pool pool = {.shape = *shape, .n_pages = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS};
+    spry_device_setup setup = spry_engine_setup(e);
+    spry_device_memory needs;
+    setup.pool = &pool;
+    setup.name = gpu;
+    return !spry_device_find(&kind, gpu, NULL) && spry_kv_token_bytes(&token, shape) &&
+           spry_checked_mul(&pool.page_bytes, token, SPRY_PAGE_TOKENS) &&
+           spry_device_estimate(kind, &needs, &setup, NULL) && spry_checked_add(&whole, needs.weights, needs.scratch) &&
+           spry_checked_add(&whole, whole, needs.kv) && whole <= free - free / SPARE_SHARE;
+}
+
+/* Where a GPU cannot be opened: as many layers on it as fit, or the CPU. */
+spry_status spry_engine_retreat(spry_engine *e, spry_status why, const char *reason, spry_error *error)
+{
+    bool split = why == SPRY_ERR_MEMORY && !strchr(e->device_name, '+') && !spry_split_check(&e->model->config, NULL);
+    spry_log_write(&e->log, SPRY_LOG_WARN, "%s: %s; %s", e->device_name, reason,
+                   split ? "as many layers as fit are there, the others on the CPU" : "the CPU computes instead");
+    if (!split)
+        return use_cpu(e, error);
+    char gpu[sizeof e->device_name];
+    snprintf(gpu, sizeof gpu, "%s", e->device_name);
+    spry_status status = name_device(e, gpu, "auto", error);
+    return status ? status : spry_device_find(&e->kind, e->device_name, error);
+}
+
+/* "auto": the GPU where there is one that computes the model, with all layers or as many as fit; else the CPU. */
+static spry_status choose_auto(spry_engine *e, const spry_engine_options *o, const spry_kv_shape *shape,
+                               spry_error *error)
+{
+    spry_error why = {0};
+    const spry_step_limits limits = step_limits(e);
+    const char *gpu = spry_device_auto(&e->model->config, &limits, &why);
+    e->automatic = true;
+    if (!gpu) {
+        /* A missing driver is the usual case; a GPU that is there and not used deserves a warning. */
+        spry_log_write(&e->log, spry_device_total("cuda:0") ? SPRY_LOG_WARN : SPRY_LOG_INFO, "%s; the CPU computes",
+                       why.message);
+        return use_cpu(e, error);
+    }
+    bool asked = o->gpu_layers && *o->gpu_layers, whole = !asked && fits_whole(e, gpu, shape);
+    if (!asked && !whole && spry_split_check(&e->model->config, &why)) {
+        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: not enough free memory for all layers, and %s; the CPU computes",
+                       gpu, why.message);
+        return use_cpu(e, error);
+    }
+    spry_status status = name_device(e, gpu, asked ? o->gpu_layers : whole ? "all" : "auto", error);
+    if (!status)
+        status = spry_device_find(&e->kind, e->device_name, error);
+    size_t free = spry_device_available(gpu), all = spry_device_total(e->device_name), own = spry_device_total(gpu);
+    e->device_bytes = free && free < own ? all - own + free : all;
+    return status;
+}
+
 /* A device that is not there, or does not compute all of the model, is replaced by the CPU, once and for all: what is
  * computed belongs to the device. */
-static spry_status choose_device(spry_engine *e, const spry_engine_options *o, spry_error *error)
+static spry_status choose_device(spry_engine *e, const spry_engine_options *o, const spry_kv_shape *shape,
+                                 spry_error *error)
 {
     const char *name = e->device_name;
-    spry_status status = name_device(e, o, error);
+    if (o->device && !strcmp(o->device, "auto"))
+        return choose_auto(e, o, shape, error);
+    spry_status status = name_device(e, o->device ? o->device : "cpu", o->gpu_layers, error);
     if (!status)
         status = spry_device_find(&e->kind, name, error);
     if (status)
@@ -125,9 +193,7 @@ static spry_status choose_device(spry_engine *e, const spry_engine_options *o, s
         spry_log_write(&e->log, SPRY_LOG_WARN, "%s: %s; the CPU computes instead", name, lacking.message);
     }
     e->device_missing = true;
-    e->device_bytes = spry_device_total("cpu");
-    snprintf(e->device_name, sizeof e->device_name, "cpu");
-    return spry_device_find(&e->kind, "cpu", error);
+    return use_cpu(e, error);
 }
 
 /* Smaller weights are packed in milliseconds, and would not be worth the memory that is in flight meanwhile. */
@@ -153,25 +219,25 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
 
 spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const spry_engine_options *o, spry_error *error)
 {
+    const spry_config *c = &e->model->config;
     *shape = spry_model_kv_shape(e->model, SPRY_F16);
     spry_status status = check_ranges(o, error);
     if (!status)
         status = kv_type(&shape->type, o->kv_type, error);
-    if (!status)
-        status = choose_context(e, o->context, error);
-    if (!status)
-        status = choose_device(e, o, error);
+    if (!status && o->context > c->n_context)
+        status = spry_fail(error, SPRY_ERR_CONTEXT, "%s: a context of %u was asked for, the model's limit is %u",
+                           e->model->name, o->context, c->n_context);
     if (status)
         return status;
+    uint32_t own = own_context(c);
+    e->usual_context = o->context ? o->context : own < USUAL_CONTEXT ? own : USUAL_CONTEXT;
+    e->context = e->usual_context; /* until the device's memory is known */
+    e->chunk = o->chunk < e->context && !c->bidirectional ? o->chunk : e->context;
     e->sessions = o->sessions;
     e->restores = o->cache_dir;
     e->kv_idle = o->kv_idle;
     e->kv_idle_share = o->kv_idle_share;
     e->span_pages = o->span_pages;
-    uint32_t device_chunk = spry_device_chunk(e->kind), chunk = o->chunk;
-    if (chunk == SPRY_CHUNK_DEFAULT && device_chunk)
-        chunk = device_chunk;
-    e->chunk = chunk < e->context && !e->model->config.bidirectional ? chunk : e->context;
     e->logit_rows = logit_rows(o->sessions);
     return SPRY_OK;
 }
@@ -245,13 +311,15 @@ static size_t default_bytes(const spry_engine *e)
     return left < most ? left : most;
 }
 
-/* Pages for full sessions, or an eighth of the machine's memory for cached pages, a million tokens at most, if that is
- * more; and always one full session, but otherwise no more than leaves the machine usable: sessions that are not full
- * share pages, and jobs that lack some wait. Pages use memory only when written, but the lists of them use it at
- * once. */
+/* Pages for full sessions, or where no context is asked for of the usual one, or an eighth of the machine's memory for
+ * cached pages, a million tokens at most, if that is more; and always one full session, but otherwise no more than
+ * leaves the machine usable: sessions that are not full share pages, and jobs that lack some wait. Pages use memory
+ * only when written, but the lists of them use it at once. */
 static size_t default_pages(const spry_engine *e, size_t page_bytes)
 {
-    size_t one = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, full = one * e->sessions;
+    size_t one = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    size_t full = ((size_t)e->usual_context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
+    full = full > one ? full : one;
     if (!page_bytes || !e->device_bytes)
         return full;
     size_t share = e->device_bytes / MEMORY_SHARE / page_bytes, most = default_bytes(e) / page_bytes;
@@ -274,6 +342,45 @@ static size_t choose_pages(const spry_engine *e, size_t *page_bytes, const spry_
     if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(page_bytes, token, SPRY_PAGE_TOKENS))
         *page_bytes = 0;
     return kv_bytes && *page_bytes ? kv_bytes / *page_bytes : default_pages(e, *page_bytes);
+}
+
+spry_status spry_engine_place(spry_engine *e, const spry_kv_shape *shape, const spry_engine_options *o,
+                              spry_error *error)
+{
+    uint32_t own = own_context(&e->model->config), chunk = o->chunk;
+    spry_status status = choose_device(e, o, shape, error);
+    if (status)
+        return status;
+    size_t page, left = o->kv_bytes ? o->kv_bytes : default_bytes(e);
+    choose_pages(e, &page, shape, o->kv_bytes);
+    if (!o->context && page && (o->kv_bytes || e->device_bytes)) {
+        size_t fits = left / page * SPRY_PAGE_TOKENS / CONTEXT_STEP * CONTEXT_STEP;
+        fits = fits < e->usual_context ? e->usual_context : fits;
+        e->context = fits < own ? (uint32_t)fits : own;
+        if (e->context < own)
+            spry_log_write(&e->log, SPRY_LOG_WARN,
+                           "%s: the context is %u of the model's %u tokens: keys and values of more do not fit the "
+                           "%.1f GB left for them (--context asks for more)",
+                           e->model->name, e->context, own, (double)left / 1e9);
+    } else if (!o->context) {
+        e->context = own;
+    }
+    uint32_t device_chunk = spry_device_chunk(e->kind);
+    if (chunk == SPRY_CHUNK_DEFAULT && device_chunk)
+        chunk = device_chunk;
+    e->chunk = chunk < e->context && !e->model->config.bidirectional ? chunk : e->context;
+    return SPRY_OK;
+}
+
+uint32_t spry_engine_default_context(const spry_model *model)
+{
+    spry_engine_options options;
+    spry_engine_options_default(&options);
+    spry_kv_shape shape;
+    spry_engine e = {.model = (spry_model *)(uintptr_t)model}; /* nothing of it is changed */
+    bool known = !spry_ops_get(&e.ops, options.cpu, NULL) && !spry_engine_set_sizes(&e, &shape, &options, NULL) &&
+                 !spry_engine_place(&e, &shape, &options, NULL);
+    return known ? e.context : own_context(&model->config);
 }
 
 void spry_engine_choose_kv_type(const spry_engine *e, spry_kv_shape *shape, const spry_engine_options *o)
@@ -353,6 +460,8 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
         status = spry_model_quantize_sizes(e->model, recipe, error);
     if (!status && o->lora)
         status = spry_model_add_adapters(e->model, o->lora, error);
+    if (!status)
+        status = spry_engine_place(e, shape, o, error);
     if (!status)
         status = spry_engine_choose_experts(e, o->expert_bytes, error);
     if (!status)

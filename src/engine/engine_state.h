@@ -28,6 +28,7 @@ struct spry_engine {
     uint32_t gpu_layers;              /* of a composed one */
     char device_text[96];             /* what computes, for people */
     size_t device_bytes;              /* of memory that it has in all; 0: not known */
+    bool automatic;                   /* chosen by the engine: the CPU replaces a GPU that cannot be opened */
     bool device_missing;              /* the one asked for is not there: this is the CPU */
     spry_device *device;              /* weights, pages and steps */
     spry_step_cost steps;             /* cost of steps by rows */
@@ -43,6 +44,7 @@ struct spry_engine {
     spry_trace *trace;    /* NULL: none */
     spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
+    uint32_t usual_context;          /* the one asked for; or that sessions other than the first have pages for */
     uint32_t kv_idle, kv_idle_share; /* seconds until memory is returned, 0: never; percent of pages that stay cached */
     size_t expert_bytes;             /* limit for experts; 0: all are in memory */
     size_t experts_apart;            /* bytes of experts beyond it */
@@ -86,10 +88,13 @@ spry_status spry_engine_choose_experts(spry_engine *engine, size_t asked, spry_e
 /* Replaces the KV type "auto" by Q8_0 where one full session of F16 does not fit, and logs that. */
 void spry_engine_choose_kv_type(const spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options);
 
-/* The sizes of an engine from its model and options, and the KV pool's shape; then the number of pages, which must fit
- * the machine. Allocates nothing. */
+/* The sizes of an engine from its model and options, and the KV pool's shape; once the weights' types are known, its
+ * device, and the context and steps that follow from the device's memory; then the number of pages, which must fit the
+ * machine. Allocates nothing. */
 spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options,
                                   spry_error *error);
+spry_status spry_engine_place(spry_engine *engine, const spry_kv_shape *shape, const spry_engine_options *options,
+                              spry_error *error);
 spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, const spry_kv_shape *shape,
                                     size_t kv_bytes, spry_error *error);
 
@@ -97,6 +102,12 @@ spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, co
 size_t spry_engine_host_bytes(const spry_engine *engine, size_t asked);
 
 enum { SPRY_CHUNK_DEFAULT = 128 }; /* of the options; a device may know better */
+
+/* Tokens of a session on the CPU where no context is asked for. */
+uint32_t spry_engine_default_context(const spry_model *model);
+
+/* Chooses another device where one of "auto" cannot be opened, and logs why. */
+spry_status spry_engine_retreat(spry_engine *engine, spry_status why, const char *reason, spry_error *error);
 
 /* What the device is opened with. */
 spry_device_setup spry_engine_setup(const spry_engine *engine);

@@ -20,7 +20,7 @@
 #include "model/model.h"
 #include "platform/file.h"
 
-enum { ARRAY_WHOLE_MAX = 16, ARRAY_SHOWN = 5, CONTEXT_DEFAULT = 8192, CONFIG_BYTES_MAX = 64 << 20 };
+enum { ARRAY_WHOLE_MAX = 16, ARRAY_SHOWN = 5, CONFIG_BYTES_MAX = 64 << 20 };
 
 /* Bytes from a file as a JSON string, converted to valid UTF-8. */
 static json_t *text_to_json(spry_view bytes)
@@ -290,8 +290,7 @@ static json_t *kv_to_json(const spry_model *model, uint32_t context)
 
 static json_t *memory_to_json(const spry_model *model, uint32_t asked)
 {
-    uint32_t limit = model->config.n_context < CONTEXT_DEFAULT ? model->config.n_context : CONTEXT_DEFAULT;
-    uint32_t context = asked ? asked : limit;
+    uint32_t context = asked ? asked : spry_engine_default_context(model);
     spry_engine_options options;
     spry_engine_options_default(&options);
     const spry_step_limits limits = {options.chunk < context ? options.chunk : context, SPRY_MAX_LOGIT_ROWS, context, 0,

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "device/device.h"
 #include "platform/clock.h"
 #include "voice/speech_state.h"
 
@@ -164,7 +165,10 @@ spry_status spry_speech_open(spry_speech **out, const char *path, const spry_spe
     spry_speech *s = calloc(1, sizeof *s);
     if (!s)
         return spry_fail_memory(error, "a recogniser of speech", sizeof *s);
-    const spry_whisper_options whisper = {.device = own.device ? own.device : "cpu",
+    spry_error none;
+    bool automatic = own.device && !strcmp(own.device, "auto");
+    const char *gpu = automatic ? spry_device_auto(NULL, NULL, &none) : own.device;
+    const spry_whisper_options whisper = {.device = gpu ? gpu : "cpu",
                                           .kernels = own.cpu,
                                           .threads = own.threads,
                                           .type = type,

@@ -54,6 +54,17 @@ class Faults(Gpu):
         result = spry(*ASK, "--gpu-layers", "auto", "--verbose", IMITATED_GPU_BYTES="1500000")
         self.assertEqual(result.code, OK, result.errors)
 
+    def test_auto(self):
+        """The default: the GPU; as many layers as fit; the CPU, without a word, where there is none."""
+        plain = ASK[:-2]
+        self.assertIn("computed on cuda:0,", spry(*plain, "--verbose").errors)
+        split = spry(*plain, "--verbose", IMITATED_GPU_BYTES="1500000")
+        self.assertEqual(split.code, OK, split.errors)
+        self.assertRegex(split.errors, r"computed on (cpu\+cuda:0, [12] of 3 layers on cuda:0|cpu),")
+        alone = self.succeeds(spry(*plain, IMITATED_GPU="none"))
+        self.assertEqual(alone.out, spry(*plain, "--device", "cpu").out)
+        self.assertIn("computed on cpu,", spry(*plain, "--verbose", IMITATED_GPU="none").errors)
+
     def test_work_that_never_ends(self):
         self.happen("hangs")
         self.fails(spry(*ASK, IMITATED_GPU_WAIT_MS="50"), FAILURE, "Imitated GPU 0", "no end after")

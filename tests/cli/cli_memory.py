@@ -2,10 +2,11 @@
 
 import os
 import shutil
+import struct
 import subprocess
 
 import cli_support
-from cli_support import FAILURE, HOME, SPRY, USAGE, environment, spry
+from cli_support import FAILURE, HOME, SPRY, USAGE, environment, spry, tiny
 
 LONG = "Once upon a time there was a small boat that lived by the sea. " * 12
 
@@ -22,6 +23,34 @@ class Memory(cli_support.CliTest):
 
     def pages(self, folder):
         return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".page"))
+
+    # ---- the context
+
+    def test_a_large_context_costs_nothing_at_the_start(self):
+        """Without --context it is the model's own, and memory is taken only as it is used."""
+        with open(tiny("qwen3"), "rb") as file:
+            data = bytearray(file.read())
+        at = data.index(b"qwen3.context_length") + len("qwen3.context_length")
+        self.assertEqual(struct.unpack_from("<I", data, at), (4,))  # the value is a uint32
+        struct.pack_into("<I", data, at + 4, 131072)
+        model = os.path.join(HOME, "large.gguf")
+        with open(model, "wb") as file:
+            file.write(data)
+        self.addCleanup(os.remove, model)
+
+        def resident(*options):
+            process = subprocess.Popen([SPRY, "run", model, "-p", "hello", "-n", "4", "--json", *options],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+            out = process.stdout.read()
+            process.stdout.close()
+            process.stderr.close()
+            status, use = os.wait4(process.pid, 0)[1:]
+            process.returncode = status
+            self.assertEqual(status, 0, out)
+            return use.ru_maxrss * 1024
+
+        self.assertLess(resident() - resident("--context", "256"), 16 << 20)
+        self.assertIn("of 131072 tokens", spry("run", model, "-p", "hello", "-n", "4", "--stats").errors)
 
     # ---- the folder
 
