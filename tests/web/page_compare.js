@@ -76,12 +76,12 @@ test("two settings of one model, kept for the next visit; a wrong one is said at
     for (const summary of await page.locator("#compare-sides summary", { hasText: "Settings" }).all()) {
         await summary.click();
     }
-    await page.fill("#c1-temperature", "9");
+    await page.fill("#c1-temperature", "109");
     await page.fill("#c1-system", "Be long.");
     await page.focus("#compare-prompt");
     await page.keyboard.type("What is it?");
     await page.keyboard.press("Enter");
-    assert.match(await sides(page).nth(1).locator("[role=alert]").innerText(), /^Temperature has to be a number from 0 to 5\.$/);
+    assert.match(await sides(page).nth(1).locator("[role=alert]").innerText(), /^Temperature has to be a number from 0 to 100\.$/);
     assert.equal(await page.evaluate(() => window.bodies.length), 0);
     await page.fill("#c1-temperature", "1,5");
     await page.focus("#compare-prompt");
