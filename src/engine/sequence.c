@@ -709,7 +709,7 @@ spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_
     size_t pending = spry_sequence_pending(s) - p->n_more;
     found->reused = pending < p->count ? p->count - pending : 0;
     found->divergence = spry_span_divergence(found->spans, found->repaired, p->count);
-    /* The last restored page may have rows that are computed again, for the logits of the last token. */
+    /* A restored page need not be reused: the figure counts reused tokens only. */
     const size_t restored = (size_t)(s->cache->figures.restored_tokens - before.restored_tokens);
     found->restored = restored < found->reused ? restored : found->reused;
     found->restore_ns = s->cache->figures.restore_ns - before.restore_ns;

@@ -48,7 +48,7 @@ class Figures(cli_support.CliTest):
         prompt = PROMPT
         while self.agree("-p", prompt, "-n", "1", "--raw")["prompt_tokens"] % 32:
             prompt += " cat"
-        # All of its pages are restored, but its last token is computed again.
+        # The prompt ends with a page, whose last token is computed again.
         options = ["-p", prompt, "-n", "4", "--raw", "--cache-dir", os.path.join(folder, "pages")]
         self.assertEqual(self.agree(*options)["restored_tokens"], 0)
         self.assertGreater(self.agree(*options)["restored_tokens"], 0)
