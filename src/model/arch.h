@@ -60,8 +60,7 @@ typedef struct spry_arch {
     bool sinks;             /* attention has sinks */
     spry_routing routing;   /* 0: softmax */
     bool choice_bias;       /* experts are chosen by score plus a bias */
-    bool experts_in_rows;   /* Hugging Face files hold all experts in one tensor, gate and up one after the other */
-    bool experts_mixed;     /* or transposed, gate and up alternating; or so as 4-bit floats, not transposed */
+    bool experts_mixed;     /* experts transposed, gate and up alternating; or so as 4-bit floats, not transposed */
     bool norm_bias;         /* layer norms have biases */
     bool out_bias;          /* attention's output has a bias where q, k and v do */
     bool router_bias;       /* routers have biases */
@@ -69,6 +68,7 @@ typedef struct spry_arch {
     bool shared_expert;     /* every row also goes through a shared expert, after a gate of its own */
     bool convolutions;      /* some layers have a short convolution instead of attention */
     bool delta;             /* some layers have a gated delta net instead of attention */
+    bool delta_tiled;       /* GGUF files hold the delta net's heads so that every n-th one shares a key head */
     bool gated_attention;   /* q has a gate beside each head, for what attention gives */
     bool every_bias;        /* attention's output and feed-forward parts have biases */
     bool encoder;           /* rows see all of their text; embeddings are normalised, the output is not */
@@ -105,6 +105,7 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
     spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe, spry_arch_deepseek_v2,
     spry_arch_deepseek_v3, spry_arch_gemma3n, spry_arch_bert, spry_arch_roberta, spry_arch_xlm_roberta,
-    spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2, spry_arch_qwen3_next;
+    spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2, spry_arch_qwen3_next, spry_arch_qwen3_5,
+    spry_arch_qwen3_5_moe;
 
 #endif

@@ -543,6 +543,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     config->qkv_bias = config->arch->qkv_bias;
     config->qk_norm = config->arch->qk_norm && !config->arch->qk_norm_flag;
     config->bidirectional = config->arch->encoder || config->arch == &spry_arch_gemma_embedding;
+    config->delta_tiled = config->arch->delta_tiled;
     char key[128];
     full_key(key, &from, "expert_weights_norm");
     spry_gguf_get_bool(gguf, key, &config->normalise_experts);

@@ -85,6 +85,7 @@ typedef struct spry_config {
     /* Gated delta nets: heads with a state [delta_key_dim, delta_value_dim] each, groups of which share queries and
      * keys; kv_slot is the layer's place among those that have one. */
     uint32_t n_delta_layers, n_delta_heads, n_delta_keys, delta_key_dim, delta_value_dim;
+    bool delta_tiled;            /* heads h, h + n_delta_keys, ... share a key head */
     uint32_t delta_inner;        /* the size of all values, where the file says that */
     uint32_t attention_interval; /* one layer in this number has attention, where the file does not list them */
     const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
@@ -123,6 +124,12 @@ typedef struct spry_config {
 /* Inputs of a delta net's convolution: queries, keys and values of all heads; floats that a page keeps of a layer. */
 size_t spry_config_delta_mixed(const spry_config *config);
 size_t spry_config_delta_floats(const spry_config *config);
+
+/* The key head of a head of a delta net: neighbouring heads share one, or in `delta_tiled` models every n-th head. */
+static inline uint32_t spry_config_key_head(const spry_config *c, size_t head)
+{
+    return (uint32_t)(c->delta_tiled ? head % c->n_delta_keys : head / (c->n_delta_heads / c->n_delta_keys));
+}
 
 /* The bits of spry_feature for what a model uses. */
 uint32_t spry_config_features(const spry_config *config);

@@ -101,6 +101,10 @@ static void write_delta(keys *k, const spry_config *c)
     whole(k, "ssm.group_count", c->n_delta_keys);
     whole(k, "ssm.time_step_rank", c->n_delta_heads);
     whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
+    if (c->arch->delta_tiled) { /* of rope for pictures; its readers require them */
+        const int32_t pairs = (int32_t)c->rope_dim / 2, sections[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+        spry_gguf_writer_i32s(k->writer, below(k, "rope.dimension_sections"), sections, 4);
+    }
     whole(k, "full_attention_interval", c->attention_interval);
     if (!regular)
         spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
@@ -256,7 +260,7 @@ typedef struct batch {
     const spry_weight *from;
     const spry_export_item *item;
     size_t first_row, n_rows, row_bytes;
-    float *floats;      /* [n_rows, n_in] */
+    float *floats;      /* [n_rows, n_in]; twice that where columns move */
     unsigned char *out; /* [n_rows, row_bytes] */
 } batch;
 
@@ -332,9 +336,13 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
     size_t begin, end, n = b->from->n_in;
     spry_threads_part(&begin, &end, b->n_rows, 1, worker, n_workers);
     for (size_t i = begin; i < end; i++) {
-        size_t row = spry_export_source_row(b->item->permute_head, b->first_row + i);
-        b->ops->decode[b->from->type](b->floats + i * n, b->from->data + row * b->from->row_bytes, n);
-        merge_row(b->merge, b->floats + i * n, b->from->data + row * b->from->row_bytes);
+        size_t row = b->item->rows ? b->item->rows[b->first_row + i]
+                                   : spry_export_source_row(b->item->permute_head, b->first_row + i);
+        float *decoded = b->floats + (b->item->columns ? b->n_rows + i : i) * n;
+        b->ops->decode[b->from->type](decoded, b->from->data + row * b->from->row_bytes, n);
+        merge_row(b->merge, decoded, b->from->data + row * b->from->row_bytes);
+        for (size_t j = 0; b->item->columns && j < n; j++)
+            b->floats[i * n + j] = decoded[b->item->columns[j]];
         b->ops->encode[b->item->as.type](b->out + i * b->row_bytes, b->floats + i * n, n);
     }
 }
@@ -350,7 +358,7 @@ static spry_status write_piece(spry_gguf_writer *writer, merge *merged, const sp
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "tensor '%.*s': rows of %zu are not whole blocks of %s",
                          SPRY_VIEW_ARG(item->as.name), from->n_in, spry_dtype_name(item->as.type));
     batch b = {.ops = ops, .merge = merged, .from = from, .item = item, .row_bytes = row_bytes};
-    b.floats = malloc(rows_at_once * from->n_in * sizeof *b.floats);
+    b.floats = malloc((item->columns ? 2 : 1) * rows_at_once * from->n_in * sizeof *b.floats);
     b.out = malloc(rows_at_once * row_bytes);
     spry_status status = SPRY_OK;
     if (!b.floats || !b.out)

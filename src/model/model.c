@@ -289,6 +289,7 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->n_delta_keys,
                             c->delta_key_dim,
                             c->delta_value_dim,
+                            c->delta_tiled,
                             c->int4,
                             c->int4_group,
                             (double)c->embedding_scale,

@@ -26,6 +26,8 @@ static const spry_tensor_name usual[] = {
     {"ffn_gate_exps", "mlp.experts.%u.gate_proj", NULL},
     {"ffn_up_exps", "mlp.experts.%u.up_proj", NULL},
     {"ffn_down_exps", "mlp.experts.%u.down_proj", NULL},
+    {"ffn_gate_up_exps", "=mlp.experts.gate_up_proj", NULL},
+    {"ffn_down_exps_all", "=mlp.experts.down_proj", NULL},
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", NULL},
     {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", NULL},
     {"ffn_up_shexp", "mlp.shared_expert.up_proj", NULL},
@@ -156,7 +158,8 @@ static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
     visit(w, &l->o, "attn_output");
     visit(w, &l->delta_qkv, "attn_qkv");
     visit(w, &l->delta_gate, "attn_gate");
-    visit(w, &l->delta_ba, "ssm_ba");
+    visit(w, &l->delta_b, "ssm_beta");
+    visit(w, &l->delta_a, "ssm_alpha");
     visit(w, &l->delta_out, "ssm_out");
     visit(w, &l->conv_in, "shortconv.in_proj");
     visit(w, &l->conv_out, "shortconv.out_proj");

@@ -74,9 +74,8 @@ typedef struct spry_layer {
     spry_weight conv_in, conv_out; /* a short convolution instead of attention: into [B | C | x], and out of it */
     const float *conv, *conv_bias; /* [n_embd, n_conv]; [n_embd] or NULL */
     const float *sinks;            /* [n_heads] or NULL */
-    /* A gated delta net instead of attention: queries, keys and values of all heads; gates; beta and fading; out of it.
-     */
-    spry_weight delta_qkv, delta_gate, delta_ba, delta_out;
+    /* A gated delta net instead of attention: queries, keys and values of all heads; gates; beta; fading; out of it. */
+    spry_weight delta_qkv, delta_gate, delta_b, delta_a, delta_out;
     const float *delta_conv;              /* [queries, keys and values, n_conv] */
     const float *delta_dt, *delta_fading; /* [n_delta_heads] */
     const float *delta_norm;              /* [delta_value_dim] */

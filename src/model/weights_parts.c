@@ -43,10 +43,9 @@ static spry_status bind_biases(const spry_binder *b, spry_weight *experts, const
 
 /* One kind, a tensor for each expert or one for all. */
 static spry_status bind_kind(const spry_binder *b, spry_weight **out, uint32_t layer, const char *ours, size_t n_out,
-                             size_t n_in)
+                             size_t n_in, bool stacked)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    bool stacked = b->gguf || b->config->arch->experts_in_rows;
     spry_status status = make_list(b, out);
     for (uint32_t e = 0; !status && e < b->config->n_experts; e++) {
         const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, ours, e, "weight");
@@ -68,7 +67,7 @@ static spry_status bind_in_rows(const spry_binder *b, spry_layer *l, uint32_t la
 {
     size_t ff = b->config->n_expert_ff;
     spry_weight *both;
-    spry_status status = bind_kind(b, &both, layer, "ffn_gate_up_exps", ff * 2, b->config->n_embd);
+    spry_status status = bind_kind(b, &both, layer, "ffn_gate_up_exps", ff * 2, b->config->n_embd, true);
     if (status || (status = make_list(b, &l->expert_gate)) || (status = make_list(b, &l->expert_up)))
         return status;
     for (uint32_t e = 0; e < b->config->n_experts; e++) {
@@ -113,6 +112,7 @@ static spry_status bind_mixed(const spry_binder *b, spry_weight **out, uint32_t 
 static spry_status bind_experts(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
+    char name[SPRY_TENSOR_NAME_MAX] = "";
     size_t ff = c->n_expert_ff;
     spry_status status;
     if (!b->gguf && c->arch->experts_mixed) {
@@ -122,11 +122,13 @@ static spry_status bind_experts(const spry_binder *b, spry_layer *l, uint32_t i)
             return status;
         return bind_mixed(b, &l->expert_down, i, "ffn_down_exps", (spry_expert_part){0, 0, 1, c->n_embd, ff});
     }
-    if (!b->gguf && c->arch->experts_in_rows)
+    bool in_rows = spry_bind_find_in_layer(b, name, i, "ffn_gate_up_exps", 0, "weight"), stacked = b->gguf || in_rows;
+    if (in_rows)
         status = bind_in_rows(b, l, i);
-    else if (!(status = bind_kind(b, &l->expert_gate, i, "ffn_gate_exps", ff, c->n_embd)))
-        status = bind_kind(b, &l->expert_up, i, "ffn_up_exps", ff, c->n_embd);
-    return status ? status : bind_kind(b, &l->expert_down, i, "ffn_down_exps", c->n_embd, ff);
+    else if (!(status = bind_kind(b, &l->expert_gate, i, "ffn_gate_exps", ff, c->n_embd, stacked)))
+        status = bind_kind(b, &l->expert_up, i, "ffn_up_exps", ff, c->n_embd, stacked);
+    const char *down = in_rows && !b->gguf ? "ffn_down_exps_all" : "ffn_down_exps";
+    return status ? status : bind_kind(b, &l->expert_down, i, down, c->n_embd, ff, stacked);
 }
 
 static spry_status bind_choice_bias(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -311,12 +313,47 @@ static spry_status split_rows(const spry_binder *b, spry_layer *l, const spry_we
     return SPRY_OK;
 }
 
+/* Beta and fading of the heads that share a key head, one after the other: [n_delta_keys, 2, heads of each]. */
+static spry_status split_ba(const spry_binder *b, spry_layer *l, const spry_weight *all)
+{
+    const spry_config *c = b->config;
+    size_t heads = c->n_delta_heads, each = heads / c->n_delta_keys;
+    unsigned char *copy = spry_arena_alloc(b->arena, all->n_out, all->row_bytes), *at = copy;
+    if (!copy)
+        return spry_fail_memory(b->error, "rows in another order", all->n_out * all->row_bytes);
+    for (size_t part = 0; part < 2; part++)
+        for (size_t key = 0; key < c->n_delta_keys; key++)
+            take_rows(&at, all, (2 * key + part) * each, each);
+    spry_weight whole = *all;
+    whole.data = copy;
+    b->out->copied_bytes += all->n_out * all->row_bytes;
+    l->delta_b = spry_weight_rows(&whole, 0, heads);
+    l->delta_a = spry_weight_rows(&whole, heads, heads);
+    return SPRY_OK;
+}
+
+static spry_status bind_ba(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    spry_weight all = {0};
+    spry_status status;
+    if (spry_tensor_hf_name(name, c->arch, b->prefix, i, "ssm_ba", 0, "weight")) { /* so in GGUF files, too */
+        status = spry_bind_linear(b, &all, i, "ssm_ba", 2 * (size_t)c->n_delta_heads, c->n_embd, REQUIRED);
+        return status ? status : split_ba(b, l, &all);
+    }
+    status = spry_bind_linear(b, &l->delta_b, i, "ssm_beta", c->n_delta_heads, c->n_embd, REQUIRED);
+    return status ? status : spry_bind_linear(b, &l->delta_a, i, "ssm_alpha", c->n_delta_heads, c->n_embd, REQUIRED);
+}
+
 static spry_status bind_inputs(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim, n_mixed = spry_config_delta_mixed(c);
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    if (b->gguf && !spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight")) {
+    bool together = b->gguf ? spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight") != NULL
+                            : spry_tensor_hf_name(name, c->arch, b->prefix, i, "delta_qkvz", 0, "weight");
+    if (!together) {
         spry_status status = spry_bind_linear(b, &l->delta_qkv, i, "attn_qkv", n_mixed, c->n_embd, REQUIRED);
         return status ? status : spry_bind_linear(b, &l->delta_gate, i, "attn_gate", n_values, c->n_embd, REQUIRED);
     }
@@ -354,7 +391,7 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t i)
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim;
     spry_status status = bind_inputs(b, l, i);
     if (!status)
-        status = spry_bind_linear(b, &l->delta_ba, i, "ssm_ba", 2 * (size_t)c->n_delta_heads, c->n_embd, REQUIRED);
+        status = bind_ba(b, l, i);
     if (!status)
         status = spry_bind_linear(b, &l->delta_out, i, "ssm_out", c->n_embd, n_values, REQUIRED);
     if (!status)

@@ -120,7 +120,7 @@ const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *
 void spry_pass_join_norms(spry_pass *pass, const spry_layer *layer);
 
 /* Adds the products of the adapters of each row. */
-enum { SPRY_PASS_ADAPTED = 3 }; /* products at once */
+enum { SPRY_PASS_ADAPTED = 4 }; /* products at once */
 void spry_pass_adapt(spry_pass *pass, const spry_product *products, size_t n_products, const float *in, size_t n_rows);
 
 /* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */

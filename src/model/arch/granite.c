@@ -43,7 +43,7 @@ static void finish(spry_config *config)
 static const spry_tensor_name names[] = {
     {"ffn_gate_inp", "block_sparse_moe.router.layer", NULL},
     {"ffn_gate_up_exps", "block_sparse_moe.input_linear", NULL},
-    {"ffn_down_exps", "block_sparse_moe.output_linear", NULL},
+    {"ffn_down_exps_all", "block_sparse_moe.output_linear", NULL},
     {0},
 };
 
@@ -52,7 +52,6 @@ const spry_arch spry_arch_granite_moe = {
     .gguf = "granitemoe",
     .hf_type = "granitemoe",
     .gate = SPRY_GATE_SILU,
-    .experts_in_rows = true,
     .gguf_normalises = true,
     .never_slides = true,
     .permuted_in_gguf = true,
