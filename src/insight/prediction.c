@@ -40,9 +40,9 @@ typedef void (*visit_fn)(void *context, const spry_weight *w, bool expert);
 
 static void visit_layer(const spry_layer *l, visit_fn visit, void *context)
 {
-    const spry_weight *const matrices[] = {&l->q,           &l->k,         &l->v,           &l->o,
-                                           &l->gate,        &l->up,        &l->down,        &l->router,
-                                           &l->shared_gate, &l->shared_up, &l->shared_down, &l->shared_router};
+    const spry_weight *const matrices[] = {
+        &l->q,      &l->k,           &l->v,         &l->o,           &l->gate,          &l->up,       &l->down,
+        &l->router, &l->shared_gate, &l->shared_up, &l->shared_down, &l->shared_router, &l->attn_gate};
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         if (matrices[i]->data)
             visit(context, matrices[i], false);

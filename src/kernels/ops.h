@@ -75,6 +75,7 @@ typedef struct spry_attend {
     size_t n_rows;
     uint32_t first_position;
     uint32_t window; /* 0: none */
+    uint32_t block;  /* 0: none; or a row sees only keys of its own block of so many positions */
     uint32_t ahead;  /* positions after its own that a row sees, as far as the table goes; 0: none */
     size_t head_dim;
     size_t group;               /* query heads per key/value head */
@@ -100,6 +101,15 @@ typedef struct spry_attend {
     size_t n_pairs;         /* of a turn, as in rope; interleaved, too */
     bool interleaved;
 } spry_attend;
+
+/* The first position that a row sees. */
+static inline uint64_t spry_attend_first(const spry_attend *a, size_t row)
+{
+    uint64_t position = (uint64_t)a->first_position + row;
+    if (a->block)
+        return position - position % a->block;
+    return a->window && position + 1 > a->window ? position + 1 - a->window : 0;
+}
 
 enum { SPRY_ATTEND_HEAD_DIM_MAX = 640 }; /* largest head_dim that attend supports */
 enum { SPRY_ATTEND_CHUNK_TOKENS = 512 };

@@ -34,17 +34,21 @@ static const field fields[] = {
     WHOLE("attention.key_length", JSON("head_dim"), head_dim, SPRY_MAX_HEAD_DIM),
     WHOLE("feed_forward_length", JSON("block_ff_dim", "intermediate_size", "n_inner"), n_ff, 1 << 24),
     WHOLE("context_length", JSON("max_position_embeddings", "max_trained_positions", "n_positions"), n_context, 1 << 30),
-    WHOLE("attention.sliding_window", JSON("sliding_window"), window, 1 << 30),
+    WHOLE("attention.sliding_window", JSON("sliding_window", "attention_chunk_size"), window, 1 << 30),
     WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern"), window_layers, 1 << 20),
     WHOLE("expert_count", JSON("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), n_experts, SPRY_MAX_EXPERTS),
-    WHOLE("expert_used_count", JSON("num_experts_per_tok", "moe_k"), n_experts_used, SPRY_MAX_EXPERTS),
-    WHOLE("expert_shared_count", JSON("n_shared_experts", "moe_num_shared_experts"), n_shared, SPRY_MAX_EXPERTS),
+    WHOLE("expert_used_count", JSON("num_experts_per_tok", "moe_k", "moe_topk"), n_experts_used, SPRY_MAX_EXPERTS),
+    WHOLE("expert_shared_count", JSON("n_shared_experts", "moe_num_shared_experts", "num_shared_experts", "num_shared_expert"), n_shared, SPRY_MAX_EXPERTS),
     WHOLE("expert_group_count", JSON("n_group"), n_groups, SPRY_MAX_EXPERTS),
     WHOLE("expert_group_used_count", JSON("topk_group"), n_groups_used, SPRY_MAX_EXPERTS),
     WHOLE("expert_gating_func", JSON(NULL), routing, 1 << 10),
     WHOLE("nextn_predict_layers", JSON(NULL), n_extra_layers, SPRY_MAX_LAYERS),
     WHOLE("expert_feed_forward_length", JSON("moe_intermediate_size"), n_expert_ff, 1 << 24),
     WHOLE("expert_shared_feed_forward_length", JSON("shared_expert_intermediate_size"), n_shared_ff, 1 << 24),
+    WHOLE(NULL, JSON("prefix_dense_intermediate_size", "intermediate_size_mlp"), n_dense_ff, 1 << 24),
+    WHOLE("leading_dense_block_count", JSON("first_k_dense_replace", "num_dense_layers"), n_dense_first, SPRY_MAX_LAYERS),
+    WHOLE(NULL, JSON("prefix_dense_sliding_window_pattern"), dense_pattern, 1 << 20),
+    WHOLE(NULL, JSON("rotary_dim"), rotary_dim, SPRY_MAX_HEAD_DIM),
     WHOLE("rope.dimension_count", JSON("qk_rope_head_dim"), rope_dim, SPRY_MAX_HEAD_DIM),
     WHOLE("attention.kv_lora_rank", JSON("kv_lora_rank"), n_kv_rank, SPRY_MAX_HEAD_DIM),
     WHOLE("attention.q_lora_rank", JSON("q_lora_rank"), n_q_rank, 1 << 20),
@@ -71,7 +75,9 @@ static const field fields[] = {
     REAL("attention.scale", JSON("attention_multiplier"), attention_scale),
     REAL("attn_logit_softcapping", JSON("attn_logit_softcapping"), attn_softcap),
     REAL("final_logit_softcapping", JSON("final_logit_softcapping"), final_softcap),
-    REAL("expert_weights_scale", JSON("routed_scaling_factor"), routed_scale),
+    REAL("expert_weights_scale", JSON("routed_scaling_factor", "route_scale"), routed_scale),
+    REAL("attention.temperature_scale", JSON("attn_scale"), temperature_scale),
+    WHOLE("attention.temperature_length", JSON("floor_scale"), temperature_length, 1 << 30),
     REAL("embedding_scale", JSON("embedding_multiplier"), embedding_scale),
     REAL("residual_scale", JSON("residual_multiplier"), residual_scale),
     REAL("logit_scale", JSON("logit_scale", "logits_scaling"), logit_scale),
@@ -101,14 +107,15 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
     const spry_arch *arch = config->arch;
     *config = (spry_config){.arch = arch,
                             .n_context = 2048,
-                            .norm_eps = 1e-6f,
+                            .norm_eps = arch->either_norm ? 0 : 1e-6f,
                             .window_layers = 1,
                             .routing = arch->routing ? arch->routing : SPRY_ROUTING_SOFTMAX,
                             .routed_scale = 1,
                             .scale_block = {128, 128},
                             .embedding_scale = 1,
                             .residual_scale = 1,
-                            .logit_scale = 1};
+                            .logit_scale = 1,
+                            .choice_bias = arch->choice_bias};
     config->rope = config->rope_sliding = (spry_rope){.theta = 1e4f, .factor = 1, .truncate = true};
     if (arch->defaults)
         arch->defaults(config, dialect);
@@ -187,7 +194,16 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "the context length is zero, or no longer than the offset of positions";
     else if (!usable(c->embedding_scale, 0) || !usable(c->residual_scale, 0) || !usable(c->logit_scale, 0))
         wrong = "a multiplier of embeddings, residuals or logits is not positive";
+    else if (!isfinite(c->temperature_scale) ||
+             (c->arch->chunked && c->temperature_scale > 0 && !c->temperature_length))
+        wrong = "how queries are scaled by position is not known";
     return wrong ? spry_fail(error, SPRY_ERR_FORMAT, "%s: %s", name, wrong) : SPRY_OK;
+}
+
+bool spry_config_has_bare_norms(const spry_config *c)
+{
+    enum { LARGEST = 128 };
+    return c->arch->qk_norm == SPRY_QK_NORM_BARE && c->n_experts != LARGEST;
 }
 
 uint32_t spry_config_features(const spry_config *c)
@@ -200,9 +216,10 @@ uint32_t spry_config_features(const spry_config *c)
         spry_feature feature;
         bool used;
     } all[] = {
-        {SPRY_FEATURE_LAYER_NORM, arch->layer_norm},
+        {SPRY_FEATURE_LAYER_NORM, c->layer_norm},
         {SPRY_FEATURE_NORM_PLACES, arch->norms == SPRY_NORMS_AFTER || arch->norms == SPRY_NORMS_PARALLEL},
-        {SPRY_FEATURE_QK_NORM, arch->qk_norm > SPRY_QK_NORM_HEAD},
+        {SPRY_FEATURE_QK_NORM, arch->qk_norm > SPRY_QK_NORM_HEAD && arch->qk_norm != SPRY_QK_NORM_BARE},
+        {SPRY_FEATURE_BARE_NORM, arch->qk_norm == SPRY_QK_NORM_BARE && c->qk_norm},
         {SPRY_FEATURE_UNROTATED, unrotated},
         {SPRY_FEATURE_SCALES, c->embedding_scale != 1 || c->residual_scale != 1 || c->logit_scale != 1},
         {SPRY_FEATURE_UNGATED, arch->ungated},
@@ -216,6 +233,11 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_ENCODER, c->bidirectional || arch->encoder},
         {SPRY_FEATURE_CONVOLUTIONS, arch->convolutions},
         {SPRY_FEATURE_DELTA, arch->delta},
+        {SPRY_FEATURE_TEMPERATURE, c->temperature_length},
+        {SPRY_FEATURE_CHUNKED, arch->chunked && c->window},
+        {SPRY_FEATURE_GATES, arch->attention_gate},
+        {SPRY_FEATURE_MIXING, c->n_experts && (arch->scales_inputs || c->average_shared || c->weight_eps > 0 ||
+                                               (arch->groups_by_two && c->n_groups > 1))},
     };
     uint32_t features = 0;
     for (size_t i = 0; i < SPRY_COUNT(all); i++)
@@ -239,7 +261,12 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "several residual streams",
                                         "attention in both directions",
                                         "short convolutions",
-                                        "gated delta nets"};
+                                        "gated delta nets",
+                                        "queries scaled by position",
+                                        "attention within blocks of positions",
+                                        "gates of attention from a matrix of their own",
+                                        "norms of q and k without weights",
+                                        "experts mixed in another way"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -264,9 +291,14 @@ static void derive_sizes(spry_config *c)
         c->rope_dim = c->head_dim;
     if (!c->n_expert_ff)
         c->n_expert_ff = c->n_ff; /* Mixtral has one size */
+    if (c->n_dense_ff)
+        c->n_ff = c->n_dense_ff;
+    if (c->embedding_scale < 0)
+        c->embedding_scale = sqrtf((float)c->n_embd);
     if (c->n_shared)
         c->n_shared_ff = c->n_shared * c->n_expert_ff;
-    if (c->arch->layer_norm)
+    c->layer_norm = c->arch->layer_norm && !(c->arch->either_norm && c->norm_eps > 0);
+    if (c->layer_norm)
         c->norm_eps = c->layer_norm_eps;
     if (c->delta_inner && c->n_delta_heads)
         c->delta_value_dim = c->delta_inner % c->n_delta_heads ? 0 : c->delta_inner / c->n_delta_heads;
@@ -283,6 +315,8 @@ static void derive_scales(spry_config *c)
         c->query_scalar = 1 / (c->attention_scale * c->attention_scale);
     if (!(c->query_scalar > 0))
         c->query_scalar = (float)c->head_dim;
+    if (!(c->temperature_scale > 0))
+        c->temperature_length = 0;
     if (c->arch->divides_logits)
         c->logit_scale = 1 / c->logit_scale;
 }
@@ -434,8 +468,10 @@ static spry_status read_rope(spry_config *config, const source *from, const char
     rope->original_context = context >= 1 && context < 1e9f ? (uint32_t)context : config->n_context;
     if (rope->factor == 0)
         rope->factor = 1;
+    float multiplier = 0;
+    real(&multiplier, from, "rope.scaling.yarn_log_multiplier");
     if (config->arch->latent && rope->kind == SPRY_ROPE_YARN) {
-        real(&config->latent_log, from, "rope.scaling.yarn_log_multiplier");
+        config->latent_log = multiplier;
         rope->attention_factor = 1;
     }
     if (rope->kind == SPRY_ROPE_LONG) {
@@ -443,6 +479,9 @@ static spry_status read_rope(spry_config *config, const source *from, const char
         rope->factor = (float)config->n_context / (float)rope->original_context;
     } else if (rope->kind == SPRY_ROPE_YARN && magnitude > 0) { /* relative to what yarn would take */
         rope->attention_factor = magnitude * (rope->factor > 1 ? 0.1f * logf(rope->factor) + 1 : 1);
+    } else if (rope->kind == SPRY_ROPE_YARN && multiplier > 0 && !config->arch->latent) {
+        float log_factor = rope->factor > 1 ? 0.1f * logf(rope->factor) : 0;
+        rope->attention_factor = (1 + log_factor) / (1 + multiplier * log_factor);
     } else if (rope->kind == SPRY_ROPE_YARN) {
         real(&rope->attention_factor, from, "rope.scaling.yarn_attn_factor");
     }
@@ -541,9 +580,10 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     config->interleaved = config->arch->permuted_in_gguf || config->arch->interleaved;
     config->normalise_experts = config->arch->gguf_normalises;
     config->qkv_bias = config->arch->qkv_bias;
-    config->qk_norm = config->arch->qk_norm && !config->arch->qk_norm_flag;
+    config->qk_norm = config->arch->qk_norm && (!config->arch->qk_norm_flag || spry_config_has_bare_norms(config));
+    if (config->arch->chunked && !config->window)
+        config->rope_interval = 0;
     config->bidirectional = config->arch->encoder || config->arch == &spry_arch_gemma_embedding;
-    config->delta_tiled = config->arch->delta_tiled;
     char key[128];
     full_key(key, &from, "expert_weights_norm");
     spry_gguf_get_bool(gguf, key, &config->normalise_experts);

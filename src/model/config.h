@@ -60,8 +60,13 @@ typedef enum spry_feature {
     SPRY_FEATURE_STREAMS = 1 << 11, /* several residual streams, inputs by layer, shared keys and values */
     SPRY_FEATURE_ENCODER = 1 << 12, /* rows see all of their text, learned positions, norms of sums */
     SPRY_FEATURE_CONVOLUTIONS = 1 << 13,
-    SPRY_FEATURE_DELTA = 1 << 14, /* gated delta nets, gated attention */
-    SPRY_FEATURES_END = 1 << 15
+    SPRY_FEATURE_DELTA = 1 << 14,       /* gated delta nets, gated attention */
+    SPRY_FEATURE_TEMPERATURE = 1 << 15, /* queries scaled by position */
+    SPRY_FEATURE_CHUNKED = 1 << 16,     /* attention within blocks of positions */
+    SPRY_FEATURE_GATES = 1 << 17,       /* gates of attention that come from a matrix of their own */
+    SPRY_FEATURE_BARE_NORM = 1 << 18,   /* norms of q and k without weights */
+    SPRY_FEATURE_MIXING = 1 << 19,      /* experts' inputs scaled, halved sums, groups as good as two experts */
+    SPRY_FEATURES_END = 1 << 20
 } spry_feature;
 
 typedef struct spry_config {
@@ -85,7 +90,6 @@ typedef struct spry_config {
     /* Gated delta nets: heads with a state [delta_key_dim, delta_value_dim] each, groups of which share queries and
      * keys; kv_slot is the layer's place among those that have one. */
     uint32_t n_delta_layers, n_delta_heads, n_delta_keys, delta_key_dim, delta_value_dim;
-    bool delta_tiled;            /* heads h, h + n_delta_keys, ... share a key head */
     uint32_t delta_inner;        /* the size of all values, where the file says that */
     uint32_t attention_interval; /* one layer in this number has attention, where the file does not list them */
     const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
@@ -103,7 +107,16 @@ typedef struct spry_config {
     float attention_scale;  /* or by this; 0: not said */
     float attn_softcap, final_softcap;
     float embedding_scale, residual_scale, logit_scale; /* what embeddings, parts and logits are multiplied by */
+    /* Queries are multiplied by 1 + temperature_scale * log(1 + floor((position + temperature_offset) /
+     * temperature_length)); temperature_length is 0: by nothing. */
+    float temperature_scale;
+    uint32_t temperature_length, temperature_offset;
     uint32_t n_experts, n_experts_used, n_expert_ff, n_shared_ff;
+    uint32_t n_dense_ff;              /* of dense layers, where the file's usual size is that of experts */
+    uint32_t n_dense_first;           /* layers without experts before those with them */
+    uint32_t dense_pattern;           /* 1: those have rope although they do not slide */
+    uint32_t rotary_dim;              /* what is rotated of a head, where the file says that */
+    float weight_eps;                 /* added to the sum that experts' weights are divided by */
     uint32_t n_shared;                /* shared experts without a gate, as one of their size together */
     uint32_t routing;                 /* spry_routing */
     uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
@@ -113,6 +126,9 @@ typedef struct spry_config {
     uint32_t int4_group;              /* inputs that share a scale; 0: all */
     uint32_t scale_block[2];          /* rows and columns of an 8-bit float's scale */
     bool normalise_experts;           /* the chosen experts' weights are made to sum to 1 */
+    bool choice_bias;                 /* experts are chosen by score plus a bias, which must be there */
+    bool average_shared;              /* the sum of chosen and shared experts is halved */
+    bool layer_norm;                  /* norms subtract the mean */
     bool qkv_bias;                    /* q, k and v have biases that must be there */
     bool every_bias;                  /* attention's output and feed-forward parts have biases that must be there */
     bool qk_norm;                     /* q and k have norms that must be there */
@@ -125,11 +141,8 @@ typedef struct spry_config {
 size_t spry_config_delta_mixed(const spry_config *config);
 size_t spry_config_delta_floats(const spry_config *config);
 
-/* The key head of a head of a delta net: neighbouring heads share one, or in `delta_tiled` models every n-th head. */
-static inline uint32_t spry_config_key_head(const spry_config *c, size_t head)
-{
-    return (uint32_t)(c->delta_tiled ? head % c->n_delta_keys : head / (c->n_delta_heads / c->n_delta_keys));
-}
+/* Whether a GGUF file of Llama 4 has norms of q and k: all but its largest model have. */
+bool spry_config_has_bare_norms(const spry_config *config);
 
 /* The bits of spry_feature for what a model uses. */
 uint32_t spry_config_features(const spry_config *config);

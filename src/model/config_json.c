@@ -72,6 +72,13 @@ static const typed_key config_keys[] = {
     {"rope_interleave", TRUTH},
     {"topk_method", TEXT},
     {"qkv_bias", TRUTH},
+    {"mlp_layer_types", LIST},
+    {"mup_enabled", TRUTH},
+    {"route_norm", TRUTH},
+    {"use_expert_bias", TRUTH},
+    {"use_routing_bias", TRUTH},
+    {"expert_selection_fn", TEXT},
+    {"shared_expert_combination_strategy", TEXT},
 };
 
 static const typed_key rope_keys[] = {
@@ -90,6 +97,7 @@ static const typed_key rope_keys[] = {
     {"original_max_position_embeddings", NUMBER},
     {"truncate", TRUTH},
     {"alpha", NUMBER},
+    {"llama_4_scaling_beta", NUMBER},
 };
 
 static bool has_type(const json_t *item, value_type type)
@@ -235,10 +243,13 @@ static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t 
     real(&partial, json, "partial_rotary_factor");
     partial = partial > 0 ? partial : config->rope_part;
     uint32_t head_dim = config->head_dim ? config->head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
-    if (!config->arch->latent)
+    if (!config->arch->latent && config->rotary_dim)
+        config->rope_dim = config->rotary_dim;
+    else if (!config->arch->latent)
         config->rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
     rope->original_context = original >= 1 && original < 1e9f ? (uint32_t)original : config->n_context;
     real(&alpha, json, "alpha");
+    real(&config->temperature_scale, json, "llama_4_scaling_beta");
     if (rope->kind == SPRY_ROPE_DEFAULT && alpha > 0 && head_dim > 2)
         rope->theta *= (float)pow((double)alpha, (double)head_dim / (head_dim - 2.0));
     derive_rope(rope, config, json);
@@ -290,6 +301,7 @@ static spry_status check_activation(const spry_arch *arch, const json_t *json, c
 static spry_status read_layer_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *types = json_object_get(json, "layer_types");
+    const char *other = config->arch->chunked ? "chunked_attention" : "sliding_attention";
     if (!json_is_array(types) || !config->arch->slides) /* without a rule of its own all layers are alike */
         return SPRY_OK;
     if (json_array_size(types) != config->n_layers)
@@ -297,11 +309,11 @@ static spry_status read_layer_types(spry_config *config, const json_t *json, con
                          config->n_layers);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
-        bool sliding = type && !strcmp(type, "sliding_attention");
+        bool sliding = type && !strcmp(type, other);
         if (!sliding && (!type || strcmp(type, "full_attention")))
             return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                             "%s: layer_types[%u] is '%.60s'; known are full_attention and sliding_attention", name, i,
-                             type ? type : "not a string");
+                             "%s: layer_types[%u] is '%.60s'; known are full_attention and %s", name, i,
+                             type ? type : "not a string", other);
         config->sliding[i] = sliding && config->window;
     }
     return SPRY_OK;
@@ -338,7 +350,7 @@ static spry_status read_convolutions(spry_config *config, const json_t *json, co
 static spry_status adjust_feed_forward(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     float multiplier = 1, multiple = 256;
-    if (!config->arch->convolutions || !truth(json, "block_auto_adjust_ff_dim", true))
+    if (config->arch != &spry_arch_lfm2 || !truth(json, "block_auto_adjust_ff_dim", true))
         return SPRY_OK;
     real(&multiplier, json, "block_ffn_dim_multiplier");
     real(&multiple, json, "block_multiple_of");
@@ -493,6 +505,8 @@ static spry_status read_rotated(spry_config *config, const json_t *json, const c
         if (!json_is_number(item) || (json_number_value(item) != 0 && json_number_value(item) != 1))
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: no_rope_layers[%u] is not 0 or 1", name, i);
         config->rotated[i] = json_number_value(item) != 0;
+        if (config->arch->chunked && !json_is_array(json_object_get(json, "layer_types")))
+            config->sliding[i] = config->rotated[i] && config->window;
     }
     return SPRY_OK;
 }
@@ -516,6 +530,31 @@ static spry_status read_direction(spry_config *config, const json_t *json, const
     config->bidirectional = config->arch->encoder || both;
     config->arch = both ? &spry_arch_gemma_embedding : config->arch;
     return SPRY_OK;
+}
+
+/* How experts are chosen and mixed; which of the first layers have none. */
+static void read_experts(spry_config *config, const json_t *json)
+{
+    const char *method = json_string_value(json_object_get(json, "topk_method"));
+    const char *choice = json_string_value(json_object_get(json, "expert_selection_fn"));
+    const char *shared = json_string_value(json_object_get(json, "shared_expert_combination_strategy"));
+    const json_t *types = json_object_get(json, "mlp_layer_types");
+    config->normalise_experts = truth(json, "norm_topk_prob", truth(json, "route_norm", config->normalise_experts));
+    config->choice_bias = truth(json, "use_expert_bias", truth(json, "use_routing_bias", config->choice_bias));
+    if (method && !strcmp(method, "greedy"))
+        config->n_groups = 1;
+    if (choice && !strcmp(choice, "softmax")) {
+        config->routing = SPRY_ROUTING_CHOSEN;
+        config->normalise_experts = true;
+    }
+    if (shared && !strcmp(shared, "sum"))
+        config->average_shared = false;
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (!type || strcmp(type, "dense") != 0)
+            break;
+        config->n_dense_first = (uint32_t)i + 1;
+    }
 }
 
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
@@ -551,16 +590,19 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     if (config->arch->never_slides)
         config->window = 0;
     config->tied = truth(json, "tie_word_embeddings", truth(json, "tie_embedding", config->tied));
-    config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
+    read_experts(config, json);
     config->qkv_bias =
         truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
     config->every_bias = truth(json, "use_bias", config->arch->every_bias);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
     config->unscaled_stream = !truth(json, "altup_correct_scale", true);
-    const char *method = json_string_value(json_object_get(json, "topk_method"));
-    if (method && !strcmp(method, "greedy"))
-        config->n_groups = 1;
-    config->qk_norm = config->arch->qk_norm && (!config->arch->qk_norm_flag || truth(json, "use_qk_norm", false));
+    if (truth(json, "mup_enabled", false))
+        config->embedding_scale = -1;
+    const json_t *tuning = json_object_get(json, "attn_temperature_tuning"); /* or a number, in older files */
+    if (json_is_false(tuning) || (json_is_number(tuning) && json_number_value(tuning) == 0))
+        config->temperature_scale = 0;
+    config->qk_norm = config->arch->qk_norm && (!config->arch->qk_norm_flag ||
+                                                truth(json, "use_qk_norm", config->arch->qk_norm == SPRY_QK_NORM_BARE));
     status = spry_config_finish(config, name, arena, error);
     if (!status)
         status = read_layer_types(config, json, name, error);

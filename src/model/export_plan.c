@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "model/arch.h"
 #include "model/config.h"
 #include "model/tensor_names.h"
 #include "model/weights_bind.h"
@@ -226,94 +225,28 @@ static void add_convolution(spry_export_plan *plan, const spry_layer *l, uint32_
         add_linear(plan, i, "shortconv.conv", conv, 0);
 }
 
-/* Where rows come from when GGUF holds a delta net's heads, each of `size` rows after the first `before`, so that every
- * n-th one shares a key head. NULL: they stay. */
-static const uint32_t *tiled_rows(spry_export_plan *plan, size_t before, size_t size)
-{
-    const spry_config *c = &plan->model->config;
-    size_t heads = c->n_delta_heads, each = heads / c->n_delta_keys, n = before + heads * size;
-    if (!c->arch->delta_tiled || c->delta_tiled)
-        return NULL;
-    uint32_t *rows = spry_arena_alloc(&plan->arena, n, sizeof *rows);
-    if (!rows && !plan->status)
-        plan->status = spry_fail_memory(plan->error, "rows in another order", n * sizeof *rows);
-    for (size_t i = 0; rows && i < n; i++) {
-        size_t head = i < before ? 0 : (i - before) / size;
-        size_t from = head % c->n_delta_keys * each + head / c->n_delta_keys;
-        rows[i] = (uint32_t)(i < before ? i : before + from * size + (i - before) % size);
-    }
-    return rows;
-}
-
-/* Beta and fading of the heads that share a key head, one after the other, as Qwen3-Next's files have them. */
-static const uint32_t *grouped_rows(spry_export_plan *plan)
-{
-    const spry_config *c = &plan->model->config;
-    size_t heads = c->n_delta_heads, each = heads / c->n_delta_keys;
-    uint32_t *rows = spry_arena_alloc(&plan->arena, 2 * heads, sizeof *rows);
-    if (!rows && !plan->status)
-        plan->status = spry_fail_memory(plan->error, "rows in another order", 2 * heads * sizeof *rows);
-    for (size_t i = 0; rows && i < 2 * heads; i++)
-        rows[i] = (uint32_t)(i / each % 2 * heads + i / (2 * each) * each + i % each);
-    return rows;
-}
-
-static void add_ordered(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *w,
-                        const uint32_t *rows, const uint32_t *columns)
-{
-    size_t count = plan->count;
-    add_linear(plan, layer, what, w, 0);
-    if (plan->count > count) {
-        plan->items[count].rows = rows;
-        plan->items[count].columns = columns;
-    }
-}
-
-/* A vector of the heads. */
-static void add_head_values(spry_export_plan *plan, uint32_t layer, const char *what, const char *suffix,
-                            const float *values)
-{
-    char name[SPRY_TENSOR_NAME_MAX];
-    size_t n = plan->model->config.n_delta_heads;
-    const uint32_t *rows = tiled_rows(plan, 0, 1);
-    float *ordered = rows ? spry_arena_alloc(&plan->arena, n, sizeof *ordered) : NULL;
-    for (size_t i = 0; ordered && i < n; i++)
-        ordered[i] = values[rows[i]];
-    if (rows && !ordered && !plan->status)
-        plan->status = spry_fail_memory(plan->error, "a vector", n * sizeof *ordered);
-    add_vector(plan, layer_name(name, plan, layer, what, suffix), ordered ? ordered : values, n);
-}
-
 static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
-    size_t n = spry_config_delta_mixed(c), size = c->delta_value_dim;
-    size_t keys = 2 * (size_t)c->n_delta_keys * c->delta_key_dim, count;
+    char name[SPRY_TENSOR_NAME_MAX];
+    size_t n = spry_config_delta_mixed(c);
     spry_weight *conv = keep(plan, (spry_weight){.data = (const unsigned char *)l->delta_conv,
                                                  .type = SPRY_F32,
                                                  .n_out = n,
                                                  .n_in = c->n_conv,
                                                  .row_bytes = c->n_conv * sizeof *l->delta_conv});
-    add_ordered(plan, i, "attn_qkv", &l->delta_qkv, tiled_rows(plan, keys, size), NULL);
-    add_ordered(plan, i, "attn_gate", &l->delta_gate, tiled_rows(plan, 0, size), NULL);
-    if (c->arch == &spry_arch_qwen3_next) {
-        spry_weight *both = keep(plan, l->delta_b);
-        if (both)
-            both->n_out *= 2; /* fading follows */
-        add_ordered(plan, i, "ssm_ba", both ? both : &l->delta_b, grouped_rows(plan), NULL);
-    } else {
-        add_ordered(plan, i, "ssm_beta", &l->delta_b, tiled_rows(plan, 0, 1), NULL);
-        add_ordered(plan, i, "ssm_alpha", &l->delta_a, tiled_rows(plan, 0, 1), NULL);
-    }
-    add_ordered(plan, i, "ssm_out", &l->delta_out, NULL, tiled_rows(plan, 0, size));
-    add_head_values(plan, i, "ssm_a", "", l->delta_fading);
-    add_head_values(plan, i, "ssm_dt", "bias", l->delta_dt);
+    add_linear(plan, i, "attn_qkv", &l->delta_qkv, 0);
+    add_linear(plan, i, "attn_gate", &l->delta_gate, 0);
+    add_linear(plan, i, "ssm_ba", &l->delta_ba, 0);
+    add_linear(plan, i, "ssm_out", &l->delta_out, 0);
+    add_vector(plan, layer_name(name, plan, i, "ssm_a", ""), l->delta_fading, c->n_delta_heads);
+    add_vector(plan, layer_name(name, plan, i, "ssm_dt", "bias"), l->delta_dt, c->n_delta_heads);
     add_norm(plan, i, "ssm_norm", l->delta_norm, c->delta_value_dim);
-    count = plan->count;
-    if (conv)
-        add_ordered(plan, i, "ssm_conv1d", conv, tiled_rows(plan, keys, size), NULL);
-    if (plan->count > count)
-        plan->items[count].as.type = SPRY_F32;
+    spry_export_item *item = conv ? add(plan, layer_name(name, plan, i, "ssm_conv1d", "weight"), conv, 1, 2,
+                                        (size_t[SPRY_TENSOR_DIMS]){n, c->n_conv})
+                                  : NULL;
+    if (item)
+        item->as.type = SPRY_F32;
 }
 
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
@@ -335,6 +268,7 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
         add_linear(plan, i, "attn_q", &l->q, head);
         add_linear(plan, i, "attn_k", &l->k, head);
         add_linear(plan, i, "attn_v", &l->v, 0);
+        add_linear(plan, i, "attn_gate", &l->attn_gate, 0);
     }
     add_norm(plan, i, "attn_q_norm", l->q_norm, wide ? l->q.n_out : c->head_dim);
     add_norm(plan, i, "attn_k_norm", l->k_norm, wide ? l->k.n_out : c->head_dim);
@@ -452,6 +386,8 @@ static void check_usual(spry_export_plan *plan)
     if (c->arch->defaults)
         c->arch->defaults(&usual, SPRY_DIALECT_GGUF);
     usual.window = c->window;
+    if (c->arch->chunked && !c->window)
+        usual.rope_interval = 0;
     for (uint32_t i = 0; i < c->n_layers; i++)
         if (c->rotated[i] != (!c->arch->rotates || c->arch->rotates(&usual, i)))
             unsaid = "which layers have rope";
@@ -461,6 +397,10 @@ static void check_usual(spry_export_plan *plan)
         unsaid = "whether yarn's ends are whole numbers";
     if (c->arch->two_ropes && c->rope_sliding.kind != SPRY_ROPE_DEFAULT)
         unsaid = "a scaled rope of layers that slide";
+    if (c->arch->qk_norm == SPRY_QK_NORM_BARE && c->qk_norm != spry_config_has_bare_norms(c))
+        unsaid = "whether q and k have norms";
+    if (c->average_shared != usual.average_shared)
+        unsaid = "how shared experts are added";
     if (unsaid)
         plan->status = spry_fail(plan->error, SPRY_ERR_UNSUPPORTED, "%s: GGUF files of %s models have no place for %s",
                                  plan->model->name, c->arch->name, unsaid);

@@ -52,11 +52,11 @@ static void write_rope(keys *k, const spry_config *c)
     real(k, "rope.scaling.factor", rope->factor);
     whole(k, "rope.scaling.original_context_length", rope->original_context);
     if (rope->kind == SPRY_ROPE_YARN) {
-        real(k, "rope.scaling.yarn_log_multiplier", c->latent_log);
+        bool plain = rope->attention_factor == 1; /* what a multiplier of 1 means */
+        real(k, "rope.scaling.yarn_log_multiplier", c->arch->latent ? c->latent_log : plain);
         real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast);
         real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow);
-        bool plain = c->arch->latent && rope->attention_factor == 1; /* what its readers assume */
-        if (rope->attention_factor > 0 && !plain)                    /* GGUF's is relative to what yarn would take */
+        if (rope->attention_factor > 0 && !plain) /* GGUF's is relative to what yarn would take */
             real(k, "rope.scaling.attn_factor",
                  rope->attention_factor / (rope->factor <= 1 ? 1 : 0.1f * logf(rope->factor) + 1));
     } else if (rope->kind == SPRY_ROPE_LONG) {
@@ -70,6 +70,8 @@ static void write_rope(keys *k, const spry_config *c)
 static void write_window(keys *k, const spry_config *c)
 {
     int32_t slides[SPRY_MAX_LAYERS];
+    if (!c->window && c->arch->chunked) /* or readers take what is usual */
+        spry_gguf_writer_u32(k->writer, below(k, "attention.sliding_window"), 0);
     if (!c->window)
         return;
     whole(k, "attention.sliding_window", c->bidirectional ? 2 * (c->window - 1) : c->window);
@@ -101,25 +103,24 @@ static void write_delta(keys *k, const spry_config *c)
     whole(k, "ssm.group_count", c->n_delta_keys);
     whole(k, "ssm.time_step_rank", c->n_delta_heads);
     whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
-    if (c->arch->delta_tiled) { /* of rope for pictures; its readers require them */
-        const int32_t pairs = (int32_t)c->rope_dim / 2, sections[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
-        spry_gguf_writer_i32s(k->writer, below(k, "rope.dimension_sections"), sections, 4);
-    }
     whole(k, "full_attention_interval", c->attention_interval);
     if (!regular)
         spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
 }
 
-/* How many of the first layers are dense, and, of ERNIE, that the others are not. */
+/* How many of the first layers are dense, and, of ERNIE, that the others are not; of Llama 4, one in how many is not.
+ */
 static void write_dense(keys *k, const spry_model *m)
 {
     uint32_t dense = 0;
     while (dense < m->config.n_layers && !m->weights.layers[dense].router.data)
         dense++;
-    if (m->config.n_shared)
+    if (m->config.n_shared || dense)
         spry_gguf_writer_u32(k->writer, below(k, "leading_dense_block_count"), dense);
     if (m->config.arch == &spry_arch_ernie4_5_moe)
         whole(k, "interleave_moe_layer_step", 1);
+    if (m->config.arch->scales_inputs)
+        whole(k, "interleave_moe_layer_step", dense + 1);
 }
 
 static void write_config(spry_gguf_writer *writer, const spry_model *m)
@@ -145,16 +146,19 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
         whole(&k, "attention.key_length_mla", c->nope_dim + c->rope_dim);
         whole(&k, "attention.value_length_mla", c->value_dim);
     }
-    real(&k, c->arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
+    real(&k, c->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
     if (c->query_scalar != (float)c->head_dim && !c->arch->latent && !c->arch->streams)
         real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
+    if (c->temperature_length || c->arch->cools_unrotated)
+        spry_gguf_writer_f32(writer, below(&k, "attention.temperature_scale"), c->temperature_scale);
+    whole(&k, "attention.temperature_length", c->temperature_length);
     real(&k, "attn_logit_softcapping", c->attn_softcap);
     real(&k, "final_logit_softcapping", c->final_softcap);
-    if (c->embedding_scale != 1)
+    if (c->embedding_scale != 1 || c->arch == &spry_arch_afmoe)
         real(&k, "embedding_scale", c->embedding_scale);
     if (c->residual_scale != 1)
         real(&k, "residual_scale", c->residual_scale);
-    if (c->logit_scale != 1 || c->arch->layer_norm)
+    if (c->logit_scale != 1 || c->layer_norm)
         real(&k, "logit_scale", c->arch->divides_logits ? 1 / c->logit_scale : c->logit_scale);
     if (c->arch->streams) {
         whole(&k, "altup.num_inputs", c->n_streams);
@@ -260,7 +264,7 @@ typedef struct batch {
     const spry_weight *from;
     const spry_export_item *item;
     size_t first_row, n_rows, row_bytes;
-    float *floats;      /* [n_rows, n_in]; twice that where columns move */
+    float *floats;      /* [n_rows, n_in] */
     unsigned char *out; /* [n_rows, row_bytes] */
 } batch;
 
@@ -336,13 +340,9 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
     size_t begin, end, n = b->from->n_in;
     spry_threads_part(&begin, &end, b->n_rows, 1, worker, n_workers);
     for (size_t i = begin; i < end; i++) {
-        size_t row = b->item->rows ? b->item->rows[b->first_row + i]
-                                   : spry_export_source_row(b->item->permute_head, b->first_row + i);
-        float *decoded = b->floats + (b->item->columns ? b->n_rows + i : i) * n;
-        b->ops->decode[b->from->type](decoded, b->from->data + row * b->from->row_bytes, n);
-        merge_row(b->merge, decoded, b->from->data + row * b->from->row_bytes);
-        for (size_t j = 0; b->item->columns && j < n; j++)
-            b->floats[i * n + j] = decoded[b->item->columns[j]];
+        size_t row = spry_export_source_row(b->item->permute_head, b->first_row + i);
+        b->ops->decode[b->from->type](b->floats + i * n, b->from->data + row * b->from->row_bytes, n);
+        merge_row(b->merge, b->floats + i * n, b->from->data + row * b->from->row_bytes);
         b->ops->encode[b->item->as.type](b->out + i * b->row_bytes, b->floats + i * n, n);
     }
 }
@@ -358,7 +358,7 @@ static spry_status write_piece(spry_gguf_writer *writer, merge *merged, const sp
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "tensor '%.*s': rows of %zu are not whole blocks of %s",
                          SPRY_VIEW_ARG(item->as.name), from->n_in, spry_dtype_name(item->as.type));
     batch b = {.ops = ops, .merge = merged, .from = from, .item = item, .row_bytes = row_bytes};
-    b.floats = malloc((item->columns ? 2 : 1) * rows_at_once * from->n_in * sizeof *b.floats);
+    b.floats = malloc(rows_at_once * from->n_in * sizeof *b.floats);
     b.out = malloc(rows_at_once * row_bytes);
     spry_status status = SPRY_OK;
     if (!b.floats || !b.out)

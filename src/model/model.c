@@ -231,7 +231,7 @@ static void hash_part(void *context, size_t worker, size_t n_workers)
         job->hashes[i] = hash_tensor(tensor_at(job->model, i));
 }
 
-enum { SETTINGS = 96 };
+enum { SETTINGS = 128 };
 
 static double *add_rope(double *at, const spry_rope *r)
 {
@@ -289,9 +289,15 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->n_delta_keys,
                             c->delta_key_dim,
                             c->delta_value_dim,
-                            c->delta_tiled,
                             c->int4,
                             c->int4_group,
+                            (double)c->temperature_scale,
+                            c->temperature_length,
+                            c->temperature_offset,
+                            (double)c->weight_eps,
+                            c->average_shared,
+                            c->layer_norm,
+                            c->qk_norm,
                             (double)c->embedding_scale,
                             (double)c->residual_scale,
                             (double)c->logit_scale,

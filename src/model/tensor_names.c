@@ -17,6 +17,7 @@ static const spry_tensor_name usual[] = {
     {"attn_v", "self_attn.v_proj", NULL},
     {"attn_qkv", "self_attn.qkv_proj", NULL},
     {"attn_output", "self_attn.o_proj", NULL},
+    {"attn_gate", "self_attn.gate_proj", NULL},
     {"attn_q_norm", "self_attn.q_norm", NULL},
     {"attn_k_norm", "self_attn.k_norm", NULL},
     {"ffn_gate", "mlp.gate_proj", NULL},
@@ -154,12 +155,12 @@ static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
         visit_heads(w, &l->q, "attn_q");
         visit_heads(w, &l->k, "attn_k");
         visit(w, &l->v, "attn_v");
+        visit(w, &l->attn_gate, "attn_gate");
     }
     visit(w, &l->o, "attn_output");
     visit(w, &l->delta_qkv, "attn_qkv");
     visit(w, &l->delta_gate, "attn_gate");
-    visit(w, &l->delta_b, "ssm_beta");
-    visit(w, &l->delta_a, "ssm_alpha");
+    visit(w, &l->delta_ba, "ssm_ba");
     visit(w, &l->delta_out, "ssm_out");
     visit(w, &l->conv_in, "shortconv.in_proj");
     visit(w, &l->conv_out, "shortconv.out_proj");

@@ -199,7 +199,7 @@ static spry_status layer_norm_with_bias(const spry_binder *b, const float **out,
     char name[SPRY_TENSOR_NAME_MAX] = "";
     spry_status status = layer_norm(b, out, layer, ours, b->config->n_embd, REQUIRED);
     const spry_tensor *t =
-        !status && b->config->arch->layer_norm ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
+        !status && b->config->layer_norm ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
     if (!status && !t && !b->gguf && b->config->arch->encoder)
         t = spry_bind_find_in_layer(b, (char[SPRY_TENSOR_NAME_MAX]){0}, layer, ours, 0, "beta");
     if (!status && !t && b->config->arch->norm_bias)
@@ -287,9 +287,13 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
                (own && (status = layer_projection(b, &l->v, i, "attn_v", n_kv)))) {
         return status;
     }
+    if (c->arch->attention_gate &&
+        (status = spry_bind_linear(b, &l->attn_gate, i, "attn_gate", n_q, c->n_embd, REQUIRED)))
+        return status;
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
-    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", wide ? n_q : c->head_dim, c->qk_norm)) ||
-        (own && (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : c->head_dim, c->qk_norm))))
+    bool normed = c->qk_norm && c->arch->qk_norm != SPRY_QK_NORM_BARE;
+    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", wide ? n_q : c->head_dim, normed)) ||
+        (own && (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : c->head_dim, normed))))
         return status;
     if (c->arch->sinks && (status = bind_sinks(b, l, i)))
         return status;
@@ -425,7 +429,7 @@ static spry_status bind_output_norm(const spry_binder *b)
     spry_status status =
         spry_bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
     snprintf(name, sizeof name, "%s%s.bias", b->gguf ? "" : b->prefix, norm);
-    t = !status && c->arch->layer_norm ? spry_bind_find(b, name) : NULL;
+    t = !status && c->layer_norm ? spry_bind_find(b, name) : NULL;
     if (!status && !t && c->arch->norm_bias)
         return spry_bind_missing(b, name);
     return t ? spry_bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0) : status;

@@ -59,6 +59,7 @@ typedef struct spry_layer {
     const float *attn_post_norm_bias, *ffn_post_norm_bias;
     const float *q_norm, *k_norm; /* [head_dim], or one of these a head; or NULL */
     spry_weight q, k, v, o;
+    spry_weight attn_gate; /* [n_heads * head_dim, n_embd]: gates for what attention gives; or absent */
     /* Latent attention: q_a and its norm, where queries come through them; k gives latents and what rope turns, no v.
      * Each head's k_b [n_kv_rank, nope_dim] takes queries into the latents' space, v_b [value_dim, n_kv_rank] takes
      * results out of it; both in floats of some type. */
@@ -74,8 +75,9 @@ typedef struct spry_layer {
     spry_weight conv_in, conv_out; /* a short convolution instead of attention: into [B | C | x], and out of it */
     const float *conv, *conv_bias; /* [n_embd, n_conv]; [n_embd] or NULL */
     const float *sinks;            /* [n_heads] or NULL */
-    /* A gated delta net instead of attention: queries, keys and values of all heads; gates; beta; fading; out of it. */
-    spry_weight delta_qkv, delta_gate, delta_b, delta_a, delta_out;
+    /* A gated delta net instead of attention: queries, keys and values of all heads; gates; beta and fading; out of it.
+     */
+    spry_weight delta_qkv, delta_gate, delta_ba, delta_out;
     const float *delta_conv;              /* [queries, keys and values, n_conv] */
     const float *delta_dt, *delta_fading; /* [n_delta_heads] */
     const float *delta_norm;              /* [delta_value_dim] */

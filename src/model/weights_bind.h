@@ -75,9 +75,9 @@ spry_status spry_bind_int8(const spry_binder *b, spry_weight *out, const spry_te
 spry_status spry_bind_int4(const spry_binder *b, bool *found, spry_weight *out, uint32_t layer, const char *ours,
                            size_t n_out, size_t n_in);
 
-/* The outputs of one expert in a tensor of all experts: first, first + step, ... n_out of them. */
+/* The outputs of one expert in a tensor of all experts: first, first + step, ... n_out of n_all. */
 typedef struct spry_expert_part {
-    size_t expert, first, step, n_out, n_in;
+    size_t expert, first, step, n_out, n_in, n_all;
 } spry_expert_part;
 
 /* Rows of 4-bit floats in blocks of 32 and their scales: [n_experts, rows, n_in / 32, 16] and [n_experts, rows,

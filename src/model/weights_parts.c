@@ -104,9 +104,9 @@ static spry_status bind_mixed(const spry_binder *b, spry_weight **out, uint32_t 
         status = plain ? spry_bind_columns(b, &(*out)[part.expert], plain, &part)
                        : spry_bind_mxfp4(b, &(*out)[part.expert], blocks, scales, &part);
     const spry_tensor *bias = find_part(b, name, layer, ours, "_bias");
-    if (!status && !bias)
+    if (!status && !bias && b->config->arch->router_bias)
         status = spry_bind_missing(b, name);
-    return status ? status : bind_biases(b, *out, bias, part.first, part.step);
+    return status || !bias ? status : bind_biases(b, *out, bias, part.first, part.step);
 }
 
 static spry_status bind_experts(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -115,12 +115,15 @@ static spry_status bind_experts(const spry_binder *b, spry_layer *l, uint32_t i)
     char name[SPRY_TENSOR_NAME_MAX] = "";
     size_t ff = c->n_expert_ff;
     spry_status status;
-    if (!b->gguf && c->arch->experts_mixed) {
-        const spry_expert_part gate = {0, 0, 2, ff, c->n_embd}, up = {0, 1, 2, ff, c->n_embd};
+    if (!b->gguf && (c->arch->experts_mixed || c->arch->experts_across)) {
+        size_t step = c->arch->experts_mixed ? 2 : 1;
+        const spry_expert_part gate = {0, 0, step, ff, c->n_embd, 2 * ff};
+        const spry_expert_part up = {0, c->arch->experts_mixed ? 1 : ff, step, ff, c->n_embd, 2 * ff};
         if ((status = bind_mixed(b, &l->expert_gate, i, "ffn_gate_up_exps", gate)) ||
             (status = bind_mixed(b, &l->expert_up, i, "ffn_gate_up_exps", up)))
             return status;
-        return bind_mixed(b, &l->expert_down, i, "ffn_down_exps", (spry_expert_part){0, 0, 1, c->n_embd, ff});
+        return bind_mixed(b, &l->expert_down, i, "ffn_down_exps",
+                          (spry_expert_part){0, 0, 1, c->n_embd, ff, c->n_embd});
     }
     bool in_rows = spry_bind_find_in_layer(b, name, i, "ffn_gate_up_exps", 0, "weight"), stacked = b->gguf || in_rows;
     if (in_rows)
@@ -136,7 +139,7 @@ static spry_status bind_choice_bias(const spry_binder *b, spry_layer *l, uint32_
     char name[SPRY_TENSOR_NAME_MAX] = "";
     const spry_tensor *t = spry_bind_find_in_layer(b, name, i, "exp_probs_b", 0, "bias");
     if (!t)
-        return b->config->arch->choice_bias && !b->gguf ? spry_bind_missing(b, name) : SPRY_OK;
+        return b->config->choice_bias && !b->gguf ? spry_bind_missing(b, name) : SPRY_OK;
     return spry_bind_vector(b, &l->choice_bias, t, b->config->n_experts, 0);
 }
 
@@ -313,47 +316,12 @@ static spry_status split_rows(const spry_binder *b, spry_layer *l, const spry_we
     return SPRY_OK;
 }
 
-/* Beta and fading of the heads that share a key head, one after the other: [n_delta_keys, 2, heads of each]. */
-static spry_status split_ba(const spry_binder *b, spry_layer *l, const spry_weight *all)
-{
-    const spry_config *c = b->config;
-    size_t heads = c->n_delta_heads, each = heads / c->n_delta_keys;
-    unsigned char *copy = spry_arena_alloc(b->arena, all->n_out, all->row_bytes), *at = copy;
-    if (!copy)
-        return spry_fail_memory(b->error, "rows in another order", all->n_out * all->row_bytes);
-    for (size_t part = 0; part < 2; part++)
-        for (size_t key = 0; key < c->n_delta_keys; key++)
-            take_rows(&at, all, (2 * key + part) * each, each);
-    spry_weight whole = *all;
-    whole.data = copy;
-    b->out->copied_bytes += all->n_out * all->row_bytes;
-    l->delta_b = spry_weight_rows(&whole, 0, heads);
-    l->delta_a = spry_weight_rows(&whole, heads, heads);
-    return SPRY_OK;
-}
-
-static spry_status bind_ba(const spry_binder *b, spry_layer *l, uint32_t i)
-{
-    const spry_config *c = b->config;
-    char name[SPRY_TENSOR_NAME_MAX] = "";
-    spry_weight all = {0};
-    spry_status status;
-    if (spry_tensor_hf_name(name, c->arch, b->prefix, i, "ssm_ba", 0, "weight")) { /* so in GGUF files, too */
-        status = spry_bind_linear(b, &all, i, "ssm_ba", 2 * (size_t)c->n_delta_heads, c->n_embd, REQUIRED);
-        return status ? status : split_ba(b, l, &all);
-    }
-    status = spry_bind_linear(b, &l->delta_b, i, "ssm_beta", c->n_delta_heads, c->n_embd, REQUIRED);
-    return status ? status : spry_bind_linear(b, &l->delta_a, i, "ssm_alpha", c->n_delta_heads, c->n_embd, REQUIRED);
-}
-
 static spry_status bind_inputs(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim, n_mixed = spry_config_delta_mixed(c);
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    bool together = b->gguf ? spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight") != NULL
-                            : spry_tensor_hf_name(name, c->arch, b->prefix, i, "delta_qkvz", 0, "weight");
-    if (!together) {
+    if (b->gguf && !spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight")) {
         spry_status status = spry_bind_linear(b, &l->delta_qkv, i, "attn_qkv", n_mixed, c->n_embd, REQUIRED);
         return status ? status : spry_bind_linear(b, &l->delta_gate, i, "attn_gate", n_values, c->n_embd, REQUIRED);
     }
@@ -391,7 +359,7 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t i)
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim;
     spry_status status = bind_inputs(b, l, i);
     if (!status)
-        status = bind_ba(b, l, i);
+        status = spry_bind_linear(b, &l->delta_ba, i, "ssm_ba", 2 * (size_t)c->n_delta_heads, c->n_embd, REQUIRED);
     if (!status)
         status = spry_bind_linear(b, &l->delta_out, i, "ssm_out", c->n_embd, n_values, REQUIRED);
     if (!status)

@@ -135,7 +135,7 @@ static void repack_mxfp4(spry_block_mxfp4 *out, const unsigned char *pairs, unsi
 spry_status spry_bind_mxfp4(const spry_binder *b, spry_weight *out, const spry_tensor *blocks,
                             const spry_tensor *scales, const spry_expert_part *part)
 {
-    size_t n_rows = part->n_out * part->step, n_blocks = part->n_in / SPRY_BLOCK_SMALL, n = b->config->n_experts;
+    size_t n_rows = part->n_all, n_blocks = part->n_in / SPRY_BLOCK_SMALL, n = b->config->n_experts;
     const size_t shape[SPRY_TENSOR_DIMS] = {n, n_rows, n_blocks, 16};
     unsigned char *room = NULL;
     if (blocks->type != SPRY_U8 || memcmp(blocks->dims, shape, sizeof shape) != 0)
@@ -158,7 +158,7 @@ spry_status spry_bind_mxfp4(const spry_binder *b, spry_weight *out, const spry_t
 spry_status spry_bind_columns(const spry_binder *b, spry_weight *out, const spry_tensor *t,
                               const spry_expert_part *part)
 {
-    size_t n_columns = part->n_out * part->step, n_in = part->n_in, size = spry_dtype_bytes(t->type);
+    size_t n_columns = part->n_all, n_in = part->n_in, size = spry_dtype_bytes(t->type);
     unsigned char *room = NULL;
     if (spry_dtype_block(t->type) != 1 || !spry_dtype_known(t->type) || t->dims[0] != b->config->n_experts ||
         t->dims[1] != n_in || t->dims[2] != n_columns)

@@ -43,8 +43,11 @@ static bool is_chosen(const char *model)
     return chosen;
 }
 
-/* GPU kernels compute everything that the model needs. */
-static void check_features(const char *model, const char *folder)
+/* Models with parts that GPU kernels do not compute: the CPU computes them. */
+static const char *const cpu_only[] = {"ministral3", "mistral4", "lfm2-moe", "llama4", "afmoe", "cohere2-moe"};
+
+/* Whether GPU kernels compute everything that the model needs, as they must for all but those of the list. */
+static bool check_features(const char *model, const char *folder)
 {
     spry_error error = {0};
     spry_model *opened;
@@ -52,9 +55,15 @@ static void check_features(const char *model, const char *folder)
     must(spry_model_open(&opened, folder, &error), &error);
     uint32_t missing = spry_config_features(&opened->config) & ~spry_device_kind_cuda.features;
     spry_features_describe(what, sizeof what, missing);
-    if (missing)
-        fail_msg("%s: no GPU kernels for %s", model, what);
     spry_model_close(opened);
+    bool listed = false;
+    for (size_t i = 0; i < SPRY_COUNT(cpu_only); i++)
+        listed = listed || !strcmp(cpu_only[i], model);
+    if (listed != (missing != 0))
+        fail_msg("%s: no GPU kernels for '%s'", model, what);
+    if (missing)
+        print_message("%-12s left out: no GPU kernels for %s\n", model, what);
+    return !missing;
 }
 
 static size_t argmax(const float *x, size_t n)
@@ -77,7 +86,7 @@ static void compare_case(model_runner *r, const golden_case *c, const char *labe
     double worst = 0, allowed = 0;
     for (size_t row = 0; row < c->n_rows; row++) {
         size_t at = c->first_row + row;
-        allowed = fmax(logit_bound(r, hidden, at, weights), logit_wobble(r, c->wobble)) * cuda_runner_rounding(r);
+        allowed = logit_bound(r, hidden, at, weights) * cuda_runner_rounding(r);
         for (size_t o = 0; o < n_vocab; o++) {
             double off = fabs((double)logits[at * n_vocab + o] - (double)c->logits[row * n_vocab + o]);
             worst = off > worst ? off : worst;
@@ -109,7 +118,8 @@ static void models_agree_with_transformers(void **state)
         golden_file golden = {0};
         if (!is_chosen(*model) || !golden_folder(folder, *model))
             continue;
-        check_features(*model, folder);
+        if (!check_features(*model, folder))
+            continue;
         golden_open(&golden, folder);
         cuda_runner_open(&r, folder, NULL, NULL, SPRY_F32);
         for (size_t k = 0; k < (cuda_runner_real ? golden.n_cases : 1); k++)

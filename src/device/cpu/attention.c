@@ -35,7 +35,8 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
                          .row_stride = stride,
                          .n_rows = left < job->rows ? left : job->rows,
                          .first_position = g->first_position + (uint32_t)skip,
-                         .window = c->sliding[layer] ? c->window : 0,
+                         .window = c->sliding[layer] && !c->arch->chunked ? c->window : 0,
+                         .block = c->sliding[layer] && c->arch->chunked ? c->window : 0,
                          .ahead = !c->bidirectional   ? 0
                                   : c->sliding[layer] ? c->window - 1
                                                       : UINT32_MAX,
@@ -261,6 +262,7 @@ static void prepare_rows(void *context, size_t begin, size_t end)
         memcpy(k, given + c->n_kv_rank, c->rope_dim * sizeof *k);
         p->ops->rms_norm(k + c->rope_dim, given, job->layer->kv_a_norm, c->n_kv_rank, inner_eps);
         p->ops->rope(q, cosine, sine, c->n_heads, c->head_dim, n_pairs, c->interleaved);
+        spry_pass_cool(p, q, row, job->index);
         p->ops->rope(k, cosine, sine, 1, c->head_dim, n_pairs, c->interleaved);
         spry_pass_store_row(p, row, job->index);
     }

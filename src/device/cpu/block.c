@@ -17,9 +17,9 @@ static float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-/* Removes all but the best groups from the choice. By a sigmoid a group is as good as its best two, otherwise as its
- * best one. What is removed is never chosen by a sigmoid, whose choices may be negative, and otherwise counts as 0, as
- * in the models' own code. */
+/* Removes all but the best groups from the choice. By a sigmoid a group is as good as its best two, otherwise mostly as
+ * its best one. What is removed is never chosen by a sigmoid, whose choices may be negative, and otherwise counts as 0,
+ * as in the models' own code. */
 static void choose_groups(const spry_config *c, float *choice)
 {
     uint32_t size = c->n_experts / c->n_groups;
@@ -33,7 +33,7 @@ static void choose_groups(const spry_config *c, float *choice)
                 second = choice[i] > first ? first : choice[i] > second ? choice[i] : second;
                 first = choice[i] > first ? choice[i] : first;
             }
-            float good = c->routing == SPRY_ROUTING_SIGMOID ? first + second : first;
+            float good = c->routing == SPRY_ROUTING_SIGMOID || c->arch->groups_by_two ? first + second : first;
             if (!kept[g] && (best == c->n_groups || good > most)) {
                 best = g;
                 most = good;
@@ -86,7 +86,7 @@ static void choose(const spry_pass *p, size_t row, const float *bias)
         choice[best] = -INFINITY; /* taken */
     }
     for (uint32_t i = 0; c->normalise_experts && i < c->n_experts_used; i++)
-        weight[i] /= sum;
+        weight[i] /= sum + c->weight_eps;
     for (uint32_t i = 0; c->routed_scale != 1 && i < c->n_experts_used; i++)
         weight[i] *= c->routed_scale;
 }
@@ -99,9 +99,12 @@ static size_t gather(spry_pass *p, uint32_t expert)
     for (size_t row = 0; row < p->n_rows; row++)
         for (uint32_t i = 0; i < c->n_experts_used; i++)
             if (p->chosen[row * c->n_experts_used + i] == expert) {
-                memcpy(p->expert_in + count * c->n_embd, p->in + row * c->n_embd, c->n_embd * sizeof(float));
+                float *in = p->expert_in + count * c->n_embd, weight = p->chosen_weight[row * c->n_experts_used + i];
+                memcpy(in, p->in + row * c->n_embd, c->n_embd * sizeof *in);
+                if (c->arch->scales_inputs)
+                    p->ops->scale(in, weight, c->n_embd);
                 p->expert_rows[count] = (uint32_t)row;
-                p->expert_weight[count++] = p->chosen_weight[row * c->n_experts_used + i];
+                p->expert_weight[count++] = c->arch->scales_inputs ? 1 : weight;
                 break;
             }
     return count;
@@ -124,6 +127,8 @@ static void add_shared(spry_pass *p, const spry_layer *l)
     spry_pass_gated(p, p->expert_out, &l->shared_gate, &l->shared_up, &l->shared_down, p->in, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++)
         p->ops->add_scaled(p->y + row * n, p->expert_out + row * n, weighed ? sigmoid(p->router[row]) : 1, n);
+    if (p->config->average_shared)
+        p->ops->scale(p->y, 0.5f, p->n_rows * n);
 }
 
 /* y = feed-forward(in) of a layer that has experts. */
@@ -314,7 +319,7 @@ typedef struct norm_job {
 
 static void normalise(const spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n)
 {
-    if (p->config->arch->layer_norm)
+    if (p->config->layer_norm)
         p->ops->layer_norm(out, in, weight, bias, n, p->config->norm_eps);
     else
         p->ops->rms_norm(out, in, weight, n, p->config->norm_eps);
@@ -423,23 +428,35 @@ static void normalise_later(const spry_pass *p, float *q, float *k, const spry_l
     normalise_heads(p, k, p->ones, c->n_kv_heads);
 }
 
-/* Queries, of heads that have a gate beside them. */
+/* Queries, of heads that have a gate beside them; the gates move to the front of the row. */
 static void take_queries(const spry_pass *p, float *q, size_t row)
 {
     size_t n = p->config->head_dim;
-    const float *raw = p->raw + row * 2 * p->config->n_heads * n;
+    float *raw = p->raw + row * 2 * p->config->n_heads * n;
     for (size_t head = 0; head < p->config->n_heads; head++)
         memcpy(q + head * n, raw + head * 2 * n, n * sizeof *q);
+    for (size_t head = 0; head < p->config->n_heads; head++)
+        memcpy(raw + head * n, raw + (head * 2 + 1) * n, n * sizeof *raw);
+}
+
+void spry_pass_cool(const spry_pass *p, float *q, size_t row, uint32_t layer)
+{
+    const spry_config *c = p->config;
+    if (!c->temperature_length || (c->arch->cools_unrotated && c->rotated[layer]))
+        return;
+    uint64_t turns = ((uint64_t)p->positions[row] + c->temperature_offset) / c->temperature_length;
+    if (turns)
+        p->ops->scale(q, 1 + c->temperature_scale * logf(1 + (float)turns), (size_t)c->n_heads * c->head_dim);
 }
 
 /* The gates: what attention gives is multiplied by their sigmoid. */
 static void close_rows(void *context, size_t begin, size_t end)
 {
     const spry_pass *p = context;
-    size_t n = p->config->head_dim, heads = p->config->n_heads;
-    for (size_t i = begin * heads; i < end * heads; i++)
-        for (size_t j = 0; j < n; j++)
-            p->attn[i * n + j] /= 1 + expf(-p->raw[i * 2 * n + n + j]);
+    size_t n = (size_t)p->config->head_dim * p->config->n_heads;
+    for (size_t row = begin; row < end; row++)
+        for (size_t i = 0; i < n; i++)
+            p->attn[row * n + i] /= 1 + expf(-p->raw[row * 2 * n + i]);
 }
 
 /* q/k norms, rope, and keys and values into their pages. */
@@ -454,6 +471,8 @@ static void prepare_rows(void *context, size_t begin, size_t end)
     bool joined =
         p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, with the heads of other ranks */
     size_t n_pairs = c->rope_dim / 2;
+    const float *bare = c->arch->qk_norm == SPRY_QK_NORM_BARE && c->qk_norm && c->rotated[job->index] ? p->ones : NULL;
+    const float *q_norm = bare ? bare : job->layer->q_norm, *k_norm = bare ? bare : job->layer->k_norm;
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;
         if (c->arch->gated_attention)
@@ -461,8 +480,8 @@ static void prepare_rows(void *context, size_t begin, size_t end)
         if (c->arch->v_norm && own)
             normalise_heads(p, p->v + row * c->n_kv_heads * c->head_dim, p->ones, c->n_kv_heads);
         if (!later && !joined) {
-            normalise_heads(p, q, job->layer->q_norm, c->n_heads);
-            normalise_heads(p, k, own ? job->layer->k_norm : NULL, c->n_kv_heads);
+            normalise_heads(p, q, q_norm, c->n_heads);
+            normalise_heads(p, k, own ? k_norm : NULL, c->n_kv_heads);
         }
         const float *cosine = angles->cosine + row * n_pairs, *sine = angles->sine + row * n_pairs;
         if (c->rotated[job->index]) {
@@ -472,6 +491,7 @@ static void prepare_rows(void *context, size_t begin, size_t end)
         }
         if (later)
             normalise_later(p, q, k, job->layer);
+        spry_pass_cool(p, q, row, job->index);
         if (own && job->keys_later)
             store_values(p, row, job->index);
         else if (own)
@@ -486,9 +506,11 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     layer_job job = {p, l, index, c->kv_layer[index] == index && p->n_rows >= KEY_ROWS};
     bool gated = c->arch->gated_attention;
-    const spry_product qkv[] = {
-        {gated ? p->raw : p->q, gated ? 2 * n_q : n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
-    spry_pass_products(p, SPRY_OP_QKV, qkv, l->k.data ? SPRY_COUNT(qkv) : 1, p->in, p->n_rows);
+    const spry_product qkv[] = {{gated ? p->raw : p->q, gated ? 2 * n_q : n_q, &l->q},
+                                {p->k, n_kv, &l->k},
+                                {p->v, n_kv, &l->v},
+                                {p->raw, 2 * n_q, &l->attn_gate}};
+    spry_pass_products(p, SPRY_OP_QKV, qkv, l->attn_gate.data ? 4 : l->k.data ? 3 : 1, p->in, p->n_rows);
     if (p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW)
         spry_pass_join_norms(p, l);
     run_rows(p, prepare_rows, &job, p->n_rows, n_q + 2 * n_kv);
@@ -497,7 +519,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
                            (p->n_rows + KEY_ROWS - 1) / KEY_ROWS * p->pool->shape.n_kv_heads, 1);
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_pass_attend(p, index);
-    if (gated)
+    if (gated || l->attn_gate.data)
         run_rows(p, close_rows, p, p->n_rows, n_q);
     spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn, c->head_dim),
                            p->n_rows);

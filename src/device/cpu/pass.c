@@ -325,7 +325,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->k = carve(c, rows, n_kv, sizeof(float));
     p->v = carve(c, rows, n_kv, sizeof(float));
     size_t n_raw = (size_t)f->n_heads * larger(f->nope_dim + f->rope_dim, f->value_dim);
-    n_raw = f->arch->latent ? n_raw : f->arch->gated_attention ? 2 * n_q : 0;
+    n_raw = f->arch->latent ? n_raw : f->arch->gated_attention || f->arch->attention_gate ? 2 * n_q : 0;
     p->raw = carve(c, rows, n_raw, sizeof(float));
     size_t streams = f->arch->streams ? f->n_streams : 0, layer_rows = streams ? rows : 0;
     size_t n_layer_in = (size_t)f->n_layers * f->n_layer_embd;

@@ -59,7 +59,8 @@ struct spry_pass {
     float *ones;          /* [widest feed-forward or head]: 1 */
     float *q, *attn;      /* [max_rows, n_heads * head_dim] */
     float *k, *v;         /* [max_rows, n_kv_heads * head_dim] */
-    float *raw, *low;     /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
+    float *raw, *low;     /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank];
+                           * attention with gates: q and gates */
     float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: inputs, gates, betas and decays */
     float *delta_result;                        /* and outputs of states: [max_rows, n_delta_heads * delta_value_dim] */
     float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */
@@ -133,6 +134,9 @@ void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const
 
 /* block.c: a row's keys and values of a layer into its page. */
 void spry_pass_store_row(const spry_pass *pass, size_t row, size_t layer);
+
+/* block.c: the queries of a row, scaled by its position. */
+void spry_pass_cool(const spry_pass *pass, float *q, size_t row, uint32_t layer);
 
 /* attention.c: attention over the pages, of q into attn. */
 void spry_pass_attend(spry_pass *pass, uint32_t layer);

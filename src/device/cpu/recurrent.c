@@ -158,7 +158,7 @@ static void store_part(void *context, size_t worker, size_t n_workers)
     const delta_job *job = context;
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t mixed = spry_config_delta_mixed(c), heads = c->n_delta_heads, begin, end;
+    size_t mixed = spry_config_delta_mixed(c), heads = c->n_delta_heads, each = heads / c->n_delta_keys, begin, end;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         const spry_slot *slot = &p->slots[row];
@@ -166,9 +166,11 @@ static void store_part(void *context, size_t worker, size_t n_workers)
         const float *ba = p->delta_ba + row * 2 * heads;
         float *gates = page.gates + slot->token * 2 * heads;
         memcpy(page.mixed + slot->token * mixed, p->delta_mixed + row * mixed, mixed * sizeof(float));
-        for (size_t h = 0; h < heads; h++) {
-            gates[h] = expf(job->layer->delta_fading[h] * softplus(ba[heads + h] + job->layer->delta_dt[h]));
-            gates[heads + h] = 1 / (1 + expf(-ba[h]));
+        for (size_t h = 0; h < heads; h++) { /* b and a stand key head by key head */
+            const float *group = ba + h / each * 2 * each;
+            float b = group[h % each], a = group[each + h % each];
+            gates[h] = expf(job->layer->delta_fading[h] * softplus(a + job->layer->delta_dt[h]));
+            gates[heads + h] = 1 / (1 + expf(-b));
         }
     }
 }
@@ -224,7 +226,7 @@ static void learn(head_work *w, size_t position)
 {
     const spry_config *c = w->job->pass->config;
     size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim, keys = (size_t)c->n_delta_keys * n_k;
-    size_t key_head = spry_config_key_head(c, w->head);
+    size_t key_head = w->head / (c->n_delta_heads / c->n_delta_keys);
     const spry_kv_entry *entry = spry_kv_table_find(w->table, position);
     const float *gates = entry_page(w, entry).gates + (position - entry->start) * 2 * c->n_delta_heads;
     float fade = gates[w->head], beta = gates[c->n_delta_heads + w->head];
@@ -254,7 +256,7 @@ static void answer(head_work *w, float *out, size_t position)
 {
     const spry_config *c = w->job->pass->config;
     size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim;
-    size_t key_head = spry_config_key_head(c, w->head);
+    size_t key_head = w->head / (c->n_delta_heads / c->n_delta_keys);
     convolve(w, w->q, position, key_head * n_k, n_k);
     make_unit(w->q, n_k, 1 / sqrtf((float)n_k));
     for (size_t j = 0; j < n_v; j++)
@@ -343,8 +345,7 @@ void spry_pass_delta(spry_pass *p, const spry_layer *l, uint32_t index)
     delta_job job = {p, l, index};
     const spry_product inputs[] = {{p->delta_mixed, spry_config_delta_mixed(c), &l->delta_qkv},
                                    {p->delta_gate, width, &l->delta_gate},
-                                   {p->delta_ba, 2 * heads, &l->delta_b},
-                                   {p->delta_ba + heads, 2 * heads, &l->delta_a}};
+                                   {p->delta_ba, 2 * heads, &l->delta_ba}};
     spry_pass_products(p, SPRY_OP_QKV, inputs, SPRY_COUNT(inputs), p->in, p->n_rows);
     spry_threads_run(p->threads, store_part, &job);
     spry_threads_run(p->threads, recur_part, &job);

@@ -7,6 +7,8 @@
 
 enum { SOFTCAP_BLOCKS = 1024 };
 
+static const spry_cuda_expert_groups no_groups = {0};
+
 /* ---- before the layers ------------------------------------------------------------------------------------------- */
 
 /* Adds or stores a table row for each row. */
@@ -38,7 +40,7 @@ void spry_cuda_embed(spry_cuda_device *d)
                                  .n = c->n_embd,
                                  .n_groups = 1,
                                  .eps = c->norm_eps,
-                                 .centre = c->arch->layer_norm};
+                                 .centre = c->layer_norm};
     if (m->embedding_norm)
         spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, 1, 1, &norm);
 }
@@ -91,45 +93,52 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
                                      .n = d->config->n_embd,
                                      .eps = d->config->norm_eps,
                                      .scale = d->config->residual_scale,
-                                     .centre = d->config->arch->layer_norm,
+                                     .centre = d->config->layer_norm,
                                      .of_sum = d->config->arch->norms == SPRY_NORMS_SUM};
     spry_cuda_launch(&d->context, spry_residual_id, d->n_rows, 1, 1, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
-spry_cuda_rows spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
-                                        const spry_cuda_rows *x)
+void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_gemm o = {sum.out, c->n_embd, &l->o};
-    const spry_quantise_args attended = c->n_kv_rank ? spry_cuda_mla(d, l, layer) : spry_cuda_attend(d, l, layer, x);
-    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, attended, &o, 1, d->n_rows, sum.add);
+    bool quantised = false;
+    if (c->n_kv_rank)
+        spry_cuda_mla(d, l, layer);
+    else
+        quantised = spry_cuda_attend(d, l, layer);
+    if (quantised) {
+        spry_cuda_lora_input(d, &(spry_quantise_args){.in = d->scratch.attn});
+        spry_cuda_gemms(d, &o, 1, d->n_rows, sum.add, no_groups);
+    } else {
+        const spry_quantise_args rows = {.in = c->n_kv_rank ? d->scratch.raw : d->scratch.attn, .n = l->o.tiles.n_in};
+        spry_cuda_quantise_gemms(d, rows, &o, 1, d->n_rows, sum.add);
+    }
     spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (c->arch->streams)
         spry_cuda_add_laurel(d, l);
     else if (!sum.done)
         add_residual(d, &sum);
-    return result;
 }
 
 /* A recurrent layer, in place of attention. */
-static spry_cuda_rows keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_gemm o = {sum.out, d->config->n_embd, &l->o};
     const spry_quantise_args given =
         d->config->arch->delta ? spry_cuda_delta(d, l, layer) : spry_cuda_convolution(d, l, layer);
-    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, given, &o, 1, d->n_rows, sum.add);
+    spry_cuda_quantise_gemms(d, given, &o, 1, d->n_rows, sum.add);
     spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (!sum.done)
         add_residual(d, &sum);
-    return result;
 }
 
 /* `input`: the rows, as attention or as this part reads them. */
-static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
-                                   spry_quantise_args input, const part_sum *sum)
+static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, spry_quantise_args input,
+                         const part_sum *sum)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
@@ -137,20 +146,22 @@ static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l
     size_t n = l->up.tiles.n_out, n_both = has_gate ? 2 : 1;
     const spry_cuda_gemm both[] = {{s->gate, n, has_gate ? &l->gate : &l->up}, {s->up, n, &l->up}};
     const spry_cuda_gemm down = {sum->out, c->n_embd, &l->down};
-    spry_quantise_args activated = {
+    const spry_quantise_args activated = {
         .in = s->gate, .up = has_gate ? s->up : 0, .ungated = !has_gate, .n = (uint32_t)n, .gate = c->arch->gate};
-    if (!has_gate || sparse || !spry_cuda_gate_up_gemms(d, &activated, input, both, &l->down, d->n_rows))
+    if (has_gate && !sparse && spry_cuda_gate_up_gemms(d, input, both, &l->down, d->n_rows)) {
+        spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+        spry_cuda_gemms(d, &down, 1, d->n_rows, sum->add, no_groups);
+    } else {
         spry_cuda_quantise_gemms(d, input, both, n_both, d->n_rows, false);
-    spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
-    if (sparse)
-        spry_cuda_sparsify(d, layer, n);
-    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, sum->add);
+        spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+        if (sparse)
+            spry_cuda_sparsify(d, layer, n);
+        spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, sum->add);
+    }
     spry_cuda_charge_gemms(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
-    return result;
 }
 
-/* x: see spry_cuda_input; on return for the next layer. */
-static void run_layer(spry_cuda_device *d, uint32_t layer, spry_cuda_rows *x)
+static void run_layer(spry_cuda_device *d, uint32_t layer)
 {
     const spry_cuda_layer *l = &d->model.layers[layer];
     bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
@@ -159,12 +170,17 @@ static void run_layer(spry_cuda_device *d, uint32_t layer, spry_cuda_rows *x)
         spry_cuda_streams_predict(d, &l->side);
         spry_cuda_laurel(d, l);
     }
-    *x = d->config->convolves[layer] ? keep_state(d, l, layer) : spry_cuda_attention_part(d, l, layer, x);
-    const spry_quantise_args input = parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, x)
-                                              : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, x);
+    if (d->config->convolves[layer])
+        keep_state(d, l, layer);
+    else
+        spry_cuda_attention_part(d, l, layer);
     if (experts)
         spry_cuda_experts(d, l);
-    *x = experts ? (spry_cuda_rows){0} : feed_forward(d, l, layer, input, &sum);
+    else
+        feed_forward(d, l, layer,
+                     parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias)
+                              : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias),
+                     &sum);
     if (experts || !sum.done)
         add_residual(d, &sum);
     if (d->config->arch->streams)
@@ -182,15 +198,15 @@ void spry_cuda_unembed(spry_cuda_device *d)
     const spry_quantise_args norm = {.in = s->x,
                                      .weight = d->model.output_norm,
                                      .bias = d->model.output_norm_bias,
-                                     .centre = c->arch->layer_norm,
+                                     .centre = c->layer_norm,
                                      .plain = s->h,
                                      .source = d->upload.memory + d->upload.source,
                                      .n = c->n_embd};
-    const spry_cuda_rows rows = spry_cuda_quantise(d, norm, &logits, d->n_logits ? 1 : 0, d->n_wanted, false);
+    spry_cuda_quantise(d, norm, &logits, d->n_logits ? 1 : 0, d->n_wanted);
     spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     if (!d->n_logits)
         return;
-    spry_cuda_gemms(d, &rows, &logits, 1, d->n_logits, false, (spry_cuda_expert_groups){0});
+    spry_cuda_gemms(d, &logits, 1, d->n_logits, false, no_groups);
     const spry_softcap_args cap = {s->logits, d->n_logits * c->n_vocab, c->final_softcap, c->logit_scale};
     if (c->final_softcap > 0 || c->logit_scale != 1)
         spry_cuda_launch(&d->context, spry_softcap_id, SOFTCAP_BLOCKS, 1, 1, &cap);
@@ -199,7 +215,6 @@ void spry_cuda_unembed(spry_cuda_device *d)
 
 void spry_cuda_run(spry_cuda_device *d)
 {
-    spry_cuda_rows x = {0};
     spry_cuda_charge(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
     spry_cuda_embed(d);
     make_angles(d);
@@ -209,7 +224,7 @@ void spry_cuda_run(spry_cuda_device *d)
         spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
     for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
-        run_layer(d, layer, &x);
+        run_layer(d, layer);
     if (d->config->arch->streams)
         spry_cuda_streams_end(d);
     spry_cuda_unembed(d);

@@ -234,8 +234,7 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l)
         .delta_norm = load_vector(p, l->delta_norm, c->delta_value_dim),
         .delta_qkv = load(p, &l->delta_qkv, 1),
         .delta_gate = load(p, &l->delta_gate, 1),
-        .delta_b = load(p, &l->delta_b, 1),
-        .delta_a = load(p, &l->delta_a, 1),
+        .delta_ba = load(p, &l->delta_ba, 1),
         .q_a_norm = load_vector(p, l->q_a_norm, c->n_q_rank),
         .kv_a_norm = load_vector(p, l->kv_a_norm, c->n_kv_rank),
         .q_a = load(p, &l->q_a, 1),
@@ -268,7 +267,7 @@ static void link_next(spry_cuda_matrix *w, spry_cuda_memory norm, spry_cuda_memo
 /* Attention is followed by the feed-forward part, a layer by the next one's attention. */
 static void link_layers(spry_cuda_model *m, const spry_config *c)
 {
-    if (c->arch->layer_norm || c->arch->norms == SPRY_NORMS_PARALLEL || c->n_kv_rank)
+    if (c->layer_norm || c->arch->norms == SPRY_NORMS_PARALLEL || c->n_kv_rank)
         return;
     for (size_t i = 0; i < c->n_layers; i++) {
         spry_cuda_layer *l = &m->layers[i], *next = l + 1;

@@ -52,7 +52,7 @@ static void start_query(query_state *q, const spry_attend *a, size_t kv_head, si
     q->state = a->states ? a->states + row * a->state_stride + 2 * head : NULL;
     uint64_t past = (uint64_t)a->first_position + row + 1;
     q->end = past + a->ahead;
-    q->first = a->window && past > a->window ? past - a->window : 0;
+    q->first = spry_attend_first(a, row);
     q->total_max = a->sinks && !a->states ? a->sinks[head] : -INFINITY;
     q->total_sum = a->sinks && !a->states ? 1 : 0;
     memset(q->out, 0, value_dim(a) * sizeof *q->out);
@@ -117,10 +117,11 @@ static bool place_tile(query_state *queries, size_t n, const spry_kv_entry *entr
 static const float *value_floats(float buffer[SPRY_ATTEND_HEAD_DIM_MAX], const spry_attend *a,
                                  const unsigned char *bytes)
 {
-    if (a->type == SPRY_F32)
-        return (const float *)(const void *)bytes;
-    spry_ops_ref.decode[a->type](buffer, bytes, a->head_dim);
-    return buffer;
+    switch (a->type) {
+    case SPRY_F16: spry_ref_decode_f16(buffer, bytes, a->head_dim); return buffer;
+    case SPRY_Q8_0: spry_ref_decode_q8_0(buffer, bytes, a->head_dim); return buffer;
+    default: return (const float *)(const void *)bytes;
+    }
 }
 
 static void score_tile(query_state *queries, size_t n, const spry_attend *a, const unsigned char *keys, size_t begin,

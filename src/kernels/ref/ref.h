@@ -7,9 +7,6 @@
 
 typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
 
-/* The table of all plain kernels; ops.c. */
-extern const spry_ops spry_ops_ref;
-
 /* The types that can also be written. */
 #define SPRY_REF_ENCODED_TYPES(X) SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_WRITTEN(X)
 

@@ -71,7 +71,7 @@ static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, siz
         t->state[i] = a->states ? a->states + row * a->state_stride + 2 * head : NULL;
         uint64_t past = (uint64_t)a->first_position + row + 1;
         t->end[i] = past + a->ahead;
-        t->first[i] = a->window && past > a->window ? past - a->window : 0;
+        t->first[i] = spry_attend_first(a, row);
         t->total_max[i] = sink ? a->sinks[head] : -INFINITY;
         t->total_sum[i] = sink ? 1 : 0;
         memset(t->out[i], 0, a->head_dim * sizeof(float));
@@ -430,12 +430,11 @@ ATTEND_PAGE(F32)
 ATTEND_PAGE(F16)
 ATTEND_PAGE(Q8_0)
 
-/* Heads that are not a multiple of the vector size, values within keys, and other types use the plain version; the
- * choice depends on the model and the type alone. */
+/* Heads that are not a multiple of the vector size, and values within keys, use the plain version; the choice depends
+ * on the model alone. */
 static bool attends_plainly(const spry_attend *a)
 {
-    bool known = a->type == SPRY_F32 || a->type == SPRY_F16 || a->type == SPRY_Q8_0;
-    return a->head_dim % LANES || a->latent || !known;
+    return a->head_dim % LANES || a->latent;
 }
 
 static void OP(attend)(const spry_attend *a, size_t kv_begin, size_t kv_end)

@@ -65,3 +65,43 @@ const spry_arch spry_arch_cohere2 = {
     .slides = slides,
     .rotates = rotates,
 };
+
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
+
+/* Command A with experts: Command R7B's block. The first layers may be dense; those have rope although they see all
+ * keys, where the file says so, and always in GGUF. */
+
+static void cohere2_moe_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    cohere2_defaults(config, dialect);
+    config->dense_pattern = dialect == SPRY_DIALECT_GGUF;
+    config->average_shared = true;
+}
+
+static bool moe_rotates(const spry_config *config, uint32_t layer)
+{
+    return config->sliding[layer] || (config->dense_pattern == 1 && layer < config->n_dense_first);
+}
+
+static const spry_tensor_name moe_names[] = {
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", NULL},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", NULL},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_cohere2_moe = {
+    .name = "Command A MoE",
+    .gguf = "cohere2moe",
+    .hf_type = "cohere2_moe",
+    .gate = SPRY_GATE_SILU,
+    .norms = SPRY_NORMS_PARALLEL,
+    .layer_norm = true,
+    .either_norm = true,
+    .interleaved = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .names = moe_names,
+    .defaults = cohere2_moe_defaults,
+    .slides = slides,
+    .rotates = moe_rotates,
+};

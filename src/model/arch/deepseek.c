@@ -22,7 +22,7 @@ static void deepseek_v2_defaults(spry_config *config, spry_config_dialect dialec
     }
 }
 
-static void latent_finish(spry_config *config)
+void spry_latent_finish(spry_config *config)
 {
     float m = config->rope.factor > 1 ? 1 + config->latent_log * logf(config->rope.factor) : 1;
     config->query_scalar = (float)(config->nope_dim + config->rope_dim) / (m * m * m * m);
@@ -32,7 +32,7 @@ static void latent_finish(spry_config *config)
 static void finish(spry_config *config)
 {
     config->normalise_experts = config->normalise_experts && config->routing == SPRY_ROUTING_SIGMOID;
-    latent_finish(config);
+    spry_latent_finish(config);
 }
 
 const spry_arch spry_arch_deepseek_v2 = {
@@ -97,5 +97,5 @@ const spry_arch spry_arch_deepseek_v3 = {
     .never_slides = true,
     .names = spry_latent_names,
     .defaults = deepseek_v3_defaults,
-    .finish = latent_finish,
+    .finish = spry_latent_finish,
 };

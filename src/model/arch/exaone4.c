@@ -1,6 +1,9 @@
-/* EXAONE 4: norms only after attention and feed-forward, q and k normalised per head; where layers slide, those that
- * do not have no rope. */
+/* EXAONE 4 and K-EXAONE: q and k normalised per head; where layers slide, those that do not have no rope. */
 #include "model/arch.h"
+
+/* ---- dense ------------------------------------------------------------------------------------------------------- */
+
+/* EXAONE 4: norms only after attention and feed-forward. */
 
 static void defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -28,6 +31,43 @@ const spry_arch spry_arch_exaone4 = {
     .norms = SPRY_NORMS_AFTER,
     .qk_norm = SPRY_QK_NORM_HEAD,
     .defaults = defaults,
+    .slides = slides,
+    .rotates = rotates,
+};
+
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
+
+/* K-EXAONE: norms before both parts, DeepSeek V3's experts. */
+
+static void moe_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->norm_eps = 1e-5f;
+    config->window_layers = 4;
+    config->window = 128;
+    config->normalise_experts = true;
+    if (dialect == SPRY_DIALECT_JSON)
+        config->routed_scale = 2.5f;
+}
+
+static const spry_tensor_name moe_names[] = {
+    {"exp_probs_b", "=mlp.e_score_correction_bias", NULL},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", NULL},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", NULL},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_exaone_moe = {
+    .name = "K-EXAONE",
+    .gguf = "exaone-moe",
+    .hf_type = "exaone_moe",
+    .gate = SPRY_GATE_SILU,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .gguf_normalises = true,
+    .names = moe_names,
+    .defaults = moe_defaults,
     .slides = slides,
     .rotates = rotates,
 };

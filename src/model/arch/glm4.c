@@ -80,3 +80,40 @@ const spry_arch spry_arch_glm4_moe = {
     .names = glm4_moe_names,
     .defaults = glm4_moe_defaults,
 };
+
+/* ---- latent attention -------------------------------------------------------------------------------------------- */
+
+/* GLM-4.7-Flash: DeepSeek V3 of other sizes, which is its name in GGUF, too. */
+
+static void glm4_moe_lite_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->norm_eps = 1e-5f;
+    config->n_context = 202752;
+    config->n_kv_rank = 512;
+    config->n_q_rank = 768;
+    config->nope_dim = 192;
+    config->rope_dim = 64;
+    config->value_dim = 256;
+    config->n_experts = 64;
+    config->n_experts_used = 4;
+    config->n_expert_ff = 1536;
+    config->n_shared = 1;
+    config->routed_scale = 1.8f;
+    config->normalise_experts = true;
+}
+
+const spry_arch spry_arch_glm4_moe_lite = {
+    .name = "GLM-4.7-Flash",
+    .gguf = "deepseek2",
+    .hf_type = "glm4_moe_lite",
+    .gate = SPRY_GATE_SILU,
+    .latent = true,
+    .interleaved = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .never_slides = true,
+    .names = spry_latent_names,
+    .defaults = glm4_moe_lite_defaults,
+    .finish = spry_latent_finish,
+};

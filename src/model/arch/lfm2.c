@@ -2,6 +2,8 @@
  * and values are. */
 #include "model/arch.h"
 
+/* ---- dense ------------------------------------------------------------------------------------------------------- */
+
 static void defaults(spry_config *config, spry_config_dialect dialect)
 {
     (void)dialect;
@@ -20,12 +22,23 @@ static void finish(spry_config *config)
 }
 
 static const spry_tensor_name names[] = {
-    {"attn_norm", "operator_norm", NULL},           {"attn_output", "self_attn.out_proj", NULL},
-    {"attn_q_norm", "self_attn.q_layernorm", NULL}, {"attn_k_norm", "self_attn.k_layernorm", NULL},
-    {"shortconv.in_proj", "conv.in_proj", NULL},    {"shortconv.conv", "conv.conv", NULL},
-    {"shortconv.out_proj", "conv.out_proj", NULL},  {"ffn_norm", "ffn_norm", NULL},
-    {"ffn_gate", "feed_forward.w1", NULL},          {"ffn_up", "feed_forward.w3", NULL},
-    {"ffn_down", "feed_forward.w2", NULL},          {0},
+    {"attn_norm", "operator_norm", NULL},
+    {"attn_output", "self_attn.out_proj", NULL},
+    {"attn_q_norm", "self_attn.q_layernorm", NULL},
+    {"attn_k_norm", "self_attn.k_layernorm", NULL},
+    {"shortconv.in_proj", "conv.in_proj", NULL},
+    {"shortconv.conv", "conv.conv", NULL},
+    {"shortconv.out_proj", "conv.out_proj", NULL},
+    {"ffn_norm", "ffn_norm", NULL},
+    {"ffn_gate", "feed_forward.w1", NULL},
+    {"ffn_up", "feed_forward.w3", NULL},
+    {"ffn_down", "feed_forward.w2", NULL},
+    {"ffn_gate_inp", "feed_forward.gate", NULL},
+    {"exp_probs_b", "=feed_forward.expert_bias", NULL},
+    {"ffn_gate_exps", "feed_forward.experts.%u.w1", NULL},
+    {"ffn_up_exps", "feed_forward.experts.%u.w3", NULL},
+    {"ffn_down_exps", "feed_forward.experts.%u.w2", NULL},
+    {0},
 };
 
 const spry_arch spry_arch_lfm2 = {
@@ -39,5 +52,33 @@ const spry_arch spry_arch_lfm2 = {
     .convolutions = true,
     .names = names,
     .defaults = defaults,
+    .finish = finish,
+};
+
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
+
+/* LFM2 MoE: experts chosen by a sigmoid and, mostly, a bias; the first layers are dense. */
+
+static void moe_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    defaults(config, dialect);
+    config->normalise_experts = true;
+    config->weight_eps = 1e-6f;
+}
+
+const spry_arch spry_arch_lfm2_moe = {
+    .name = "LFM2 MoE",
+    .gguf = "lfm2moe",
+    .hf_type = "lfm2_moe",
+    .hf_output_norm = "embedding_norm",
+    .gguf_output_norm = "token_embd_norm",
+    .gate = SPRY_GATE_SILU,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .convolutions = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .gguf_normalises = true,
+    .names = names,
+    .defaults = moe_defaults,
     .finish = finish,
 };

@@ -71,3 +71,72 @@ const spry_arch spry_arch_mixtral = {
     .names = names,
     .defaults = mixtral_defaults,
 };
+
+/* ---- Llama 4 ----------------------------------------------------------------------------------------------------- */
+
+/* Llama 4 (text): every fourth layer sees all keys, without rope and with queries scaled by position; the others see
+ * the keys of their own block of positions. Experts get their inputs scaled by a sigmoid, beside a shared one. */
+
+static void llama4_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->n_context = 131072;
+    config->norm_eps = 1e-5f;
+    config->rope.theta = config->rope_sliding.theta = 5e5f;
+    config->window = 8192;
+    config->rope_interval = 4;
+    config->temperature_scale = 0.1f;
+    config->temperature_length = 8192;
+    config->temperature_offset = 1;
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->n_kv_heads = 8;
+        config->head_dim = 128;
+        config->n_experts = 16;
+        config->n_experts_used = 1;
+        config->n_ff = 8192; /* of experts */
+        config->n_dense_ff = 16384;
+    }
+}
+
+static void llama4_finish(spry_config *config)
+{
+    config->n_shared = config->n_experts ? 1 : 0;
+    config->n_shared_ff = config->n_shared ? config->n_expert_ff : 0;
+}
+
+static bool llama4_rotates(const spry_config *config, uint32_t layer)
+{
+    return !config->rope_interval || (layer + 1) % config->rope_interval != 0;
+}
+
+static const spry_tensor_name llama4_names[] = {
+    {"ffn_gate", "feed_forward.gate_proj", NULL},
+    {"ffn_up", "feed_forward.up_proj", NULL},
+    {"ffn_down", "feed_forward.down_proj", NULL},
+    {"ffn_gate_inp", "feed_forward.router", NULL},
+    {"ffn_gate_up_exps", "=feed_forward.experts.gate_up_proj", NULL},
+    {"ffn_down_exps", "=feed_forward.experts.down_proj", NULL},
+    {"ffn_gate_shexp", "feed_forward.shared_expert.gate_proj", NULL},
+    {"ffn_up_shexp", "feed_forward.shared_expert.up_proj", NULL},
+    {"ffn_down_shexp", "feed_forward.shared_expert.down_proj", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_llama4 = {
+    .name = "Llama 4",
+    .gguf = "llama4",
+    .hf_type = "llama4_text",
+    .gate = SPRY_GATE_SILU,
+    .qk_norm = SPRY_QK_NORM_BARE,
+    .qk_norm_flag = true,
+    .interleaved = true,
+    .chunked = true,
+    .cools_unrotated = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .experts_across = true,
+    .scales_inputs = true,
+    .names = llama4_names,
+    .defaults = llama4_defaults,
+    .finish = llama4_finish,
+    .slides = llama4_rotates,
+    .rotates = llama4_rotates,
+};
