@@ -91,6 +91,12 @@ static const spry_option reach_options[] = {
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.any_model),
      .help = "Answer requests that name an unknown model with the first one, for clients that send a fixed name"},
+    {.name = "strict",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(settings.strict),
+     .help =
+         "Refuse requests with fields, blocks or tools that no part of the server knows, instead of naming them in the "
+         "reply's header x-spry-ignored"},
     {.name = "like",
      .kind = SPRY_OPTION_CHOICE,
      .offset = FIELD(settings.like),

@@ -25,6 +25,7 @@ typedef struct spry_serve_settings {
     bool insecure;                  /* reachable from other machines without keys */
     bool allow_pull;                /* /api/pull may download models */
     const char *like;               /* "llama-server": its details where they contradict OpenAI's; else OpenAI's */
+    bool strict;                    /* refuse unknown fields and blocks of requests */
     bool any_model;                 /* a request for an unknown model uses the first one */
     const char *alias, *tags;       /* further names of the first model, and its tags; NULL: none */
     bool no_autoload;               /* only /models/load loads models */

@@ -253,6 +253,21 @@ static spry_status read_request(spry_chat_input *input, const json_t *request, s
     return SPRY_OK;
 }
 
+/* Tools with "defer_loading" are defined by a message: they can be called, but the template does not list them. */
+static spry_status hide_deferred(spry_chat_input *input, json_t *request, spry_error *error)
+{
+    json_t *shown = json_array();
+    for (size_t i = 0; i < json_array_size(input->tools); i++) {
+        json_t *tool = json_array_get(input->tools, i);
+        if (!json_is_true(json_object_get(tool, "defer_loading")))
+            json_array_append(shown, tool);
+    }
+    if (json_object_set_new(request, "shown_tools", shown))
+        return spry_fail_memory(error, "tools", json_array_size(input->tools));
+    input->tools = json_array_size(shown) ? shown : NULL;
+    return SPRY_OK;
+}
+
 /* Parses a conversation in JSON; the caller owns *request, and `input` points into it. */
 static spry_status parse_chat(json_t **request, spry_chat_input *input, const char *json, size_t size,
                               spry_error *error)
@@ -260,7 +275,8 @@ static spry_status parse_chat(json_t **request, spry_chat_input *input, const ch
     spry_status status = spry_json_object(request, (spry_view){json, size}, error);
     if (status)
         return spry_fail_prefix(error, SPRY_ERR_INPUT, "the conversation");
-    return read_request(input, *request, error);
+    status = read_request(input, *request, error);
+    return status || !input->tools ? status : hide_deferred(input, *request, error);
 }
 
 spry_status spry_engine_chat_text(const spry_engine *e, char **text, size_t *size, const char *json, size_t json_size,
@@ -487,7 +503,7 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
     if (!status)
         status = make_pieces(&p, prompt, &f, &input);
     if (!status && !json_is_false(json_object_get(request, "add_generation_prompt")))
-        status = constrain_calls(prompt, &p.ids, e, request, input.tools, error);
+        status = constrain_calls(prompt, &p.ids, e, request, json_object_get(request, "tools"), error);
     if (status) {
         spry_tokens_deinit(&p.ids);
         spry_buffer_deinit(&p.spans);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "template/chat_roles.h"
 #include "template/jinja_eval.h"
 #include "template/jinja_parser.h"
 #include "template/jinja_value.h"
@@ -431,9 +432,16 @@ static spry_status hand_over(spry_chat_text *out, const spry_jinja_builder *from
     return SPRY_OK;
 }
 
-/* One attempt; *parts_missed: nothing failed, but the template did not output the lists of text parts. */
+/* What a template did not output. */
+typedef struct unprinted {
+    bool parts;           /* lists of text parts */
+    bool instructions;    /* an instruction of `wanted` */
+    bool refused;         /* all: the template raised an error itself */
+    const json_t *wanted; /* messages; NULL: any output will do */
+} unprinted;
+
 static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
-                           const json_t *messages, bool *parts_missed, spry_error *error)
+                           const json_t *messages, unprinted *missed, spry_error *error)
 {
     spry_jinja_run run;
     spry_jinja_builder text;
@@ -448,8 +456,11 @@ static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, 
         spry_jinja_exec(&run, chat->nodes);
     }
     spry_status status = run.status;
-    *parts_missed = !status && (run.parts_printed || !run.parts_used) && messages_have_parts(messages);
-    if (!status && !*parts_missed)
+    missed->refused = status && run.refused;
+    missed->parts = !status && (run.parts_printed || !run.parts_used) && messages_have_parts(messages);
+    missed->instructions = !status && !missed->parts && missed->wanted &&
+                           !spry_chat_roles_rendered(missed->wanted, (spry_view){text.data, text.size});
+    if (!status && !missed->parts && !missed->instructions)
         status = hand_over(out, &text, error);
     spry_jinja_run_deinit(&run);
     return status;
@@ -457,23 +468,58 @@ static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, 
 
 /* The messages in each form that templates accept, until one is rendered. */
 static spry_status render_forms(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
-                                spry_error *error)
+                                unprinted *missed, spry_error *error)
 {
     spry_status status = SPRY_OK, first = SPRY_OK; /* the error of the first attempt is the most useful */
     spry_error later;
-    bool missed = true;
-    for (spry_chat_form form = SPRY_CHAT_AS_GIVEN; form < SPRY_CHAT_FORMS && (status || missed); form++) {
+    missed->parts = true;
+    for (spry_chat_form form = SPRY_CHAT_AS_GIVEN; form < SPRY_CHAT_FORMS && (status || missed->parts); form++) {
         json_t *messages;
         bool differs = false;
         spry_status made = messages_form(&messages, &differs, input->messages, form, error);
         if (made)
             return made;
         if (form == SPRY_CHAT_AS_GIVEN || differs)
-            status = attempt(chat, out, input, messages, &missed, form == SPRY_CHAT_AS_GIVEN ? error : &later);
+            status = attempt(chat, out, input, messages, missed, form == SPRY_CHAT_AS_GIVEN ? error : &later);
         first = form == SPRY_CHAT_AS_GIVEN ? status : first;
         json_decref(messages);
     }
     return status && first ? first : status;
+}
+
+/* One way to write instructions; *again: another way may help. */
+static spry_status render_as(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
+                             spry_chat_roles roles, bool complete, bool *again, spry_error *error)
+{
+    json_t *messages;
+    bool differs;
+    unprinted missed = {.wanted = complete ? input->messages : NULL};
+    spry_chat_input changed = *input;
+    spry_status status = spry_chat_roles_apply(&messages, &differs, input->messages, roles, chat->used, error);
+    if (status)
+        return status;
+    changed.messages = messages;
+    *again = true;
+    if (roles == SPRY_ROLES_MERGED || differs) {
+        status = render_forms(chat, out, &changed, &missed, error);
+        *again = missed.refused || missed.instructions;
+    }
+    json_decref(messages);
+    return status;
+}
+
+/* The instructions in each form that templates accept, until one is rendered completely. */
+static spry_status render_roles(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
+                                spry_error *error)
+{
+    bool again;
+    spry_error later;
+    spry_status first = render_as(chat, out, input, SPRY_ROLES_MERGED, true, &again, error), status = first;
+    for (spry_chat_roles roles = SPRY_ROLES_LATER_AS_USER; roles < SPRY_ROLES_FORMS && again; roles++)
+        status = render_as(chat, out, input, roles, true, &again, &later);
+    if (!again && !status)
+        return SPRY_OK;
+    return first ? first : render_as(chat, out, input, SPRY_ROLES_MERGED, false, &again, error);
 }
 
 spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
@@ -481,7 +527,7 @@ spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_
 {
     if (!json_is_array(input->messages))
         return spry_fail(error, SPRY_ERR_INPUT, "messages must be a list");
-    spry_status status = render_forms(used(chat, json_array_size(input->tools) > 0), out, input, error);
+    spry_status status = render_roles(used(chat, json_array_size(input->tools) > 0), out, input, error);
     if (!status || !json_array_size(input->tools))
         return status;
     json_t *tools;
@@ -492,7 +538,7 @@ spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_
     if (made)
         return made;
     described.tools = tools;
-    if (differs && render_forms(used(chat, true), out, &described, &later) == SPRY_OK)
+    if (differs && render_roles(used(chat, true), out, &described, &later) == SPRY_OK)
         status = SPRY_OK;
     json_decref(tools);
     return status;

@@ -63,7 +63,8 @@ typedef struct spry_chat_input {
 /* Appends the conversation and, if requested, the start of the assistant's next message. Templates differ in the input
  * they accept: tool-call arguments that are JSON text are passed as objects; if a template does not accept lists of
  * text parts or null content, it gets plain text, and then unchanged arguments; if it fails for tools without
- * descriptions or parameters, it gets empty ones. */
+ * descriptions or parameters, it gets empty ones. Instructions at the beginning are joined; the role developer becomes
+ * system, and instructions become text of the user, where the template fails otherwise or does not output them. */
 spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                                       spry_error *error);
 

@@ -208,6 +208,7 @@ static spry_jinja_value call_dict(const spry_jinja_frame *f)
 
 static spry_jinja_value call_raise(const spry_jinja_frame *f)
 {
+    f->run->refused = true;
     spry_jinja_value text = spry_jinja_to_string(f->run, spry_jinja_arg(f->args, 0, "message", SPRY_JINJA_NOTHING));
     if (text.kind == SPRY_JINJA_STRING)
         spry_jinja_fail(f->run, "%.*s", (int)(text.string->size < 400 ? text.string->size : 400), text.string->data);

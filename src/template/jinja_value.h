@@ -45,6 +45,7 @@ typedef struct spry_jinja_run {
     int64_t now;                    /* for strftime_now: seconds since 1970, local time */
     struct spry_jinja_builder *out; /* output of statements */
     struct spry_jinja_scope *scope; /* current scope */
+    bool refused;                   /* the template itself raised the error */
     bool parts_used, parts_printed; /* whether a list of content parts was iterated, or printed as a list */
 } spry_jinja_run;
 

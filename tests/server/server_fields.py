@@ -104,11 +104,27 @@ class Fields(ServerTest):
                     self.assertIn(name, message(reply))
 
     def test_unknown_fields(self):
+        """They change nothing, and are named."""
         for path, base in BASES.items():
-            reply = self.server.post(path, dict(base, frobnicate=1))
-            self.assertEqual(reply.status, 400, path)
-            self.assertIn("frobnicate", message(reply))
-            self.assertEqual(self.server.post(path, dict(base, frobnicate=1, stream=True)).status, 400)
+            wanted = self.server.post(path, base)
+            for changed in ({}, {"stream": True}) if "stream" in str(base) else ({},):
+                reply = self.server.post(path, dict(base, frobnicate=1, **changed))
+                self.assertEqual(reply.status, wanted.status, path)
+                self.assertIn("frobnicate", reply.headers["x-spry-ignored"])
+            self.assertNotIn("x-spry-ignored", wanted.headers)
+
+    def test_names_in_the_header(self):
+        """Names of a client's choice are in a header: each once, in a bounded list, without bytes that could end the line."""
+        names = {"a\r\nSet-Cookie: x=1": 1, "\u00e9": 1, "a,b": 1, "x" * 500: 1, "": 1}
+        reply = self.server.chat(max_tokens=2, **names)
+        self.assertEqual(reply.status, 200, reply.text)
+        self.assertNotIn("set-cookie", reply.headers)
+        said = reply.headers["x-spry-ignored"].split(", ")
+        self.assertIn("a??Set-Cookie??x=1", said)
+        self.assertRegex(reply.headers["x-spry-ignored"], r"^[A-Za-z0-9_.\-\[\]=/?, ]+$")
+        many = self.server.chat(max_tokens=2, **{"field%d" % i: i for i in range(1000)}).headers["x-spry-ignored"]
+        self.assertLess(len(many), 1500)
+        self.assertTrue(many.endswith(", ..."))
 
     def test_names_of_settings(self):
         """A setting has the same effect under each of its names; a negative number leaves it out."""
@@ -122,6 +138,18 @@ class Fields(ServerTest):
                 self.assertEqual((said[name], said[alias]), (value, value), field)
         for name in ("top_k", "repeat_last_n"):
             self.assertEqual(settings(**{name: -1})[name], settings()[name])
+
+
+class Strict(ServerTest):
+    arguments = ("--strict", "--models-dir", FOLDER, "--allow-pull", "--allow-pin", "--allow-chats", "--chats",
+                 os.path.join(FOLDER, "strict.db"))
+
+    def test_unknown_fields(self):
+        for path, base in BASES.items():
+            reply = self.server.post(path, dict(base, frobnicate=1))
+            self.assertEqual(reply.status, 400, path)
+            self.assertIn("frobnicate: there is no such field", message(reply))
+            self.assertEqual(self.server.post(path, dict(base, frobnicate=1, stream=True)).status, 400)
 
 
 if __name__ == "__main__":

@@ -198,7 +198,6 @@ class Loading(ServerTest):
             self.refused(self.server.post(path, {"model": "../one"}), 404)
             self.refused(self.server.post(path, {}), 400, "model")
             self.refused(self.server.post(path, {"model": 1}), 400, "model")
-            self.refused(self.server.post(path, {"model": "one", "pin": True}), 400, "pin")
 
 
 class Looking(ServerTest):

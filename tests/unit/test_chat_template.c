@@ -334,6 +334,29 @@ static void test_words_stay_words(void **state)
     spry_tokenizer_destroy(tokenizer);
 }
 
+/* Instructions reach the model also where a template refuses them, drops them or does not know the role developer. */
+static void test_instructions(void **state)
+{
+    static const char all[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    static const char first_only[] =
+        "{% if messages[0].role == 'system' %}<system>{{ messages[0].content }}{% endif %}"
+        "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    static const char none[] =
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+        "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}{% endif %}"
+        "<{{ m.role }}>{{ m.content }}{% endfor %}";
+    static const char messages[] =
+        "{\"messages\": [{\"role\": \"developer\", \"content\": \"A\"}, {\"role\": \"system\", "
+        "\"content\": \"B\"}, {\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"system\", "
+        "\"content\": \"C\"}, {\"role\": \"assistant\", \"content\": \"Yes\"}]}";
+    (void)state;
+    rendering_check(all, messages, "<system>A\n\nB<user>Hi<system>C<assistant>Yes");
+    rendering_check(first_only, messages, "<system>A\n\nB<user>Hi\n\nC<assistant>Yes");
+    rendering_check(none, messages, "<user>A\n\nB\n\nHi\n\nC<assistant>Yes");
+    rendering_check("{% if developer is defined %}{% endif %}{{ messages[0].role }}", messages, "developer");
+    rendering_fails("{{ raise_exception('never') }}", "never"); /* the first error */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,7 +364,7 @@ int main(void)
         cmocka_unit_test(test_whose_template),   cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_tool_use),         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_arguments),        cmocka_unit_test(test_surroundings),
-        cmocka_unit_test(test_words_stay_words),
+        cmocka_unit_test(test_words_stay_words), cmocka_unit_test(test_instructions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,8 @@ void spry_models_pin(spry_exchange *exchange);
 void spry_models_load(spry_exchange *exchange);
 void spry_models_unload(spry_exchange *exchange);
 void spry_responses_create(spry_exchange *exchange);
+void spry_responses_count(spry_exchange *exchange);
+void spry_responses_compact(spry_exchange *exchange);
 void spry_responses_get(spry_exchange *exchange);
 void spry_responses_delete(spry_exchange *exchange);
 

@@ -6,6 +6,7 @@
 
 #include "base/number.h"
 #include "server/api/apis.h"
+#include "server/api/chat_body.h"
 #include "server/api/openai.h"
 #include "server/fields/fields.h"
 #include "server/http/http_reply.h"
@@ -367,15 +368,34 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
     read_think(o, fields);
 }
 
-static void refuse_images(spry_fields *fields, const json_t *messages)
+/* Pictures are refused where they are the question; in the history of an agent a sentence takes their place. */
+static void replace_images(spry_fields *fields, const json_t *messages)
 {
-    size_t i;
-    const json_t *message;
+    size_t i, count = json_array_size(messages);
+    bool agent = json_array_size(spry_fields_get(fields, "tools")) > 0;
+    json_t *message;
     json_array_foreach(messages, i, message)
     {
-        if (json_array_size(json_object_get(message, "images")))
+        const json_t *content = json_object_get(message, "content");
+        if (!json_array_size(json_object_get(message, "images")))
+            continue;
+        if (!fields->ignored || !(agent || i + 1 < count)) {
             spry_fields_refuse(fields, "messages", "messages[%zu].images: only text is understood", i);
+            return;
+        }
+        json_t *parts = json_is_array(content) ? json_copy((json_t *)(uintptr_t)content) : json_array();
+        if (json_is_string(content))
+            spry_chat_body_add_text(parts, content);
+        spry_chat_body_add_notice(parts, fields, "messages", "images");
+        json_object_set_new(message, "content", parts);
+        json_object_del(message, "images");
     }
+}
+
+/* Whether the model may call tools. */
+static bool usable_choice(const spry_fields *fields)
+{
+    return !spry_chat_body_is(fields->object, "tool_choice", "none");
 }
 
 static void read_chat(spry_completion_options *o, spry_fields *fields)
@@ -384,8 +404,8 @@ static void read_chat(spry_completion_options *o, spry_fields *fields)
     read_options(o, fields);
     if (json_array_size(messages))
         spry_fields_messages(fields, messages);
-    refuse_images(fields, messages);
-    o->parse_tools = json_array_size(spry_fields_tools(fields)) > 0;
+    replace_images(fields, messages);
+    o->parse_tools = json_array_size(spry_fields_tools(fields)) > 0 && usable_choice(fields);
 }
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
@@ -404,9 +424,10 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
         json_object_set_new(variables, "enable_thinking", json_boolean(!json_is_false(think)));
     if (json_is_string(think))
         json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)think);
+    const json_t *choice = tools ? spry_fields_get(fields, "tool_choice") : NULL;
     spry_status status = c->options.overflow == SPRY_OVERFLOW_SLIDE && !c->options.must_fit
-                             ? spry_prompt_chat_fit(c, messages, tools, variables, NULL, error)
-                             : spry_prompt_chat(c, messages, tools, variables, NULL, true, error);
+                             ? spry_prompt_chat_fit(c, messages, tools, variables, choice, error)
+                             : spry_prompt_chat(c, messages, tools, variables, choice, true, error);
     json_decref(variables);
     return status;
 }
@@ -447,7 +468,8 @@ static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry
 
 static spry_status chat_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
 {
-    return chat_of(c, fields, spry_fields_get(fields, "messages"), spry_fields_get(fields, "tools"), error);
+    const json_t *tools = usable_choice(fields) ? spry_fields_get(fields, "tools") : NULL;
+    return chat_of(c, fields, spry_fields_get(fields, "messages"), tools, error);
 }
 
 static const spry_completion_interface generate_interface = {.id_prefix = "ollama-",

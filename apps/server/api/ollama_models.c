@@ -26,7 +26,7 @@
 enum { NEVER_S = 1000000000 }; /* for a model that is never unloaded */
 
 /* Clients compare this with the versions of Ollama whose interface they need. */
-static const char interface_version[] = "0.12.6";
+static const char interface_version[] = "0.13.5";
 
 /* ---- descriptions ------------------------------------------------------------------------------------------------ */
 

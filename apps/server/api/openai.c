@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "server/api/apis.h"
+#include "server/api/chat_body.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 #include "server/models/derived_model.h"
@@ -135,8 +136,30 @@ static void open_stream(spry_completion *c)
             c, chunk(c, &c->choices[i], json_pack("{s:s, s:s?}", "role", "assistant", "content", none), NULL));
 }
 
-static json_t *delta_of(const spry_chat_event *event)
+/* Requests with the older `functions` get replies in their form. */
+static bool is_legacy(const spry_completion *c)
 {
+    return json_object_get(c->root, "functions") != NULL;
+}
+
+static json_t *legacy_delta(const spry_chat_event *event)
+{
+    return event->kind == SPRY_CHAT_CALL_BEGIN
+               ? json_pack("{s:{s:o, s:s}}", "function_call", "name", spry_view_json(spry_event_name(event)),
+                           "arguments", "")
+               : json_pack("{s:{s:o}}", "function_call", "arguments", spry_view_json(spry_event_text(event)));
+}
+
+/* "function_call" is the older form of "tool_calls". */
+static const char *finish_of(const spry_choice *choice)
+{
+    return choice->n_calls && is_legacy(choice->owner) ? "function_call" : spry_choice_finish_reason(choice);
+}
+
+static json_t *delta_of(const spry_completion *c, const spry_chat_event *event)
+{
+    if (is_legacy(c) && (event->kind == SPRY_CHAT_CALL_BEGIN || event->kind == SPRY_CHAT_ARGUMENTS))
+        return legacy_delta(event);
     switch (event->kind) {
     case SPRY_CHAT_CONTENT: return json_pack("{s:o}", "content", spry_view_json(spry_event_text(event)));
     case SPRY_CHAT_REASONING: return json_pack("{s:o}", "reasoning_content", spry_view_json(spry_event_text(event)));
@@ -157,7 +180,7 @@ static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat
 {
     if (event->kind == SPRY_CHAT_CALL_END || event->kind == SPRY_CHAT_CALL_CUT)
         return;
-    json_t *message = chunk(c, choice, delta_of(event), NULL);
+    json_t *message = chunk(c, choice, delta_of(c, event), NULL);
     add_logprobs(message, c, choice);
     spry_openai_add_timings(message, choice);
     spry_completion_event(c, message);
@@ -170,7 +193,7 @@ static void write_progress(spry_completion *c, spry_choice *choice)
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)
 {
-    json_t *message = chunk(c, choice, json_object(), spry_choice_finish_reason(choice));
+    json_t *message = chunk(c, choice, json_object(), finish_of(choice));
     add_logprobs(message, c, choice);
     if (last && !c->options.include_usage)
         json_object_set_new(message, "timings", spry_completion_timings(c));
@@ -199,7 +222,12 @@ static json_t *message_of(const spry_choice *choice)
         json_array_size(choice->calls) && !choice->content.size ? json_null() : spry_buffer_json(&choice->content));
     if (choice->reasoning.size)
         json_object_set_new(message, "reasoning_content", spry_buffer_json(&choice->reasoning));
-    if (json_array_size(choice->calls))
+    const json_t *first = json_array_get(choice->calls, 0);
+    if (first && is_legacy(choice->owner))
+        json_object_set_new(message, "function_call",
+                            json_pack("{s:O, s:O}", "name", json_object_get(first, "name"), "arguments",
+                                      json_object_get(first, "arguments")));
+    else if (first)
         json_object_set_new(message, "tool_calls", calls_json(choice->calls));
     return message;
 }
@@ -211,9 +239,8 @@ static json_t *whole(spry_completion *c)
         const spry_choice *choice = &c->choices[i];
         json_t *logprobs =
             c->options.want_logprobs ? spry_openai_chat_logprobs(c, choice->tokens, 0, choice->n_tokens) : json_null();
-        json_array_append_new(choices,
-                              json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "message", message_of(choice),
-                                        "logprobs", logprobs, "finish_reason", spry_choice_finish_reason(choice)));
+        json_array_append_new(choices, json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "message", message_of(choice),
+                                                 "logprobs", logprobs, "finish_reason", finish_of(choice)));
     }
     return openai_whole(c, "chat.completion", choices);
 }
@@ -232,6 +259,58 @@ static const json_t *usable_tools(const spry_fields *fields)
     return json_array_size(tools) && !is_none(spry_fields_get(fields, "tool_choice")) ? tools : NULL;
 }
 
+/* The older form of messages with calls and their results. */
+static void update_message(json_t *message)
+{
+    static const char id[] = "function"; /* calls had none: a result belongs to the call before it */
+    json_t *call = json_object_get(message, "function_call");
+    if (json_is_object(call)) {
+        json_object_set_new(message, "tool_calls",
+                            json_pack("[{s:s, s:s, s:O}]", "id", id, "type", "function", "function", call));
+        json_object_del(message, "function_call");
+    }
+    if (spry_chat_body_is(message, "role", "function")) {
+        json_object_set_new(message, "role", json_string("tool"));
+        json_object_set_new(message, "tool_call_id", json_string(id));
+    }
+}
+
+/* `functions` and `function_call`, the older forms of `tools` and `tool_choice`. The first remains, and tells that the
+ * reply must have the older form, too. */
+static void update_functions(json_t *body)
+{
+    json_t *functions = json_object_get(body, "functions"), *call = json_object_get(body, "function_call"), *item;
+    json_t *tools = json_array();
+    size_t i;
+    json_array_foreach(functions, i, item)
+        json_array_append_new(tools, json_pack("{s:s, s:O}", "type", "function", "function", item));
+    if (!json_object_get(body, "tools"))
+        json_object_set(body, "tools", tools);
+    json_decref(tools);
+    if (json_is_string(call))
+        json_object_set(body, "tool_choice", call);
+    else if (json_is_object(call))
+        json_object_set_new(body, "tool_choice", json_pack("{s:s, s:O}", "type", "function", "function", call));
+    json_object_set_new(body, "parallel_tool_calls", json_false());
+    json_array_foreach(json_object_get(body, "messages"), i, item) update_message(item);
+}
+
+/* Leaves out tools that are no functions, by name. */
+static void keep_functions(spry_fields *fields)
+{
+    json_t *tools = json_object_get(fields->object, "tools");
+    char name[96];
+    for (size_t i = json_array_size(tools); i-- > 0;) {
+        const char *type = spry_chat_body_string(json_array_get(tools, i), "type");
+        if (!*type || strcmp(type, "function") == 0)
+            continue;
+        snprintf(name, sizeof name, "tools.%.60s", type);
+        spry_fields_ignore(fields, "tools", name, "only functions are known");
+        if (fields->ignored)
+            json_array_remove(tools, i);
+    }
+}
+
 void spry_openai_chat_defaults(spry_completion_options *o)
 {
     o->parse_reasoning = 1;
@@ -239,8 +318,11 @@ void spry_openai_chat_defaults(spry_completion_options *o)
 
 void spry_openai_chat_read(spry_completion_options *o, spry_fields *fields)
 {
+    if (spry_fields_get(fields, "functions") && json_is_array(json_object_get(fields->object, "messages")))
+        update_functions((json_t *)(uintptr_t)fields->object);
     spry_fields_messages(fields, spry_fields_array(fields, "messages"));
-    spry_fields_tools(fields);
+    if (spry_fields_tools(fields))
+        keep_functions(fields);
     o->parse_tools = usable_tools(fields) != NULL;
 }
 
@@ -361,16 +443,16 @@ static json_t *count_json(spry_completion *c)
                      (json_int_t)c->prompts.ids[0].count);
 }
 
-static const spry_completion_interface count_interface = {.id_prefix = "count_",
-                                                          .table = &spry_fields_openai_chat,
-                                                          .defaults = spry_openai_chat_defaults,
-                                                          .read = spry_openai_count_read,
-                                                          .make_prompts = spry_openai_chat_prompt,
-                                                          .whole = count_json};
+const spry_completion_interface spry_openai_count = {.id_prefix = "count_",
+                                                     .table = &spry_fields_openai_chat,
+                                                     .defaults = spry_openai_chat_defaults,
+                                                     .read = spry_openai_count_read,
+                                                     .make_prompts = spry_openai_chat_prompt,
+                                                     .whole = count_json};
 
 void spry_openai_chat_count(spry_exchange *x)
 {
-    spry_openai_serve(x, &count_interface);
+    spry_openai_serve(x, &spry_openai_count);
 }
 
 /* ---- GET /v1/settings -------------------------------------------------------------------------------------------- */

@@ -1,5 +1,4 @@
-/* Reading and writing that several interfaces share: OpenAI's objects, llama-server's, and bodies of other interfaces
- * rewritten as bodies of chat completions. */
+/* Reading and writing that several interfaces share: OpenAI's objects and llama-server's. */
 #ifndef SPRY_SERVER_API_OPENAI_H
 #define SPRY_SERVER_API_OPENAI_H
 
@@ -12,6 +11,9 @@ json_t *spry_openai_chat_logprobs(const spry_completion *completion, const spry_
 
 /* Writes an event about the prompt: `message`, which it takes, with "prompt_progress". */
 void spry_openai_progress(spry_completion *completion, json_t *message, const spry_choice *choice);
+
+/* Reads the count of a prompt's tokens as a request without an answer: {"object", "input_tokens"}. */
+extern const spry_completion_interface spry_openai_count;
 
 /* Adds timings where every event has them. */
 void spry_openai_add_timings(json_t *message, const spry_choice *choice);
@@ -38,21 +40,5 @@ json_t *spry_llama_prompt_text(const spry_completion *completion, const spry_cho
 
 /* "generation_settings" */
 json_t *spry_llama_settings(const spry_completion_options *options);
-
-/* ---- bodies of other interfaces ---------------------------------------------------------------------------------- */
-
-/* Bodies of other interfaces, written as bodies of OpenAI's chat completions: from there on one reader and one way to a
- * prompt serve all of them. */
-
-/* ---- for the files that make them -------------------------------------------------------------------------------- */
-
-/* Whether obj.key is a string equal to `text`. */
-bool spry_chat_body_is(const json_t *object, const char *key, const char *text);
-
-/* {"type": "function", "function": {...}}; takes no reference. */
-json_t *spry_chat_body_tool(const json_t *name, const json_t *description, const json_t *schema);
-
-/* A call of a tool, as chat completions have it; takes `arguments`, a string. */
-json_t *spry_chat_body_call(const json_t *id, const json_t *name, json_t *arguments);
 
 #endif

@@ -1,11 +1,12 @@
-/* OpenAI's Responses: bodies rewritten as bodies of chat completions, replies as lists of items, and stored responses.
- */
+/* OpenAI's Responses: replies as lists of items, and stored responses. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "platform/clock.h"
 #include "server/api/apis.h"
+#include "server/api/chat_body.h"
 #include "server/api/openai.h"
+#include "server/api/responses.h"
 #include "server/api/responses_store.h"
 #include "server/fields/fields.h"
 #include "server/http/http_reply.h"
@@ -142,260 +143,42 @@ static bool response_store_remove(spry_response_store *store, const char *id, sp
     return found != NULL;
 }
 
-/* ---- bodies ------------------------------------------------------------------------------------------------------ */
-
-/* The input of OpenAI's Responses is a list of items: thoughts, texts and calls of the assistant that follow each other
- * become one message. */
-
-/* ---- content ----------------------------------------------------------------------------------------------------- */
-
-static bool is_text(const json_t *part)
-{
-    static const char *const types[] = {"input_text", "output_text", "text", "summary_text", "reasoning_text"};
-    for (size_t i = 0; i < SPRY_COUNT(types); i++)
-        if (spry_chat_body_is(part, "type", types[i]))
-            return json_is_string(json_object_get(part, "text"));
-    return false;
-}
-
-/* A text, or a list of parts that are text; a new list of parts. */
-static json_t *text_parts(spry_fields *fields, size_t number, const json_t *content)
-{
-    json_t *parts = json_array();
-    const json_t *part;
-    size_t i;
-    if (json_is_string(content))
-        json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", content));
-    else if (!json_is_array(content))
-        spry_fields_refuse(fields, "input", "input[%zu] must have a text or a list of parts", number);
-    json_array_foreach(content, i, part)
-    {
-        const json_t *refusal = json_object_get(part, "refusal");
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (is_text(part) || json_is_string(refusal))
-            json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text",
-                                                   json_is_string(refusal) ? refusal : json_object_get(part, "text")));
-        else
-            spry_fields_refuse(fields, "input", "input[%zu], part %zu, is of type \"%.40s\": only text is understood",
-                               number, i, type ? type : "");
-    }
-    return parts;
-}
-
-static json_t *joined(const json_t *parts)
-{
-    spry_buffer all;
-    const json_t *part;
-    size_t i;
-    spry_buffer_init(&all, SIZE_MAX / 2);
-    json_array_foreach(parts, i, part)
-    {
-        const json_t *text = json_object_get(part, "text");
-        spry_buffer_append(&all, json_string_value(text), json_string_length(text));
-    }
-    json_t *text = spry_buffer_json(&all);
-    spry_buffer_deinit(&all);
-    return text;
-}
-
-/* ---- items ------------------------------------------------------------------------------------------------------- */
-
-/* The assistant's message at the end of the list, made if there is none; `after`: it must not have this member yet. */
-static json_t *assistant(json_t *messages, const char *after)
-{
-    json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    bool fresh = spry_chat_body_is(last, "role", "assistant") && !json_object_get(last, "tool_calls") &&
-                 (!after || !json_string_length(json_object_get(last, after)));
-    if (fresh || (!after && spry_chat_body_is(last, "role", "assistant")))
-        return last;
-    last = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
-    json_array_append_new(messages, last);
-    return last;
-}
-
-static void add_message(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
-{
-    const char *role = json_string_value(json_object_get(item, "role"));
-    json_t *parts = text_parts(fields, number, json_object_get(item, "content"));
-    if (!role)
-        spry_fields_refuse(fields, "input", "input[%zu] has no role", number);
-    else if (strcmp(role, "assistant") == 0)
-        json_object_set_new(assistant(messages, "content"), "content", joined(parts));
-    else
-        json_array_append_new(
-            messages, json_pack("{s:s, s:O}", "role", strcmp(role, "developer") ? role : "system", "content", parts));
-    json_decref(parts);
-}
-
-static void add_thought(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
-{
-    const json_t *content = json_object_get(item, "content");
-    json_t *parts = text_parts(fields, number, json_array_size(content) ? content : json_object_get(item, "summary"));
-    if (json_array_size(parts))
-        json_object_set_new(assistant(messages, "content"), "reasoning_content", joined(parts));
-    json_decref(parts);
-}
-
-static void add_call(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
-{
-    const json_t *name = json_object_get(item, "name"), *arguments = json_object_get(item, "arguments");
-    if (!json_is_string(name) || !json_is_string(arguments)) {
-        spry_fields_refuse(fields, "input", "input[%zu] must have a name and arguments, which are strings", number);
-        return;
-    }
-    json_t *message = assistant(messages, NULL);
-    if (!json_object_get(message, "tool_calls"))
-        json_object_set_new(message, "tool_calls", json_array());
-    json_array_append_new(
-        json_object_get(message, "tool_calls"),
-        spry_chat_body_call(json_object_get(item, "call_id"), name, json_incref((json_t *)(uintptr_t)arguments)));
-}
-
-static void add_result(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
-{
-    const json_t *id = json_object_get(item, "call_id");
-    json_t *parts = text_parts(fields, number, json_object_get(item, "output"));
-    if (json_is_string(id))
-        json_array_append_new(messages,
-                              json_pack("{s:s, s:O, s:O}", "role", "tool", "tool_call_id", id, "content", parts));
-    else
-        spry_fields_refuse(fields, "input", "input[%zu] has no call_id", number);
-    json_decref(parts);
-}
-
-static void add_item(json_t *messages, spry_fields *fields, size_t number, const json_t *item)
-{
-    const char *type = json_string_value(json_object_get(item, "type"));
-    if (!json_is_object(item))
-        spry_fields_refuse(fields, "input", "input[%zu] must be an object", number);
-    else if (!type || strcmp(type, "message") == 0)
-        add_message(messages, fields, number, item);
-    else if (strcmp(type, "function_call") == 0)
-        add_call(messages, fields, number, item);
-    else if (strcmp(type, "function_call_output") == 0)
-        add_result(messages, fields, number, item);
-    else if (strcmp(type, "reasoning") == 0)
-        add_thought(messages, fields, number, item);
-    else
-        spry_fields_refuse(fields, "input", "input[%zu].type is \"%.40s\", which is not supported", number, type);
-}
-
-static json_t *messages_of(spry_fields *fields, const json_t *before)
-{
-    const json_t *input = spry_fields_get(fields, "input"), *item;
-    json_t *messages = before ? json_deep_copy(before) : json_array();
-    size_t i;
-    if (json_is_string(input))
-        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
-    else
-        json_array_foreach(input, i, item) add_item(messages, fields, i, item);
-    if (!json_array_size(messages))
-        spry_fields_refuse(fields, "input", "input must be a text or a list with at least one item");
-    return messages;
-}
-
-/* ---- tools and settings ------------------------------------------------------------------------------------------ */
-
-static void add_tools(json_t *body, spry_fields *fields)
-{
-    const json_t *list = spry_fields_tools(fields), *tool;
-    json_t *tools = json_array();
-    size_t i;
-    json_array_foreach(list, i, tool)
-    {
-        const char *type = json_string_value(json_object_get(tool, "type"));
-        const json_t *name = json_object_get(tool, "name");
-        if (!type || strcmp(type, "function") != 0)
-            spry_fields_refuse(fields, "tools", "tools[%zu].type is \"%.40s\": only functions are supported", i,
-                               type ? type : "");
-        else if (!json_is_string(name))
-            spry_fields_refuse(fields, "tools", "tools[%zu] has no name", i);
-        else
-            json_array_append_new(tools, spry_chat_body_tool(name, json_object_get(tool, "description"),
-                                                             json_object_get(tool, "parameters")));
-    }
-    if (json_array_size(tools))
-        json_object_set(body, "tools", tools);
-    json_decref(tools);
-}
-
-static void add_choice(json_t *body, spry_fields *fields)
-{
-    const json_t *choice = spry_fields_get(fields, "tool_choice"), *name = json_object_get(choice, "name");
-    if (json_is_string(choice))
-        json_object_set(body, "tool_choice", (json_t *)(uintptr_t)choice);
-    else if (spry_chat_body_is(choice, "type", "function") && json_is_string(name))
-        json_object_set_new(body, "tool_choice",
-                            json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
-    else if (choice)
-        spry_fields_refuse(fields, "tool_choice", "tool_choice must be a string, or name a function");
-}
-
-static void add_format(json_t *body, spry_fields *fields)
-{
-    const json_t *format = json_object_get(spry_fields_object(fields, "text"), "format");
-    if (spry_chat_body_is(format, "type", "json_schema"))
-        json_object_set_new(body, "response_format",
-                            json_pack("{s:s, s:O}", "type", "json_schema", "json_schema", format));
-    else if (format && !json_is_null(format))
-        json_object_set(body, "response_format", (json_t *)(uintptr_t)format);
-}
-
-static void add_include(json_t *body, spry_fields *fields)
-{
-    const json_t *list = spry_fields_array(fields, "include"), *item;
-    size_t i;
-    json_array_foreach(list, i, item)
-    {
-        const char *name = json_string_value(item);
-        if (name && strcmp(name, "message.output_text.logprobs") == 0)
-            json_object_set_new(body, "logprobs", json_true());
-        else if (!name || strcmp(name, "reasoning.encrypted_content") != 0)
-            spry_fields_refuse(fields, "include", "include[%zu] is not supported", i);
-    }
-    if (spry_fields_get(fields, "top_logprobs"))
-        json_object_set_new(body, "logprobs", json_true());
-}
-
-static void add_rest(json_t *body, spry_fields *fields)
-{
-    const json_t *effort = json_object_get(spry_fields_object(fields, "reasoning"), "effort");
-    const char *truncation = spry_fields_string(fields, "truncation", "disabled");
-    if (effort && !json_is_null(effort))
-        json_object_set(body, "reasoning_effort", (json_t *)(uintptr_t)effort);
-    if (strcmp(truncation, "auto") == 0 && !json_object_get(body, "context_overflow"))
-        json_object_set_new(body, "context_overflow", json_string("slide"));
-    else if (strcmp(truncation, "disabled") != 0)
-        spry_fields_refuse(fields, "truncation", "truncation must be \"auto\" or \"disabled\"");
-}
-
-static json_t *chat_body_responses(spry_fields *fields, const json_t *before)
-{
-    json_t *body = json_object();
-    const json_t *instructions = spry_fields_get(fields, "instructions");
-    spry_fields_copy(body, fields, &spry_fields_responses);
-    json_object_set_new(body, "messages", messages_of(fields, before));
-    if (json_is_string(instructions))
-        json_array_insert_new(json_object_get(body, "messages"), 0,
-                              json_pack("{s:s, s:O}", "role", "system", "content", instructions));
-    add_tools(body, fields);
-    add_choice(body, fields);
-    add_format(body, fields);
-    add_include(body, fields);
-    add_rest(body, fields);
-    return body;
-}
-
 /* ---- responses json ---------------------------------------------------------------------------------------------- */
 
 enum { SPRY_ITEM_ID = 80 };
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
+/* A kind of call, by the type of its tool. */
+typedef struct call_kind {
+    const char *tool, *item, *prefix; /* type of the tool; type of the item; beginning of its id */
+} call_kind;
+
+static const call_kind call_kinds[] = {{"function", "function_call", "fc"},
+                                       {"custom", "custom_tool_call", "ctc"},
+                                       {"tool_search", "tool_search_call", "tsc"},
+                                       {"local_shell", "local_shell_call", "lsh"}};
+
+/* {"type", "name", "namespace"} of the tool that a part calls; NULL: the model made it up. */
+static const json_t *tool_of(const spry_completion *c, const spry_answer_part *part)
+{
+    return json_object_getn(json_object_get(c->root, "calls"), spry_buffer_view(&part->name).data, part->name.size);
+}
+
+static const call_kind *call_kind_of(const spry_completion *c, const spry_answer_part *part)
+{
+    size_t i = SPRY_COUNT(call_kinds);
+    while (--i > 0 && !spry_chat_body_is(tool_of(c, part), "type", call_kinds[i].tool)) {
+    }
+    return &call_kinds[i];
+}
+
 /* The id of the item that a part of the answer becomes. */
 static void responses_item_id(char out[SPRY_ITEM_ID], const spry_completion *c, const spry_answer_part *part)
 {
-    const char *prefix = part->kind == SPRY_CHAT_REASONING ? "rs" : part->kind == SPRY_CHAT_CALL_BEGIN ? "fc" : "msg";
+    const char *prefix = part->kind == SPRY_CHAT_REASONING    ? "rs"
+                         : part->kind == SPRY_CHAT_CALL_BEGIN ? call_kind_of(c, part)->prefix
+                                                              : "msg";
     const char *number = strchr(c->id, '_');
     snprintf(out, SPRY_ITEM_ID, "%s%s_%zu", prefix, number ? number : "_", part->index);
 }
@@ -424,6 +207,58 @@ static json_t *logprobs_of(const spry_completion *c)
     return content;
 }
 
+/* The text of a custom tool's call: its only argument, or all that the model wrote where that is no JSON. */
+static json_t *custom_input(const spry_answer_part *part)
+{
+    json_t *arguments = json_loadb(part->text.data, part->text.size, 0, NULL);
+    json_t *input = json_object_get(arguments, "input");
+    input = json_is_string(input) ? json_incref(input) : spry_buffer_json(&part->text);
+    json_decref(arguments);
+    return input;
+}
+
+static json_t *call_item(const spry_completion *c, const spry_answer_part *part, const char *id, bool done)
+{
+    const call_kind *kind = call_kind_of(c, part);
+    const json_t *tool = tool_of(c, part);
+    const char *space = spry_chat_body_string(tool, "namespace");
+    json_t *item = json_pack("{s:s, s:s, s:s, s:o}", "id", id, "type", kind->item, "status",
+                             done ? "completed" : "in_progress", "call_id", spry_buffer_json(&part->id));
+    json_t *arguments = done ? json_loadb(part->text.data, part->text.size, 0, NULL) : NULL;
+    if (strcmp(kind->tool, "function") == 0 || strcmp(kind->tool, "custom") == 0)
+        json_object_set_new(item, "name",
+                            tool ? json_incref(json_object_get(tool, "name")) : spry_buffer_json(&part->name));
+    if (*space)
+        json_object_set_new(item, "namespace", json_string(space));
+    if (strcmp(kind->tool, "custom") == 0)
+        json_object_set_new(item, "input", done ? custom_input(part) : json_string(""));
+    else if (strcmp(kind->tool, "function") == 0)
+        json_object_set_new(item, "arguments", done ? spry_buffer_json(&part->text) : json_string(""));
+    else if (strcmp(kind->tool, "tool_search") == 0) {
+        json_object_set_new(item, "execution", json_string("client"));
+        json_object_set_new(item, "arguments", arguments ? json_incref(arguments) : json_object());
+    } else {
+        json_t *action = json_pack("{s:s, s:[], s:{}}", "type", "exec", "command", "env");
+        json_object_update(action, arguments);
+        json_object_set_new(item, "action", action);
+    }
+    json_decref(arguments);
+    return item;
+}
+
+/* "encrypted_content", where the client wants it; NULL: it does not. */
+static json_t *kept_thought(const spry_completion *c, const spry_answer_part *part)
+{
+    const json_t *include = json_object_get(json_object_get(c->root, "request"), "include"), *item;
+    size_t i;
+    json_array_foreach(include, i, item)
+    {
+        if (json_is_string(item) && strcmp(json_string_value(item), "reasoning.encrypted_content") == 0)
+            return json_sprintf(SPRY_KEPT_THOUGHT "%.*s", SPRY_VIEW_ARG(spry_buffer_view(&part->text)));
+    }
+    return NULL;
+}
+
 /* An item of the output; `done` false: as it opens in a stream. */
 static json_t *responses_item(const spry_completion *c, const spry_answer_part *part, bool done)
 {
@@ -431,16 +266,14 @@ static json_t *responses_item(const spry_completion *c, const spry_answer_part *
     const char *status = done ? "completed" : "in_progress";
     responses_item_id(id, c, part);
     if (part->kind == SPRY_CHAT_CALL_BEGIN)
-        return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "id", id, "type", "function_call", "status", status,
-                         "call_id", spry_buffer_json(&part->id), "name", spry_buffer_json(&part->name), "arguments",
-                         done ? spry_buffer_json(&part->text) : json_string(""));
+        return call_item(c, part, id, done);
     json_t *content = json_array();
     if (done)
         json_array_append_new(content,
                               responses_text(part, false, part->kind == SPRY_CHAT_CONTENT ? logprobs_of(c) : NULL));
     if (part->kind == SPRY_CHAT_REASONING)
-        return json_pack("{s:s, s:s, s:[], s:o, s:s}", "id", id, "type", "reasoning", "summary", "content", content,
-                         "status", status);
+        return json_pack("{s:s, s:s, s:[], s:o, s:s, s:o*}", "id", id, "type", "reasoning", "summary", "content",
+                         content, "status", status, "encrypted_content", done ? kept_thought(c, part) : NULL);
     return json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", id, "type", "message", "status", status, "role", "assistant",
                      "content", content);
 }
@@ -621,15 +454,27 @@ static const char *event_name(const spry_answer_part *part, bool done)
     return names[part->kind == SPRY_CHAT_CONTENT ? 0 : part->kind == SPRY_CHAT_REASONING ? 1 : 2][done];
 }
 
+/* Only functions have events for parts of a call. */
+static bool is_function(const spry_completion *c, const spry_answer_part *part)
+{
+    return part->kind != SPRY_CHAT_CALL_BEGIN || call_kind_of(c, part) == call_kinds;
+}
+
 static void add_to_item(spry_completion *c, const spry_answer_part *part, spry_view text)
 {
-    part_event(c, part, event_name(part, false), "delta", spry_view_json(text));
+    if (is_function(c, part))
+        part_event(c, part, event_name(part, false), "delta", spry_view_json(text));
 }
 
 static void close_item(spry_completion *c, const spry_answer_part *part)
 {
     bool call = part->kind == SPRY_CHAT_CALL_BEGIN;
-    part_event(c, part, event_name(part, true), call ? "arguments" : "text", spry_buffer_json(&part->text));
+    if (is_function(c, part)) {
+        part_event(c, part, event_name(part, true), call ? "arguments" : "text", spry_buffer_json(&part->text));
+    } else if (spry_chat_body_is(tool_of(c, part), "type", "custom")) {
+        part_event(c, part, "response.custom_tool_call_input.delta", "delta", custom_input(part));
+        part_event(c, part, "response.custom_tool_call_input.done", "input", custom_input(part));
+    }
     if (!call)
         part_event(c, part, "response.content_part.done", "part", responses_text(part, false, NULL));
     item_event(c, part, "response.output_item.done", true);
@@ -725,7 +570,58 @@ static void resolve_items(spry_fields *fields, json_t *root, spry_exchange *x)
     }
 }
 
-void spry_responses_create(spry_exchange *x)
+/* ---- compaction -------------------------------------------------------------------------------------------------- */
+
+/* The model writes a summary, which clients send back in place of the conversation. */
+
+static const char compaction_request[] =
+    "Summarise this conversation for an assistant that continues the work without seeing it: the user's goals and "
+    "instructions, decisions, files and commands with their results, and what remains to be done. Write only the "
+    "summary.";
+
+/* The user's messages as they were sent, and the summary. */
+static json_t *compacted(spry_completion *c)
+{
+    const own_fields *own = c->prompts.extra;
+    const json_t *input = json_object_get(json_object_get(c->root, "request"), "input"), *item;
+    json_t *output = json_array(), *texts = json_array();
+    size_t i;
+    json_array_foreach(input, i, item)
+    {
+        if (spry_chat_body_is(item, "role", "user"))
+            json_array_append(output, (json_t *)(uintptr_t)item);
+    }
+    for (i = 0; i < own->parts.count; i++)
+        if (own->parts.list[i].kind == SPRY_CHAT_CONTENT)
+            json_array_append_new(texts, json_pack("{s:o}", "text", spry_buffer_json(&own->parts.list[i].text)));
+    json_t *summary = spry_chat_body_joined(texts);
+    json_array_append_new(output, json_pack("{s:s, s:o, s:o}", "type", "compaction", "id",
+                                            json_sprintf("cmp%s", strchr(c->id, '_')), "encrypted_content",
+                                            json_sprintf(SPRY_KEPT_THOUGHT "%s", json_string_value(summary))));
+    json_decref(summary);
+    json_decref(texts);
+    return json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", c->id, "object", "response.compaction", "created_at",
+                     (json_int_t)c->created, "output", output, "usage", usage_json(c));
+}
+
+static void read_compaction(spry_completion_options *o, spry_fields *fields)
+{
+    spry_openai_chat_read(o, fields);
+    o->stream = false;
+}
+
+static const spry_completion_interface compaction_interface = {.id_prefix = "resp_",
+                                                               .table = &spry_fields_openai_chat,
+                                                               .defaults = spry_openai_chat_defaults,
+                                                               .read = read_compaction,
+                                                               .make_prompts = make_prompt,
+                                                               .whole = compacted,
+                                                               .delta = add_event,
+                                                               .ordered = true};
+
+/* ---- the requests ------------------------------------------------------------------------------------------------ */
+
+static void serve(spry_exchange *x, const spry_completion_interface *served)
 {
     spry_fields fields;
     json_t *root, *before = NULL;
@@ -743,11 +639,31 @@ void spry_responses_create(spry_exchange *x)
     }
     if (!fields.wrong[0])
         resolve_items(&fields, root, x);
-    json_t *body = chat_body_responses(&fields, before);
+    json_t *body = spry_chat_body_responses(&fields, before);
     json_object_set_new(body, "request", root);
     json_decref(before);
+    if (served == &compaction_interface) {
+        json_array_append_new(json_object_get(body, "messages"),
+                              json_pack("{s:s, s:s}", "role", "user", "content", compaction_request));
+        json_object_set_new(body, "tool_choice", json_string("none"));
+    }
     fields.object = body;
-    spry_completion_serve(x, body, &fields, spry_fields_string(&fields, "model", NULL), &interface);
+    spry_completion_serve(x, body, &fields, spry_fields_string(&fields, "model", NULL), served);
+}
+
+void spry_responses_create(spry_exchange *x)
+{
+    serve(x, &interface);
+}
+
+void spry_responses_count(spry_exchange *x)
+{
+    serve(x, &spry_openai_count);
+}
+
+void spry_responses_compact(spry_exchange *x)
+{
+    serve(x, &compaction_interface);
 }
 
 /* ---- responses that are kept ------------------------------------------------------------------------------------- */

@@ -162,8 +162,8 @@ static const spry_field chat[] = {
              "the answer continues the last message, which is the assistant's"),
     NO_EFFECT("parse_tool_calls", BOOL, "true", "calls are found where tools are declared"),
     NO_EFFECT("verbosity", STRING, "\"low\"", "models have no such setting"),
-    REFUSED("functions", LIST, "[{\"name\": \"f\"}]", "send tools", "[[]]"),
-    REFUSED("function_call", STRING | OBJECT, "\"auto\"", "send tool_choice", "[\"none\"]"),
+    HONOURED("functions", LIST, "[{\"name\": \"f\"}]", "the older form of `tools`; the reply has `function_call`"),
+    HONOURED("function_call", STRING | OBJECT, "\"auto\"", "the older form of `tool_choice`: `auto`, `none` or a name"),
     REFUSED("modalities", LIST, "[\"audio\"]", "only text", "[[\"text\"]]"),
     REFUSED("audio", OBJECT, "{\"voice\": \"x\"}", "only text", NULL),
     REFUSED("prediction", OBJECT, "{\"type\": \"content\", \"content\": \"x\"}", "drafts need no hints", NULL),
@@ -239,18 +239,26 @@ const spry_field_table spry_fields_llama_completion = {
 static const spry_field prompt[] = {
     SHARED("model", STRING, "\"Spry-Tales-29M\"", "one of `GET /v1/models`; case does not matter", "model"),
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
-             "`text`, `tool_use`, `tool_result` and `thinking` blocks; images and files are refused"),
+             "roles `user`, `assistant` and `system`; `text`, `tool_use`, `tool_result`, `tool_reference`, `thinking`, "
+             "`search_result` and `document` blocks; pictures and files as below *Pictures* in docs/api/anthropic.md"),
     HONOURED("system", STRING | LIST, "\"Be brief.\"", "a text, or text blocks"),
-    HONOURED("tools", LIST, "[{\"name\": \"f\", \"input_schema\": {\"type\": \"object\"}}]",
-             "the client's tools; tools that a server runs are refused"),
+    HONOURED(
+        "tools", LIST, "[{\"name\": \"f\", \"input_schema\": {\"type\": \"object\"}}]",
+        "the client's tools, also `bash_*`, `text_editor_*`, `memory_*` and `computer_*`; `defer_loading`: the tool "
+        "is not listed until a `tool_reference` names it; tools that a server runs are left out"),
     HONOURED("tool_choice", OBJECT, "{\"type\": \"auto\"}",
              "`auto`, `any`, `tool` or `none`; with `disable_parallel_tool_use` the answer has at most one call"),
     HONOURED("thinking", OBJECT, "{\"type\": \"disabled\"}",
              "`enable_thinking` of the template; `budget_tokens` has no effect"),
     NO_EFFECT("cache_control", OBJECT, "{\"type\": \"ephemeral\"}", "every prompt is cached"),
     REFUSED("mcp_servers", LIST, "[{\"name\": \"x\"}]", "the server runs no tools", "[[]]"),
-    REFUSED("context_management", OBJECT, "{\"edits\": [{\"type\": \"x\"}]}", "send the messages that are wanted",
-            "[{\"edits\": []}]"),
+    HONOURED("context_management", OBJECT, "{\"edits\": [{\"type\": \"clear_thinking_20251015\"}]}",
+             "`clear_thinking_20251015` and `clear_tool_uses_20250919` shorten the prompt; their limits in tokens are "
+             "compared with a quarter of the bytes of the messages"),
+    NO_EFFECT("safeguards", OBJECT, "{}", "the server filters nothing"),
+    NO_EFFECT("speed", STRING, "\"fast\"", NO_CHOICE),
+    HONOURED("thread", OBJECT, "{\"type\": \"create\"}",
+             "`create` changes nothing; `continue`: 404 `thread_not_found`, because conversations are not kept"),
     HONOURED("output_config", OBJECT, "{\"effort\": \"low\"}",
              "`effort`: `reasoning_effort` of the template; `format`: a JSON schema"),
     HONOURED("output_format", OBJECT, "{\"type\": \"json_schema\", \"schema\": {\"type\": \"boolean\"}}",
@@ -284,8 +292,10 @@ const spry_field_table spry_fields_anthropic_count = {
 
 static const spry_field responses[] = {
     SHARED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model; case does not matter", "model"),
-    HONOURED("input", STRING | LIST, "\"Hi\"",
-             "a text, or items: `message`, `function_call`, `function_call_output`, `reasoning`, `item_reference`"),
+    HONOURED(
+        "input", STRING | LIST, "\"Hi\"",
+        "a text, or items: `message`, `function_call`, `custom_tool_call`, `local_shell_call`, `tool_search_call`, "
+        "their outputs, `additional_tools`, `reasoning`, `compaction`, `item_reference`"),
     HONOURED("instructions", STRING, "\"Be brief.\"", "the system message of this response only"),
     HONOURED("previous_response_id", STRING, "\"resp_0\"",
              "a stored response: its input and output come first; 404 when it is not stored"),
@@ -293,7 +303,7 @@ static const spry_field responses[] = {
     SHARED("max_output_tokens", INTEGER, "16", "limit for the answer", "max_tokens"),
     SHARED("top_logprobs", INTEGER, "2", "with `include` of `message.output_text.logprobs`", "top_logprobs"),
     HONOURED("include", LIST, "[\"message.output_text.logprobs\"]",
-             "`message.output_text.logprobs`; `reasoning.encrypted_content` has no effect; others are refused"),
+             "`message.output_text.logprobs`; `reasoning.encrypted_content`: thoughts can be sent back"),
     SHARED("stream", BOOL, "false", "server-sent events", "stream"),
     SHARED("return_progress", BOOL, "true", "with `stream`: `response.in_progress` while the prompt is computed",
            "return_progress"),
@@ -302,9 +312,11 @@ static const spry_field responses[] = {
     NO_EFFECT("stream_options", OBJECT, "{\"include_obfuscation\": false}", "events are never padded"),
     HONOURED("text", OBJECT, "{\"format\": {\"type\": \"text\"}}",
              "`format`: `text`, `json_object` or `json_schema`; `verbosity` has no effect"),
-    HONOURED("tools", LIST, "[{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"type\": \"object\"}}]",
-             "functions; other tools are refused"),
-    HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
+    HONOURED(
+        "tools", LIST, "[{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"type\": \"object\"}}]",
+        "`function`, `custom`, `namespace`, `local_shell`, and `tool_search` that the client executes; tools that a "
+        "server runs are left out"),
+    HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a tool"),
     SHARED("parallel_tool_calls", BOOL, "true", "`false`: the answer has at most one call", "parallel_tool_calls"),
     HONOURED("reasoning", OBJECT, "{\"effort\": \"low\"}", "`effort`: `reasoning_effort` of the template"),
     HONOURED("truncation", STRING, "\"disabled\"", "`auto`: a full context slides"),
@@ -318,7 +330,8 @@ static const spry_field responses[] = {
     REFUSED("background", BOOL, "true", "send it and wait", "[false]"),
     REFUSED("conversation", STRING | OBJECT, "\"conv_1\"", "use previous_response_id", NULL),
     REFUSED("prompt", OBJECT, "{\"id\": \"p\"}", "there are no stored prompts", NULL),
-    REFUSED("context_management", LIST, "[{\"type\": \"compaction\"}]", "use truncation", "[[]]"),
+    NO_EFFECT("context_management", LIST, "[{\"type\": \"compaction\"}]", "`POST /v1/responses/compact` compacts"),
+    NO_EFFECT("client_metadata", OBJECT, "{\"a\": \"b\"}", NO_STORE),
 };
 
 static const char *const responses_sampling[] = {"temperature", "top_p", NULL};
@@ -378,9 +391,15 @@ static const spry_field both[] = {
     BOUND("shift", BOOL, "true", "`false`: a full context ends the answer; raw prompts must fit", TO_NOT(no_shift)),
 };
 
+/* What some clients send outside `options`; temperature and top_p, too. */
+static const spry_field ollama_top[] = {
+    BOUND("max_output_tokens", INTEGER, "8", "the same as `options.num_predict`", LIMIT(-2)),
+};
+
 static const spry_field ollama_chat[] = {
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]", "`images` inside are refused"),
     HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]", "functions"),
+    HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
 };
 
 static const spry_field generate[] = {
@@ -393,16 +412,23 @@ static const spry_field generate[] = {
     REFUSED("images", LIST, "[\"aGk=\"]", "only text", "[[]]"),
 };
 
-const spry_field_table spry_fields_ollama_chat = {
-    .title = "POST /api/chat",
-    .within = "",
-    .groups = {SPRY_FIELD_GROUP(ollama_chat), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(own)},
-    .inside = inside};
+static const char *const ollama_sampling[] = {"temperature", "top_p", NULL};
+
+const spry_field_table spry_fields_ollama_chat = {.title = "POST /api/chat",
+                                                  .within = "",
+                                                  .groups = {SPRY_FIELD_GROUP(ollama_chat),
+                                                             SPRY_FIELD_GROUP(ollama_top), SPRY_FIELD_GROUP(both),
+                                                             SPRY_FIELD_GROUP(own)},
+                                                  .options = spry_completion_sampling,
+                                                  .only = ollama_sampling,
+                                                  .inside = inside};
 
 const spry_field_table spry_fields_ollama_generate = {
     .title = "POST /api/generate",
     .within = "",
-    .groups = {SPRY_FIELD_GROUP(generate), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(own)},
+    .groups = {SPRY_FIELD_GROUP(generate), SPRY_FIELD_GROUP(ollama_top), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(own)},
+    .options = spry_completion_sampling,
+    .only = ollama_sampling,
     .inside = inside};
 
 /* ---- derived models ---------------------------------------------------------------------------------------------- */

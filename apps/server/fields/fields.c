@@ -1,5 +1,6 @@
 #include "server/fields/fields.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@ static const char *type_name(const json_t *value)
 bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange, const spry_field_table *table)
 {
     spry_error error;
-    *fields = (spry_fields){.within = ""};
+    *fields = (spry_fields){.within = "", .ignored = exchange->server->settings->strict ? NULL : &exchange->ignored};
     *root = NULL;
     if (exchange->body.size == 0)
         spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, NULL, "the body is empty; send a JSON object");
@@ -53,6 +54,30 @@ void spry_fields_refuse(spry_fields *fields, const char *key, const char *format
 void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t *value, const char *wanted)
 {
     spry_fields_refuse(fields, key, "%s%s is %s, but must be %s", fields->within, key, type_name(value), wanted);
+}
+
+/* Appends a name to the list, once. It becomes part of a header, so other bytes than letters, digits and a few signs
+ * are replaced. */
+static void add_ignored(spry_buffer *list, const char *within, const char *name)
+{
+    enum { NAME_BYTES = 96, LIST_BYTES = 1024 };
+    char whole[NAME_BYTES];
+    snprintf(whole, sizeof whole, "%s%s", within, name);
+    for (char *at = whole; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("_.-[]=/", *at))
+            *at = '?';
+    spry_view all = spry_buffer_view(list);
+    if ((all.size && strstr(all.data, whole)) || all.size > LIST_BYTES)
+        return;
+    spry_buffer_format(list, "%s%s", all.size ? ", " : "", all.size + strlen(whole) > LIST_BYTES ? "..." : whole);
+}
+
+void spry_fields_ignore(spry_fields *fields, const char *key, const char *name, const char *why)
+{
+    if (fields->ignored)
+        add_ignored(fields->ignored, fields->within, name);
+    else
+        spry_fields_refuse(fields, key, "%s%.60s: %s", fields->within, name, why);
 }
 
 const json_t *spry_fields_get(const spry_fields *fields, const char *key)
@@ -134,44 +159,85 @@ const json_t *spry_fields_tools(spry_fields *fields)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static bool check_content(spry_fields *fields, size_t number, const json_t *content)
+/* Pictures, sound and files are refused where they are the question. In a conversation with tools, and before the last
+ * message, a sentence takes their place: an error would end the work of an agent, which sends its history again and
+ * again. */
+
+static bool is_media(const char *type)
 {
-    size_t i;
-    const json_t *part;
-    if (!content || json_is_null(content) || json_is_string(content))
-        return true;
-    if (!json_is_array(content)) {
-        spry_fields_refuse(fields, "messages", "messages[%zu].content is %s, but must be a string or a list of parts",
-                           number, type_name(content));
-        return false;
-    }
-    json_array_foreach(content, i, part)
-    {
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (type && strcmp(type, "text") == 0 && json_is_string(json_object_get(part, "text")))
-            continue;
+    static const char *const types[] = {"image_url", "image", "input_audio", "file", "video_url"};
+    for (size_t i = 0; i < SPRY_COUNT(types); i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The part that takes the place of `part`; NULL: the part is refused, or of an unknown type and left out. */
+static json_t *replaced_part(spry_fields *fields, const json_t *part, size_t number, size_t index, bool history)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    const json_t *refusal = json_object_get(part, "refusal");
+    char name[96], sentence[128];
+    bool media = type && is_media(type);
+    if (type && strcmp(type, "refusal") == 0 && json_is_string(refusal))
+        return json_pack("{s:s, s:O}", "type", "text", "text", refusal);
+    if (!type || strcmp(type, "text") == 0 || (media && (!history || !fields->ignored))) {
         spry_fields_refuse(fields, "messages",
                            "messages[%zu].content[%zu] must be {\"type\": \"text\", \"text\": ...}: only text is "
                            "understood",
-                           number, i);
-        return false;
+                           number, index);
+        return NULL;
     }
-    return true;
+    snprintf(name, sizeof name, "messages.%.60s", type);
+    spry_fields_ignore(fields, "messages", name, "this type of part is not known");
+    snprintf(sentence, sizeof sentence, "[%.60s: not shown, this model reads only text]", type);
+    return media ? json_pack("{s:s, s:s}", "type", "text", "text", sentence) : NULL;
+}
+
+/* Leaves only parts that are text. */
+static void check_parts(spry_fields *fields, json_t *content, size_t number, bool history)
+{
+    json_t *kept = NULL;
+    for (size_t i = 0; i < json_array_size(content) && !fields->wrong[0]; i++) {
+        json_t *part = json_array_get(content, i);
+        const char *type = json_string_value(json_object_get(part, "type"));
+        bool text = type && strcmp(type, "text") == 0 && json_is_string(json_object_get(part, "text"));
+        if (!text && !kept) {
+            kept = json_array();
+            for (size_t k = 0; k < i; k++)
+                json_array_append(kept, json_array_get(content, k));
+        }
+        json_t *replaced = text ? json_incref(part) : replaced_part(fields, part, number, i, history);
+        if (replaced && kept)
+            json_array_append(kept, replaced);
+        json_decref(replaced);
+    }
+    if (kept) {
+        json_array_clear(content);
+        json_array_extend(content, kept);
+    }
+    json_decref(kept);
 }
 
 void spry_fields_messages(spry_fields *fields, const json_t *messages)
 {
-    size_t i;
+    size_t i, count = json_array_size(messages);
     const json_t *message;
-    if (!messages || json_array_size(messages) == 0)
+    bool agent = json_array_size(json_object_get(fields->object, "tools"));
+    if (count == 0)
         spry_fields_refuse(fields, "messages", "messages must be a list with at least one message");
     json_array_foreach(messages, i, message)
     {
-        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role"))) {
+        json_t *content = json_object_get(message, "content");
+        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
             spry_fields_refuse(fields, "messages", "messages[%zu] must be an object with a \"role\"", i);
-            return;
-        }
-        if (!check_content(fields, i, json_object_get(message, "content")))
+        else if (content && !json_is_null(content) && !json_is_string(content) && !json_is_array(content))
+            spry_fields_refuse(fields, "messages",
+                               "messages[%zu].content is %s, but must be a string or a list of parts", i,
+                               type_name(content));
+        else
+            check_parts(fields, content, i, agent || i + 1 < count);
+        if (fields->wrong[0])
             return;
     }
 }
@@ -294,8 +360,7 @@ static void check_field(spry_fields *fields, const spry_field_table *table, cons
     const spry_field *field = spry_fields_find(table, name);
     const spry_option *option = field ? NULL : find_option(table, name);
     if (!field && !option)
-        spry_fields_refuse(fields, name, "%s%.60s: there is no such field; docs/API_FIELDS.md lists all fields",
-                           fields->within, name);
+        spry_fields_ignore(fields, name, name, "there is no such field; docs/API_FIELDS.md lists all fields");
     else if (json_is_null(value) || (field && is_neutral(field, value)))
         return;
     else if (field && field->use == SPRY_FIELD_REFUSED)
@@ -310,7 +375,8 @@ static bool open_inside(spry_fields *inside, const spry_fields *fields, const sp
 {
     char key[32];
     snprintf(key, sizeof key, "%.*s", (int)(strlen(table->within) - 1), table->within);
-    *inside = (spry_fields){.object = spry_fields_get(fields, key), .within = table->within};
+    *inside =
+        (spry_fields){.object = spry_fields_get(fields, key), .within = table->within, .ignored = fields->ignored};
     return json_is_object(inside->object);
 }
 
@@ -522,9 +588,10 @@ void spry_fields_print(spry_buffer *out)
     spry_buffer_text(out,
                      "# Fields of requests\n\n"
                      "This page is made by `spry help --fields` from the tables that check and read requests. A field "
-                     "that is not listed for\nits path is refused with status 400 and its name; `null` means that a "
-                     "field is left out. *No effect*: the field is\naccepted, and its last column says why it changes "
-                     "nothing. *Refused*: status 400, unless the value is one of the\nvalues after *allowed*.\n");
+                     "that is not listed for\nits path changes nothing, and the reply's header `x-spry-ignored` names "
+                     "it; with `--strict` it is refused with status\n400. `null` means that a field is left out. *No "
+                     "effect*: the field is accepted, and its last column says why it changes\nnothing. *Refused*: "
+                     "status 400, unless the value is one of the values after *allowed*.\n");
     for (size_t i = 0; i < SPRY_COUNT(all); i++) {
         spry_buffer_format(out, "\n## %s\n\n| field | type | use | example | |\n|---|---|---|---|---|\n",
                            all[i]->title);

@@ -16,12 +16,13 @@ typedef struct spry_fields {
     const char *within; /* the prefix of names in messages: "options.", or "" */
     char wrong[64];     /* the first wrong field; empty: none */
     spry_error error;
+    spry_buffer *ignored; /* takes the names of what is accepted and not used; NULL: such things are refused */
 } spry_fields;
 
 struct spry_field_table;
 
-/* Parses the body and checks its fields by the table (NULL: none). False when it is not a JSON object, and a reply was
- * given. `fields` borrows *root, which the caller owns. */
+/* Parses the body and checks its fields by the table (NULL: none). Fields that no row names are ignored by name, or
+ * with --strict refused. False when the body is not a JSON object, and a reply was given. `fields` borrows *root, which the caller owns. */
 bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange,
                       const struct spry_field_table *table);
 
@@ -33,6 +34,10 @@ void spry_fields_refuse(spry_fields *fields, const char *key, const char *format
 
 /* Stores that a field has the wrong type; `wanted`: "a string". */
 void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t *value, const char *wanted);
+
+/* Accepts a part of the body that nothing uses, and names it in x-spry-ignored, the log and /watch; with --strict, field
+ * `key` is refused. `why` completes the sentence "NAME: ...". */
+void spry_fields_ignore(spry_fields *fields, const char *key, const char *name, const char *why);
 
 /* NULL when absent or null. */
 const json_t *spry_fields_get(const spry_fields *fields, const char *key);
@@ -47,7 +52,8 @@ const json_t *spry_fields_array(spry_fields *fields, const char *key);  /* NULL:
 /* "tools", a list of bounded length; NULL: absent. */
 const json_t *spry_fields_tools(spry_fields *fields);
 
-/* Checks that messages have the form that templates expect. */
+/* Checks that messages have the form that templates expect. Parts of the history that are no text are replaced by a
+ * sentence, and ignored by name. */
 void spry_fields_messages(spry_fields *fields, const json_t *messages);
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
@@ -56,8 +62,9 @@ void spry_fields_messages(spry_fields *fields, const json_t *messages);
  * row checks the field, stores its value, and makes the list in docs/API_FIELDS.md (`spry help --fields`), from which a
  * test sends every field.
  *
- * No field is ignored in silence: a field that is not in the table of its path is refused by name, and so is a field
- * that the table refuses, unless its value means the same as leaving it out. null always means that. */
+ * No field is ignored in silence: a field that is not in the table of its path is named in the reply's header
+ * x-spry-ignored, or with --strict refused. A field that the table refuses would change the meaning of the request: it is
+ * refused by name, unless its value means the same as leaving it out. null always means that. */
 
 /* Types of a value, or-ed. A whole number is also a number. */
 enum {
@@ -125,7 +132,7 @@ extern const spry_field_table spry_fields_openai_chat, spry_fields_openai_comple
 /* The row of a field; NULL: there is none. */
 const spry_field *spry_fields_find(const spry_field_table *table, const char *name);
 
-/* Refuses the first field that is unknown, refused or of the wrong type. */
+/* Refuses the first field that is refused or of the wrong type, and ignores or refuses unknown ones. */
 void spry_fields_check(spry_fields *fields, const spry_field_table *table);
 
 /* Stores the fields of the table in `target`, in the order of its rows. Absent fields leave their members as they are.

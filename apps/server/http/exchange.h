@@ -61,6 +61,7 @@ struct spry_exchange {
     const char *tail; /* the part of the path that matched '*' */
     const spry_route *route;
     spry_buffer body;
+    spry_buffer ignored; /* names of parts of the body that nothing uses, with commas between them */
     uint64_t number;                          /* requests are numbered from 1 */
     uint64_t began_ns;                        /* when its head had been read */
     uint64_t load_ns;                         /* time it waited for its model to be loaded */

@@ -165,6 +165,7 @@ static void begin_exchange(spry_connection *c)
                          .began_ns = spry_clock_ns()};
     spry_buffer_init(&x->body, c->server->settings->max_body);
     spry_buffer_init(&x->fields, FIELDS_BYTES_MAX);
+    spry_buffer_init(&x->ignored, FIELDS_BYTES_MAX);
     snprintf(x->audit.method, sizeof x->audit.method, "%s", x->method);
     snprintf(x->audit.path, sizeof x->audit.path, "%s", x->path);
     if (bytes)
@@ -178,9 +179,10 @@ static void begin_exchange(spry_connection *c)
 static void end_exchange(spry_connection *c, bool whole)
 {
     spry_exchange *x = &c->exchange;
-    spry_http_log(c->server, "request=%llu method=%.16s path=%.100s status=%u bytes_in=%zu ms=%.3f end=%s",
-                  (unsigned long long)x->number, x->method, x->path, x->status, x->body.size,
-                  (double)(spry_clock_ns() - x->began_ns) / 1e6, whole ? "whole" : "cut");
+    spry_http_log(
+        c->server, "request=%llu method=%.16s path=%.100s status=%u bytes_in=%zu ms=%.3f end=%s ignored=\"%.200s\"",
+        (unsigned long long)x->number, x->method, x->path, x->status, x->body.size,
+        (double)(spry_clock_ns() - x->began_ns) / 1e6, whole ? "whole" : "cut", spry_buffer_view(&x->ignored).data);
     x->audit.whole = whole;
     if (!whole)
         shutdown(c->socket, SHUT_RDWR); /* ending the source may take as long as the rest of an answer */
@@ -192,6 +194,7 @@ static void end_exchange(spry_connection *c, bool whole)
     atomic_fetch_sub(&c->server->open_exchanges, 1);
     spry_buffer_deinit(&x->body);
     spry_buffer_deinit(&x->fields);
+    spry_buffer_deinit(&x->ignored);
     free(x->owned);
     spry_http_parser_reset(&c->parser);
     c->open = false;

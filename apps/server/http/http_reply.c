@@ -25,6 +25,8 @@ static bool begin(spry_exchange *x, unsigned status, const char *type, bool cach
     spry_reply_field(x, "X-Content-Type-Options", "nosniff");
     spry_reply_field(x, "Cache-Control", cached ? "max-age=86400" : "no-store");
     spry_reply_field(x, "Server", "spry/" SPRY_VERSION);
+    if (x->ignored.size)
+        spry_reply_field(x, "X-Spry-Ignored", spry_buffer_view(&x->ignored).data);
     if (x->process_start[0])
         spry_reply_field(x, "Process-Start-Time-Unix", x->process_start);
     spry_http_cors_add(x);

@@ -29,6 +29,8 @@ static const spry_route routes[] = {
     {"GET", "/v1/tools", spry_tools_list, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/tools/call", spry_tools_call, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/responses", spry_responses_create, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/v1/responses/input_tokens", spry_responses_count, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/v1/responses/compact", spry_responses_compact, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/responses/*", spry_responses_get, SPRY_ERRORS_OPENAI, false},
     {"DELETE", "/v1/responses/*", spry_responses_delete, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/streams/*", spry_streams_read, SPRY_ERRORS_OPENAI, false},

@@ -177,6 +177,7 @@ static spry_status init_choice(spry_choice *choice, spry_completion *c, uint32_t
         .key = c->exchange->key.data, .began_ns = c->exchange->began_ns, .prompt_tokens = choice->prompt->count};
     snprintf(choice->status.id, sizeof choice->status.id, index ? "%s.%u" : "%s", c->id, index);
     snprintf(choice->status.model, sizeof choice->status.model, "%s", c->model->name);
+    snprintf(choice->status.ignored, sizeof choice->status.ignored, "%s", spry_buffer_view(&c->exchange->ignored).data);
     return spry_choice_make_parser(choice, error);
 }
 

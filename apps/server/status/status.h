@@ -104,6 +104,7 @@ const char *spry_phase_name(int phase);
 /* One answer. The request owns the memory until it has ended. */
 typedef struct spry_request_status {
     char id[SPRY_REGISTRY_ID], model[SPRY_REGISTRY_NAME];
+    char ignored[SPRY_REGISTRY_NAME]; /* parts of the request that nothing uses; cut where the list is longer */
     const char *key; /* the access key of the request, by address; NULL: the server has no keys */
     uint64_t began_ns, submitted_ns, ended_ns;
     size_t prompt_tokens;

@@ -294,8 +294,8 @@ static void add_request(void *context, const spry_request_status *r)
     size_t generated = ended ? r->result.generated_tokens : atomic_load(&r->pieces);
     double decode_ms = ended ? r->result.decode_ms : ms(atomic_load(&r->first_ns), l->now);
     json_array_append_new(l->list,
-                          json_pack("{s:s, s:s, s:s, s:f, s:o, s:I, s:I, s:I, s:f}", "id", r->id, "model", r->model,
-                                    "state", spry_phase_name(phase), "start_ms", (double)r->began_ns / 1e6, "parts_ms",
+                          json_pack("{s:s, s:s, s:s, s:s, s:f, s:o, s:I, s:I, s:I, s:f}", "id", r->id, "model",
+                                    r->model, "ignored", r->ignored, "state", spry_phase_name(phase), "start_ms", (double)r->began_ns / 1e6, "parts_ms",
                                     parts_of(r, ended, l->now), "prompt_tokens", (json_int_t)r->prompt_tokens,
                                     "cached_tokens", (json_int_t)r->result.reused_tokens, "generated_tokens",
                                     (json_int_t)generated, "tokens_per_second",

@@ -112,7 +112,9 @@ const cases = {
         const after = await openai.responses.create({ ...first, tools, previous_response_id: answer.id,
                                                       input: [{ type: "function_call_output", call_id: call.call_id, output: "Rain." }] });
         assert.equal(after.object, "response");
-        await assert.rejects(openai.responses.create({ ...first, tools: [{ type: "web_search" }] }), /only functions/);
+        const { data, response } = await openai.responses.create({ ...first, tools: [{ type: "web_search" }] }).withResponse();
+        assert.equal(data.object, "response");
+        assert.equal(response.headers.get("x-spry-ignored"), "tools.web_search");
     },
     async responsesShape() {
         const schema = { type: "object", properties: { age: { type: "integer", maximum: 99 } }, required: ["age"], additionalProperties: false };

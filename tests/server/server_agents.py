@@ -1,0 +1,382 @@
+"""What coding agents send, and what they need back. The requests of tests/data/agents were captured from real agents; texts of
+their vendors are replaced by filler."""
+
+import json
+import lzma
+import os
+import re
+
+import server_support
+from agents_support import ScriptServer, call
+from cli_support import DATA
+
+IMAGE = "iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAGElEQVR4nGNgYGD4z8BAEjmqYVTDcNUAAAq9f4EjJAnQAAAAAElFTkSuQmCC"
+TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object", "properties": {
+    "path": {"type": "string"}, "content": {"type": "string"}}, "required": ["path", "content"]}}}
+
+
+def captured():
+    with lzma.open(os.path.join(DATA, "agents", "requests.jsonl.xz"), "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def events(reply):
+    """The data of server-sent events, with or without names."""
+    found = re.findall(r"(?m)^data: (.*)$", reply.text)
+    return [json.loads(data) for data in found if data != "[DONE]"]
+
+
+def texts(value):
+    """Every text of messages, instructions and results, wherever it is."""
+    if isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+    elif isinstance(value, dict):
+        if value.get("type") in ("image", "input_image", "image_url", "reasoning", "thinking", "additional_tools"):
+            return
+        for key in ("text", "content", "input", "output", "messages", "system", "instructions"):
+            if isinstance(value.get(key), str) and value.get("type") not in ("tool_use",):
+                yield value[key]
+            else:
+                yield from texts(value.get(key))
+
+
+class ScriptTest(server_support.ServerTest):
+    rules = ("Done.",)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = ScriptServer(*cls.arguments, rules=cls.rules)
+
+    def setUp(self):
+        self.server.answer(*self.rules)
+        self.server.prompts()
+
+    def prompt(self):
+        found = self.server.prompts()
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def messages(self, **fields):
+        body = {"model": "script", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]}
+        body.update(fields)
+        return self.server.post("/v1/messages", body)
+
+    def responses(self, input="Hi", **fields):
+        return self.server.post("/v1/responses", dict(fields, input=input))
+
+
+class Captured(ScriptTest):
+    def test_all(self):
+        """Every captured request is answered in its own form, and none of its texts is lost."""
+        for request in captured():
+            with self.subTest(request["name"]):
+                body = dict(request["body"], model="script")
+                headers = {key: value for key, value in request["headers"].items() if key != "accept"}
+                reply = self.server.post(request["path"], body, **headers)
+                self.assertEqual(reply.status, 200, reply.text[:300])
+                prompts = self.server.prompts()
+                if "count_tokens" in request["path"]:
+                    self.assertGreater(reply.json["input_tokens"], 1000)
+                    continue
+                self.check_form(request["path"], body, reply)
+                self.assertEqual(len(prompts), 1)
+                for text in texts({key: body[key] for key in ("messages", "system", "instructions", "input") if key in body}):
+                    if text.strip() and not text.startswith("x-anthropic-billing-header"):
+                        escaped = json.dumps(text.strip())[1:-1]  # the input of a custom tool
+                        self.assertTrue(text.strip() in prompts[0] or escaped in prompts[0], text)
+
+    def check_form(self, path, body, reply):
+        if not body.get("stream"):
+            self.assertIn("Done.", reply.text)
+            return
+        found = events(reply)
+        if path.startswith("/v1/messages"):
+            self.assertEqual((found[0]["type"], found[-1]["type"]), ("message_start", "message_stop"))
+            self.assertEqual("".join(event["delta"].get("text", "") for event in found if event["type"] == "content_block_delta"),
+                             "Done.")
+        elif path.startswith("/v1/responses"):
+            self.assertEqual((found[0]["type"], found[-1]["type"]), ("response.created", "response.completed"))
+            self.assertEqual(found[-1]["response"]["output"][-1]["content"][0]["text"], "Done.")
+        else:
+            self.assertEqual("".join(choice["delta"].get("content") or "" for event in found for choice in event["choices"]),
+                             "Done.")
+
+
+class Messages(ScriptTest):
+    """Anthropic's interface."""
+
+    def ask(self, content, **fields):
+        return self.messages(messages=[{"role": "user", "content": content}], **fields)
+
+    def test_roles(self):
+        """Instructions may be anywhere; the line for billing is no instruction."""
+        reply = self.messages(system=[{"type": "text", "text": "x-anthropic-billing-header: v=1;"}, {"type": "text", "text": "First."}],
+                              messages=[{"role": "user", "content": "Hi"}, {"role": "system", "content": [{"type": "text", "text": "Later."}]}])
+        self.assertEqual(reply.status, 200, reply.text)
+        prompt = self.prompt()
+        self.assertNotIn("billing", prompt)
+        self.assertLess(prompt.index("First."), prompt.index("Hi"))
+        self.assertLess(prompt.index("Hi"), prompt.index("Later."))
+        self.assertEqual(self.messages(messages=[{"role": "bishop", "content": "Hi"}]).status, 400)
+
+    def test_context_management(self):
+        """Old thoughts and old results are removed from the prompt."""
+        history = [{"role": "user", "content": "Begin."}]
+        for i in range(4):
+            history += [{"role": "assistant", "content": [
+                            {"type": "thinking", "thinking": "thought-%d" % i, "signature": ""},
+                            {"type": "tool_use", "id": "t%d" % i, "name": "read", "input": {"path": "file-%d" % i}}]},
+                        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t%d" % i, "content": "result-%d " % i * 50}]}]
+        tools = [{"name": "read", "input_schema": {"type": "object"}}]
+        edits = [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 1}},
+                 {"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 2}, "keep": {"type": "tool_uses", "value": 1},
+                  "clear_tool_inputs": True}]
+        reply = self.messages(messages=history, tools=tools, context_management={"edits": edits}).json
+        prompt = self.prompt()
+        self.assertEqual([i for i in range(4) if "thought-%d" % i in prompt], [3])
+        self.assertEqual([i for i in range(4) if "result-%d" % i in prompt], [3])
+        self.assertEqual([i for i in range(4) if "file-%d" % i in prompt], [3])
+        applied = reply["context_management"]["applied_edits"]
+        self.assertEqual([(edit["type"], edit.get("cleared_thinking_turns"), edit.get("cleared_tool_uses")) for edit in applied],
+                         [("clear_thinking_20251015", 3, None), ("clear_tool_uses_20250919", None, 3)])
+        for edit in ({"type": "clear_thinking_20251015", "keep": "all"}, {"type": "clear_tool_uses_20250919"},
+                     {"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 1},
+                      "clear_at_least": {"type": "input_tokens", "value": 10 ** 6}}):
+            reply = self.messages(messages=history, tools=tools, context_management={"edits": [edit]})
+            prompt = self.prompt()
+            self.assertEqual([i for i in range(4) if "thought-%d" % i in prompt and "result-%d" % i in prompt], [0, 1, 2, 3])
+            self.assertEqual(reply.json["context_management"], {"applied_edits": []})
+        reply = self.ask("Hi", context_management={"edits": [{"type": "future_1"}]})
+        self.assertEqual(reply.headers["x-spry-ignored"], "context_management.future_1")
+
+    def test_deferred_tools(self):
+        """A deferred tool is not in the list, is defined where a reference is, and can be called from there on."""
+        tools = [{"name": "Search", "input_schema": {"type": "object"}},
+                 {"name": "Fetch", "description": "Fetches.", "defer_loading": True,
+                  "input_schema": {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}},
+                 {"name": "Other", "defer_loading": True, "input_schema": {"type": "object"}}]
+        self.ask("Hi", tools=tools)
+        first = self.prompt()
+        self.assertNotIn("Fetch", first)
+        history = [{"role": "user", "content": "Hi"},
+                   {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Search", "input": {}}]},
+                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [
+                       {"type": "tool_reference", "tool_name": "Fetch"}]}]}]
+        self.server.answer(call("Fetch", url="x"))
+        reply = self.messages(messages=history, tools=tools).json
+        second = self.prompt()
+        self.assertEqual(second[:second.index("Hi")], first[:first.index("Hi")])  # so the cache holds
+        self.assertEqual(second.count('"Fetch"'), 1)
+        self.assertNotIn("Other", second)
+        self.assertEqual((reply["content"][0]["name"], reply["content"][0]["input"], reply["stop_reason"]),
+                         ("Fetch", {"url": "x"}, "tool_use"))
+        # Where the interface's own search would find them, all are listed.
+        self.server.answer("Done.")
+        reply = self.ask("Hi", tools=tools + [{"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}])
+        self.assertEqual(reply.headers["x-spry-ignored"], "tools.tool_search_tool_regex_20251119")
+        self.assertIn("Fetch", self.prompt())
+
+    def test_the_clients_own_tools(self):
+        kinds = [("bash_20250124", "bash", {"command": "ls"}), ("text_editor_20250728", "str_replace_based_edit_tool", {"command": "view", "path": "a"}),
+                 ("memory_20250818", "memory", {"command": "view", "path": "/memories"}), ("computer_20250124", "computer", {"action": "screenshot"})]
+        for kind, name, arguments in kinds:
+            self.server.answer(call(name, **arguments))
+            reply = self.ask("Hi", tools=[{"type": kind, "name": name}], tool_choice={"type": "any"})
+            self.assertEqual(reply.status, 200, reply.text)
+            found = reply.json["content"][0]
+            self.assertEqual((found["type"], found["name"], found["input"]), ("tool_use", name, arguments))
+        self.server.answer("Done.")
+        reply = self.ask("Hi", tools=[{"type": "web_search_20250305", "name": "web_search"}])
+        self.assertEqual((reply.status, reply.headers["x-spry-ignored"]), (200, "tools.web_search_20250305"))
+
+    def test_blocks(self):
+        """Documents and search results are text; pictures are placeholders in the history and refused as a question."""
+        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}
+        reply = self.ask([{"type": "document", "title": "A.txt", "source": {"type": "text", "media_type": "text/plain", "data": "inside A"}},
+                          {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "inside B"}]}},
+                          {"type": "search_result", "title": "T", "source": "http://s", "content": [{"type": "text", "text": "found it"}]},
+                          {"type": "hologram", "data": 1}])
+        self.assertEqual(reply.headers["x-spry-ignored"], "messages.hologram")
+        prompt = self.prompt()
+        for text in ("A.txt", "inside A", "inside B", "http://s", "found it"):
+            self.assertIn(text, prompt)
+        self.assertEqual(self.ask([image]).status, 400)
+        tools = [{"name": "see", "input_schema": {"type": "object"}}]
+        history = [{"role": "user", "content": "Hi"},
+                   {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "see", "input": {}}]},
+                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [image]}]}]
+        for data in (IMAGE, "no base64 at all \u00e9 ", ""):
+            image["source"]["data"] = data
+            reply = self.messages(messages=history, tools=tools)
+            self.assertEqual((reply.status, reply.headers["x-spry-ignored"]), (200, "messages.image_url"), reply.text)
+            self.assertIn("not shown", self.prompt())
+
+    def test_thread(self):
+        """Anthropic's SDK sends the whole conversation after this error."""
+        self.assertEqual(self.messages(thread={"type": "create"}).status, 200)
+        reply = self.messages(thread={"type": "continue", "previous_message_id": "msg_1"})
+        self.assertEqual((reply.status, reply.json["error"]["details"]["error_code"]), (404, "thread_not_found"))
+
+
+class Responses(ScriptTest):
+    def test_namespaces(self):
+        tools = [{"type": "namespace", "name": "agents", "tools": [
+            {"type": "function", "name": "spawn", "parameters": {"type": "object", "properties": {"task": {"type": "string"}}, "required": ["task"]}}]}]
+        self.server.answer(call("agents__spawn", task="x"))
+        item = self.responses(tools=tools).json["output"][-1]
+        self.assertEqual((item["type"], item["namespace"], item["name"], json.loads(item["arguments"])),
+                         ("function_call", "agents", "spawn", {"task": "x"}))
+        self.server.prompts()
+        self.server.answer("Done.")
+        self.responses([{"type": "message", "role": "user", "content": "Hi"}, item,
+                        {"type": "function_call_output", "call_id": item["call_id"], "output": "ok"}], tools=tools)
+        self.assertEqual(self.prompt().count("agents__spawn"), 2)  # in the list, and as the call
+
+    def test_custom_tools(self):
+        patch = "*** Begin Patch\n*** Add File: a\n+\"hi\"\n*** End Patch\n"
+        tools = [{"type": "custom", "name": "apply_patch", "description": "Patches.",
+                  "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}}]
+        self.server.answer(call("apply_patch", input=patch))
+        item = self.responses(tools=tools).json["output"][-1]
+        self.assertEqual((item["type"], item["name"], item["input"]), ("custom_tool_call", "apply_patch", patch))
+        self.assertIn("start: /.+/", self.prompt())
+        found = events(self.responses(tools=tools, stream=True))
+        self.server.prompts()
+        deltas = [event["delta"] for event in found if event["type"] == "response.custom_tool_call_input.delta"]
+        self.assertEqual("".join(deltas), patch)
+        self.assertEqual([event["input"] for event in found if event["type"] == "response.custom_tool_call_input.done"], [patch])
+        self.server.answer("Done.")
+        self.responses([{"type": "message", "role": "user", "content": "Hi"}, item,
+                        {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "patched"}], tools=tools)
+        self.assertIn("patched", self.prompt())
+        # A regular expression is enforced.
+        tools[0]["format"] = {"type": "grammar", "syntax": "regex", "definition": "[ab]{3}"}
+        self.server.answer(call("apply_patch", input="abazz"))
+        item = self.responses(tools=tools, tool_choice="required").json["output"][-1]
+        self.assertRegex(item["input"], "^[ab]{3}$")
+
+    def test_tool_search(self):
+        """Tools that were found are defined in the result, and the list stays as it was."""
+        tools = [{"type": "tool_search", "execution": "client", "description": "Finds tools.",
+                  "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}},
+                 {"type": "web_search"}]
+        self.server.answer(call("tool_search", query="fetch"))
+        reply = self.responses(tools=tools)
+        self.assertEqual(reply.headers["x-spry-ignored"], "tools.web_search")
+        item = reply.json["output"][-1]
+        self.assertEqual((item["type"], item["execution"], item["arguments"]), ("tool_search_call", "client", {"query": "fetch"}))
+        first = self.prompt()
+        self.server.answer(call("fetch", url="x"))
+        item = self.responses([{"type": "message", "role": "user", "content": "Hi"}, item,
+                               {"type": "tool_search_output", "call_id": item["call_id"], "tools": [
+                                   {"type": "function", "name": "fetch", "parameters": {"type": "object", "properties": {"url": {"type": "string"}},
+                                                                                         "required": ["url"]}}]}],
+                              tools=tools).json["output"][-1]
+        self.assertEqual((item["type"], item["name"]), ("function_call", "fetch"))
+        self.assertTrue(self.prompt().startswith(first[:first.index("Hi")]))
+
+    def test_more_tools(self):
+        more = {"type": "additional_tools", "role": "developer", "tools": [
+            {"type": "namespace", "name": "clock", "tools": [{"type": "function", "name": "now", "parameters": {"type": "object"}}]}]}
+        for items in ([more, {"role": "user", "content": "Hi"}], [{"role": "user", "content": "Hi"}, more]):
+            self.server.answer(call("clock__now"))
+            item = self.responses(items).json["output"][-1]
+            self.assertEqual((item["namespace"], item["name"]), ("clock", "now"))
+
+    def test_thoughts_come_back(self):
+        self.server.answer("<think>\nIt rains.\n</think>\n\nTake a coat.")
+        output = self.responses(include=["reasoning.encrypted_content"], store=False).json["output"]
+        self.assertEqual([item["type"] for item in output], ["reasoning", "message"])
+        self.server.prompts()
+        output[0].pop("content")
+        self.responses([{"role": "user", "content": "Hi"}, *output, {"role": "user", "content": "And now?"}])
+        self.assertIn("It rains.", self.prompt())
+
+    def test_compact(self):
+        self.server.answer("The user greets.")
+        asked = [{"type": "message", "role": "user", "content": "Hi"}, {"type": "message", "role": "assistant", "content": "Hello."}]
+        reply = self.server.post("/v1/responses/compact", {"input": asked}).json
+        self.assertEqual((reply["object"], [item["type"] for item in reply["output"]]), ("response.compaction", ["message", "compaction"]))
+        self.server.prompts()
+        self.responses(reply["output"] + [{"role": "user", "content": "Go on."}])
+        prompt = self.prompt()
+        self.assertIn("The user greets.", prompt)
+        self.assertNotIn("Hello.", prompt)
+        count = self.server.post("/v1/responses/input_tokens", {"input": asked}).json
+        self.assertEqual(count["object"], "response.input_tokens")
+        self.assertGreater(count["input_tokens"], 10)
+
+
+class Chat(ScriptTest):
+    def test_developer(self):
+        self.server.chat(messages=[{"role": "developer", "content": "One."}, {"role": "system", "content": "Two."},
+                                   {"role": "user", "content": "Hi"}])
+        self.assertIn("<|im_start|>system\nOne.\n\nTwo.<|im_end|>", self.prompt())
+
+    def test_functions(self):
+        """The older form of tools."""
+        function = TOOL["function"]
+        self.server.answer(call("write", path="a", content="b"))
+        ask = {"functions": [function], "function_call": "auto", "max_tokens": 100}
+        choice = self.server.chat(**ask).json["choices"][0]
+        self.assertEqual(choice["finish_reason"], "function_call")
+        self.assertEqual(choice["message"]["function_call"]["name"], "write")
+        self.assertEqual(json.loads(choice["message"]["function_call"]["arguments"]), {"path": "a", "content": "b"})
+        self.assertNotIn("tool_calls", choice["message"])
+        deltas = [event["choices"][0]["delta"].get("function_call", {}) for event in events(self.server.chat(stream=True, **ask)) if event["choices"]]
+        self.assertEqual("".join(delta.get("name", "") for delta in deltas), "write")
+        self.assertEqual(json.loads("".join(delta.get("arguments", "") for delta in deltas)), {"path": "a", "content": "b"})
+        self.server.prompts()
+        self.server.answer("Done.")
+        self.server.chat(messages=[{"role": "user", "content": "Hi"}, {**choice["message"]},
+                                   {"role": "function", "name": "write", "content": "written"}], **ask)
+        prompt = self.prompt()
+        self.assertIn('"path": "a"', prompt)
+        self.assertIn("<tool_response>\nwritten", prompt)
+
+    def test_what_nothing_knows(self):
+        reply = self.server.chat(tools=[TOOL, {"type": "telepathy", "x": 1}], zeal=1,
+                                 messages=[{"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "smell", "x": 1}]}])
+        self.assertEqual(reply.status, 200, reply.text)
+        self.assertEqual(sorted(reply.headers["x-spry-ignored"].split(", ")), ["messages.smell", "tools.telepathy", "zeal"])
+
+
+class Ollama(ScriptTest):
+    def test_top_level(self):
+        self.server.answer(call("write", path="a", content="b"))
+        body = {"model": "script", "stream": False, "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5, "top_p": 0.5}
+        reply = self.server.post("/api/chat", dict(body, tools=[TOOL], tool_choice="required", max_output_tokens=100))
+        self.assertEqual(reply.json["message"]["tool_calls"][0]["function"]["name"], "write")
+        self.server.prompts()
+        self.assertNotIn("tool_calls", self.server.post("/api/chat", dict(body, tools=[TOOL], tool_choice="none")).json["message"])
+        self.assertNotIn("write", self.prompt())
+        self.assertEqual(self.server.post("/api/chat", dict(body, max_output_tokens=2)).json["eval_count"], 2)
+        self.assertGreaterEqual([int(part) for part in self.server.get("/api/version").json["version"].split(".")], [0, 13, 4])
+
+    def test_pictures(self):
+        body = {"model": "script", "stream": False}
+        picture = {"role": "user", "content": "Look.", "images": [IMAGE]}
+        self.assertEqual(self.server.post("/api/chat", dict(body, messages=[picture])).status, 400)
+        reply = self.server.post("/api/chat", dict(body, messages=[picture], tools=[TOOL]))
+        self.assertEqual(reply.headers["x-spry-ignored"], "messages.images")
+        self.assertIn("not shown", self.prompt())
+
+
+class Strict(ScriptTest):
+    arguments = ("--strict",)
+
+    def test_refused(self):
+        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}
+        for fields in ({"frobnicate": 1}, {"tools": [{"type": "web_search_20250305", "name": "w"}]},
+                       {"messages": [{"role": "user", "content": [{"type": "hologram"}]}]},
+                       {"messages": [{"role": "user", "content": [image]}, {"role": "user", "content": "Hi"}]},
+                       {"context_management": {"edits": [{"type": "future"}]}}):
+            self.assertEqual(self.messages(**fields).status, 400, fields)
+        self.assertEqual(self.responses(tools=[{"type": "web_search"}]).status, 400)
+        self.assertEqual(self.responses([{"type": "thought_beam"}]).status, 400)
+        self.assertEqual(self.server.chat(tools=[{"type": "telepathy"}]).status, 400)
+
+
+if __name__ == "__main__":
+    server_support.main()
