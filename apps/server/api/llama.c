@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/sampling_options.h"
 #include "server/api/apis.h"
 #include "server/api/openai.h"
@@ -641,7 +642,8 @@ void spry_llama_set_adapters(spry_exchange *x)
 {
     spry_error error = {0};
     spry_fields fields = {.within = ""};
-    json_t *list = json_loadb(spry_buffer_view(&x->body).data, x->body.size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *list;
+    (void)spry_json_read(&list, spry_buffer_view(&x->body), 0, 0, NULL);
     const spry_pooled *model = NULL;
     char *choice = NULL;
     if (!json_is_array(list))

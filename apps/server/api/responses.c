@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "platform/clock.h"
 #include "server/api/apis.h"
 #include "server/api/chat_body.h"
@@ -107,7 +108,7 @@ static json_t *response_store_get(spry_response_store *store, const char *id, sp
 {
     pthread_mutex_lock(&store->lock);
     spry_stored_response **found = find(store, id, key);
-    json_t *json = found ? json_loads((*found)->parts[part], 0, NULL) : NULL;
+    json_t *json = found ? spry_json_value(spry_view_of((*found)->parts[part])) : NULL;
     pthread_mutex_unlock(&store->lock);
     return json;
 }
@@ -312,7 +313,7 @@ static void add_settings(json_t *response, const spry_completion *c)
         json_t *value = json_object_get(request, settings[i].name);
         json_object_set_new(response, settings[i].name,
                             value && !json_is_null(value) ? json_incref(value)
-                                                          : json_loads(settings[i].otherwise, JSON_DECODE_ANY, NULL));
+                                                          : spry_json_value(spry_view_of(settings[i].otherwise)));
     }
     json_object_set_new(response, "temperature", json_real((double)c->options.request.sampling.temperature));
     json_object_set_new(response, "top_p", json_real((double)c->options.request.sampling.top_p));

@@ -338,7 +338,7 @@ static void each_option(const spry_field_table *table, void *target,
 
 static bool is_neutral(const spry_field *field, const json_t *value)
 {
-    json_t *list = field->neutral ? json_loads(field->neutral, JSON_DECODE_ANY, NULL) : NULL, *item;
+    json_t *list = field->neutral ? spry_json_value(spry_view_of(field->neutral)) : NULL, *item;
     bool found = false;
     size_t i;
     json_array_foreach(list, i, item) found = found || json_equal(item, value);
