@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/interrupt.h"
 #include "base/number.h"
 #include "base/utf8.h"
 
@@ -18,6 +19,7 @@ enum {
     NUMBER_BYTES = 32,
     FREE_BYTES = 64 << 20, /* every text may take these */
     BYTES_A_BYTE = 32,
+    TAKEN_BYTES = 1 << 18, /* asked of a budget at a time */
 };
 
 typedef struct reader {
@@ -25,8 +27,9 @@ typedef struct reader {
     json_t *open[SPRY_JSON_DEPTH]; /* lists and objects around the place; borrowed from the outermost */
     size_t depth;
     unsigned flags;
-    size_t bytes, max_bytes; /* of values */
-    spry_buffer text;        /* a string with escapes, decoded */
+    spry_json_budget budget;
+    size_t bytes, taken; /* of values */
+    spry_buffer text;    /* a string with escapes, decoded */
     spry_buffer key;
     spry_status status;
     const char *wrong; /* what is wrong at `at` */
@@ -41,19 +44,29 @@ static bool fail(reader *r, const char *what)
     return false;
 }
 
+static bool stop(reader *r, spry_status status)
+{
+    if (!r->status)
+        r->status = status;
+    return false;
+}
+
 static bool charge(reader *r, size_t bytes)
 {
     r->bytes += bytes;
-    if (r->bytes > r->max_bytes && !r->status)
-        r->status = SPRY_ERR_INPUT;
+    if (r->bytes > r->budget.max_bytes)
+        return stop(r, SPRY_ERR_INPUT);
+    if (spry_interrupted(bytes / ITEM_BYTES))
+        return stop(r, SPRY_ERR_CANCELLED);
+    for (; r->budget.take && r->bytes > r->taken; r->taken += TAKEN_BYTES)
+        if (!r->budget.take(r->budget.user, TAKEN_BYTES))
+            return stop(r, SPRY_ERR_BUSY);
     return !r->status;
 }
 
 static bool out_of_memory(reader *r)
 {
-    if (!r->status)
-        r->status = SPRY_ERR_MEMORY;
-    return false;
+    return stop(r, SPRY_ERR_MEMORY);
 }
 
 static void skip_space(reader *r)
@@ -100,6 +113,8 @@ static bool read_escape(reader *r)
     r->at++;
     if (!read_hex(r, &unit))
         return false;
+    if (!unit && r->flags & SPRY_JSON_NO_ZERO)
+        return fail(r, "a string contains the character 0");
     if (unit >= 0xDC00 && unit < 0xE000)
         return fail(r, "the second half of a surrogate pair has no first half");
     if (unit >= 0xD800 && unit < 0xDC00) {
@@ -282,7 +297,7 @@ static bool read_item(reader *r)
         return out_of_memory(r);
     if (object && json_object_size(inside) == before && !(r->flags & SPRY_JSON_LAST_KEY)) {
         r->at = from;
-        return fail(r, "a key occurs twice in an object");
+        return fail(r, "an object has a duplicate key");
     }
     if (json_is_object(value) || json_is_array(value))
         r->open[r->depth++] = value;
@@ -339,7 +354,11 @@ static spry_status explain(const reader *r, spry_error *error)
         return spry_fail_memory(error, "JSON", r->bytes);
     if (r->status == SPRY_ERR_INPUT)
         return spry_fail(error, SPRY_ERR_INPUT, "the values of the JSON text take more than %zu MiB of memory",
-                         r->max_bytes >> 20);
+                         r->budget.max_bytes >> 20);
+    if (r->status == SPRY_ERR_BUSY)
+        return spry_fail(error, SPRY_ERR_BUSY, "other requests take the memory that the JSON text needs; try again");
+    if (r->status == SPRY_ERR_CANCELLED)
+        return spry_fail(error, SPRY_ERR_CANCELLED, "the JSON text was not read to its end: cancelled");
     for (const char *c = begin; c < r->at; c++) {
         line += *c == '\n';
         begin = *c == '\n' ? c + 1 : begin;
@@ -348,7 +367,8 @@ static spry_status explain(const reader *r, spry_error *error)
                      (size_t)(r->at - begin) + 1, r->wrong);
 }
 
-spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, size_t max_bytes, spry_error *error)
+spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, const spry_json_budget *budget,
+                           spry_error *error)
 {
     *out = NULL;
     reader *r = malloc(sizeof *r);
@@ -358,8 +378,9 @@ spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, size_t 
     r->end = text.data + text.size;
     r->depth = 0;
     r->flags = flags;
-    r->bytes = 0;
-    r->max_bytes = max_bytes ? max_bytes : FREE_BYTES + (text.size < SIZE_MAX / 64 ? BYTES_A_BYTE * text.size : 0);
+    r->bytes = r->taken = 0;
+    size_t own = FREE_BYTES + (text.size < SIZE_MAX / 64 ? BYTES_A_BYTE * text.size : 0);
+    r->budget = budget ? *budget : (spry_json_budget){.max_bytes = own};
     r->status = SPRY_OK;
     spry_buffer_init(&r->text, SIZE_MAX / 2);
     spry_buffer_init(&r->key, SIZE_MAX / 2);
@@ -374,12 +395,12 @@ spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, size_t 
 json_t *spry_json_value(spry_view text)
 {
     json_t *json;
-    return spry_json_read(&json, text, SPRY_JSON_LAST_KEY, 0, NULL) ? NULL : json;
+    return spry_json_read(&json, text, SPRY_JSON_LAST_KEY, NULL, NULL) ? NULL : json;
 }
 
 spry_status spry_json_object(json_t **out, spry_view text, spry_error *error)
 {
-    spry_status status = spry_json_read(out, text, 0, 0, error);
+    spry_status status = spry_json_read(out, text, 0, NULL, error);
     if (status || json_is_object(*out))
         return status;
     json_decref(*out);

@@ -13,14 +13,24 @@
 #include "base/view.h"
 
 enum {
-    SPRY_JSON_DEPTH = 1024,
+    SPRY_JSON_DEPTH = 2048,
     SPRY_JSON_LAST_KEY = 1, /* of equal keys the last one counts; without it they are an error */
+    SPRY_JSON_NO_ZERO = 2,  /* "\u0000" is an error, for strings that are used as C strings */
 };
 
-/* Any value. `max_bytes` limits the memory of the values; 0: 64 MiB, and 32 times the size of the text. The caller
- * releases *out with json_decref. SPRY_ERR_FORMAT: with line and column, SPRY_ERR_INPUT: the limit, SPRY_ERR_MEMORY.
- * The message names no file: add one with spry_fail_prefix. */
-spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, size_t max_bytes, spry_error *error);
+/* The memory that the values of a text may take, about. `take` (NULL: none) is asked for each further part, so that
+ * many texts at a time share a limit; false ends the reading with SPRY_ERR_BUSY. */
+typedef struct spry_json_budget {
+    size_t max_bytes;
+    bool (*take)(void *user, size_t bytes);
+    void *user;
+} spry_json_budget;
+
+/* Any value. `budget` NULL: 64 MiB, and 32 times the size of the text. The caller releases *out with json_decref.
+ * SPRY_ERR_FORMAT: with line and column, SPRY_ERR_INPUT: the limit, SPRY_ERR_MEMORY, SPRY_ERR_CANCELLED
+ * (base/interrupt.h). The message names no file: add one with spry_fail_prefix. */
+spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, const spry_json_budget *budget,
+                           spry_error *error);
 
 /* A value of a text in which equal keys are possible, such as a model's answer; NULL: it is not JSON, or memory is
  * short. */

@@ -211,7 +211,7 @@ static json_t *logprobs_of(const spry_completion *c)
 /* The text of a custom tool's call: its only argument, or all that the model wrote where that is no JSON. */
 static json_t *custom_input(const spry_answer_part *part)
 {
-    json_t *arguments = json_loadb(part->text.data, part->text.size, 0, NULL);
+    json_t *arguments = spry_json_value(spry_buffer_view(&part->text));
     json_t *input = json_object_get(arguments, "input");
     input = json_is_string(input) ? json_incref(input) : spry_buffer_json(&part->text);
     json_decref(arguments);
@@ -225,7 +225,7 @@ static json_t *call_item(const spry_completion *c, const spry_answer_part *part,
     const char *space = spry_chat_body_string(tool, "namespace");
     json_t *item = json_pack("{s:s, s:s, s:s, s:o}", "id", id, "type", kind->item, "status",
                              done ? "completed" : "in_progress", "call_id", spry_buffer_json(&part->id));
-    json_t *arguments = done ? json_loadb(part->text.data, part->text.size, 0, NULL) : NULL;
+    json_t *arguments = done ? spry_json_value(spry_buffer_view(&part->text)) : NULL;
     if (strcmp(kind->tool, "function") == 0 || strcmp(kind->tool, "custom") == 0)
         json_object_set_new(item, "name",
                             tool ? json_incref(json_object_get(tool, "name")) : spry_buffer_json(&part->name));

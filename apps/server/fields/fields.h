@@ -21,6 +21,9 @@ typedef struct spry_fields {
 
 struct spry_field_table;
 
+/* Reads the body, whose values take memory of --request-memory. The caller owns *root. */
+spry_status spry_fields_parse(json_t **root, spry_exchange *exchange, spry_error *error);
+
 /* Parses the body and checks its fields by the table (NULL: none). Fields that no row names are ignored by name, or
  * with --strict refused. False when the body is not a JSON object, and a reply was given. `fields` borrows *root, which the caller owns. */
 bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange,

@@ -62,6 +62,7 @@ struct spry_exchange {
     const spry_route *route;
     spry_buffer body;
     spry_buffer ignored; /* names of parts of the body that nothing uses, with commas between them */
+    size_t memory;                            /* bytes of --request-memory that it has taken */
     uint64_t number;                          /* requests are numbered from 1 */
     uint64_t began_ns;                        /* when its head had been read */
     uint64_t load_ns;                         /* time it waited for its model to be loaded */
