@@ -1,5 +1,7 @@
-/* The chat's prompt: line editing and history through libedit. A line that ends in a backslash continues on the
- * next. */
+/* The chat's prompt: editing of a message of several lines, history, search, completion.
+ *
+ * Enter sends the message, unless it ends in a backslash, which becomes a new line, or begins with """ and does not end
+ * with it. Alt-Enter begins a new line. Pasted text is inserted with its lines. */
 #ifndef SPRY_APPS_LINE_EDITOR_H
 #define SPRY_APPS_LINE_EDITOR_H
 
@@ -14,11 +16,24 @@ typedef enum spry_line {
     SPRY_LINE_END,         /* Ctrl-D on an empty line, or the terminal was closed */
 } spry_line;
 
-/* `history_path` (NULL: none) is read now and written by _destroy; an invalid or missing file means no history. */
-spry_status spry_line_editor_create(spry_line_editor **out, const char *history_path, spry_error *error);
+/* The words that may take the place of the last word of `text`, one per line, appended to `out`; a folder ends in a
+ * slash. Returns where that word begins. */
+typedef size_t (*spry_line_complete)(void *user, spry_buffer *out, spry_view text);
+
+typedef struct spry_line_editor_options {
+    const char *history_path;    /* NULL: none. Lines are added as they are sent; a damaged file means no history */
+    spry_line_complete complete; /* NULL: none */
+    void *user;                  /* for `complete` */
+} spry_line_editor_options;
+
+/* One per program. From here to _destroy the terminal does not echo. The path is borrowed. */
+spry_status spry_line_editor_create(spry_line_editor **out, const spry_line_editor_options *options, spry_error *error);
 void spry_line_editor_destroy(spry_line_editor *editor);
 
-/* Reads one message into `text` (cleared first): lines joined by newlines, valid UTF-8, without the last newline. */
+/* Gives the terminal back to what asks questions in its own way, or takes it again. */
+void spry_line_editor_release(spry_line_editor *editor, bool release);
+
+/* Reads one message into `text` (cleared first): valid UTF-8 without zero bytes, without newlines at the end. */
 spry_line spry_line_editor_read(spry_line_editor *editor, spry_buffer *text);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 
-static bool terminal_is_able(void)
+bool spry_environment_knows_escapes(void)
 {
     const char *terminal = getenv("TERM");
     return terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
@@ -19,13 +19,13 @@ static bool terminal_is_able(void)
 bool spry_environment_wants_colour(void)
 {
     const char *no_colour = getenv("NO_COLOR");
-    return !(no_colour && no_colour[0]) && terminal_is_able();
+    return !(no_colour && no_colour[0]) && spry_environment_knows_escapes();
 }
 
 const char *spry_environment_pager(void)
 {
     const char *pager = getenv("PAGER");
-    return !terminal_is_able() ? NULL : pager ? pager : "";
+    return !spry_environment_knows_escapes() ? NULL : pager ? pager : "";
 }
 
 long spry_environment_take_ranks(double *timeout_s)

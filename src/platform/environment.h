@@ -8,6 +8,9 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
+/* Whether the terminal understands escape sequences: false when TERM is missing or "dumb". */
+bool spry_environment_knows_escapes(void);
+
 /* False when NO_COLOR is set to anything (no-color.org), or TERM is missing or "dumb". */
 bool spry_environment_wants_colour(void);
 
