@@ -6,6 +6,8 @@
 
 #include "chat/chat_store.h"
 #include "cli/common_options.h"
+#include "cli/model_source.h"
+#include "run/drafter.h"
 
 typedef struct spry_chat_flags {
     const char *system; /* NULL: none given */
@@ -58,11 +60,11 @@ void spry_chat_saver_save(spry_chat_saver *saver, const spry_conversation *conve
 typedef struct spry_chat_job {
     spry_engine *engine;
     spry_session *session;
-    const char *model; /* its name */
-    const spry_chat_flags *flags;
+    spry_model_source source;
+    spry_drafter_model drafter;
+    spry_chat_flags *flags;
     spry_chat_saver *saver;
     spry_conversation *conversation; /* the conversation so far, with the system message */
-    spry_speculation speculation;
 } spry_chat_job;
 
 /* ---- from flags to a chat ---------------------------------------------------------------------------------------- */
@@ -85,6 +87,6 @@ spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, 
 
 /* The same with another loop than the chat's; it returns the exit code. */
 spry_status spry_chat_start_with(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
-                                 int (*run)(const spry_chat_job *job, void *user), void *user, spry_error *error);
+                                 int (*run)(spry_chat_job *job, void *user), void *user, spry_error *error);
 
 #endif

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "base/number.h"
 #include "chat/chats.h"
 #include "cli/commands.h"
@@ -110,7 +109,7 @@ static int chats_resume(int argc, char **argv)
     if (status == SPRY_OK)
         status = find_model(&model, &settings, &past.chat, &error);
     if (status == SPRY_OK) {
-        stored = spry_json_value(spry_view_of(past.chat.settings));
+        stored = json_loads(past.chat.settings, 0, NULL);
         if (merge_settings(&code, &settings, stored, argc, argv))
             status = spry_chat_start(&code, &past, model, &settings.chat, &error);
     }

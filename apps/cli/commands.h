@@ -52,4 +52,7 @@ int spry_commands_overview(void);
 void spry_commands_each(spry_usage_visit visit, void *user);
 void spry_command_visit(const spry_command *command, spry_usage_visit visit, void *user);
 
+/* Names of models: bundled ones, those of the user's folder, and the catalogue's. */
+void spry_complete_models(void (*offer_model)(void *user, const char *name, const char *about), void *user);
+
 #endif

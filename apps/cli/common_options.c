@@ -12,6 +12,7 @@
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
 static const char *const layer_words[] = {"auto", "all", NULL};
+static const char *const think_words[] = {"on", "off", "show", NULL};
 static const char *const draft_words[] = {"auto", "none", "lookup", NULL};
 static const char *const kv_types[] = {"auto", "f16", "q8_0", "f32", NULL};
 
@@ -221,6 +222,19 @@ spry_option_table spry_model_flags_table(spry_model_flags *flags)
     return (spry_option_table){model_options, SPRY_COUNT(model_options), flags};
 }
 
+/* Loading a large model takes a while. */
+static spry_status open_shown(spry_engine **engine, const spry_model_source *source, const spry_engine_options *options,
+                              spry_error *error)
+{
+    spry_progress_line line;
+    char what[128];
+    snprintf(what, sizeof what, "loading %.100s", source->name);
+    spry_progress_begin(&line, what);
+    spry_status status = spry_model_source_engine(engine, source, options, error);
+    spry_progress_end(&line);
+    return status;
+}
+
 spry_status spry_open_model(spry_engine **engine, spry_model_source *source, const char *model,
                             const spry_model_flags *model_flags, spry_engine_flags *engine_flags, spry_error *error)
 {
@@ -230,7 +244,7 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
         status = spry_model_source_find(source, model, model_flags->models_folder, error);
     const spry_engine_options options = spry_engine_flags_options(engine_flags);
     if (status == SPRY_OK)
-        status = spry_model_source_engine(engine, source, &options, error);
+        status = open_shown(engine, source, &options, error);
     return status;
 }
 
@@ -246,6 +260,13 @@ static const spry_option answer_options[] = {
      .help = "Seed of the random numbers, an integer: the same seed gives the same answer. Default: a new one per "
              "run, shown by --stats and --json",
      .group = "Answer"},
+    {.name = "think",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = offsetof(spry_answer_flags, think),
+     .choices = think_words,
+     .common = true,
+     .help = "Thoughts of models that think: on: one line says how long they took; show: they are shown, dimmed; off: "
+             "the model is asked not to think"},
     {.name = "plain",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_answer_flags, plain),
@@ -332,7 +353,7 @@ unsigned char spry_answer_flags_style(const spry_answer_flags *flags)
 
 void spry_answer_flags_default(spry_answer_flags *flags)
 {
-    *flags = (spry_answer_flags){.json_style = "compact"};
+    *flags = (spry_answer_flags){.json_style = "compact", .think = think_words[0]};
     spry_sampling_default(&flags->sampling);
     flags->sampling.temperature = flags->sampling.top_p = flags->sampling.min_p = flags->sampling.repeat_penalty = NAN;
     flags->sampling.top_k = UINT32_MAX;

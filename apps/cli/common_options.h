@@ -67,6 +67,7 @@ typedef struct spry_answer_flags {
     const char *seed_text;  /* NULL: no seed given */
     uint32_t max_tokens;
     bool ignore_end, special;
+    const char *think; /* on, off, show */
     bool plain;        /* Markdown is shown as it is */
     bool slide;        /* or `keep` is not 0: a full context slides */
     uint32_t keep;     /* tokens kept at the start of the context */

@@ -104,14 +104,19 @@ static void offer(const completion *c, const char *word, spry_view about)
     spry_out_format("%s%.*s\n", about.size ? "\t" : "", SPRY_VIEW_ARG(about));
 }
 
-static void offer_name(void *user, const char *called, const char *path)
+typedef struct name_offer {
+    void (*offer)(void *user, const char *name, const char *about);
+    void *user;
+} name_offer;
+
+static void offer_name(void *context, const char *called, const char *path)
 {
+    const name_offer *names = context;
     (void)path;
-    offer(user, called, SPRY_VIEW("model"));
+    names->offer(names->user, called, "model");
 }
 
-/* Bundled models, models of the user's folder, and the catalogue's names. */
-static void offer_models(completion *c)
+void spry_complete_models(void (*offer_model)(void *user, const char *name, const char *about), void *user)
 {
     spry_buffer folder;
     json_t *models = NULL;
@@ -119,15 +124,20 @@ static void offer_models(completion *c)
     size_t i;
     spry_buffer_init(&folder, PATH_BYTES);
     spry_path_user_data(&folder, "models");
-    offer_name(c, SPRY_BUNDLED_MODEL, NULL);
-    offer_name(c, SPRY_BUNDLED_DRAFTER, NULL);
+    offer_model(user, SPRY_BUNDLED_MODEL, "model");
+    offer_model(user, SPRY_BUNDLED_DRAFTER, "model");
     if (folder.size && !folder.failed)
-        spry_model_names_each(folder.data, offer_name, c);
+        spry_model_names_each(folder.data, offer_name, &(name_offer){offer_model, user});
     spry_buffer_deinit(&folder);
     if (spry_catalogue_load(&models, NULL) == SPRY_OK)
         json_array_foreach(models, i, model)
-            offer(c, json_string_value(json_object_get(model, "name")), SPRY_VIEW("to download"));
+            offer_model(user, json_string_value(json_object_get(model, "name")), "to download");
     json_decref(models);
+}
+
+static void offer_model(void *user, const char *name, const char *about)
+{
+    offer(user, name, spry_view_of(about));
 }
 
 static bool has_text(const char *text, const char *part)
@@ -144,7 +154,7 @@ static void offer_values(completion *c, const spry_option *option)
         offer(c, "false", (spry_view){0});
     }
     if (has_text(option->metavar, "MODEL") || strcmp(option->name, "model") == 0)
-        offer_models(c);
+        spry_complete_models(offer_model, c);
     if (has_text(option->metavar, "FILE") || has_text(option->metavar, "PATH"))
         spry_out_format(":files\n");
     if (has_text(option->metavar, "DIR"))
@@ -196,7 +206,7 @@ static void offer_arguments(completion *c, const char *arguments)
             at += at[0] == '-' ? strcspn(at, " ]|") : 1;
     }
     if (has_text(arguments, "MODEL") || has_text(arguments, "NAME") || has_text(arguments, "SOURCE"))
-        offer_models(c);
+        spry_complete_models(offer_model, c);
     if (has_text(arguments, "MODEL") || has_text(arguments, "FILE") || has_text(arguments, "INPUT"))
         spry_out_format(":files\n");
 }

@@ -15,8 +15,12 @@
 #include "base/number.h"
 #include "base/utf8.h"
 #include "cli/interrupt.h"
+#include "cli/markdown_text.h"
 #include "platform/clock.h"
 #include "platform/environment.h"
+#include "platform/threads.h"
+
+static void erase_progress(void);
 
 enum { DEFAULT_WIDTH = 80, DEFAULT_HEIGHT = 24, SENTENCE_MAX = 4096, LINE_MAX_BYTES = 200 };
 
@@ -76,6 +80,18 @@ void spry_terminal_defuse(spry_buffer *out, spry_view text, const char *keep)
     }
 }
 
+/* Words stay whole on a terminal; the sentence begins after "spry: ". */
+static void break_lines(spry_buffer *out, spry_view text)
+{
+    enum { BEGIN = 6 };
+    spry_word_wrap wrap;
+    spry_word_wrap_init(&wrap, isatty(fileno(stderr)) ? spry_terminal_width(stderr) : 0);
+    wrap.column = BEGIN;
+    spry_word_wrap_add(&wrap, out, text);
+    spry_word_wrap_flush(&wrap, out);
+    spry_word_wrap_deinit(&wrap);
+}
+
 void spry_complain(const char *format, ...)
 {
     char sentence[SENTENCE_MAX];
@@ -89,8 +105,11 @@ void spry_complain(const char *format, ...)
     spry_utf8_append_valid(&valid, spry_view_of(sentence));
     spry_terminal_defuse(&safe, spry_buffer_view(&valid), "");
     fflush(stdout);
+    erase_progress();
+    spry_buffer_clear(&valid);
+    break_lines(&valid, spry_buffer_view(&safe));
     fprintf(stderr, "%sspry:%s %s\n", spry_style_begin(stderr, SPRY_STYLE_ERROR), spry_style_end(stderr),
-            safe.data ? safe.data : "");
+            spry_buffer_view(&valid).data);
     spry_buffer_deinit(&valid);
     spry_buffer_deinit(&safe);
 }
@@ -179,40 +198,101 @@ int spry_out_finish(int code)
 
 /* ---- progress ---------------------------------------------------------------------------------------------------- */
 
-enum { PROGRESS_DELAY_NS = 1000000000, PROGRESS_STEP_NS = 100000000 };
+/* A thread draws the line, so that it moves while a long step computes. */
+
+enum { PROGRESS_DELAY_NS = 300000000, PROGRESS_STEP_NS = 100000000, SECONDS_SHOWN = 3 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    spry_progress_line *line; /* NULL: nothing is in progress */
+    bool drawn;               /* it is on the screen */
+} shown = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Pads with spaces instead of an escape sequence, so that it works on every terminal. */
-static void draw_line(const char *text)
+static void erase_line(void)
 {
-    int width = (int)spry_terminal_width(stderr) - 1;
-    fprintf(stderr, "\r%-*.*s%s", width, width, text, text[0] ? "" : "\r");
+    if (shown.drawn)
+        fprintf(stderr, "\r%*s\r", (int)spry_terminal_width(stderr) - 1, "");
     fflush(stderr);
+    shown.drawn = false;
+}
+
+static void draw_progress(const spry_progress_line *line, uint64_t now)
+{
+    static const char *const frames[] = {"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
+    char text[LINE_MAX_BYTES], part[64] = "", time[32] = "";
+    uint64_t passed = now - line->began_ns;
+    if (line->total)
+        snprintf(part, sizeof part, "  %zu of %zu (%.0f %%)", line->done, line->total,
+                 (double)line->done * 100 / (double)line->total);
+    if (passed / 1000000000 >= SECONDS_SHOWN)
+        snprintf(time, sizeof time, "  %.0f s", (double)passed / 1e9);
+    snprintf(text, sizeof text, "%s%s%s", line->what, part, time);
+    int width = (int)spry_terminal_width(stderr) - 3;
+    fprintf(stderr, "\r%s %-*.*s", frames[passed / PROGRESS_STEP_NS % SPRY_COUNT(frames)], width, width, text);
+    fflush(stderr);
+    shown.drawn = true;
+}
+
+/* Before other text is written; the line is drawn again below it. */
+static void erase_progress(void)
+{
+    pthread_mutex_lock(&shown.lock);
+    erase_line();
+    pthread_mutex_unlock(&shown.lock);
+}
+
+static void *show_progress(void *line)
+{
+    uint64_t wait_ns = PROGRESS_DELAY_NS;
+    pthread_mutex_lock(&shown.lock);
+    while (shown.line == line) {
+        if (!spry_background_wait(&shown.wake, &shown.lock, wait_ns) && shown.line == line)
+            draw_progress(line, spry_clock_ns());
+        wait_ns = PROGRESS_STEP_NS;
+    }
+    pthread_mutex_unlock(&shown.lock);
+    return NULL;
 }
 
 void spry_progress_begin(spry_progress_line *progress, const char *what)
 {
-    *progress = (spry_progress_line){.what = what, .began_ns = spry_clock_ns()};
+    spry_error error;
+    if (shown.line)
+        spry_progress_end(shown.line);
+    *progress = (spry_progress_line){.source = what, .began_ns = spry_clock_ns()};
+    snprintf(progress->what, sizeof progress->what, "%s", what);
+    if (!isatty(fileno(stderr)) || !spry_environment_knows_escapes())
+        return;
+    fflush(stdout);
+    spry_background_condition(&shown.wake);
+    shown.line = progress;
+    if (spry_background_start(&shown.thread, show_progress, progress, "the progress line", &error) != SPRY_OK)
+        shown.line = NULL;
 }
 
 void spry_progress_update(spry_progress_line *progress, size_t done, size_t total)
 {
-    uint64_t now = spry_clock_ns();
-    if (now - progress->began_ns < PROGRESS_DELAY_NS || now - progress->drawn_ns < PROGRESS_STEP_NS ||
-        !isatty(fileno(stderr)))
-        return;
-    progress->drawn_ns = now;
-    progress->shown = true;
-    char line[LINE_MAX_BYTES];
-    snprintf(line, sizeof line, "%s  %zu of %zu (%.0f %%)", progress->what, done, total,
-             total ? (double)done * 100 / (double)total : 100);
-    draw_line(line);
+    pthread_mutex_lock(&shown.lock);
+    snprintf(progress->what, sizeof progress->what, "%s", progress->source);
+    progress->done = done;
+    progress->total = total;
+    pthread_mutex_unlock(&shown.lock);
 }
 
-void spry_progress_end(spry_progress_line *progress)
+void spry_progress_end(const spry_progress_line *progress)
 {
-    if (progress->shown)
-        draw_line("");
-    progress->shown = false;
+    if (shown.line != progress)
+        return;
+    pthread_mutex_lock(&shown.lock);
+    shown.line = NULL;
+    erase_line();
+    pthread_cond_signal(&shown.wake);
+    pthread_mutex_unlock(&shown.lock);
+    pthread_join(shown.thread, NULL);
+    pthread_cond_destroy(&shown.wake);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */

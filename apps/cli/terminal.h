@@ -73,16 +73,19 @@ int spry_out_finish(int code);
 
 /* ---- progress ---------------------------------------------------------------------------------------------------- */
 
-/* One line on standard error that is redrawn in place, shown only on a terminal and only after a second. */
+/* One line on standard error that moves until it ends, shown only on a terminal and after a moment. There is one at a
+ * time: beginning another ends the one before. */
 typedef struct spry_progress_line {
-    const char *what; /* "reading the prompt" */
-    uint64_t began_ns, drawn_ns;
-    bool shown;
+    const char *source; /* "reading the prompt" */
+    char what[96];      /* what it said at the last update */
+    uint64_t began_ns;
+    size_t done, total; /* total 0: unknown */
 } spry_progress_line;
 
+/* The struct must not move until it ends. `what` is borrowed, and read at each update. From one thread. */
 void spry_progress_begin(spry_progress_line *progress, const char *what);
-void spry_progress_update(spry_progress_line *progress, size_t done, size_t total);
-void spry_progress_end(spry_progress_line *progress); /* clears the line; may be called twice */
+void spry_progress_update(spry_progress_line *progress, size_t done, size_t total); /* any thread */
+void spry_progress_end(const spry_progress_line *progress); /* clears the line; may be called twice */
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 

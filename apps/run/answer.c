@@ -5,112 +5,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/compiler.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "cli/energy_figures.h"
 #include "cli/interrupt.h"
-#include "cli/markdown_text.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
-
-typedef struct spry_shown_text {
-    bool terminal, styled;
-    spry_word_wrap wrap;    /* of a terminal without styles */
-    spry_markdown markdown; /* of one with styles */
-    bool rated;             /* shows its speed in the line below the text */
-    bool drawn;             /* that line is there */
-    size_t pieces;          /* written so far */
-    uint64_t first_ns, drawn_ns;
-} spry_shown_text;
-
-/* ---- text on standard output ------------------------------------------------------------------------------------- */
-
-enum { OUT_BYTES_MAX = 1 << 26, DRAW_NS = 250000000 };
-
-/* The cursor must be at the beginning of a line of standard output. `plain`: lines are broken, but Markdown is not
- * interpreted. `rated`: a terminal with styles shows the speed, in pieces per second, below the text. */
-static void shown_text_init(spry_shown_text *s, bool plain, bool rated)
-{
-    const spry_markdown_styles styles = {.bold = spry_style_begin(stdout, SPRY_STYLE_BOLD),
-                                         .italic = spry_style_begin(stdout, SPRY_STYLE_ITALIC),
-                                         .code = spry_style_begin(stdout, SPRY_STYLE_CODE),
-                                         .dim = spry_style_begin(stdout, SPRY_STYLE_DIM),
-                                         .end = spry_style_end(stdout)};
-    size_t width = spry_terminal_width(stdout);
-    s->terminal = isatty(STDOUT_FILENO);
-    s->styled = s->terminal && !plain && *styles.end;
-    s->rated = rated && s->terminal && *styles.end;
-    s->drawn = false;
-    s->pieces = 0;
-    spry_word_wrap_init(&s->wrap, width);
-    spry_markdown_init(&s->markdown, &styles, width);
-}
-
-/* Removes the speed: clears the screen from the cursor on. */
-static bool clear_rate(spry_shown_text *s)
-{
-    bool was = s->drawn;
-    s->drawn = false;
-    return !was || spry_out_format("\033[J");
-}
-
-/* Makes room for a line below, without moving to its beginning, and writes there; the cursor returns. */
-static bool draw_rate(spry_shown_text *s)
-{
-    uint64_t now = spry_clock_ns();
-    s->first_ns = s->pieces++ ? s->first_ns : now;
-    if (!s->rated || s->pieces < 2 || (s->drawn && now - s->drawn_ns < DRAW_NS))
-        return true;
-    s->drawn = true;
-    s->drawn_ns = now;
-    return spry_out_format(
-        "\033D\033[A\0337\033[E\033[2K%s%.1f tokens/s%s\0338", spry_style_begin(stdout, SPRY_STYLE_DIM),
-        (double)(s->pieces - 1) * 1e9 / (double)(now > s->first_ns ? now - s->first_ns : 1), spry_style_end(stdout));
-}
-
-/* Removes the speed before a newline, because the next line of text takes its place. */
-static bool write_out(spry_shown_text *s, spry_buffer *out)
-{
-    spry_view text = spry_buffer_view(out);
-    bool written = !memchr(text.data, '\n', text.size) || clear_rate(s);
-    written = written && spry_out_write(text.data, text.size);
-    spry_buffer_deinit(out);
-    return written;
-}
-
-/* Writes valid UTF-8, a piece for each token; false once any write has failed. */
-static bool shown_text_write(spry_shown_text *s, spry_view text)
-{
-    if (!s->terminal)
-        return spry_out_answer(text);
-    spry_buffer safe, out;
-    spry_buffer_init(&safe, text.size);
-    spry_buffer_init(&out, OUT_BYTES_MAX);
-    spry_terminal_defuse(&safe, text, "\n\t");
-    if (s->styled)
-        spry_markdown_add(&s->markdown, &out, spry_buffer_view(&safe));
-    else
-        spry_word_wrap_add(&s->wrap, &out, spry_buffer_view(&safe));
-    spry_buffer_deinit(&safe);
-    return write_out(s, &out) && draw_rate(s) && spry_out_flush();
-}
-
-/* Writes the text that is held back, removes the speed and frees. */
-static bool shown_text_finish(spry_shown_text *s)
-{
-    spry_buffer out;
-    spry_buffer_init(&out, OUT_BYTES_MAX);
-    if (s->styled)
-        spry_markdown_finish(&s->markdown, &out);
-    else
-        spry_word_wrap_flush(&s->wrap, &out);
-    spry_word_wrap_deinit(&s->wrap);
-    spry_markdown_deinit(&s->markdown);
-    return clear_rate(s) && write_out(s, &out) && spry_out_flush();
-}
+#include "run/shown_text.h"
+#include "spry_serve.h"
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
@@ -120,11 +24,13 @@ void spry_answer_init(spry_answer *answer)
 {
     *answer = (spry_answer){0};
     spry_buffer_init(&answer->text, TEXT_BYTES_MAX);
+    spry_buffer_init(&answer->thoughts, TEXT_BYTES_MAX);
 }
 
 void spry_answer_deinit(spry_answer *answer)
 {
     spry_buffer_deinit(&answer->text);
+    spry_buffer_deinit(&answer->thoughts);
     free(answer->tokens);
     *answer = (spry_answer){0};
 }
@@ -134,31 +40,44 @@ void spry_answer_deinit(spry_answer *answer)
 typedef struct generation {
     spry_answer *answer;
     const spry_answer_job *job;
-    spry_progress_line progress;
+    spry_chat_parser *parser; /* NULL: all text is the answer */
     spry_shown_text shown;
-    bool short_of_memory;
+    bool short_of_memory, refused; /* a text was not accepted */
 } generation;
 
 static bool on_prefill(void *user, size_t done, size_t total)
 {
     generation *g = user;
-    spry_progress_update(&g->progress, done, total);
+    spry_shown_text_prompt(&g->shown, done, total);
     return !spry_interrupt_seen();
+}
+
+static void add_text(generation *g, spry_view text, bool thought)
+{
+    spry_buffer *whole = thought ? &g->answer->thoughts : &g->answer->text;
+    if (!spry_buffer_append(whole, text.data, text.size)) {
+        g->short_of_memory = true;
+        return;
+    }
+    bool shown = thought ? spry_shown_text_think(&g->shown, text) : spry_shown_text_add(&g->shown, text);
+    if (!shown || (!thought && g->job->on_piece && !g->job->on_piece(g->job->user, text)))
+        g->refused = true;
+}
+
+static void on_event(void *user, const spry_chat_event *event)
+{
+    if (event->kind == SPRY_CHAT_CONTENT || event->kind == SPRY_CHAT_REASONING)
+        add_text(user, (spry_view){event->text, event->text_size}, event->kind == SPRY_CHAT_REASONING);
 }
 
 static bool on_text(void *user, const char *text, size_t size)
 {
     generation *g = user;
-    spry_progress_end(&g->progress);
-    if (!spry_buffer_append(&g->answer->text, text, size)) {
+    if (!g->parser)
+        add_text(g, (spry_view){text, size}, false);
+    else if (spry_chat_parser_feed(g->parser, text, size, NULL) != SPRY_OK)
         g->short_of_memory = true;
-        return false;
-    }
-    if (g->job->stream && !shown_text_write(&g->shown, (spry_view){text, size}))
-        return false;
-    if (g->job->on_piece && !g->job->on_piece(g->job->user, (spry_view){text, size}))
-        return false;
-    return !spry_interrupt_seen();
+    return !g->short_of_memory && !g->refused && !spry_interrupt_seen();
 }
 
 static bool on_token(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
@@ -222,10 +141,29 @@ static void sum_up(spry_answer *answer)
     spry_trace_add(laps->trace, &span);
 }
 
+/* Answers to a conversation may contain thoughts, unless their form is given or control tokens are wanted. */
+static spry_status create_parser(generation *g, spry_error *error)
+{
+    const spry_answer_job *job = g->job;
+    spry_chat_prompt prompt = {.size = sizeof prompt, .ids = job->prompt->ids, .count = job->prompt->count};
+    spry_chat_parser_options options;
+    if (!job->chat || job->constraint != SPRY_ANY_TEXT || job->flags->special)
+        return SPRY_OK;
+    spry_chat_parser_options_default(&options);
+    options.prompt = &prompt;
+    options.reasoning = true;
+    options.on_event = on_event;
+    options.user = g;
+    return spry_chat_parser_create(&g->parser, job->engine, &options, error);
+}
+
 spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job, spry_error *error)
 {
     generation g = {.answer = answer, .job = job};
     spry_request request;
+    spry_status status = create_parser(&g, error);
+    if (status != SPRY_OK)
+        return status;
     spry_request_default(&request);
     request.prompt = job->prompt->ids;
     request.n_prompt = job->prompt->count;
@@ -250,15 +188,22 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.on_prefill = on_prefill;
     request.user = &g;
     request.lane = answer->laps.lane;
-    spry_session_set_slide(job->session, job->flags->slide || job->flags->keep, job->flags->keep);
+    request.marks = g.parser != NULL;
+    spry_session_set_slide(job->session, job->flags->slide || job->flags->keep || job->slides, job->flags->keep);
     spry_buffer_clear(&answer->text);
+    spry_buffer_clear(&answer->thoughts);
     answer->n_tokens = 0;
-    shown_text_init(&g.shown, job->flags->plain || job->constraint != SPRY_ANY_TEXT, job->rated);
-    spry_progress_begin(&g.progress, "reading the prompt");
+    const spry_shown_options how = {.streamed = job->stream,
+                                    .plain = job->flags->plain || job->constraint != SPRY_ANY_TEXT,
+                                    .rated = job->rated,
+                                    .thoughts = strcmp(job->flags->think, "show") == 0};
+    spry_shown_text_init(&g.shown, &how);
     spry_lap(&answer->laps, SPRY_PART_TOKENIZE);
-    spry_status status = spry_session_generate(job->session, &answer->result, &request, error);
-    spry_progress_end(&g.progress);
-    shown_text_finish(&g.shown);
+    status = spry_session_generate(job->session, &answer->result, &request, error);
+    if (g.parser)
+        spry_chat_parser_finish(g.parser);
+    spry_chat_parser_destroy(g.parser);
+    spry_shown_text_finish(&g.shown);
     sum_up(answer);
     if (status == SPRY_OK && g.short_of_memory)
         status = spry_fail_memory(error, "the answer", answer->text.size);
@@ -281,9 +226,12 @@ static spry_status make_room(spry_tokens *out, size_t count, spry_error *error)
 }
 
 spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
-                                 const spry_message *messages, size_t n_messages, spry_error *error)
+                                 const spry_answer_flags *flags, const spry_message *messages, size_t n_messages,
+                                 spry_error *error)
 {
     json_t *list = json_array(), *request = json_pack("{s:o}", "messages", list);
+    if (strcmp(flags->think, "off") == 0)
+        json_object_set_new(request, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 0));
     for (size_t i = 0; i < n_messages; i++)
         json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
     char *json = json_array_size(list) == n_messages ? json_dumps(request, 0) : NULL;
@@ -623,6 +571,9 @@ json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, cons
         json_object_set_new(object, "drafts", drafts_to_json(&r->drafts));
     if (object)
         add_parts(object, answer);
+    spry_view thoughts = spry_buffer_view(&answer->thoughts);
+    if (object && thoughts.size)
+        json_object_set_new(object, "thoughts", json_stringn(thoughts.data, thoughts.size));
     if (object && with_logprobs)
         json_object_set_new(object, "logprobs", logprobs_to_json(answer, engine));
     return object;

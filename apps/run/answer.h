@@ -17,7 +17,8 @@ typedef struct spry_answer_token {
 } spry_answer_token;
 
 typedef struct spry_answer {
-    spry_buffer text; /* whole, valid UTF-8 */
+    spry_buffer text;     /* whole, valid UTF-8 */
+    spry_buffer thoughts; /* likewise */
     spry_answer_token *tokens;
     size_t n_tokens, capacity;
     spry_result result; /* its parts cover the whole request, from spry_answer_begin on */
@@ -39,6 +40,8 @@ typedef struct spry_answer_job {
     uint64_t seed;
     bool (*on_piece)(void *user, spry_view text); /* text as it is generated; false ends the answer. May be NULL */
     void *user;
+    bool chat;         /* the prompt is a conversation: thoughts are told from the answer */
+    bool slides;       /* a full context slides, also without --slide */
     bool stream;       /* to standard output as it is generated, */
     bool rated;        /* on a terminal with the tokens a second */
     bool keep_tokens;  /* fill answer->tokens */
@@ -57,7 +60,8 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
 
 /* The ids of a conversation in the model's template, for an answer that was begun. */
 spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
-                                 const spry_message *messages, size_t n_messages, spry_error *error);
+                                 const spry_answer_flags *flags, const spry_message *messages, size_t n_messages,
+                                 spry_error *error);
 
 /* The ids of plain text, with the tokens that the tokenizer adds. */
 spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, spry_view text, bool special,

@@ -1,4 +1,5 @@
 /* spry run: one answer, or a chat when there is a terminal and no prompt. */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,47 +14,24 @@
 #include "run/answer.h"
 #include "run/drafter.h"
 
-enum { PROMPT_BYTES_MAX = 64 << 20 };
+enum { PROMPT_BYTES_MAX = 64 << 20, WORDS_MAX = 4096 };
 
 static const spry_usage usage = {
     .command = "run",
-    .arguments = "[MODEL] [options]",
+    .arguments = "[MODEL [PROMPT]] [options]",
     .about =
-        "Answers one prompt, streamed to standard output. The prompt is the argument of -p, or all of standard input "
-        "when that is not a terminal. On a terminal without a prompt it starts a chat, which is stored after every "
+        "Answers one prompt, streamed to standard output. The prompt is PROMPT, the argument of -p, all of standard "
+        "input when that is not a terminal, or standard input and then PROMPT. On a terminal without a prompt it "
+        "starts "
+        "a chat, which is stored after every "
         "answer; `spry chats` lists stored chats, --no-save disables storing.\n"
         "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled "
         "model: " SPRY_BUNDLED_MODEL " (the default), " SPRY_BUNDLED_DRAFTER ".\n"
-        "The "
-        "answer "
-        "is "
-        "followed "
-        "by "
-        "one "
-        "newline. "
-        "Exit "
-        "codes: "
-        "0 "
-        "success, "
-        "1 "
-        "failure, "
-        "2 "
-        "wrong "
-        "arguments, "
-        "130 "
-        "interrupted "
-        "by "
-        "Ctrl-C, "
-        "141 "
-        "standard "
-        "output "
-        "was "
-        "closed "
-        "by "
-        "its "
-        "reader.",
+        "The answer is followed by one newline. Exit codes: 0 success, 1 failure, 2 wrong arguments, 130 interrupted "
+        "by Ctrl-C, 141 standard output was closed by its reader.",
     .examples = "spry run\n"
-                "spry run -p 'Tell me a tale about a small boat.'\n"
+                "spry run Spry-Tales-29M 'Tell me a tale about a small boat.'\n"
+                "spry run -p 'What is this text about?' < letter.txt\n"
                 "spry run tiny.gguf -p 'Once upon a time' --raw -n 50 --temperature 0\n"
                 "echo 'Who lives in the forest?' | spry run --seed 7 --json\n"
                 "spry run -p 'A tale, please.' --system 'You tell short tales.' --stats\n"
@@ -121,19 +99,36 @@ static const spry_option output_options[] = {
 
 /* ---- the prompt -------------------------------------------------------------------------------------------------- */
 
+/* Says that it waits where nothing comes: the terminal may be expected to answer at once. */
+static void wait_for_input(void)
+{
+    enum { WAIT_MS = 2000 };
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (isatty(STDERR_FILENO) && poll(&input, 1, WAIT_MS) == 0)
+        spry_complain("reading standard input, which joins the prompt; < /dev/null leaves it out");
+}
+
+/* What the arguments give, after standard input where that is not a terminal. */
 static spry_status prompt_text(spry_buffer *out, const run_settings *settings, spry_error *error)
 {
-    if (settings->prompt)
-        return spry_input_clean(out, spry_view_of(settings->prompt), "the prompt", error);
     spry_buffer bytes;
     spry_buffer_init(&bytes, PROMPT_BYTES_MAX);
-    spry_status status = spry_input_read(&bytes, error);
-    spry_view text = spry_buffer_view(&bytes);
+    spry_status status = SPRY_OK;
+    if (!isatty(STDIN_FILENO)) {
+        if (settings->prompt)
+            wait_for_input();
+        status = spry_input_read(&bytes, error);
+    }
     /* The final newline of a text file is not part of a message; raw text is unchanged. */
-    if (!settings->raw && spry_view_ends(text, SPRY_VIEW("\n")))
-        text.size--;
+    if (!settings->raw && spry_view_ends(spry_buffer_view(&bytes), SPRY_VIEW("\n")))
+        bytes.size--;
+    if (settings->prompt) {
+        spry_buffer_text(&bytes, bytes.size && !settings->raw ? "\n\n" : "");
+        spry_buffer_text(&bytes, settings->prompt);
+    }
     if (status == SPRY_OK)
-        status = spry_input_clean(out, text, "the prompt", error);
+        status = bytes.failed ? spry_fail(error, SPRY_ERR_INPUT, "the prompt has more than %d bytes", PROMPT_BYTES_MAX)
+                              : spry_input_clean(out, spry_buffer_view(&bytes), "the prompt", error);
     spry_buffer_deinit(&bytes);
     return status;
 }
@@ -148,7 +143,8 @@ static spry_status prompt_ids(spry_answer *answer, spry_tokens *out, spry_fragme
         return spry_fragments_prompt(out, fragments, engine, &settings->spans, system, text, error);
     spry_message messages[] = {{"system", system}, {"user", text.data}};
     size_t skipped = system ? 0 : 1;
-    return spry_answer_chat_ids(answer, out, engine, messages + skipped, SPRY_COUNT(messages) - skipped, error);
+    return spry_answer_chat_ids(answer, out, engine, &settings->chat.answer, messages + skipped,
+                                SPRY_COUNT(messages) - skipped, error);
 }
 
 /* ---- one answer -------------------------------------------------------------------------------------------------- */
@@ -182,6 +178,7 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
                            .prompt = &ids,
                            .flags = &settings->chat.answer,
                            .seed = settings->chat.answer.sampling.seed,
+                           .chat = !settings->raw,
                            .stream = !settings->json,
                            .rated = settings->chat.stats,
                            .keep_tokens = settings->json,
@@ -218,7 +215,8 @@ static void hint_at_prompt(spry_error *error, spry_status status, const char *mo
 {
     size_t used = strlen(error->message);
     if (status == SPRY_ERR_FILE && model && strchr(model, ' '))
-        snprintf(error->message + used, sizeof error->message - used, "; if that is the prompt, give it with -p");
+        snprintf(error->message + used, sizeof error->message - used,
+                 "; if that is the prompt, give it with -p, or after the name of a model");
 }
 
 static int answer_prompt(run_settings *settings, const char *model, spry_view prompt, spry_error *error)
@@ -315,6 +313,23 @@ static int run_prompt(run_settings *settings, const char *model)
     return code;
 }
 
+/* `prompt`: what is given after the model; NULL: nothing. */
+static int run_settled(run_settings *settings, const char *model, const char *prompt)
+{
+    spry_error error;
+    if (spry_trace_flags_check(&settings->chat.engine.trace, &error) != SPRY_OK ||
+        spry_answer_flags_settle(&settings->chat.answer, &error) != SPRY_OK)
+        return spry_usage_wrong(&usage, "%s", error.message);
+    if (prompt)
+        settings->prompt = prompt;
+    settings->chat.engine.quiet = settings->raw;
+    bool to_chat = !settings->prompt && isatty(STDIN_FILENO);
+    int code = check(settings, to_chat);
+    if (code != SPRY_EXIT_OK)
+        return code;
+    return to_chat ? chat(settings, model) : run_prompt(settings, model);
+}
+
 int spry_cmd_run(int argc, char **argv)
 {
     run_settings settings = {0};
@@ -327,20 +342,19 @@ int spry_cmd_run(int argc, char **argv)
         spry_reuse_flags_table(&settings.chat.engine),
     };
     spry_chat_settings_tables(&tables[5], &settings.chat);
-    const char *model = NULL;
-    spry_option_list positionals = {&model, 1, 0};
+    const char *words[WORDS_MAX] = {NULL};
+    spry_option_list positionals = {words, WORDS_MAX, 0};
+    spry_buffer given;
+    spry_buffer_init(&given, PROMPT_BYTES_MAX);
     int code;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
-    spry_error error;
-    if (spry_trace_flags_check(&settings.chat.engine.trace, &error) != SPRY_OK)
-        return spry_usage_wrong(&usage, "%s", error.message);
-    if (spry_answer_flags_settle(&settings.chat.answer, &error) != SPRY_OK)
-        return spry_usage_wrong(&usage, "%s", error.message);
-    settings.chat.engine.quiet = settings.raw;
-    bool to_chat = !settings.prompt && isatty(STDIN_FILENO);
-    code = check(&settings, to_chat);
-    if (code != SPRY_EXIT_OK)
-        return code;
-    return to_chat ? chat(&settings, model) : run_prompt(&settings, model);
+    for (size_t i = 1; i < positionals.count; i++)
+        spry_buffer_format(&given, "%s%s", i > 1 ? " " : "", words[i]);
+    if (given.size && settings.prompt)
+        code = spry_usage_wrong(&usage, "the prompt is given twice: after the model and with -p");
+    else
+        code = run_settled(&settings, words[0], given.size ? given.data : NULL);
+    spry_buffer_deinit(&given);
+    return code;
 }

@@ -374,7 +374,7 @@ static const spry_usage usage = {
                 "arecord -t raw -f S16_LE -r 16000 | spry voice --in - --out - | aplay -t raw -f S16_LE -r 16000",
 };
 
-static int run_parts(const spry_chat_job *job, void *user)
+static int run_parts(spry_chat_job *job, void *user)
 {
     const spry_voice_parts *parts = user;
     const spry_voice_flags *flags = parts->flags;

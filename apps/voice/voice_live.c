@@ -56,7 +56,7 @@ static spry_status prompt_ids(spry_voice *v, spry_error *error)
 {
     size_t count;
     const spry_message *messages = spry_conversation_messages(v->job->conversation, &count);
-    return spry_answer_chat_ids(&v->answer, &v->ids, v->job->engine, messages, count, error);
+    return spry_answer_chat_ids(&v->answer, &v->ids, v->job->engine, &v->flags->chat.answer, messages, count, error);
 }
 
 /* Computes the prompt of the conversation with these words, so that the answer to them begins sooner. */
@@ -82,8 +82,9 @@ spry_status spry_voice_answer(spry_voice *v, spry_turn_figures *figures, spry_vi
                            .session = v->job->session,
                            .prompt = &v->ids,
                            .flags = &v->flags->chat.answer,
-                           .speculation = v->job->speculation,
+                           .speculation = v->job->drafter.how,
                            .seed = v->seed,
+                           .chat = true,
                            .on_piece = on_piece,
                            .user = &p};
     spry_buffer_clear(&v->answer.text);

@@ -311,6 +311,21 @@ static spry_status store(const spry_option_table *table, const spry_option *opti
     return stored ? SPRY_OK : refuse(option, text, how, error);
 }
 
+size_t spry_option_bytes(const spry_option *option)
+{
+    switch (option->kind) {
+    case SPRY_OPTION_FLAG: return sizeof(bool);
+    case SPRY_OPTION_U32: return sizeof(uint32_t);
+    case SPRY_OPTION_U64: return sizeof(uint64_t);
+    case SPRY_OPTION_SIZE: return sizeof(size_t);
+    case SPRY_OPTION_FLOAT: return sizeof(float);
+    case SPRY_OPTION_STRING:
+    case SPRY_OPTION_CHOICE: return sizeof(const char *);
+    case SPRY_OPTION_LIST: return sizeof(spry_option_list);
+    }
+    return 0;
+}
+
 spry_status spry_options_set(const spry_option_table *table, const char *key, const char *text, spry_error *error)
 {
     const spry_option *option = spry_options_find(table, key);

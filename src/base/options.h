@@ -98,6 +98,9 @@ void spry_options_variable(char *out, size_t size, const char *name);
 enum { SPRY_OPTION_VALUES_MAX = 1024 };
 void spry_options_values(char *out, size_t size, const spry_option *option);
 
+/* Bytes of the option's field. */
+size_t spry_option_bytes(const spry_option *option);
+
 /* The current value as text; empty for a missing string and for lists. */
 void spry_options_print(char *out, size_t size, const spry_option_table *table, const spry_option *option);
 

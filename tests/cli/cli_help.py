@@ -224,7 +224,7 @@ class WrongUse(cli_support.CliTest):
         self.fails(spry("run", "-p", "x", "--seed", "18446744073709551616"), USAGE, "seed")
 
     def test_too_many_arguments(self):
-        self.fails(spry("run", "a", "b"), USAGE, "unexpected argument 'b'")
+        self.fails(spry("run", "a", "b", "-p", "c"), USAGE, "the prompt is given twice")
         self.fails(spry("sample", "a"), USAGE, "unexpected argument 'a'")
 
     def test_options_that_contradict_each_other(self):

@@ -40,7 +40,8 @@ class Memory(cli_support.CliTest):
 
         def resident(*options):
             process = subprocess.Popen([SPRY, "run", model, "-p", "hello", "-n", "4", "--json", *options],
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env=environment())
             out = process.stdout.read()
             process.stdout.close()
             process.stderr.close()

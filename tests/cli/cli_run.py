@@ -134,9 +134,17 @@ class Prompts(cli_support.CliTest):
         piped = spry("run", TINY, "-n", "10", "--seed", "1", stdin=PROMPT.encode() + b"\n")
         self.assertEqual(self.succeeds(piped).out, wanted)
 
-    def test_prompt_option_leaves_standard_input_alone(self):
+    def test_prompt_after_the_model(self):
         wanted = answer("-n", "10", "--seed", "1").out
-        self.assertEqual(answer("-n", "10", "--seed", "1", stdin=b"something else").out, wanted)
+        for given in ([PROMPT], PROMPT.split(" ")):
+            self.assertEqual(self.succeeds(spry("run", TINY, *given, "-n", "10", "--seed", "1")).out, wanted)
+
+    def test_standard_input_joins_the_prompt(self):
+        wanted = self.succeeds(spry("run", TINY, "-p", "a text\n\n" + PROMPT, "-n", "10", "--seed", "1")).out
+        self.assertEqual(answer("-n", "10", "--seed", "1", stdin=b"a text\n").out, wanted)
+        self.assertEqual(spry("run", TINY, PROMPT, "-n", "10", "--seed", "1", stdin=b"a text").out, wanted)
+        raw = spry("run", TINY, "--raw", "-p", " c", "-n", "1", "--json", stdin=b"a b").json["prompt_tokens"]
+        self.assertEqual(raw, spry("run", TINY, "--raw", "-p", "a b c", "-n", "1", "--json").json["prompt_tokens"])
 
     def test_raw_prompt_keeps_its_newline(self):
         raw = [spry("run", TINY, "--raw", "-n", "1", "--json", stdin=text).json["prompt_tokens"]
@@ -205,12 +213,11 @@ class Streams(cli_support.CliTest):
         self.assertIn("bytes a token", answer("-n", "1", "-v").errors)
 
     def test_reader_who_leaves_ends_the_answer_quietly(self):
-        process = start("run", TINY, "-p", PROMPT, "--ignore-end", "--temperature", "1")
+        process = start("run", TINY, "-p", PROMPT, "--ignore-end", "--temperature", "1", stdin=subprocess.DEVNULL)
         process.stdout.read(1)
         process.stdout.close()
         errors = process.stderr.read()
         self.assertEqual((process.wait(TIMEOUT), errors), (READER_LEFT, b""))
-        process.stdin.close()
         process.stderr.close()
 
     def test_full_disk(self):
@@ -221,7 +228,8 @@ class Streams(cli_support.CliTest):
             self.assertEqual(result.errors, "spry: cannot write to standard output: No space left on device\n")
 
     def test_interrupt(self):
-        process = start("run", DRAFT, "-p", PROMPT, "--ignore-end", "--cpu", "ref", "--threads", "1")
+        process = start("run", DRAFT, "-p", PROMPT, "--ignore-end", "--cpu", "ref", "--threads", "1",
+                        stdin=subprocess.DEVNULL)
         first = os.read(process.stdout.fileno(), 100)
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=TIMEOUT)

@@ -91,8 +91,9 @@ def spry(*arguments, stdin=b"", stdout=subprocess.PIPE, cwd=HOME, **changes):
 
 def start(*arguments, **options):
     """Starts it with pipes on all three streams."""
-    return subprocess.Popen([SPRY, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            cwd=HOME, env=environment(), **options)
+    options.setdefault("stdin", subprocess.PIPE)
+    return subprocess.Popen([SPRY, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOME, env=environment(),
+                            **options)
 
 
 def wait_until_caught(process, number=signal.SIGINT):
