@@ -60,8 +60,7 @@ typedef struct spry_error {
     char message[SPRY_ERROR_MAX]; /* one sentence, no newline */
 } spry_error;
 
-/* Any thread. */
-SPRY_API const char *spry_status_name(spry_status status); /* "input" */
+SPRY_API const char *spry_status_name(spry_status status); /* "input". Any thread, as the next two. */
 SPRY_API const char *spry_version(void);                   /* of the library: "0.1.0" */
 SPRY_API uint32_t spry_version_number(void);               /* the SPRY_VERSION_NUMBER the library was built with */
 
@@ -75,8 +74,7 @@ SPRY_API void spry_free(void *memory);
 typedef struct spry_engine spry_engine;
 typedef struct spry_session spry_session;
 
-/* Severity of a log sentence. */
-enum { SPRY_LOG_DEBUG = 0, SPRY_LOG_INFO = 1, SPRY_LOG_WARN = 2 };
+enum { SPRY_LOG_DEBUG = 0, SPRY_LOG_INFO = 1, SPRY_LOG_WARN = 2 }; /* severity of a log sentence */
 
 typedef struct spry_engine_options {
     size_t size;             /* set by spry_engine_options_default */
@@ -410,6 +408,8 @@ typedef struct spry_request {
     bool marks;      /* control tokens that take part in calls and thoughts appear in the text, for spry_chat_parser */
     unsigned char json_style; /* spry_json_style, perhaps with SPRY_JSON_LENIENT */
     bool reserved[4];
+    const struct spry_placed *pictures; /* of the prompt: spry_pictures.h */
+    size_t n_pictures;
 } spry_request;
 
 typedef enum spry_finish {
@@ -504,8 +504,8 @@ typedef struct spry_jobs_options {
 
 SPRY_API void spry_jobs_options_default_sized(spry_jobs_options *options, size_t size);
 #define spry_jobs_options_default(options) spry_jobs_options_default_sized(options, sizeof(spry_jobs_options))
-/* Sets the limits of an engine's jobs and reserves max_running of its sessions for them. Without it, the first submit
- * sets the defaults. SPRY_ERR_BUSY: the engine has jobs. */
+/* Sets the limits of an engine's jobs and reserves max_running of its sessions for them; the first submit sets the
+ * defaults. SPRY_ERR_BUSY: the engine has jobs. */
 SPRY_API spry_status spry_engine_set_jobs(spry_engine *engine, const spry_jobs_options *options, spry_error *error);
 
 typedef struct spry_job_options {

@@ -327,6 +327,37 @@ static spry_status check_whole(const spry_segment *g, const spry_config *c, spry
     return SPRY_OK;
 }
 
+spry_status spry_device_check_picture(const spry_device *d, const spry_picture *p, spry_error *error)
+{
+    if (!d->pictures || (p->two_way && !d->two_way))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this device does not compute pictures; use --device cpu");
+    if (p->n_embd != d->config->n_embd || p->n_deep > d->config->n_layers - d->split_layers ||
+        (p->columns && !d->config->rope_axes))
+        return spry_fail(
+            error, SPRY_ERR_INPUT,
+            "a picture of %u floats a row, %u more layers and %u columns is not for a %s model of %u floats "
+            "and %u layers on this device",
+            p->n_embd, p->n_deep, p->columns, d->config->arch->name, d->config->n_embd,
+            d->config->n_layers - d->split_layers);
+    if (p->columns && p->n_rows % p->columns)
+        return spry_fail(error, SPRY_ERR_INPUT, "a picture of %u rows has no columns of %u", p->n_rows, p->columns);
+    if (p->two_way && p->n_rows > d->limits.max_rows)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "a picture of %u rows does not fit a step of %u", p->n_rows,
+                         d->limits.max_rows);
+    return SPRY_OK;
+}
+
+/* `inputs`: its rows come from the layers before. */
+static spry_status check_picture_rows(const spry_device *d, const spry_segment *g, bool inputs, spry_error *error)
+{
+    const spry_picture *p = g->picture;
+    bool inside = !p || ((size_t)g->picture_row + g->n_rows <= p->n_rows && g->picture_row <= g->first_position);
+    if (!inside || (p && p->two_way && g->n_rows != p->n_rows))
+        return spry_fail(error, SPRY_ERR_INPUT, "rows %u to %zu of a picture of %u", g->picture_row,
+                         (size_t)g->picture_row + g->n_rows, p->n_rows);
+    return p && !inputs ? spry_device_check_picture(d, p, error) : SPRY_OK;
+}
+
 static spry_status check_tokens(const spry_device *d, const spry_segment *g, spry_error *error)
 {
     for (uint32_t i = 0; i < g->n_rows; i++)
@@ -351,6 +382,8 @@ static spry_status check_step(const spry_device *d, const spry_device_step *step
             return spry_fail(error, SPRY_ERR_INPUT, "%u rows behind draw %u of a step with %zu", g->n_rows, drawn[s],
                              d->n_draws);
         spry_status status = drawn ? SPRY_OK : check_tokens(d, g, error);
+        if (!status)
+            status = check_picture_rows(d, g, step->inputs != NULL, error);
         if (!status)
             status = check_whole(g, d->config, error);
         if (status)

@@ -19,6 +19,7 @@
 #include "kv/kv_table.h"
 #include "model/adapter.h"
 #include "model/config.h"
+#include "model/picture.h"
 #include "model/weights.h"
 #include "platform/threads.h"
 #include "platform/trace.h"
@@ -149,7 +150,23 @@ typedef struct spry_segment {
     uint32_t first_position, n_rows;
     spry_want want;
     spry_adapter_scales adapters; /* what its rows go through */
+    int32_t shift;                /* of rope's positions against those of the table: pictures before it (picture.h) */
+    const spry_picture *picture;  /* NULL: the rows are tokens; else rows of it from `picture_row` on */
+    uint32_t picture_row;         /* two-way pictures are one segment */
 } spry_segment;
+
+/* Where rope sees row i of a segment: time, row and column, which are equal except in pictures with columns. */
+static inline void spry_segment_place(uint32_t out[3], const spry_segment *g, uint32_t i)
+{
+    uint32_t columns = g->picture ? g->picture->columns : 0, row = g->picture_row + i;
+    uint32_t first = g->first_position + (uint32_t)g->shift;
+    for (int axis = 0; axis < 3; axis++)
+        out[axis] = columns ? first - g->picture_row : first + i;
+    if (columns) {
+        out[1] += row / columns;
+        out[2] += row % columns;
+    }
+}
 
 /* Rows of a segment before the first one that is wanted. */
 static inline size_t spry_segment_unwanted(const spry_segment *segment)
@@ -199,7 +216,8 @@ typedef struct spry_device_step {
                           * until wait */
 } spry_device_step;
 
-/* Starts a step. Refuses ids outside the vocabulary and more rows than the limits; then nothing has changed. */
+/* Starts a step. Refuses ids outside the vocabulary, pictures that do not fit the model, and more rows than the limits;
+ * then nothing has changed. */
 spry_status spry_device_submit(spry_device *device, const spry_device_step *step, spry_error *error);
 
 /* Starts a step after the one under way, before anything of that was read: every segment is one row, and its token is
@@ -210,6 +228,9 @@ spry_status spry_device_submit_behind(spry_device *device, const spry_device_ste
 
 /* Whether the device can. */
 bool spry_device_goes_ahead(const spry_device *device);
+
+/* Refuses a picture that the device or the model cannot take. */
+spry_status spry_device_check_picture(const spry_device *device, const spry_picture *picture, spry_error *error);
 
 /* Returns when the step is done, the older one of two; its results stay until the next submit; while a step follows it,
  * only the results of draws stay. Fails when the hardware did. Without a step under way it returns at once. */

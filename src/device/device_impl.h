@@ -37,6 +37,7 @@ struct spry_device {
     bool placed_weights;       /* the last step also placed weights; set by the implementation */
     uint64_t attention_ns;     /* of the last step; set by the implementation */
     uint32_t split_layers;     /* see spry_device_layers */
+    bool pictures, two_way;    /* it computes rows of pictures, also of those whose rows see each other */
 };
 
 struct spry_device_kind {

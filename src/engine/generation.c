@@ -297,7 +297,9 @@ static spry_prompt prompt_of(const spry_request *r)
                          .compute_from = r->n_prompt - 1,
                          .spans = r->spans,
                          .n_spans = r->n_spans,
-                         .repair = r->span_repair};
+                         .repair = r->span_repair,
+                         .pictures = r->pictures,
+                         .n_pictures = r->n_pictures};
 }
 
 /* The last part of the lookup was restoring from disk, if any. */
@@ -428,7 +430,12 @@ bool spry_generation_ahead(const spry_generation *g, spry_segment *segment, spry
     spry_random random = g->random;
     if (!one_row_follows(g) || spry_kv_table_pages_needed(&s->table, pool, 1))
         return false;
-    *segment = (spry_segment){&s->table, NULL, (uint32_t)s->table.n_tokens, 1, SPRY_WANT_LAST, s->adapters};
+    *segment = (spry_segment){.table = &s->table,
+                              .first_position = (uint32_t)s->table.n_tokens,
+                              .n_rows = 1,
+                              .want = SPRY_WANT_LAST,
+                              .adapters = s->adapters,
+                              .shift = spry_sequence_shift(s, s->table.n_tokens)};
     *draw = draw_at(g, 0, s->n_tokens, 0, NULL);
     draw->n_history = 0; /* it ends with the token that is not known; no penalty looks at it */
     next_unit(&random, g->request);

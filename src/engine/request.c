@@ -213,6 +213,8 @@ spry_status spry_engine_check_request(const spry_engine *e, const spry_request *
     if (r->speculation == SPRY_DRAFT_MODEL && !e->drafter)
         return spry_fail(error, SPRY_ERR_INPUT, "the engine has no drafter; give it one or use lookup");
     spry_status status = spry_sampling_check(&r->sampling, e->model->config.n_vocab, error);
+    for (size_t i = 0; !status && i < r->n_pictures; i++)
+        status = spry_device_check_picture(e->device, r->pictures[i].picture, error);
     return status ? status : spry_engine_check_ids(e, r->prompt, r->n_prompt, slides, error);
 }
 

@@ -162,6 +162,96 @@ spry_status spry_sequence_init(spry_sequence *s, spry_kv_cache *cache, spry_kv_k
     return spry_kv_table_init(&s->table, max_tokens, error);
 }
 
+/* ---- pictures ---------------------------------------------------------------------------------------------------- */
+
+static void pictures_free(spry_held_picture *pictures, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        spry_picture_unref(pictures[i].placed.picture);
+    free(pictures);
+}
+
+static void drop_pictures(spry_sequence *s)
+{
+    pictures_free(s->pictures, s->n_pictures);
+    free(s->contents);
+    s->pictures = NULL;
+    s->n_pictures = 0;
+    s->contents = NULL;
+}
+
+static size_t end_of(const spry_placed *placed)
+{
+    return placed->at + placed->picture->n_rows;
+}
+
+/* The pictures of a prompt, none of which is in the table yet. */
+static spry_status hold_pictures(spry_held_picture **out, const spry_prompt *p, spry_error *error)
+{
+    *out = p->n_pictures ? calloc(p->n_pictures, sizeof **out) : NULL;
+    if (p->n_pictures && !*out)
+        return spry_fail_memory(error, "the pictures of a prompt", p->n_pictures * sizeof **out);
+    for (size_t i = 0; i < p->n_pictures; i++)
+        (*out)[i] = (spry_held_picture){{p->pictures[i].at, spry_picture_ref(p->pictures[i].picture)}, SPRY_SLID_OUT};
+    return SPRY_OK;
+}
+
+static spry_status make_contents(spry_sequence *s, const int32_t *ids, size_t count, spry_error *error)
+{
+    s->contents = malloc(s->table.max_tokens * sizeof *s->contents);
+    if (!s->contents)
+        return spry_fail_memory(error, "the contents of a sequence", s->table.max_tokens * sizeof *s->contents);
+    memcpy(s->contents, ids, count * sizeof *ids);
+    for (size_t i = 0; i < s->n_pictures; i++) {
+        const spry_placed *placed = &s->pictures[i].placed;
+        for (uint32_t row = 0; end_of(placed) <= count && row < placed->picture->n_rows; row++)
+            s->contents[placed->at + row] = spry_picture_content(placed->picture, row);
+    }
+    return SPRY_OK;
+}
+
+/* What the keys of a table's pages are computed from, so that position p of the table is [p], until it slides. */
+static const int32_t *contents_of(const spry_sequence *s, const spry_work *work)
+{
+    return work->table != &s->table ? work->tokens : s->contents ? s->contents : s->tokens;
+}
+
+int32_t spry_sequence_shift(const spry_sequence *s, size_t position)
+{
+    int32_t shift = 0;
+    for (size_t i = 0; i < s->n_pictures; i++) {
+        const spry_held_picture *held = &s->pictures[i];
+        const spry_picture *p = held->placed.picture;
+        if (held->position >= 0 && (size_t)held->position + p->n_rows <= position)
+            shift += (int32_t)(spry_picture_extent(p) - p->n_rows);
+    }
+    return shift;
+}
+
+/* The picture at a position of the table, or NULL. *end: where it ends, or where the next one begins, if not later. */
+static const spry_held_picture *picture_at(const spry_sequence *s, size_t position, size_t *end)
+{
+    for (size_t i = 0; i < s->n_pictures; i++) {
+        const spry_held_picture *held = &s->pictures[i];
+        size_t first = (size_t)held->position, after = first + held->placed.picture->n_rows;
+        if (held->position < 0 || after <= position)
+            continue;
+        size_t border = first <= position ? after : first;
+        *end = border < *end ? border : *end;
+        if (first <= position)
+            return held;
+    }
+    return NULL;
+}
+
+/* Whether a page that begins here continues a picture. */
+static bool inside_picture(const spry_sequence *s, size_t position)
+{
+    size_t end = SIZE_MAX;
+    const spry_held_picture *held = picture_at(s, position, &end);
+    return held && (size_t)held->position < position;
+}
+
 static void drop_spans(spry_sequence *s)
 {
     while (s->n_spans)
@@ -180,9 +270,10 @@ void spry_sequence_release(spry_sequence *s)
 {
     spry_sequence_stop(s);
     if (!s->n_dropped && !s->unshared && s->table.entries)
-        spry_kv_cache_release(s->cache, &s->table, s->root, s->tokens, spry_clock_ns());
+        spry_kv_cache_release(s->cache, &s->table, s->root, s->contents ? s->contents : s->tokens, spry_clock_ns());
     else if (s->table.entries)
         spry_kv_table_truncate(&s->table, s->cache->pool, 0);
+    drop_pictures(s);
     s->n_tokens = s->n_dropped = s->slid_at = 0;
 }
 
@@ -237,18 +328,34 @@ size_t spry_sequence_pending(const spry_sequence *s)
 
 /* ---- sliding and appending --------------------------------------------------------------------------------------- */
 
+/* Pictures between two positions of the table slide out, and those after them move. */
+static void slide_pictures(spry_sequence *s, size_t from, size_t to)
+{
+    for (size_t i = 0; i < s->n_pictures; i++) {
+        int64_t *position = &s->pictures[i].position;
+        if (*position >= (int64_t)from)
+            *position = *position < (int64_t)to ? SPRY_SLID_OUT : *position - (int64_t)(to - from);
+    }
+}
+
 static spry_status slide(spry_sequence *s, spry_error *error)
 {
     size_t keep = 0, dropped;
     const spry_kv_table *t = &s->table;
-    while (keep < t->n_entries && t->entries[keep].start < s->keep)
+    while (keep < t->n_entries && (t->entries[keep].start < s->keep || inside_picture(s, t->entries[keep].start)))
         keep++;
-    if (keep + 2 > t->n_entries)
+    size_t drop = (t->n_entries - keep + SLIDE_PARTS - 1) / SLIDE_PARTS;
+    while (keep + drop < t->n_entries && inside_picture(s, t->entries[keep + drop].start))
+        drop++;
+    if (keep + drop + 1 > t->n_entries)
         return spry_fail(error, SPRY_ERR_CONTEXT,
                          "the context of %zu tokens is full and keeping %zu of them leaves nothing to slide",
                          t->max_tokens, s->keep);
-    size_t drop = (t->n_entries - keep + SLIDE_PARTS - 1) / SLIDE_PARTS;
-    spry_status status = spry_kv_table_slide(&s->table, s->cache->pool, keep, drop, &dropped, error);
+    size_t from = t->entries[keep].start, to = t->entries[keep + drop].start;
+    int32_t shift = spry_sequence_shift(s, to) - spry_sequence_shift(s, from);
+    spry_status status = spry_kv_table_slide(&s->table, s->cache->pool, keep, drop, shift, &dropped, error);
+    if (!status)
+        slide_pictures(s, from, to);
     if (!status) {
         s->n_dropped += dropped;
         s->slid_at = s->n_tokens;
@@ -288,23 +395,48 @@ spry_status spry_sequence_append(spry_sequence *s, const int32_t *ids, size_t co
     if (status)
         return status;
     memmove(s->tokens + s->n_tokens, ids, count * sizeof *ids);
+    if (s->contents && !s->n_dropped)
+        memcpy(s->contents + first, s->tokens + s->n_tokens, count * sizeof *ids);
     s->n_tokens += count;
     return SPRY_OK;
 }
 
-/* For a prompt that is longer than the table: as much as fits. */
+/* The number of rows that come next of the rest of a prompt: text up to a picture, or a picture. */
+static size_t next_part(const spry_sequence *s, spry_held_picture **picture, size_t max_rows)
+{
+    size_t part = s->n_rest < max_rows ? s->n_rest : max_rows;
+    *picture = NULL;
+    for (size_t i = 0; i < s->n_pictures; i++) {
+        spry_held_picture *held = &s->pictures[i];
+        if (held->placed.at == s->n_tokens) {
+            *picture = held;
+            return held->placed.picture->n_rows;
+        }
+        if (held->placed.at > s->n_tokens)
+            return held->placed.at - s->n_tokens < part ? held->placed.at - s->n_tokens : part;
+    }
+    return part;
+}
+
+/* For a prompt that is longer than the table: as much as fits, or a whole picture. */
 static spry_status append_rest(spry_sequence *s, size_t max_rows, spry_error *error)
 {
-    size_t room = s->table.max_tokens - s->table.n_tokens, part = s->n_rest < max_rows ? s->n_rest : max_rows;
-    part = room && part > room ? room : part;
-    if (!room) { /* it slides first; the distance determines how much fits */
+    spry_held_picture *picture;
+    size_t part = next_part(s, &picture, max_rows), needed = picture ? part : 1, room;
+    while ((room = s->table.max_tokens - s->table.n_tokens) < needed) { /* the distance determines how much fits */
         spry_status status = slide(s, error);
         if (status)
             return status;
-        room = s->table.max_tokens - s->table.n_tokens;
-        part = part > room ? room : part;
     }
+    part = part > room ? room : part;
+    if (picture)
+        spry_kv_table_close(&s->table);
+    size_t position = s->table.n_tokens;
     spry_status status = spry_sequence_append(s, s->rest, part, error);
+    if (!status && picture) {
+        picture->position = (int64_t)position;
+        spry_kv_table_close(&s->table);
+    }
     if (!status) {
         s->rest += part;
         s->n_rest -= part;
@@ -335,51 +467,84 @@ static const int32_t *tokens_of(const spry_sequence *s, const spry_work *work)
     return work->table == &s->table ? s->tokens + s->n_dropped : work->tokens;
 }
 
-/* Adds rows [first, first + n) of a piece of work as one segment. */
-static void add_segment(const spry_sequence *s, spry_segment *segment, const spry_work *work, size_t first, size_t n,
-                        spry_want want)
+/* Segments being filled with the next rows. */
+typedef struct filling {
+    const spry_sequence *sequence;
+    spry_segment *segments;
+    size_t n, capacity;
+    size_t want_from, max_wanted;
+} filling;
+
+/* Adds rows [first, end) of a piece of work as one segment. */
+static void add_segment(filling *f, const spry_work *work, size_t first, size_t end, spry_want want)
 {
-    *segment = (spry_segment){work->table, tokens_of(s, work) + first, (uint32_t)first, (uint32_t)n, want, s->adapters};
+    const spry_sequence *s = f->sequence;
+    size_t border = end;
+    const spry_held_picture *held = work->table == &s->table ? picture_at(s, first, &border) : NULL;
+    f->segments[f->n++] = (spry_segment){.table = work->table,
+                                         .tokens = tokens_of(s, work) + first,
+                                         .first_position = (uint32_t)first,
+                                         .n_rows = (uint32_t)(end - first),
+                                         .want = want,
+                                         .adapters = s->adapters,
+                                         .shift = work->table == &s->table ? spry_sequence_shift(s, first) : 0,
+                                         .picture = held ? held->placed.picture : NULL,
+                                         .picture_row = held ? (uint32_t)(first - (size_t)held->position) : 0};
+}
+
+/* Adds rows [first, end) of a piece of work, tokens or rows of one picture, as far as there is room for segments and
+ * logits. Returns the first row that was not added. */
+static size_t add_rows(filling *f, const spry_work *work, size_t first, size_t end)
+{
+    const spry_sequence *s = f->sequence;
+    bool own = work->table == &s->table;
+    size_t wanted = !own || f->want_from >= end + s->n_dropped ? end
+                    : f->want_from > first + s->n_dropped      ? f->want_from - s->n_dropped
+                                                               : first; /* the first row whose logits are wanted */
+    if (end - wanted > f->max_wanted)
+        end = wanted + f->max_wanted;
+    if (end == wanted + 1) {
+        add_segment(f, work, first, end, SPRY_WANT_LAST);
+        f->max_wanted--;
+        return end;
+    }
+    if (wanted > first)
+        add_segment(f, work, first, wanted, SPRY_WANT_NOTHING);
+    if (end > wanted && f->n == f->capacity)
+        return wanted;
+    if (end > wanted) {
+        add_segment(f, work, wanted, end, SPRY_WANT_ALL);
+        f->max_wanted -= end - wanted;
+    }
+    return end;
 }
 
 spry_status spry_sequence_fill(spry_sequence *s, spry_segment *segments, size_t *n, size_t capacity, size_t max_rows,
                                size_t want_from, size_t max_wanted, spry_error *error)
 {
-    size_t rows = 0;
+    filling f = {s, segments, 0, capacity, want_from, max_wanted};
     *n = 0;
     if (s->next_work == s->n_work && s->n_rest) {
         spry_status status = append_rest(s, max_rows, error);
         if (status)
             return status;
     }
-    for (size_t i = s->next_work; i < s->n_work && rows < max_rows && *n < capacity; i++) {
+    bool stopped = false; /* rows are computed in order */
+    for (size_t i = s->next_work; !stopped && i < s->n_work; i++) {
         const spry_work *work = &s->work[i];
-        size_t first = work->first, left = work->end - first, end;
-        left = left < max_rows - rows ? left : max_rows - rows;
-        end = first + left;
-        bool own = work->table == &s->table;
-        size_t wanted = !own || want_from >= end + s->n_dropped ? end
-                        : want_from > first + s->n_dropped      ? want_from - s->n_dropped
-                                                                : first; /* the first row whose logits are wanted */
-        if (end - wanted > max_wanted)
-            end = wanted + max_wanted;
-        rows += end - first;
-        if (end == wanted + 1) {
-            add_segment(s, &segments[(*n)++], work, first, end - first, SPRY_WANT_LAST);
-            max_wanted--;
-        } else {
-            if (wanted > first)
-                add_segment(s, &segments[(*n)++], work, first, wanted - first, SPRY_WANT_NOTHING);
-            if (end > wanted && *n < capacity) {
-                add_segment(s, &segments[(*n)++], work, wanted, end - wanted, SPRY_WANT_ALL);
-                max_wanted -= end - wanted;
-            } else if (end > wanted) {
-                rows -= end - wanted;
-            }
+        for (size_t at = work->first, end, added; !stopped && at < work->end; at = added) {
+            end = work->end;
+            const spry_held_picture *held = work->table == &s->table ? picture_at(s, at, &end) : NULL;
+            bool whole = held && held->placed.picture->two_way;
+            if (f.n == capacity || !max_rows || (whole && end - at > max_rows))
+                return *n = f.n, SPRY_OK;
+            end = end - at > max_rows ? at + max_rows : end;
+            added = add_rows(&f, work, at, end);
+            max_rows -= added - at;
+            stopped = added < end;
         }
-        if (end < work->first + left) /* rows are computed in order */
-            break;
     }
+    *n = f.n;
     return SPRY_OK;
 }
 
@@ -393,7 +558,7 @@ void spry_sequence_computed(spry_sequence *s, size_t n_rows, size_t n_drafts)
         work->first += part;
         n_rows -= part;
         if (!s->unshared && (work->table != &s->table || !s->n_dropped))
-            spry_kv_cache_publish(s->cache, work->table, work->root, tokens_of(s, work),
+            spry_kv_cache_publish(s->cache, work->table, work->root, contents_of(s, work),
                                   work->table == &s->table && work->first > decided ? decided : work->first, now);
         s->next_work += part == left;
     }
@@ -476,6 +641,30 @@ static spry_status lay_page(lane *l, size_t count, bool closes)
     return status;
 }
 
+/* A picture, from pages of its own. Cached pages are used if all of them are there. */
+static spry_status lay_picture(lane *l, const spry_picture *picture)
+{
+    size_t begin = l->table->n_tokens, end = begin + picture->n_rows;
+    lane own = *l;
+    bool cached = end <= l->compute_from;
+    restore(l, end);
+    for (size_t at = begin, count; cached && at < end; at += count) {
+        uint32_t page;
+        count = end - at < SPRY_PAGE_TOKENS ? end - at : SPRY_PAGE_TOKENS;
+        cached = spry_kv_cache_find(l->sequence->cache, &page, own.parent, l->tokens + at, count, l->now_ns);
+        own.parent = spry_kv_key_page(own.parent, l->tokens + at, count);
+    }
+    own.parent = l->parent;
+    own.compute_from = cached ? l->compute_from : begin;
+    spry_status status = SPRY_OK;
+    while (!status && l->table->n_tokens < end) {
+        size_t left = end - l->table->n_tokens;
+        status = lay_page(&own, left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS, left <= SPRY_PAGE_TOKENS);
+    }
+    l->parent = own.parent;
+    return status;
+}
+
 /* Plain text up to `end`. */
 static spry_status lay_text(lane *l, size_t end, bool closes)
 {
@@ -553,7 +742,7 @@ static spry_status lay_span(lane *l, spry_found *found, const spry_prompt *p, co
 
 static bool has_fragments(const spry_sequence *s, const spry_prompt *p)
 {
-    return p->n_spans && p->repair != SPRY_REPAIR_ALL && !s->fixed;
+    return p->n_spans && p->repair != SPRY_REPAIR_ALL && !s->fixed && !p->n_pictures;
 }
 
 /* A run of cached pages that was found by its tokens. */
@@ -601,7 +790,8 @@ static spry_status lay_known(lane *l, spry_found *found, const spry_prompt *p, s
 /* Whether fragments are looked for where none are declared. */
 static bool searches(const spry_sequence *s, const spry_prompt *p)
 {
-    return s->span_pages && !s->fixed && !p->n_spans && p->repair != SPRY_REPAIR_ALL && p->count <= s->table.max_tokens;
+    return s->span_pages && !s->fixed && !p->n_spans && !p->n_pictures && p->repair != SPRY_REPAIR_ALL &&
+           p->count <= s->table.max_tokens;
 }
 
 static spry_status lay_prompt(lane *l, spry_found *found, const spry_prompt *p, size_t count)
@@ -612,10 +802,32 @@ static spry_status lay_prompt(lane *l, spry_found *found, const spry_prompt *p, 
         if (!status)
             status = lay_span(l, found, p, &p->spans[i]);
     }
+    for (size_t i = 0; !status && i < l->sequence->n_pictures; i++) {
+        spry_held_picture *held = &l->sequence->pictures[i];
+        if (end_of(&held->placed) > count)
+            break;
+        status = lay_text(l, held->placed.at, true);
+        held->position = (int64_t)held->placed.at;
+        if (!status)
+            status = lay_picture(l, held->placed.picture);
+    }
     return status ? status : lay_text(l, count, false);
 }
 
 /* ---- beginning --------------------------------------------------------------------------------------------------- */
+
+static spry_status check_pictures(const spry_prompt *p, spry_error *error)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < p->n_pictures; end = end_of(&p->pictures[i++]))
+        if (p->pictures[i].at < end || p->pictures[i].at > p->count ||
+            p->pictures[i].picture->n_rows > p->count - p->pictures[i].at || !p->pictures[i].picture->n_rows)
+            return spry_fail(error, SPRY_ERR_INPUT,
+                             "picture %zu, %u rows from token %zu on, is empty, out of order or outside the prompt of "
+                             "%zu",
+                             i + 1, p->pictures[i].picture->n_rows, p->pictures[i].at, p->count);
+    return SPRY_OK;
+}
 
 static spry_status check_prompt(const spry_sequence *s, const spry_prompt *p, spry_error *error)
 {
@@ -632,34 +844,65 @@ static spry_status check_prompt(const spry_sequence *s, const spry_prompt *p, sp
             return spry_fail(error, SPRY_ERR_INPUT,
                              "fragment %zu, tokens %zu to %zu, is empty, out of order or outside the prompt of %zu",
                              i + 1, p->spans[i].begin, p->spans[i].end, p->count);
-    return SPRY_OK;
+    return check_pictures(p, error);
 }
 
-/* Whether a sequence that has slid can continue with this prompt with the same result as from the beginning. */
-static bool goes_on(spry_sequence *s, const spry_prompt *p)
+/* Tokens at the beginning that are the same with the same pictures, of which none is cut. */
+static size_t same_tokens(const spry_sequence *s, const spry_prompt *p)
 {
     size_t same = 0, most = p->compute_from < s->n_tokens ? p->compute_from : s->n_tokens;
     while (same < most && s->tokens[same] == p->ids[same])
         same++;
+    for (size_t i = 0; i < s->n_pictures || i < p->n_pictures; i++) {
+        const spry_placed *a = i < s->n_pictures ? &s->pictures[i].placed : NULL;
+        const spry_placed *b = i < p->n_pictures ? &p->pictures[i] : NULL;
+        size_t at = !a ? b->at : !b || a->at < b->at ? a->at : b->at;
+        bool equal = a && b && a->at == b->at && spry_kv_key_equal(a->picture->hash, b->picture->hash);
+        if (at < same && (!equal || end_of(a) > same))
+            return at;
+    }
+    return same;
+}
+
+/* Whether a sequence that has slid can continue with this prompt with the same result as from the beginning. `pictures`
+ * are the prompt's. */
+static bool goes_on(spry_sequence *s, const spry_prompt *p, spry_held_picture *pictures)
+{
+    size_t same = same_tokens(s, p);
     if (!s->n_dropped || s->fragments || has_fragments(s, p) || same < s->slid_at || s->slid_keep != s->keep)
         return false;
+    for (size_t i = 0; i < s->n_pictures && end_of(&s->pictures[i].placed) <= same; i++)
+        pictures[i].position = s->pictures[i].position;
+    pictures_free(s->pictures, s->n_pictures);
+    s->pictures = pictures;
+    s->n_pictures = p->n_pictures;
     spry_sequence_truncate(s, same);
     s->rest = p->ids + same;
     s->n_rest = p->count - same + p->n_more;
     return true;
 }
 
-static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_prompt *p, spry_error *error)
+/* Tokens that are laid out at once: as many as fit, and no part of a picture. */
+static size_t count_laid_out(const spry_sequence *s, const spry_prompt *p)
 {
     size_t count = p->count < s->table.max_tokens ? p->count : s->table.max_tokens;
-    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < p->n_pictures; i++)
+        if (p->pictures[i].at < count && end_of(&p->pictures[i]) > count)
+            count = p->pictures[i].at;
+    return count;
+}
+
+static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_prompt *p, spry_error *error)
+{
+    size_t count = count_laid_out(s, p);
+    spry_status status = s->n_pictures ? make_contents(s, p->ids, count, error) : SPRY_OK;
     free(s->spans);
     s->spans = p->n_spans ? calloc(p->n_spans, sizeof *s->spans) : NULL;
     if (p->n_spans && !s->spans)
         status = spry_fail_memory(error, "fragments", p->n_spans * sizeof *s->spans);
     lane own = {.sequence = s,
                 .table = &s->table,
-                .tokens = p->ids,
+                .tokens = s->contents ? s->contents : p->ids,
                 .root = s->root,
                 .parent = s->root,
                 .compute_from = p->compute_from < count ? p->compute_from : count,
@@ -692,17 +935,23 @@ spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_
     uint64_t start = spry_clock_ns();
     *found = (spry_found){0};
     s->starved = false;
+    spry_held_picture *pictures = NULL;
     spry_status status = check_prompt(s, p, error);
+    if (!status)
+        status = hold_pictures(&pictures, p, error);
     if (status)
         return status; /* the sequence is unchanged */
     spry_sequence_stop(s);
-    if (!goes_on(s, p)) {
+    if (!goes_on(s, p, pictures)) {
         spry_sequence_release(s); /* its usable pages are found again in the cache; the rest is evicted when needed */
+        s->pictures = pictures;
+        s->n_pictures = p->n_pictures;
         status = lay_out(s, found, p, error);
     }
     if (status) {
         forget_work(s);
         spry_kv_table_truncate(&s->table, s->cache->pool, 0);
+        drop_pictures(s);
         s->n_tokens = s->n_dropped = s->slid_at = 0;
         return status;
     }

@@ -8,6 +8,9 @@
  * their pages are recomputed in place. The same prompt with the same spans therefore gives the same
  * bits for any contents of the cache.
  *
+ * A picture begins a page and ends one; its pages are found together or not at all, and it slides out whole. A prompt
+ * with pictures has no fragments: their pages could be at other places of rope than tokens say.
+ *
  * Sliding: when the table is full, pages after the kept head are removed and the rest moves up. The points where that
  * happens depend on the tokens alone. After it, the pages belong to this sequence only and are not cached. */
 #ifndef SPRY_ENGINE_SEQUENCE_H
@@ -15,6 +18,14 @@
 
 #include "device/device.h"
 #include "kv/kv_cache.h"
+
+enum { SPRY_SLID_OUT = -1 };
+
+/* A picture of a sequence, with its position in the table; SPRY_SLID_OUT when it is not there, or not yet. */
+typedef struct spry_held_picture {
+    spry_placed placed; /* referenced */
+    int64_t position;
+} spry_held_picture;
 
 /* Rows of one table that must be computed. */
 typedef struct spry_work {
@@ -32,6 +43,9 @@ typedef struct spry_sequence {
     spry_kv_table table;
     int32_t *tokens; /* all tokens so far, including those that slid out */
     size_t n_tokens, capacity;
+    spry_held_picture *pictures; /* ascending */
+    size_t n_pictures;
+    int32_t *contents; /* NULL without pictures; else the tokens with the contents of pictures, until it slides */
 
     spry_work *work;
     size_t n_work, next_work, work_capacity;
@@ -58,8 +72,10 @@ typedef struct spry_prompt {
     size_t compute_from;    /* rows from here on are always computed; at most count */
     const spry_span *spans; /* ascending */
     size_t n_spans;
-    size_t repair; /* as in spry_request; SPRY_REPAIR_ALL: spans are plain text */
-    size_t n_more; /* ids after the prompt, appended when it is computed */
+    size_t repair;               /* as in spry_request; SPRY_REPAIR_ALL: spans are plain text */
+    size_t n_more;               /* ids after the prompt, appended when it is computed */
+    const spry_placed *pictures; /* ascending, borrowed during the call */
+    size_t n_pictures;
 } spry_prompt;
 
 /* The result of beginning a prompt, in tokens. */
@@ -79,6 +95,9 @@ void spry_sequence_deinit(spry_sequence *sequence);
 /* Lays out a prompt. One that cannot fit changes nothing; when pages or memory are short the sequence is empty. */
 spry_status spry_sequence_begin(spry_sequence *sequence, spry_found *found, const spry_prompt *prompt,
                                 spry_error *error);
+
+/* How far rope's position is from a position of the table, because of the pictures before it. */
+int32_t spry_sequence_shift(const spry_sequence *sequence, size_t position);
 
 /* Rows still to be computed. */
 size_t spry_sequence_pending(const spry_sequence *sequence);

@@ -144,8 +144,11 @@ static spry_status extend(spry_steps *s, spry_kv_table *table, size_t count, spr
 spry_status spry_steps_prefill(spry_steps *s, const int32_t *ids, size_t count, bool last, spry_error *error)
 {
     spry_kv_table *table = &s->tables[0];
-    spry_segment segment = {
-        table, ids, (uint32_t)table->n_tokens, (uint32_t)count, last ? SPRY_WANT_LAST : SPRY_WANT_NOTHING, {{0}}};
+    spry_segment segment = {.table = table,
+                            .tokens = ids,
+                            .first_position = (uint32_t)table->n_tokens,
+                            .n_rows = (uint32_t)count,
+                            .want = last ? SPRY_WANT_LAST : SPRY_WANT_NOTHING};
     spry_status status = extend(s, table, count, error);
     return status ? status : compute(s, &segment, 1, error);
 }
@@ -172,7 +175,11 @@ spry_status spry_steps_decode(spry_steps *s, const int32_t *ids, size_t n, spry_
     spry_status status = SPRY_OK;
     for (size_t i = 0; !status && i < n && i < s->count; i++) {
         spry_kv_table *table = &s->tables[i];
-        segments[i] = (spry_segment){table, ids + i, (uint32_t)table->n_tokens, 1, SPRY_WANT_LAST, {{0}}};
+        segments[i] = (spry_segment){.table = table,
+                                     .tokens = ids + i,
+                                     .first_position = (uint32_t)table->n_tokens,
+                                     .n_rows = 1,
+                                     .want = SPRY_WANT_LAST};
         status = extend(s, table, 1, error);
     }
     return status ? status : compute(s, segments, n, error);

@@ -564,13 +564,14 @@ static bool restores(spry_kv_cache *c)
 typedef struct batch {
     spry_kv_disk_page wanted[RESTORED];
     uint32_t pages[RESTORED];
+    size_t counts[RESTORED];
     void *bytes[RESTORED];
     bool right[RESTORED];
     size_t n;
 } batch;
 
 /* Takes a page for the bytes of `wanted`; false when there is no room. */
-static bool add_wanted(spry_kv_cache *c, batch *b, const spry_kv_disk_page *wanted)
+static bool add_wanted(spry_kv_cache *c, batch *b, const spry_kv_disk_page *wanted, size_t count)
 {
     const spry_kv_mover *mover = &c->pool->mover;
     uint32_t page;
@@ -582,6 +583,7 @@ static bool add_wanted(spry_kv_cache *c, batch *b, const spry_kv_disk_page *want
         return false;
     }
     b->wanted[b->n] = *wanted;
+    b->counts[b->n] = count;
     b->bytes[b->n] = bytes;
     b->pages[b->n++] = page;
     return true;
@@ -603,8 +605,8 @@ static void restore(spry_kv_cache *c, batch *b, uint64_t now_ns)
     for (size_t i = 0; i < b->n; i++) {
         const spry_kv_disk_page *w = &b->wanted[i];
         if (b->right[i] && fine) {
-            node_insert(c, b->pages[i], w->key, w->parent, w->tokens, SPRY_PAGE_TOKENS, now_ns);
-            restored++;
+            node_insert(c, b->pages[i], w->key, w->parent, w->tokens, b->counts[i], now_ns);
+            restored += b->counts[i];
         } else {
             spry_kv_page_unref(c->pool, b->pages[i]);
         }
@@ -613,25 +615,37 @@ static void restore(spry_kv_cache *c, batch *b, uint64_t now_ns)
     if (!restored)
         return;
     uint64_t took = spry_clock_ns() - start;
-    double ns = (double)took / (double)(restored * SPRY_PAGE_TOKENS);
+    double ns = (double)took / (double)restored;
     c->figures.restore_ns += took;
     c->restore_ns += c->restore_ns > 0 ? (ns - c->restore_ns) / SMOOTHING : ns;
-    c->figures.restored_tokens += restored * SPRY_PAGE_TOKENS;
+    c->figures.restored_tokens += restored;
+}
+
+/* Whether a page is kept on disk: a full one, or the last one of a picture, which is closed. */
+static bool is_kept(const int32_t *tokens, size_t count)
+{
+    return count == SPRY_PAGE_TOKENS || tokens[count - 1] < 0;
 }
 
 void spry_kv_cache_restore(spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens, size_t count, uint64_t now_ns)
 {
     batch b = {.n = 0};
     size_t most = c->pool->mover.max_writes < RESTORED ? c->pool->mover.max_writes : RESTORED;
+    int32_t last[SPRY_PAGE_TOKENS] = {0};
     if (!c->options.disk)
         return;
-    for (; count >= SPRY_PAGE_TOKENS; tokens += SPRY_PAGE_TOKENS, count -= SPRY_PAGE_TOKENS) {
-        spry_kv_disk_page wanted = {spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens};
-        uint32_t page = node_find(c, wanted.key, parent, tokens, SPRY_PAGE_TOKENS);
+    for (size_t n; count; tokens += n, count -= n) {
+        n = count < SPRY_PAGE_TOKENS ? count : SPRY_PAGE_TOKENS;
+        if (!is_kept(tokens, n))
+            break;
+        if (n < SPRY_PAGE_TOKENS)
+            memcpy(last, tokens, n * sizeof *last);
+        spry_kv_disk_page wanted = {spry_kv_key_page(parent, tokens, n), parent, n < SPRY_PAGE_TOKENS ? last : tokens};
+        uint32_t page = node_find(c, wanted.key, parent, tokens, n);
         parent = wanted.key;
         if (page != NO_NODE)
             node_touch(c, page, now_ns); /* making room evicts others */
-        else if (spry_kv_disk_has(c->options.disk, wanted.key) && restores(c) && !add_wanted(c, &b, &wanted))
+        else if (spry_kv_disk_has(c->options.disk, wanted.key) && restores(c) && !add_wanted(c, &b, &wanted, n))
             break;
         if (b.n == most)
             restore(c, &b, now_ns);
@@ -721,7 +735,7 @@ static void send_to_disk(spry_kv_cache *c, uint32_t page)
 {
     const spry_kv_node *n = &c->nodes[page];
     const spry_kv_disk_page out = {n->key, n->parent, n->tokens};
-    if (c->options.disk && n->count == SPRY_PAGE_TOKENS && spry_kv_disk_store(c->options.disk, &out, NULL, page))
+    if (c->options.disk && is_kept(n->tokens, n->count) && spry_kv_disk_store(c->options.disk, &out, NULL, page))
         spry_kv_page_ref(c->pool, page); /* until it is collected */
 }
 
@@ -740,7 +754,7 @@ static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *to
 }
 
 static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *mark, spry_kv_key parent,
-                          spry_kv_key root, const int32_t *tokens, uint64_t now_ns)
+                          const spry_kv_key *root, const int32_t *tokens, uint64_t now_ns)
 {
     uint32_t known = node_find(c, mark->key, parent, tokens, entry->count);
     if (known != NO_NODE && in_host(c, known)) { /* it was computed again, for lack of room */
@@ -752,7 +766,8 @@ static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *
     if (known == NO_NODE) {
         node_insert(c, entry->page, mark->key, parent, tokens, entry->count, now_ns);
         spry_kv_page_ref(c->pool, entry->page);
-        node_index_content(c, entry->page, root, entry->start);
+        if (root)
+            node_index_content(c, entry->page, *root, entry->start);
         drop_shorter(c, parent, tokens, entry->count);
         send_to_disk(c, entry->page);
     } else if (known != entry->page) {
@@ -767,16 +782,18 @@ static void publish(spry_kv_cache *c, spry_kv_table *table, spry_kv_key root, co
                     bool last, uint64_t now_ns)
 {
     spry_kv_key parent = root;
+    bool movable = true; /* rope's positions are those of the table: no picture comes before */
     for (size_t i = 0; i < table->n_entries; parent = table->marks[i++].key) {
         spry_kv_entry *entry = &table->entries[i];
         spry_kv_mark *mark = &table->marks[i];
+        movable = movable && tokens[entry->start] >= 0;
         bool whole = entry->count == SPRY_PAGE_TOKENS || mark->closed || (last && i == table->n_entries - 1);
         if (mark->cached)
             continue;
         if (mark->foreign || !whole || (size_t)entry->start + entry->count > n_tokens)
             return;
         mark->key = spry_kv_key_page(parent, tokens + entry->start, entry->count);
-        publish_entry(c, entry, mark, parent, root, tokens + entry->start, now_ns);
+        publish_entry(c, entry, mark, parent, movable ? &root : NULL, tokens + entry->start, now_ns);
         if (!mark->cached)
             return;
     }

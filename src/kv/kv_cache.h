@@ -73,8 +73,8 @@ spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const s
 /* Releases every page, including those being written to disk. */
 void spry_kv_cache_deinit(spry_kv_cache *cache);
 
-/* Restores the full pages of these tokens after `parent` that are on disk and not in memory, many at once, where that
- * is cheaper than computing them and there is room. */
+/* Restores the full pages of these tokens after `parent`, and the last page of a picture that they end with, which are
+ * on disk and not in memory, many at once, where that is cheaper than computing them and there is room. */
 void spry_kv_cache_restore(spry_kv_cache *cache, spry_kv_key parent, const int32_t *tokens, size_t count,
                            uint64_t now_ns);
 

@@ -166,8 +166,8 @@ void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_t
     last->count = (uint32_t)(n_tokens - last->start);
 }
 
-spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t keep, size_t drop, size_t *dropped,
-                                spry_error *error)
+spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t keep, size_t drop, int32_t shift,
+                                size_t *dropped, spry_error *error)
 {
     size_t after = keep + drop, gone = 0;
     for (size_t i = keep; i < after; i++)
@@ -175,7 +175,7 @@ spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t
     for (size_t i = after; i < table->n_entries; i++) {
         spry_kv_entry *entry = &table->entries[i];
         uint32_t turn;
-        if (!spry_kv_turn_take(&pool->turns, &turn, pool->turns.deltas[entry->turn] - (int32_t)gone)) {
+        if (!spry_kv_turn_take(&pool->turns, &turn, pool->turns.deltas[entry->turn] - (int32_t)gone - shift)) {
             while (i-- > after)
                 spry_kv_turn_release(&pool->turns, table->marks[i].next_turn);
             return spry_fail(error, SPRY_ERR_CONTEXT, "pages stand at more than %d different distances",

@@ -45,10 +45,10 @@ spry_status spry_kv_table_append(spry_kv_table *table, spry_kv_pool *pool, uint3
 /* Keeps the first `n_tokens`. */
 void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_tokens);
 
-/* Removes `drop` entries after the first `keep` (some must remain after them) and moves the rest up. When there are too
- * many different offsets nothing changes. *dropped is the number of removed tokens. */
-spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t keep, size_t drop, size_t *dropped,
-                                spry_error *error);
+/* Removes `drop` entries after the first `keep` (some must remain after them) and moves the rest up: in the table by
+ * *dropped tokens, in rope's space by `shift` more. When there are too many different offsets nothing changes. */
+spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t keep, size_t drop, int32_t shift,
+                                size_t *dropped, spry_error *error);
 
 /* The entry that holds a position below n_tokens. */
 const spry_kv_entry *spry_kv_table_find(const spry_kv_table *table, size_t position);

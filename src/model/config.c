@@ -681,8 +681,15 @@ float spry_rope_frequencies(float *frequencies, const spry_rope *rope, size_t ro
 void spry_rope_angles(float *cosine, float *sine, const float *frequencies, float scale, size_t n_pairs,
                       uint32_t position)
 {
+    const uint32_t place[3] = {position, position, position};
+    spry_rope_angles_at(cosine, sine, frequencies, scale, n_pairs, place, NULL);
+}
+
+void spry_rope_angles_at(float *cosine, float *sine, const float *frequencies, float scale, size_t n_pairs,
+                         const uint32_t place[3], const uint8_t *axes)
+{
     for (size_t i = 0; i < n_pairs; i++) {
-        float angle = (float)position * frequencies[i];
+        float angle = (float)place[axes ? axes[i] : 0] * frequencies[i];
         cosine[i] = cosf(angle) * scale;
         sine[i] = sinf(angle) * scale;
     }

@@ -134,6 +134,7 @@ typedef struct spry_config {
     bool qk_norm;                     /* q and k have norms that must be there */
     bool tied;                        /* the output matrix is the embedding */
     bool interleaved;                 /* rope pairs are (2i, 2i + 1) */
+    const uint8_t *rope_axes;         /* NULL, or [rope_dim / 2]: pairs turn by a row's time, row or column: 0, 1, 2 */
     spry_rope rope, rope_sliding;
 } spry_config;
 
@@ -177,5 +178,9 @@ float spry_rope_frequencies(float *frequencies, const spry_rope *rope, size_t ro
 /* cos and sin of one position, [n_pairs] each. */
 void spry_rope_angles(float *cosine, float *sine, const float *frequencies, float magnitude, size_t n_pairs,
                       uint32_t position);
+
+/* cos and sin of one place, whose coordinates pairs use as `axes` says; NULL: all pairs use the first. */
+void spry_rope_angles_at(float *cosine, float *sine, const float *frequencies, float magnitude, size_t n_pairs,
+                         const uint32_t at[3], const uint8_t *axes);
 
 #endif

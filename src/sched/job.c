@@ -185,8 +185,11 @@ void spry_job_init(spry_job *job, spry_engine *engine, const spry_job_kind *kind
 
 void spry_job_deinit(spry_job *job)
 {
-    if (job->kind == &spry_answer_kind)
-        spry_matcher_destroy(job->answer.matcher);
+    if (job->kind != &spry_answer_kind)
+        return;
+    spry_matcher_destroy(job->answer.matcher);
+    for (size_t i = 0; job->answer.keeps_pictures && i < job->answer.request.n_pictures; i++)
+        spry_picture_unref(job->answer.request.pictures[i].picture);
 }
 
 void spry_job_destroy(spry_job *job)
@@ -325,7 +328,9 @@ static spry_status keep_request(spry_job *job, spry_error *error)
 {
     spry_request *r = &job->answer.request;
     bool kept = keep(job, &r->prompt, r->n_prompt, sizeof *r->prompt) &&
-                keep(job, &r->spans, r->n_spans, sizeof *r->spans) && keep(job, &r->stop, r->n_stop, sizeof *r->stop) &&
+                keep(job, &r->spans, r->n_spans, sizeof *r->spans) &&
+                keep(job, &r->pictures, r->n_pictures, sizeof *r->pictures) &&
+                keep(job, &r->stop, r->n_stop, sizeof *r->stop) &&
                 keep(job, &r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias);
     const char **stops = kept ? spry_arena_alloc(&job->arena, r->n_stop + 1, sizeof *stops) : NULL;
     for (size_t i = 0; stops && i < r->n_stop; i++)
@@ -334,6 +339,9 @@ static spry_status keep_request(spry_job *job, spry_error *error)
         return spry_fail_memory(error, "a job", job->arena.total);
     r->stop = stops;
     r->constraint_text = NULL; /* it is compiled */
+    for (size_t i = 0; i < r->n_pictures; i++)
+        spry_picture_ref(r->pictures[i].picture);
+    job->answer.keeps_pictures = true;
     job->ids = r->prompt;
     job->callbacks = *r;
     r->on_text = on_text;

@@ -59,7 +59,8 @@ typedef struct spry_answer {
     spry_generation generation;
     spry_matcher *matcher; /* of its constraint; NULL: none */
     const spry_drafter *drafter;
-    bool needs_quiet; /* its drafter is a model, which works only while no other job runs */
+    bool keeps_pictures; /* the request's pictures are referenced */
+    bool needs_quiet;    /* its drafter is a model, which works only while no other job runs */
 } spry_answer;
 
 /* A list of ids that is read: evaluations and embeddings. */

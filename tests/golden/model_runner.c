@@ -85,7 +85,7 @@ static float *run_all(model_runner *r, const int32_t *ids, size_t count, size_t 
     for (size_t done = 0; done < count;) {
         size_t part = count - done < chunk ? count - done : chunk;
         must(spry_kv_table_extend(&table, &r->pool, part, &error), &error);
-        spry_segment segment = {&table, ids + done, (uint32_t)done, (uint32_t)part, want, r->adapters};
+        spry_segment segment = {&table, ids + done, (uint32_t)done, (uint32_t)part, want, r->adapters, 0, NULL, 0};
         must(step_run(r->device, &segment, 1, &error), &error);
         const float *step = want == SPRY_WANT_ALL ? step_logits(r->device, 0, part) : step_hidden(r->device, 0, part);
         memcpy(rows + done * width, step, part * width * sizeof *rows);

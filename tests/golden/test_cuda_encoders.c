@@ -75,7 +75,7 @@ static void run_together(model_runner *r, float *out, const golden_texts *g)
         const text_case *c = &g->cases[i];
         assert_int_equal(spry_kv_table_init(&tables[i], RUNNER_TOKENS, &error), SPRY_OK);
         assert_int_equal(spry_kv_table_extend(&tables[i], &r->pool, c->n_ids, &error), SPRY_OK);
-        segments[i] = (spry_segment){&tables[i], c->ids, 0, (uint32_t)c->n_ids, SPRY_WANT_HIDDEN, {{0}}};
+        segments[i] = (spry_segment){&tables[i], c->ids, 0, (uint32_t)c->n_ids, SPRY_WANT_HIDDEN, {{0}}, 0, NULL, 0};
         rows += c->n_ids;
     }
     if (step_run(r->device, segments, g->n, &error))

@@ -63,7 +63,8 @@ static float *decode(model_runner *r, spry_kv_table *tables, size_t n, size_t st
     size_t bytes = n * r->model->config.n_vocab * sizeof *logits;
     for (size_t i = 0; i < n; i++) {
         ids[i] = (int32_t)(7 + 11 * i);
-        segments[i] = (spry_segment){&tables[i], &ids[i], (uint32_t)tables[i].n_tokens - 1, 1, SPRY_WANT_LAST, {{0}}};
+        segments[i] =
+            (spry_segment){&tables[i], &ids[i], (uint32_t)tables[i].n_tokens - 1, 1, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     }
     spry_cuda_graphs_deinit(gpu_of(r));
     for (size_t i = 0; i < steps; i++)

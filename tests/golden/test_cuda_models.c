@@ -286,7 +286,7 @@ static void run_pair(model_runner *r, float *out, const int32_t *ids, size_t n_f
     for (size_t i = 0; i < 2; i++) {
         must(spry_kv_table_init(&tables[i], RUNNER_TOKENS, &error), &error);
         must(spry_kv_table_extend(&tables[i], &r->pool, n[i], &error), &error);
-        segments[i] = (spry_segment){&tables[i], ids, 0, (uint32_t)n[i], SPRY_WANT_LAST, {{0}}};
+        segments[i] = (spry_segment){&tables[i], ids, 0, (uint32_t)n[i], SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     }
     must(step_run(r->device, segments, 2, &error), &error);
     must(spry_device_logits(r->device, &logits, 0, 2, &error), &error);
@@ -360,7 +360,7 @@ static void deep_rows_have_the_bits_of_a_whole_prompt(void **state)
     float *whole = runner_logits(&r, ids, COUNT, COUNT);
     must(spry_kv_table_init(&table, RUNNER_TOKENS, &error), &error);
     for (size_t i = 0; i < SPRY_COUNT(steps); done += steps[i++]) {
-        const spry_segment rows = {&table, ids + done, done, steps[i], SPRY_WANT_ALL, {{0}}};
+        const spry_segment rows = {&table, ids + done, done, steps[i], SPRY_WANT_ALL, {{0}}, 0, NULL, 0};
         const float *logits;
         must(spry_kv_table_extend(&table, &r.pool, steps[i], &error), &error);
         must(step_run(r.device, &rows, 1, &error), &error);

@@ -172,7 +172,8 @@ static void company_of(const char *folder, const char *cpu)
                 const text_case *c = &g.cases[i];
                 assert_int_equal(spry_kv_table_init(&tables[i], RUNNER_TOKENS, &error), SPRY_OK);
                 assert_int_equal(spry_kv_table_extend(&tables[i], &r.pool, c->n_ids, &error), SPRY_OK);
-                segments[i] = (spry_segment){&tables[i], c->ids, 0, (uint32_t)c->n_ids, SPRY_WANT_HIDDEN, {{0}}};
+                segments[i] =
+                    (spry_segment){&tables[i], c->ids, 0, (uint32_t)c->n_ids, SPRY_WANT_HIDDEN, {{0}}, 0, NULL, 0};
             }
             if (step_run(r.device, segments, g.n, &error))
                 fail_msg("%s", error.message);
@@ -217,8 +218,8 @@ static void test_refused_steps(void **state)
     runner_open(&r, folder, "ref", SPRY_F32, 1);
     assert_int_equal(spry_kv_table_init(&table, RUNNER_TOKENS, &error), SPRY_OK);
     assert_int_equal(spry_kv_table_extend(&table, &r.pool, 8, &error), SPRY_OK);
-    spry_segment part = {&table, ids, 0, 4, SPRY_WANT_HIDDEN, {{0}}},
-                 logits = {&table, ids, 0, 8, SPRY_WANT_LAST, {{0}}};
+    spry_segment part = {&table, ids, 0, 4, SPRY_WANT_HIDDEN, {{0}}, 0, NULL, 0},
+                 logits = {&table, ids, 0, 8, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     assert_int_equal(step_run(r.device, &part, 1, &error), SPRY_ERR_CONTEXT);
     assert_int_equal(step_run(r.device, &logits, 1, &error), SPRY_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "embeddings"));

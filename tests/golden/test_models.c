@@ -324,8 +324,8 @@ static void batch_model(const char *folder, const char *cpu)
                 continue;
             assert_int_equal(spry_kv_table_extend(&tables[i], &r.pool, rows, &error), SPRY_OK);
             owner[n_segments] = i;
-            segments[n_segments++] =
-                (spry_segment){&tables[i], c->ids + done[i], (uint32_t)done[i], (uint32_t)rows, SPRY_WANT_ALL, {{0}}};
+            segments[n_segments++] = (spry_segment){
+                &tables[i], c->ids + done[i], (uint32_t)done[i], (uint32_t)rows, SPRY_WANT_ALL, {{0}}, 0, NULL, 0};
         }
         assert_int_equal(step_run(r.device, segments, n_segments, &error), SPRY_OK);
         for (size_t s = 0; s < n_segments; s++) {

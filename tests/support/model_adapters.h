@@ -124,8 +124,9 @@ static inline void adapted_company(model_runner *r, float *const alone[ADAPTED_K
                 continue;
             assert_int_equal(spry_kv_table_extend(&tables[i], &r->pool, rows, &error), SPRY_OK);
             owner[n] = i;
-            segments[n++] = (spry_segment){&tables[i],     ids + done[i], (uint32_t)done[i],
-                                           (uint32_t)rows, SPRY_WANT_ALL, adapted_kinds[i]};
+            segments[n++] = (spry_segment){
+                &tables[i], ids + done[i], (uint32_t)done[i], (uint32_t)rows, SPRY_WANT_ALL, adapted_kinds[i], 0, NULL,
+                0};
         }
         assert_int_equal(step_run(r->device, segments, n, &error), SPRY_OK);
         for (size_t s = 0; s < n; s++) {

@@ -152,7 +152,7 @@ static spry_status run_step(spry_device *device, spry_error *error)
     assert_int_equal(spry_kv_table_init(&table, TOKENS, error), SPRY_OK);
     pool.mover = spry_device_mover(device);
     assert_int_equal(spry_kv_table_extend(&table, &pool, 3, error), SPRY_OK);
-    spry_segment segment = {&table, ids, 0, 3, SPRY_WANT_LAST, {{0}}};
+    spry_segment segment = {&table, ids, 0, 3, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     spry_sampling settings;
     spry_sampling_default(&settings);
     spry_draw draw = {.settings = &settings, .u = 0.5}, *draws[] = {&draw};
@@ -217,7 +217,8 @@ static spry_status run_chain(spry_device *device, int32_t tokens[CHAIN][PAIR], b
         for (uint32_t i = 0; i < PAIR; i++) {
             uint32_t first = (uint32_t)tables[i].n_tokens, n = at ? 1 : 2 + i;
             assert_int_equal(spry_kv_table_extend(&tables[i], &pool, n, error), SPRY_OK);
-            segments[i] = (spry_segment){&tables[i], at ? tokens[at - 1] + i : ids, first, n, SPRY_WANT_LAST, {{0}}};
+            segments[i] =
+                (spry_segment){&tables[i], at ? tokens[at - 1] + i : ids, first, n, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
             here[i] = (spry_draw){.row = i, .settings = &settings, .u = (double)(3 * at + i) / (3 * CHAIN + PAIR)};
             lists[at % 2][i] = &here[i];
         }

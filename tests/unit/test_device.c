@@ -45,7 +45,7 @@ static spry_segment whole(spry_engine *e, spry_kv_table *table, const int32_t *i
 {
     assert_int_equal(spry_kv_table_init(table, 256, NULL), SPRY_OK);
     assert_int_equal(spry_kv_table_extend(table, &e->pool, count, NULL), SPRY_OK);
-    return (spry_segment){table, ids, 0, (uint32_t)count, want, {{0}}};
+    return (spry_segment){table, ids, 0, (uint32_t)count, want, {{0}}, 0, NULL, 0};
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -186,7 +186,7 @@ static void a_step_goes_behind_another(void **state)
     assert_int_equal(spry_device_submit(e->device, &step, NULL), SPRY_OK);
     hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_INPUT, "40 rows");
     assert_int_equal(spry_kv_table_extend(&table, &e->pool, 1, NULL), SPRY_OK);
-    segment = (spry_segment){&table, NULL, ROWS, 1, SPRY_WANT_LAST, {{0}}};
+    segment = (spry_segment){&table, NULL, ROWS, 1, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     hostile_expect(spry_device_submit_behind(e->device, &behind, other, &error), &error, SPRY_ERR_INPUT, "draw 1");
     assert_int_equal(spry_device_submit_behind(e->device, &behind, first, NULL), SPRY_OK);
     hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_UNSUPPORTED,
@@ -201,7 +201,7 @@ static void a_step_goes_behind_another(void **state)
     assert_int_equal(spry_device_wait(near->device, NULL), SPRY_OK);
     assert_int_equal(token, right.token);
     assert_int_equal(spry_kv_table_extend(&same, &near->pool, 1, NULL), SPRY_OK);
-    expected = (spry_segment){&same, &token, ROWS, 1, SPRY_WANT_LAST, {{0}}};
+    expected = (spry_segment){&same, &token, ROWS, 1, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     assert_int_equal(spry_device_submit(near->device, &right_step, NULL), SPRY_OK);
     assert_int_equal(spry_device_wait(near->device, NULL), SPRY_OK);
     assert_int_equal(next.token, right.token);
@@ -258,7 +258,7 @@ static void draws_are_those_of_the_sampler(void **state)
         spry_sampler *sampler;
         spry_segment segments[2] = {whole(e, &table, ids, ROWS, SPRY_WANT_NOTHING)};
         segments[0].n_rows = ROWS - 8;
-        segments[1] = (spry_segment){&table, ids + ROWS - 8, ROWS - 8, 8, SPRY_WANT_ALL, {{0}}};
+        segments[1] = (spry_segment){&table, ids + ROWS - 8, ROWS - 8, 8, SPRY_WANT_ALL, {{0}}, 0, NULL, 0};
         assert_int_equal(spry_sampler_create(&sampler, e->ops, VOCAB, NULL), SPRY_OK);
         for (int kind = 0; kind < 8; kind++) {
             spry_sampling s;

@@ -263,9 +263,9 @@ static void wants_do_not_disturb_each_other(void **state)
         assert_int_equal(spry_kv_table_init(&tables[i], ROWS, NULL), SPRY_OK);
         assert_int_equal(spry_kv_table_extend(&tables[i], &e->pool, ROWS, NULL), SPRY_OK);
     }
-    const spry_segment all[] = {{&tables[1], ids + ROWS, 0, WANTED, SPRY_WANT_ALL, {{0}}},
-                                {&tables[0], ids, 0, ROWS, SPRY_WANT_HIDDEN, {{0}}},
-                                {&tables[1], ids + ROWS + WANTED, WANTED, 3, SPRY_WANT_NOTHING, {{0}}}};
+    const spry_segment all[] = {{&tables[1], ids + ROWS, 0, WANTED, SPRY_WANT_ALL, {{0}}, 0, NULL, 0},
+                                {&tables[0], ids, 0, ROWS, SPRY_WANT_HIDDEN, {{0}}, 0, NULL, 0},
+                                {&tables[1], ids + ROWS + WANTED, WANTED, 3, SPRY_WANT_NOTHING, {{0}}, 0, NULL, 0}};
     assert_int_equal(step_run(e->device, &all[0], 1, NULL), SPRY_OK);
     memcpy(logits, step_logits(e->device, 0, WANTED), WANTED * FIXTURE_VOCAB * sizeof *logits);
     assert_int_equal(step_run(e->device, &all[1], 1, NULL), SPRY_OK);

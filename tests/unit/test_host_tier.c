@@ -229,7 +229,7 @@ static void a_copy_waits_for_the_steps_before_it(void **state)
     const uint32_t page = table.entries[0].page;
     void *memory = mover->host_allocate(mover->self, bytes), *room = malloc(bytes);
     assert_true(memory && room);
-    const spry_segment segment = {&table, prompts.ids[0], 0, 1, SPRY_WANT_LAST, {{0}}};
+    const spry_segment segment = {&table, prompts.ids[0], 0, 1, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     const spry_device_step step = {.segments = &segment, .n_segments = 1};
     imitation.late = imitation.early = true;
     assert_int_equal(spry_device_submit(engine->device, &step, NULL), SPRY_OK);

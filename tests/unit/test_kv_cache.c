@@ -269,7 +269,7 @@ static void moved_pages_are_not_made_known(void **state)
     count_up(tokens, LONG, 1);
     scene_open(&s, 8, NULL);
     scene_extend(&s, &t, 4 * PAGE);
-    assert_int_equal(spry_kv_table_slide(&t, &s.pool, 1, 1, &dropped, NULL), SPRY_OK);
+    assert_int_equal(spry_kv_table_slide(&t, &s.pool, 1, 1, 0, &dropped, NULL), SPRY_OK);
     assert_int_equal(dropped, PAGE);
     scene_extend(&s, &t, PAGE);
     spry_kv_cache_publish(&s.cache, &t, s.root, tokens, t.n_tokens, s.now);
@@ -461,13 +461,13 @@ static void distances_run_out(void **state)
     hostile_expect(spry_kv_table_append(&t, &s.pool, 0, 1, 0, &mark, &error), &error, SPRY_ERR_CONTEXT, "1024");
     assert_int_equal(t.n_tokens, SPRY_KV_TURNS_MAX - 1);
     assert_int_equal(s.pool.references[0], SPRY_KV_TURNS_MAX);
-    hostile_expect(spry_kv_table_slide(&moved, &s.pool, 1, 1, &dropped, &error), &error, SPRY_ERR_CONTEXT, "1024");
+    hostile_expect(spry_kv_table_slide(&moved, &s.pool, 1, 1, 0, &dropped, &error), &error, SPRY_ERR_CONTEXT, "1024");
     assert_int_equal(moved.n_entries, 4);
     /* The last three entries of the first table move to distances that are there; those before do not. */
     for (uint32_t i = 1; i < SPRY_KV_TURNS_MAX; i++)
         assert_int_equal(s.pool.turns.references[i], 1);
     spry_kv_table_truncate(&t, &s.pool, 500);
-    assert_int_equal(spry_kv_table_slide(&moved, &s.pool, 1, 1, &dropped, NULL), SPRY_OK);
+    assert_int_equal(spry_kv_table_slide(&moved, &s.pool, 1, 1, 0, &dropped, NULL), SPRY_OK);
     for (size_t i = 1; i < 3; i++)
         assert_int_equal(s.pool.turns.deltas[moved.entries[i].turn], -PAGE);
     assert_int_equal(s.pool.turns.references[moved.entries[1].turn], 2);

@@ -107,7 +107,8 @@ static void run(float *out, runner *r, const int32_t *ids, size_t few, size_t n_
         rows = last && left < most ? left : !last && left - LAST < most ? left - LAST : most;
         assert_int_equal(spry_kv_table_extend(&r->table, &r->pool, rows, NULL), SPRY_OK);
         spry_segment segment = {
-            &r->table, ids + done, (uint32_t)done, (uint32_t)rows, last ? SPRY_WANT_ALL : SPRY_WANT_NOTHING, {{0}}};
+            &r->table, ids + done, (uint32_t)done, (uint32_t)rows, last ? SPRY_WANT_ALL : SPRY_WANT_NOTHING, {{0}}, 0,
+            NULL,      0};
         assert_int_equal(step_run(r->device, &segment, 1, NULL), SPRY_OK);
         if (last)
             memcpy(out + (done + LAST - TOKENS) * n_vocab, step_logits(r->device, 0, rows),

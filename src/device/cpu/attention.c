@@ -24,11 +24,20 @@ enum { ATTEND_ROWS = 32, ITEMS_A_WORKER = 4 }; /* most rows of an item; half as 
 enum { MANY_ROWS = 8 };
 enum { BLOCKS_A_WORKER = 2 }; /* at least, where heads are taken together */
 
+/* Entries that the rows of a segment can see: those of a two-way picture see all of it, and nothing after it. */
+static size_t seen_entries(const spry_segment *g, bool two_way)
+{
+    if (!two_way)
+        return g->table->n_entries;
+    return (size_t)(spry_kv_table_find(g->table, g->first_position + g->n_rows - 1) - g->table->entries) + 1;
+}
+
 static spry_attend attend_rows(const attend_job *job, const spry_segment *g, size_t first_row, size_t skip)
 {
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
     uint32_t layer = job->layer;
+    bool two_way = g->picture && g->picture->two_way;
     size_t stride = (size_t)c->n_heads * c->head_dim, left = g->n_rows - skip;
     return (spry_attend){.out = p->attn + (first_row + skip) * stride,
                          .query = p->q + (first_row + skip) * stride,
@@ -37,7 +46,8 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
                          .first_position = g->first_position + (uint32_t)skip,
                          .window = c->sliding[layer] && !c->arch->chunked ? c->window : 0,
                          .block = c->sliding[layer] && c->arch->chunked ? c->window : 0,
-                         .ahead = !c->bidirectional   ? 0
+                         .ahead = two_way             ? UINT32_MAX
+                                  : !c->bidirectional ? 0
                                   : c->sliding[layer] ? c->window - 1
                                                       : UINT32_MAX,
                          .head_dim = c->head_dim,
@@ -54,7 +64,7 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
                          .head_bytes = p->pool->head_bytes,
                          .token_bytes = p->pool->token_bytes,
                          .entries = g->table->entries,
-                         .n_entries = g->table->n_entries,
+                         .n_entries = seen_entries(g, two_way),
                          .turns = !c->rotated[layer]  ? NULL
                                   : c->sliding[layer] ? p->sliding.turns
                                                       : p->full.turns,

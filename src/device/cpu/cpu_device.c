@@ -273,7 +273,11 @@ static const spry_device_ops ops = {.close = close_device,
 spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_team *team,
                                  spry_error *error)
 {
-    *cpu = (spry_cpu_device){.device = {.ops = &ops, .config = setup->config, .limits = setup->limits}};
+    *cpu = (spry_cpu_device){.device = {.ops = &ops,
+                                        .config = setup->config,
+                                        .limits = setup->limits,
+                                        .pictures = !setup->config->arch->streams && !team,
+                                        .two_way = true}};
     spry_status status = spry_weights_place(&cpu->placed, setup, all, error);
     if (!status && setup->expert_bytes && !all)
         status = spry_expert_store_init(&cpu->experts, cpu->placed.weights.layers, setup, setup->expert_bytes, error);

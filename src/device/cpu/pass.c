@@ -496,21 +496,49 @@ static void embed_row(spry_pass *p, size_t row)
     add_row(p, x, &p->weights->positions, (size_t)p->positions[row] + c->position_offset);
 }
 
+static void make_angles(const spry_angles *angles, const spry_config *c, size_t row, const uint32_t place[3])
+{
+    size_t n_pairs = c->rope_dim / 2;
+    spry_rope_angles_at(angles->cosine + row * n_pairs, angles->sine + row * n_pairs, angles->frequencies,
+                        angles->magnitude, n_pairs, place, c->rope_axes);
+}
+
+static void embed_segment(spry_pass *p, const spry_segment *g, size_t row)
+{
+    const spry_config *c = p->config;
+    if (g->picture && !p->inputs)
+        memcpy(p->x + row * c->n_embd, spry_picture_values(g->picture, 0, g->picture_row),
+               (size_t)g->n_rows * c->n_embd * sizeof *p->x);
+    for (uint32_t i = 0; i < g->n_rows; i++, row++) {
+        uint32_t place[3];
+        if (!g->picture && !p->inputs)
+            embed_row(p, row);
+        spry_segment_place(place, g, i);
+        make_angles(&p->full, c, row, place);
+        if (c->window)
+            make_angles(&p->sliding, c, row, place);
+    }
+}
+
+/* Adds what pictures have for the rows after layer `layer` - 1. */
+static void deepen(spry_pass *p, uint32_t layer)
+{
+    size_t n_embd = p->config->n_embd, row = 0;
+    for (size_t s = 0; s < p->n_segments; row += p->segments[s++].n_rows) {
+        const spry_segment *g = &p->segments[s];
+        if (g->picture && !p->inputs && layer <= g->picture->n_deep)
+            p->ops->add(p->x + row * n_embd, spry_picture_values(g->picture, layer, g->picture_row),
+                        g->n_rows * n_embd);
+    }
+}
+
 static void embed(spry_pass *p)
 {
     const spry_config *c = p->config;
-    size_t n_pairs = c->rope_dim / 2;
     if (p->inputs)
         memcpy(p->x, p->inputs, p->n_rows * c->n_embd * sizeof *p->x);
-    for (size_t row = 0; row < p->n_rows; row++) {
-        if (!p->inputs)
-            embed_row(p, row);
-        spry_rope_angles(p->full.cosine + row * n_pairs, p->full.sine + row * n_pairs, p->full.frequencies,
-                         p->full.magnitude, n_pairs, p->positions[row]);
-        if (c->window)
-            spry_rope_angles(p->sliding.cosine + row * n_pairs, p->sliding.sine + row * n_pairs, p->sliding.frequencies,
-                             p->sliding.magnitude, n_pairs, p->positions[row]);
-    }
+    for (size_t s = 0, row = 0; s < p->n_segments; row += p->segments[s++].n_rows)
+        embed_segment(p, &p->segments[s], row);
     if (p->weights->embedding_norm)
         spry_pass_norm(p, p->x, p->x, p->weights->embedding_norm, p->weights->embedding_norm_bias, p->n_rows,
                        c->n_embd);
@@ -587,8 +615,10 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     spry_pass_charge(p, SPRY_OP_EMBED);
     if (p->config->arch->streams)
         spry_pass_streams_begin(p);
-    for (uint32_t layer = 0; layer < p->config->n_layers; layer++)
+    for (uint32_t layer = 0; layer < p->config->n_layers; layer++) {
         spry_pass_block(p, layer);
+        deepen(p, layer + 1);
+    }
     if (p->config->arch->streams)
         spry_pass_streams_end(p);
     unembed(p);

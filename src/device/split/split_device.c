@@ -493,6 +493,8 @@ spry_status spry_split_open(spry_device **out, const spry_split_side sides[2], c
     if (status)
         return spry_fail(error, status, "%s", trouble.message);
     (*out)->split_layers = layers;
+    (*out)->pictures = split_of(*out)->inside[FRONT]->pictures && back_of(*out)->pictures;
+    (*out)->two_way = split_of(*out)->inside[FRONT]->two_way && back_of(*out)->two_way;
     tell(sides, setup, layers);
     return SPRY_OK;
 }

@@ -550,6 +550,8 @@ static spry_status open_device(spry_device **out, const char *piece, const spry_
         release(far);
         return status;
     }
+    far->device.pictures = far->cpu.device.pictures;
+    far->device.two_way = far->cpu.device.two_way;
     *out = &far->device;
     return SPRY_OK;
 }

@@ -1,0 +1,24 @@
+/* Pictures in prompts. A *picture* is what a model's vision tower makes of an image: rows of embeddings that take the
+ * place of placeholder tokens in a prompt. It is found again in the KV cache by its content. */
+#ifndef SPRY_PICTURES_H
+#define SPRY_PICTURES_H
+
+#include "spry.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct spry_picture spry_picture;
+
+/* A picture in place of the prompt's tokens from `at` on, of which it takes as many as it has rows. A list of them is
+ * ascending; a prompt with pictures has no spans. */
+typedef struct spry_placed {
+    size_t at;
+    const spry_picture *picture;
+} spry_placed;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,46 @@
+/* Rows that come from a picture: what a model's tower and projector made of it, in place of rows of the embedding. A
+ * prompt holds placeholder tokens where the picture is; the rows' *contents*, numbers computed from the picture's hash,
+ * replace the placeholders in keys of pages, so that a page is found again for the same picture only.
+ *
+ * A picture begins a page and ends one. A sequence reuses all of its pages or none, and drops all of them or none. */
+#ifndef SPRY_MODEL_PICTURE_H
+#define SPRY_MODEL_PICTURE_H
+
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "kv/kv_key.h"
+#include "spry_pictures.h"
+
+struct spry_picture {
+    spry_kv_key hash;                /* of everything that decides the values */
+    uint32_t n_rows, n_embd, n_deep; /* n_deep: layers after which further values are added */
+    uint32_t columns;                /* rows are a grid of this width in rope's space; 0: one position after another */
+    bool two_way;                    /* the rows see each other */
+    atomic_uint references;
+    float values[]; /* [1 + n_deep, n_rows, n_embd]: what replaces embeddings, then what is added */
+};
+
+/* The values are not set. */
+spry_status spry_picture_create(spry_picture **out, spry_kv_key hash, uint32_t n_rows, uint32_t n_embd, uint32_t n_deep,
+                                spry_error *error);
+spry_picture *spry_picture_ref(const spry_picture *picture);
+void spry_picture_unref(const spry_picture *picture);
+
+/* Row `row` of the embeddings' replacement (layer 0), or of what is added after layer - 1. */
+static inline const float *spry_picture_values(const spry_picture *picture, uint32_t layer, uint32_t row)
+{
+    return picture->values + ((size_t)layer * picture->n_rows + row) * picture->n_embd;
+}
+
+/* The contents of a row: a negative number, which no token has. */
+int32_t spry_picture_content(const spry_picture *picture, uint32_t row);
+
+/* Positions of rope that the text after the picture is away from its beginning. */
+static inline uint32_t spry_picture_extent(const spry_picture *p)
+{
+    uint32_t rows = p->columns ? p->n_rows / p->columns : 0;
+    return !p->columns ? p->n_rows : rows > p->columns ? rows : p->columns;
+}
+
+#endif
