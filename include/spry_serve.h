@@ -214,7 +214,8 @@ typedef struct spry_pool_info {
     double expires_s;                /* until it is unloaded; negative: it is not, as things are */
     bool pinned;
     spry_jobs_figures work; /* of loaded models */
-    uint64_t reserved[8];
+    size_t context;         /* tokens of a session, of loaded models */
+    uint64_t reserved[7];
 } spry_pool_info;
 
 /* Calls `visit` for every model; false from `visit` ends it. */

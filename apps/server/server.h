@@ -47,6 +47,7 @@ typedef struct spry_serve_settings {
     const char *audit_log;          /* NULL: none */
     uint32_t idle_s;                /* an idle connection is closed after this time */
     uint32_t max_tokens;            /* limit for every answer; 0: none */
+    float event_s;                  /* a stream without an event for this time gets one */
     uint32_t answer_s;              /* limit for the time of a request; 0: none */
     uint32_t grace_s;               /* time for unfinished requests when the server stops */
     size_t responses_bytes;         /* limit for stored responses */

@@ -87,6 +87,7 @@ void spry_server_flags_default(spry_server_flags *flags)
                                               .head_s = 10,
                                               .grace_s = 10,
                                               .tool_s = 30,
+                                              .event_s = 10,
                                               .responses_bytes = 64 << 20,
                                               .responses_s = 3600},
                                  .parallel = 8,

@@ -459,6 +459,9 @@ static void tell_state(spry_pool_info *info, const slot *s)
     info->idle_s = s->users ? 0 : (double)(spry_clock_ns() - s->used_ns) / 1e9;
     info->expires_s = can_expire(s) ? (double)time_left(s) / 1e9 : -1;
     spry_engine_jobs_figures(s->pooled.engine, &info->work);
+    spry_engine_info engine = {.size = sizeof engine};
+    spry_engine_describe(s->pooled.engine, &engine);
+    info->context = engine.context;
 }
 
 /* Reports a model that is not an entry; those were reported before. */

@@ -363,6 +363,95 @@ class Ollama(ScriptTest):
         self.assertIn("not shown", self.prompt())
 
 
+class NeverSilent(ScriptTest):
+    """While a prompt is computed, which takes minutes on a small machine, clients hear something."""
+    arguments = ("--event-interval", "0.02")
+    CASES = {"/v1/messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50},
+             "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+             "/v1/responses": {"input": "Hi"},
+             "/v1/completions": {"prompt": "Hi", "max_tokens": 3},
+             "/completion": {"prompt": "Hi", "n_predict": 3},
+             "/api/chat": {"messages": [{"role": "user", "content": "Hi"}]},
+             "/api/generate": {"prompt": "Hi"}}
+
+    def start(self, path, body):
+        connection = self.server.connect()
+        connection.request("POST", path, json.dumps(dict(body, model="script", stream=True)))
+        return connection, connection.getresponse()
+
+    def test_events(self):
+        for path, body in self.CASES.items():
+            with self.subTest(path):
+                lines = []
+                self.server.hold(True)
+                try:
+                    connection, response = self.start(path, body)  # the head comes although nothing is computed
+                    while sum("prompt_progress" in line for line in lines) < 3:
+                        lines.append(response.readline().decode())
+                finally:
+                    self.server.hold(False)
+                self.assertEqual(response.status, 200)
+                self.assertRegex(response.read().decode(), '"(text|content|delta|response)": ?"D')
+                connection.close()
+                said = [json.loads(line[line.index("{"):]) for line in lines if "prompt_progress" in line]
+                progress = said[-1]["prompt_progress"]
+                self.assertGreater(progress["total"], progress["processed"])
+                if path == "/v1/messages":
+                    self.assertEqual(said[-1]["type"], "ping")
+                    self.assertIn("message_start", "".join(lines[:3]))
+                elif path == "/v1/responses":
+                    self.assertEqual(said[-1]["type"], "response.in_progress")
+
+    def test_who_leaves(self):
+        """The pages of a request whose client has left are kept."""
+        before = self.server.metric("spry_requests_total", "script") or 0
+        body = dict(self.CASES["/v1/messages"], system="A long instruction. " * 2000)
+        self.server.hold(True)
+        try:
+            connection, response = self.start("/v1/messages", body)
+            response.readline()
+            connection.close()
+            response.close()
+        finally:
+            self.server.hold(False)
+        self.assertTrue(server_support.eventually(lambda: self.server.metric("spry_requests_total", "script") == before + 1))
+        usage = self.messages(**{key: body[key] for key in ("messages", "system")}).json["usage"]
+        self.assertGreater(usage["cache_read_input_tokens"], 64)
+
+
+class Contexts(ScriptTest):
+    """How much fits is said before, and a prompt that is too long is refused in words by which agents compact."""
+    LONG = "word " * 4000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = ScriptServer(rules=cls.rules, context=2048)
+
+    def test_sizes(self):
+        for _ in range(2):  # before and after it was loaded
+            model = self.server.get("/v1/models").json["data"][0]
+            self.assertEqual((model["context_length"], model["meta"]["n_ctx"]), (2048, 2048))
+            self.messages()
+        info = self.server.post("/api/show", {"model": "script"}).json["model_info"]
+        self.assertEqual(info[info["general.architecture"] + ".context_length"], 2048)
+
+    def test_overflow(self):
+        reply = self.messages(messages=[{"role": "user", "content": self.LONG}])
+        self.assertEqual((reply.status, reply.json["error"]["type"]), (400, "invalid_request_error"))
+        self.assertRegex(reply.json["error"]["message"], r"^prompt is too long: \d+ tokens > 2048 maximum")
+        reply = self.server.chat(messages=[{"role": "user", "content": self.LONG}])
+        self.assertEqual((reply.status, reply.json["error"]["code"]), (400, "context_length_exceeded"))
+        self.assertRegex(reply.json["error"]["message"], r"maximum context length is 2048 tokens.*exceeds the available context size")
+        reply = self.server.post("/api/chat", {"model": "script", "truncate": False, "shift": False,
+                                               "messages": [{"role": "user", "content": self.LONG}]})
+        self.assertEqual(reply.status, 400)
+        self.assertRegex(reply.json["error"], "input length.*exceeds.*context length")
+        self.assertEqual(self.responses(self.LONG).json["error"]["code"], "context_length_exceeded")
+        found = events(self.responses(self.LONG, stream=True))  # Codex looks for it there
+        self.assertEqual((found[0]["type"], found[-1]["type"]), ("response.created", "response.failed"))
+        self.assertEqual(found[-1]["response"]["error"]["code"], "context_length_exceeded")
+
+
 class Strict(ScriptTest):
     arguments = ("--strict",)
 

@@ -69,7 +69,6 @@ class Chats(ServerTest):
                      {"model": MODEL, "messages": []}, {"model": MODEL, "messages": [{"role": "tool", "content": "x"}]},
                      {"model": MODEL, "messages": [{"role": "user"}]}, {"model": MODEL, "messages": ["x"]},
                      {"model": MODEL, "messages": [{"role": "user", "content": "a\u0000b"}]},
-                     {"model": MODEL, "messages": turns("x"), "colour": "red"},
                      {"model": MODEL, "messages": turns("x"), "title": 5},
                      {"model": MODEL, "messages": [*turns("x"), {"role": "system", "content": "late"}]}):
             reply = self.server.post("/api/chats", body)

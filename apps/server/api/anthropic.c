@@ -177,6 +177,12 @@ static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_err
     return spry_openai_chat_prompt(c, fields, error);
 }
 
+/* Clients ignore what a ping says; people who watch a stream do not. */
+static void write_ping(spry_completion *c, spry_choice *choice)
+{
+    event(c, "ping", json_pack("{s:o}", "prompt_progress", spry_choice_progress(choice)));
+}
+
 static const spry_completion_interface messages_interface = {.id_prefix = "msg_",
                                                              .table = &spry_fields_openai_chat,
                                                              .defaults = spry_openai_chat_defaults,
@@ -187,6 +193,7 @@ static const spry_completion_interface messages_interface = {.id_prefix = "msg_"
                                                              .open = open_stream,
                                                              .delta = add_event,
                                                              .ordered = true,
+                                                             .progress = write_ping,
                                                              .close_choice = close_choice,
                                                              .fail = fail_stream};
 

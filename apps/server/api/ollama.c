@@ -212,6 +212,15 @@ static void write_generated(spry_completion *c, spry_choice *choice, const spry_
     spry_completion_line(c, message);
 }
 
+/* A line without text. */
+static void write_generated_progress(spry_completion *c, spry_choice *choice)
+{
+    json_t *message = line(c->model->name, false);
+    json_object_set_new(message, "response", json_string(""));
+    json_object_set_new(message, "prompt_progress", spry_choice_progress(choice));
+    spry_completion_line(c, message);
+}
+
 static void close_generated(spry_completion *c, spry_choice *choice, bool last)
 {
     (void)choice;
@@ -278,6 +287,14 @@ static void write_chatted(spry_completion *c, spry_choice *choice, const spry_ch
     json_object_set_new(whole_line, "message", message);
     add_logprobs(whole_line, c);
     spry_completion_line(c, whole_line);
+}
+
+static void write_chatted_progress(spry_completion *c, spry_choice *choice)
+{
+    json_t *message = line(c->model->name, false);
+    json_object_set_new(message, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+    json_object_set_new(message, "prompt_progress", spry_choice_progress(choice));
+    spry_completion_line(c, message);
 }
 
 static void close_chatted(spry_completion *c, spry_choice *choice, bool last)
@@ -480,6 +497,7 @@ static const spry_completion_interface generate_interface = {.id_prefix = "ollam
                                                              .whole = whole_generated,
                                                              .stream_type = "application/x-ndjson",
                                                              .delta = write_generated,
+                                                             .progress = write_generated_progress,
                                                              .close_choice = close_generated};
 
 static const spry_completion_interface chat_interface = {.id_prefix = "ollama-",
@@ -490,6 +508,7 @@ static const spry_completion_interface chat_interface = {.id_prefix = "ollama-",
                                                          .whole = whole_chatted,
                                                          .stream_type = "application/x-ndjson",
                                                          .delta = write_chatted,
+                                                         .progress = write_chatted_progress,
                                                          .close_choice = close_chatted};
 
 /* ---- requests without a prompt ----------------------------------------------------------------------------------- */

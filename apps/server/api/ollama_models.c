@@ -207,8 +207,7 @@ static json_t *info_json(const json_t *facts, const spry_engine_info *engine)
     json_object_foreach(json_object_get(facts, "metadata"), key,
                         value) if (!json_is_object(value) && !json_is_array(value)) json_object_set(info, key, value);
     snprintf(name, sizeof name, "%s.context_length", family ? family : "model");
-    if (!json_object_get(info, name))
-        json_object_set_new(info, name, json_integer((json_int_t)engine->context));
+    json_object_set_new(info, name, json_integer((json_int_t)engine->context)); /* what requests can use */
     snprintf(name, sizeof name, "%s.embedding_length", family ? family : "model");
     if (!json_object_get(info, name))
         json_object_set_new(info, name, json_integer((json_int_t)engine->embedding));

@@ -507,7 +507,9 @@ static void close_choice(spry_completion *c, spry_choice *choice, bool last)
 static void fail_stream(spry_completion *c, unsigned status, const char *sentence)
 {
     json_t *body = spry_reply_error_body(SPRY_ERRORS_OPENAI, status, NULL, sentence);
-    const json_t *error = json_object_get(body, "error");
+    json_t *error = json_object_get(body, "error");
+    if (c->exchange->overflow_tokens) /* by which clients know that they have to compact */
+        json_object_set_new(error, "code", json_string("context_length_exceeded"));
     json_t *response = responses_object(c, "failed", json_array());
     json_object_set_new(
         response, "error",
@@ -550,6 +552,7 @@ static const spry_completion_interface interface = {.id_prefix = "resp_",
                                                     .ordered = true,
                                                     .progress = write_progress,
                                                     .close_choice = close_choice,
+                                                    .overflow_in_stream = true,
                                                     .fail = fail_stream};
 
 /* Replaces references by the items they mean. */

@@ -29,6 +29,17 @@ static void add_words(json_t *list, const char *words)
     }
 }
 
+/* Tokens of a session. A model that is not loaded has what its file says, which memory or --context may reduce; 0: not
+ * known. */
+static size_t context_of(const spry_pool_info *info)
+{
+    spry_checkpoint checkpoint = {.size = sizeof checkpoint};
+    const spry_model_file file = {.path = info->path};
+    if (info->context || !info->path[0])
+        return info->context;
+    return spry_checkpoint_read(&checkpoint, &file, "f16", NULL) == SPRY_OK ? checkpoint.context : 0;
+}
+
 static json_t *model_json(const spry_server *server, const spry_pool_info *info)
 {
     static const char *const states[] = {
@@ -43,11 +54,17 @@ static json_t *model_json(const spry_server *server, const spry_pool_info *info)
     add_words(aliases, first ? server->settings->alias : NULL);
     add_words(tags, first ? server->settings->tags : NULL);
     spry_ollama_time(when, info->modified);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:{s:s}, s:I, s:b, s:o, s:o}", "type", "model",
-                     "display_name", info->name, "created_at", when, "id", info->name, "object", "model", "created",
-                     (json_int_t)info->modified, "owned_by", "spry", "state", states[info->state], "status", "value",
-                     values[info->state], "size", (json_int_t)info->file_bytes, "pinned", info->pinned, "aliases",
-                     aliases, "tags", tags);
+    json_t *model = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:{s:s}, s:I, s:b, s:o, s:o}", "type", "model",
+                              "display_name", info->name, "created_at", when, "id", info->name, "object", "model",
+                              "created", (json_int_t)info->modified, "owned_by", "spry", "state", states[info->state],
+                              "status", "value", values[info->state], "size", (json_int_t)info->file_bytes, "pinned",
+                              info->pinned, "aliases", aliases, "tags", tags);
+    size_t context = context_of(info);
+    if (context) {
+        json_object_set_new(model, "context_length", json_integer((json_int_t)context));
+        json_object_set_new(model, "meta", json_pack("{s:I}", "n_ctx", (json_int_t)context));
+    }
+    return model;
 }
 
 typedef struct listing {

@@ -80,7 +80,7 @@ static bool on_prefill(void *user, size_t done, size_t total)
     const spry_progress_record record = {done, total};
     record_progress(choice, SPRY_PHASE_PREFILL, 0);
     choice->progress.prefilled = done;
-    return !choice->owner->options.want_progress || post(choice, SPRY_RECORD_PROGRESS, &record, sizeof record);
+    return !choice->owner->options.stream || post(choice, SPRY_RECORD_PROGRESS, &record, sizeof record);
 }
 
 /* The first text: the prompt is complete. */
@@ -88,7 +88,7 @@ static bool begin_text(spry_choice *choice, uint64_t now)
 {
     const spry_progress_record all = {choice->prompt->count, choice->prompt->count};
     atomic_store(&choice->status.first_ns, now);
-    return !choice->owner->options.want_progress || choice->progress.prefilled == all.done ||
+    return !choice->owner->options.stream || choice->progress.prefilled == all.done ||
            post(choice, SPRY_RECORD_PROGRESS, &all, sizeof all);
 }
 
@@ -383,7 +383,7 @@ static void add_progress(spry_choice *choice, const char *data)
         choice->progress_cached = record.done;
     choice->progress_done = record.done;
     choice->progress_total = record.total;
-    if (c->options.stream && c->interface->progress)
+    if (c->options.want_progress && c->options.stream && c->interface->progress)
         c->interface->progress(c, choice);
 }
 
@@ -462,10 +462,11 @@ static uint64_t deadline(const spry_completion *c)
     return seconds && !c->exchange->late ? c->exchange->began_ns + seconds * 1000000000 : 0;
 }
 
-/* The time of the next look at whether the server is cutting off its answers. */
+/* The time of the next look at whether the server is cutting off its answers, or an event is due. */
 static uint64_t next_look(const spry_completion *c)
 {
-    uint64_t look = spry_clock_ns() + LOOK_NS, end = deadline(c);
+    uint64_t look = spry_clock_ns() + LOOK_NS, end = deadline(c), event = spry_completion_event_due(c);
+    look = event && event < look ? event : look;
     return end && end < look ? end : look;
 }
 
@@ -613,7 +614,8 @@ static bool load_model(spry_completion *c, spry_fields *fields, const char *name
     return fine;
 }
 
-static bool make_prompts(spry_completion *c, spry_fields *fields)
+/* False when there are no prompts, and a reply was given; *streams: by the completion itself, as a stream. */
+static bool make_prompts(spry_completion *c, spry_fields *fields, bool *streams)
 {
     spry_error error;
     spry_status status = c->interface->make_prompts(c, fields, &error);
@@ -622,8 +624,13 @@ static bool make_prompts(spry_completion *c, spry_fields *fields)
         return false;
     if (status == SPRY_OK)
         status = spry_prompt_check(c, &error);
-    if (status != SPRY_OK)
+    *streams = status == SPRY_ERR_CONTEXT && c->options.stream && c->interface->overflow_in_stream;
+    if (*streams) {
+        c->jobs.error = error;
+        spry_completion_reply_failed_stream(c);
+    } else if (status != SPRY_OK) {
         spry_reply_failure(c->exchange, &error);
+    }
     return status == SPRY_OK;
 }
 
@@ -661,8 +668,12 @@ void spry_completion_serve(spry_exchange *x, json_t *root, spry_fields *fields, 
     spry_completion *c = create(x, root, interface);
     if (!c)
         return;
+    bool streams = false;
     model = use_derived(c, model);
-    if (!read_options(c, fields) || !load_model(c, fields, model) || !make_prompts(c, fields) || !keep_stream(c))
+    bool ready = read_options(c, fields) && load_model(c, fields, model) && make_prompts(c, fields, &streams);
+    if (streams)
+        return;
+    if (!ready || !keep_stream(c))
         spry_completion_destroy(c);
     else if (completion_submit(c, &c->jobs.error) != SPRY_OK)
         spry_completion_reply_failure(c);

@@ -169,7 +169,7 @@ typedef struct spry_choice {
     size_t n_tokens, tokens_capacity;
 
     /* stream */
-    size_t progress_cached, progress_done, progress_total; /* tokens of the prompt, with options.want_progress */
+    size_t progress_cached, progress_done, progress_total; /* tokens of the prompt, of streams */
     size_t n_written;                                      /* tokens whose log probabilities are in the stream */
 } spry_choice;
 
@@ -189,9 +189,11 @@ typedef struct spry_completion_interface {
     void (*open)(spry_completion *completion);
     void (*delta)(spry_completion *completion, spry_choice *choice, const spry_chat_event *event);
     bool ordered; /* `delta` gets the events of replies that are not streamed, too, and keeps them in their order */
-    void (*progress)(spry_completion *completion, spry_choice *choice); /* NULL: not reported */
+    /* Of a prompt that is computed; also when nothing happened for a while. NULL: not reported. */
+    void (*progress)(spry_completion *completion, spry_choice *choice);
     void (*close_choice)(spry_completion *completion, spry_choice *choice, bool last);
     void (*close)(spry_completion *completion);
+    bool overflow_in_stream; /* a prompt that is too long fails as an event, with status 200 */
     void (*fail)(spry_completion *completion, unsigned status, const char *sentence); /* NULL: the route's form */
 } spry_completion_interface;
 
@@ -234,6 +236,7 @@ struct spry_completion {
         bool ended;             /* `out` has the end of the stream */
         spry_kept_stream *kept; /* takes the bytes of `out`; NULL: they go to the connection */
         size_t position;        /* in `kept`, of the connection */
+        uint64_t event_ns;      /* when the last event was written */
         bool detached;          /* the answer goes on without the connection */
     } reply;
 
@@ -387,8 +390,14 @@ void spry_completion_reply(spry_completion *completion);
 /* Ends the kept stream, if there is one. */
 void spry_completion_release_stream(spry_completion *completion);
 
+/* Replies with a stream that only has the completion's error, before it has jobs. */
+void spry_completion_reply_failed_stream(spry_completion *completion);
+
 /* Replies with the completion's error, and destroys it. */
 void spry_completion_reply_failure(spry_completion *completion);
+
+/* When a stream in which nothing happens gets its next event; 0: never. */
+uint64_t spry_completion_event_due(const spry_completion *completion);
 
 /* ---- report: completion_report.c --------------------------------------------------------------------------------- */
 

@@ -295,9 +295,9 @@ static double lap_ms(const spry_completion *c, spry_part part)
 json_t *spry_choice_progress(const spry_choice *choice)
 {
     double ms = (double)(spry_clock_ns() - choice->owner->exchange->began_ns) / 1e6;
-    return json_pack("{s:I, s:I, s:I, s:f}", "total", (json_int_t)choice->progress_total, "cache",
-                     (json_int_t)choice->progress_cached, "processed", (json_int_t)choice->progress_done, "time_ms",
-                     ms);
+    size_t total = choice->progress_total ? choice->progress_total : choice->prompt->count; /* 0: it waits */
+    return json_pack("{s:I, s:I, s:I, s:f}", "total", (json_int_t)total, "cache", (json_int_t)choice->progress_cached,
+                     "processed", (json_int_t)choice->progress_done, "time_ms", ms);
 }
 
 static double rate(double n, double ms)
@@ -577,10 +577,29 @@ static bool has_unread(const spry_completion *c)
     return c->reply.kept ? spry_kept_stream_size(c->reply.kept) > c->reply.position : c->reply.out.size > 0;
 }
 
+uint64_t spry_completion_event_due(const spry_completion *c)
+{
+    double seconds = (double)c->exchange->server->settings->event_s;
+    return c->options.stream && c->interface->progress ? c->reply.event_ns + (uint64_t)(seconds * 1e9) : 0;
+}
+
+/* Clients close a connection that is silent for minutes, and a long prompt can take as long. */
+static bool write_due_event(spry_completion *c)
+{
+    if (!spry_completion_event_due(c) || spry_clock_ns() < spry_completion_event_due(c))
+        return false;
+    c->interface->progress(c, &c->choices[0]);
+    c->reply.event_ns = spry_clock_ns();
+    keep_out(c);
+    return true;
+}
+
 /* Waits until there are bytes to write or the stream has ended. False when the connection must be closed. */
 static bool fill_out(spry_completion *c)
 {
     while (!has_unread(c) && !c->reply.ended) {
+        if (write_due_event(c))
+            continue;
         spry_collected collected = spry_completion_collect(c);
         if (collected == SPRY_COLLECTED_DISCONNECTED) {
             c->jobs.disconnected = true;
@@ -598,6 +617,7 @@ static ssize_t stream_more(void *self, char *out, size_t size)
     spry_completion *c = self;
     if (!fill_out(c))
         return -1;
+    c->reply.event_ns = spry_clock_ns();
     if (c->reply.kept)
         return spry_kept_stream_read(c->reply.kept, out, &c->reply.position, size, 0);
     size_t n = c->reply.out.size < size ? c->reply.out.size : size;
@@ -615,29 +635,21 @@ static void stream_end(void *self)
     spry_completion_destroy(c);
 }
 
-/* Waits for the first event, which decides the status of the reply. */
+/* The head and the first event are sent at once: a prompt may take minutes. Later errors are events. */
 static void reply_stream(spry_completion *c)
 {
     if (c->interface->open)
         c->interface->open(c);
-    size_t opened = c->reply.out.size;
-    spry_collected collected = SPRY_COLLECTED_SOME;
-    while (collected == SPRY_COLLECTED_SOME && c->reply.out.size == opened && c->jobs.error.status == SPRY_OK)
-        collected = spry_completion_collect(c);
-    if (collected == SPRY_COLLECTED_DISCONNECTED) {
-        go_on(c);
-        set_disconnected(c);
-    }
-    if (c->jobs.error.status != SPRY_OK) {
-        if (c->reply.kept && !c->reply.ended)
-            close_stream(c);
-        keep_out(c);
-        spry_completion_reply_failure(c);
-        return;
-    }
-    if (collected == SPRY_COLLECTED_ALL)
-        close_stream(c);
     keep_out(c);
+    c->reply.event_ns = spry_clock_ns();
+    spry_reply_stream(c->exchange, c->interface->stream_type, (spry_reply_source){stream_more, stream_end, c});
+}
+
+void spry_completion_reply_failed_stream(spry_completion *c)
+{
+    if (c->interface->open)
+        c->interface->open(c);
+    close_stream(c);
     spry_reply_stream(c->exchange, c->interface->stream_type, (spry_reply_source){stream_more, stream_end, c});
 }
 

@@ -298,6 +298,25 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
     return status;
 }
 
+/* Agents find out by the words of each interface that they have to compact their conversation. */
+static spry_status refuse_length(const spry_completion *c, const char *name, size_t count, size_t context,
+                                 spry_error *error)
+{
+    switch (c->exchange->route->errors) {
+    case SPRY_ERRORS_ANTHROPIC:
+        return spry_fail(error, SPRY_ERR_CONTEXT, "prompt is too long: %zu tokens > %zu maximum", count, context);
+    case SPRY_ERRORS_OLLAMA:
+        return spry_fail(error, SPRY_ERR_CONTEXT,
+                         "the input length of %zu tokens exceeds the context length of %zu tokens", count, context);
+    case SPRY_ERRORS_OPENAI: break;
+    }
+    return spry_fail(
+        error, SPRY_ERR_CONTEXT,
+        "This model's maximum context length is %zu tokens; %s has %zu tokens, which exceeds the available "
+        "context size, and the answer needs room, too",
+        context, name, count);
+}
+
 spry_status spry_prompt_check(spry_completion *c, spry_error *error)
 {
     if (c->options.overflow == SPRY_OVERFLOW_CUT_MIDDLE)
@@ -315,10 +334,7 @@ spry_status spry_prompt_check(spry_completion *c, spry_error *error)
         if (count >= info.context && !spry_prompt_slides(c)) {
             c->exchange->overflow_tokens = count;
             c->exchange->overflow_context = info.context;
-            return spry_fail(error, SPRY_ERR_CONTEXT,
-                             "%s has %zu tokens, which exceeds the available context size of %zu tokens; the answer "
-                             "needs room, too",
-                             name, count, info.context);
+            return refuse_length(c, name, count, info.context, error);
         }
     }
     if (n > most && !c->options.no_answer)
