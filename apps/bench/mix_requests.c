@@ -263,8 +263,8 @@ static spry_view next_line(spry_view *text)
 /* Distributions are one object that says its format, or begins as one over several lines. */
 static spry_status read_text(spry_mix *mix, spry_view text, spry_error *error)
 {
-    json_error_t unused;
-    json_t *file = json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES, &unused);
+    json_t *file;
+    (void)spry_json_read(&file, text, 0, NULL, NULL);
     spry_view rest = text, first = next_line(&rest);
     bool is_object = json_object_get(file, "format") || (first.size == 1 && first.data[0] == '{');
     spry_status status = SPRY_OK;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "chat/chats.h"
 #include "cli/terminal.h"
@@ -137,7 +138,7 @@ static json_t *time_json(int64_t ms)
 /* Settings that are not JSON are omitted. */
 static json_t *settings_json(const char *text)
 {
-    json_t *settings = json_loads(text, 0, NULL);
+    json_t *settings = spry_json_value(spry_view_of(text));
     return settings ? settings : json_object();
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "chat/chats.h"
 #include "cli/commands.h"
@@ -109,7 +110,7 @@ static int chats_resume(int argc, char **argv)
     if (status == SPRY_OK)
         status = find_model(&model, &settings, &past.chat, &error);
     if (status == SPRY_OK) {
-        stored = json_loads(past.chat.settings, 0, NULL);
+        stored = spry_json_value(spry_view_of(past.chat.settings));
         if (merge_settings(&code, &settings, stored, argc, argv))
             status = spry_chat_start(&code, &past, model, &settings.chat, &error);
     }

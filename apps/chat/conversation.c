@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "platform/file.h"
 
 enum { FIRST_CAPACITY = 16, FILE_BYTES_MAX = 64 << 20, TURNS_MAX = 100000 };
@@ -174,15 +175,14 @@ spry_status spry_conversation_load(spry_conversation *conversation, const char *
 {
     spry_conversation loaded = {0};
     json_t *json = NULL;
-    json_error_t reason;
     spry_buffer text;
     spry_buffer_init(&text, FILE_BYTES_MAX);
     spry_status status = spry_file_read(&text, path, error);
     if (status != SPRY_OK)
         goto done;
-    json = json_loadb(spry_buffer_view(&text).data, text.size, JSON_REJECT_DUPLICATES, &reason);
-    if (!json) {
-        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: is not JSON: line %d: %s", path, reason.line, reason.text);
+    status = spry_json_read(&json, spry_buffer_view(&text), SPRY_JSON_NO_ZERO, NULL, error);
+    if (status != SPRY_OK) {
+        (void)spry_fail_prefix(error, status, path);
         goto done;
     }
     status = spry_conversation_init(&loaded, error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/json.h"
 
 enum { ITEMS_MAX = 1000, TEXT_BYTES_MAX = 2000, PATH_BYTES = 160, KEY_BYTES = 64 };
 static const double largest = 1e15;
@@ -125,7 +126,7 @@ static spry_status check(checker *c, const json_t *json, const json_t *shape)
 spry_status spry_json_check(const json_t *json, const char *shape, spry_error *error)
 {
     checker c = {.size = 0, .error = error};
-    json_t *example = json_loads(shape, 0, NULL);
+    json_t *example = spry_json_value(spry_view_of(shape));
     const spry_status status = example ? check(&c, json, example) : spry_fail_memory(error, "the shape of a file", 0);
     json_decref(example);
     return status;

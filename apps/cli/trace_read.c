@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/view.h"
 #include "spry.h"
 
@@ -348,14 +349,15 @@ static spry_status take_line(reader *r, const char *line, size_t size, bool *end
         return SPRY_OK;
     if (had_ended)
         return wrong_line(r, "the list of events ended before it", error);
-    json_error_t why;
-    json_t *json = json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES, &why);
+    spry_error why = {0};
+    json_t *json;
+    (void)spry_json_read(&json, text, 0, NULL, &why);
     if (!json && !whole && !*ended && r->line > 1) {
         r->cut = true;
         return SPRY_OK;
     }
     spry_status status = json_is_object(json) ? take_event(r, json, error)
-                                              : wrong_line(r, json ? "it is not an object" : why.text, error);
+                                              : wrong_line(r, json ? "it is not an object" : why.message, error);
     json_decref(json);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "cli/model_source.h"
 #include "platform/file.h"
 #include "platform/memory.h"
@@ -41,7 +42,6 @@ spry_status spry_catalogue_load(json_t **models, spry_error *error)
 {
     spry_buffer path, text;
     spry_status status = SPRY_OK;
-    json_error_t where;
     spry_buffer_init(&path, PATH_BYTES);
     spry_buffer_init(&text, FILE_BYTES_MAX);
     *models = NULL;
@@ -55,9 +55,10 @@ spry_status spry_catalogue_load(json_t **models, spry_error *error)
                            (size_t)(spry_bundled_catalogue_end - spry_bundled_catalogue_begin));
     }
     if (status == SPRY_OK) {
-        json_t *root = json_loadb(text.data ? text.data : "", text.size, JSON_REJECT_DUPLICATES, &where);
-        if (!root)
-            status = spry_fail(error, SPRY_ERR_FORMAT, "%s:%d: %s", path.data, where.line, where.text);
+        json_t *root;
+        status = spry_json_read(&root, spry_buffer_view(&text), 0, NULL, error);
+        if (status != SPRY_OK)
+            (void)spry_fail_prefix(error, status, path.data);
         else
             status = check_models(json_object_get(root, "models"), path.data, error);
         if (status == SPRY_OK)

@@ -45,11 +45,12 @@ static CURLcode ask(spry_buffer *out, long *status, uint64_t *wait_ms, const cha
 
 static spry_status parse(void **json, spry_buffer *text, const char *url, spry_error *error)
 {
-    json_error_t wrong;
-    *json = json_loadb(spry_buffer_view(text).data, text->size, 0, &wrong);
-    if (*json)
-        return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_FORMAT, "%.200s: the answer is not JSON: %.100s", url, wrong.text);
+    json_t *parsed;
+    char prefix[240];
+    spry_status status = spry_json_read(&parsed, spry_buffer_view(text), SPRY_JSON_LAST_KEY, NULL, error);
+    *json = parsed;
+    snprintf(prefix, sizeof prefix, "%.200s: the answer", url);
+    return status ? spry_fail_prefix(error, status, prefix) : SPRY_OK;
 }
 
 /* The JSON that a URL gives; `accept` may be NULL. */

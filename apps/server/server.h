@@ -36,6 +36,7 @@ typedef struct spry_serve_settings {
     uint32_t tool_s;                /* limit for the time of such a call */
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
+    size_t request_memory;          /* limit for the bodies of all requests and what is made of them, in bytes */
     uint32_t connections;           /* limit for open connections */
     uint32_t per_address;           /* limit for connections from one address; 0: half of all, on loopback none */
     uint32_t head_s;                /* a connection without a complete head is closed after this time */
@@ -84,6 +85,7 @@ typedef struct spry_server {
     uint32_t answers_max;            /* of one model, running and waiting */
     uint64_t started_ns;
     atomic_uint open_exchanges; /* requests without a complete reply */
+    atomic_size_t memory;       /* that these requests have taken, of --request-memory */
     atomic_ullong numbers;      /* the number of the last request */
     atomic_bool ending;         /* the server is stopping: new requests are refused */
     bool loopback;              /* it listens on a loopback address */

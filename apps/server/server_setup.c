@@ -82,6 +82,7 @@ void spry_server_flags_default(spry_server_flags *flags)
                                               .like = "openai",
                                               .max_body = 32 << 20,
                                               .max_head = 32 << 10,
+                                              .request_memory = 1 << 30,
                                               .connections = 512,
                                               .idle_s = 60,
                                               .head_s = 10,

@@ -1,13 +1,13 @@
 /* `spry grammar`: grammars compiled, matched and timed, and `spry grammar suite`: many schemas with instances of known
  * validity. */
 #include <dirent.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"
@@ -23,6 +23,8 @@ typedef struct spry_suite_settings {
     bool list; /* print every schema that is refused or judged wrongly */
     bool json;
 } spry_suite_settings;
+
+enum { GRAMMAR_BYTES_MAX = 16 << 20 };
 
 /* ---- spry grammar suite ------------------------------------------------------------------------------------------ */
 
@@ -113,7 +115,7 @@ static char *dump(const json_t *value)
 {
     for (size_t precision = 15;; precision++) {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
-        json_t *back = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+        json_t *back = text ? spry_json_value(spry_view_of(text)) : NULL;
         bool same = !text || (back && json_equal(value, back));
         json_decref(back);
         if (same || precision == 17)
@@ -256,7 +258,9 @@ static const char *dialect_of(const char *path)
 
 static void run_file(suite *s, const char *path)
 {
-    json_t *root = json_load_file(path, JSON_ALLOW_NUL, NULL);
+    spry_buffer text;
+    spry_buffer_init(&text, GRAMMAR_BYTES_MAX);
+    json_t *root = spry_file_read(&text, path, NULL) ? NULL : spry_json_value(spry_buffer_view(&text));
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *dialect = dialect_of(path);
     if (json_is_object(root))
         run_group(s, root, name, dialect);
@@ -264,6 +268,7 @@ static void run_file(suite *s, const char *path)
         run_group(s, json_array_get(root, i), name, dialect);
     s->unread += !root;
     json_decref(root);
+    spry_buffer_deinit(&text);
 }
 
 static int is_wanted(const struct dirent *entry)
@@ -392,7 +397,7 @@ static spry_status suite_run(bool *wrong, const spry_suite_settings *settings, s
 
 /* ---- spry grammar ------------------------------------------------------------------------------------------------ */
 
-enum { INPUT_BYTES_MAX = 64 << 20, GRAMMAR_BYTES_MAX = 16 << 20 };
+enum { INPUT_BYTES_MAX = 64 << 20 };
 
 static const spry_usage usage = {
     .command = "grammar",

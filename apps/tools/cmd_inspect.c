@@ -1,11 +1,11 @@
 /* `spry inspect` and `spry convert`: model files described, and written with other types. */
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/dtype.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/common_options.h"
@@ -373,7 +373,7 @@ static spry_status inspect(const inspect_settings *settings, const char *model, 
     const spry_model_file file = spry_model_source_file(&source);
     if (status == SPRY_OK)
         status = spry_inspect_json(&text, &file, settings->context, settings->tensors, error);
-    if (status == SPRY_OK && !(description = json_loads(text, JSON_ALLOW_NUL, NULL)))
+    if (status == SPRY_OK && !(description = spry_json_value(spry_view_of(text))))
         status = spry_fail_memory(error, "the description", strlen(text));
     if (status == SPRY_OK && settings->json)
         status = print_json(description, error);

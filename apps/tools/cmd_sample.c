@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/sampling_options.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
@@ -150,12 +151,9 @@ static spry_status read_input(sample_input *input, spry_error *error)
     if (status == SPRY_OK && bytes.size == 0)
         status = spry_fail(error, SPRY_ERR_INPUT, "standard input is empty, but must be a JSON object with \"logits\"");
     if (status == SPRY_OK) {
-        json_error_t why;
-        spry_view text = spry_buffer_view(&bytes);
-        json_t *root = json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES, &why);
-        status = root ? read_root(input, root, error)
-                      : spry_fail(error, SPRY_ERR_FORMAT, "standard input is not JSON: line %d, column %d: %s",
-                                  why.line, why.column, why.text);
+        json_t *root;
+        status = spry_json_read(&root, spry_buffer_view(&bytes), 0, NULL, error);
+        status = root ? read_root(input, root, error) : spry_fail_prefix(error, status, "standard input");
         json_decref(root);
     }
     spry_buffer_deinit(&bytes);

@@ -1,6 +1,9 @@
-/* Parses untrusted JSON whose top level is an object. Duplicate keys are refused; "\u0000" in strings is allowed.
- * Checkpoints contain integers beyond 64 bits (a model_max_length of 10^30): only then all numbers are read as
- * reals. */
+/* Parses untrusted JSON. Values are jansson's; its own parser is not used, because it crashes when an allocation fails.
+ *
+ * The whole text must be one value in strict UTF-8, of at most SPRY_JSON_DEPTH nested lists and objects. "\u0000" is
+ * allowed in strings, not in keys. Checkpoints contain integers beyond 64 bits (a model_max_length of 10^30): those are
+ * read as reals. Reading uses no recursion, and the memory of the values has a limit, since "{}," takes 80 times the
+ * memory of its text. */
 #ifndef SPRY_BASE_JSON_H
 #define SPRY_BASE_JSON_H
 
@@ -9,7 +12,37 @@
 #include "base/error.h"
 #include "base/view.h"
 
-/* The caller releases *out with json_decref. The message names no file: add one with spry_fail_prefix. */
+enum {
+    SPRY_JSON_DEPTH = 2048,
+    SPRY_JSON_LAST_KEY = 1, /* of equal keys the last one counts; without it they are an error */
+    SPRY_JSON_NO_ZERO = 2,  /* "\u0000" is an error, for strings that are used as C strings */
+};
+
+/* The memory that the values of a text may take, about. `take` (NULL: none) is asked for each further part, so that
+ * many texts at a time share a limit; false ends the reading with SPRY_ERR_BUSY. */
+typedef struct spry_json_budget {
+    size_t max_bytes;
+    bool (*take)(void *user, size_t bytes);
+    void *user;
+} spry_json_budget;
+
+/* Any value. `budget` NULL: 64 MiB, and 32 times the size of the text. The caller releases *out with json_decref.
+ * SPRY_ERR_FORMAT: with line and column, SPRY_ERR_INPUT: the limit, SPRY_ERR_MEMORY, SPRY_ERR_CANCELLED
+ * (base/interrupt.h). The message names no file: add one with spry_fail_prefix. */
+spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, const spry_json_budget *budget,
+                           spry_error *error);
+
+/* A value of a text in which equal keys are possible, such as a model's answer; NULL: it is not JSON, or memory is
+ * short. */
+json_t *spry_json_value(spry_view text);
+
+/* An object without equal keys. */
 spry_status spry_json_object(json_t **out, spry_view text, spry_error *error);
+
+/* The bytes of a string; size 0 for other values. */
+static inline spry_view spry_json_view(const json_t *value)
+{
+    return json_is_string(value) ? (spry_view){json_string_value(value), json_string_length(value)} : SPRY_VIEW("");
+}
 
 #endif

@@ -94,7 +94,7 @@ static bool is_decimal(spry_view text, size_t *point)
 
 bool spry_number_double(double *out, spry_view text)
 {
-    char copy[64];
+    char copy[SPRY_NUMBER_READ];
     size_t point;
     if (text.size >= sizeof copy || !is_decimal(text, &point))
         return false;

@@ -45,7 +45,9 @@ bool spry_number_u64(uint64_t *out, spry_view text);
 /* An integer, optionally followed by K, M, G or T (either case): powers of 1024. */
 bool spry_number_bytes(uint64_t *out, spry_view text);
 
-/* [+-] digits [. digits] [e [+-] digits], at most 63 characters; false when the result is not finite. */
+enum { SPRY_NUMBER_READ = 1100 }; /* every double has an exact decimal form that is shorter */
+
+/* [+-] digits [. digits] [e [+-] digits], shorter than SPRY_NUMBER_READ; false when the result is not finite. */
 bool spry_number_double(double *out, spry_view text);
 
 enum { SPRY_NUMBER_TEXT = 32 };

@@ -17,7 +17,7 @@
 
 /* ---- tool calls that a conversation allows ----------------------------------------------------------------------- */
 
-enum { PROMPT_END = 16, END_BYTES = 4096, TOOLS_MAX = 20000 };
+enum { PROMPT_END = 16, END_BYTES = 4096, TOOLS_MAX = 20000, VARIABLES_MAX = 256 };
 
 /* Whether the prompt ends inside a thought. */
 static bool in_thought(const spry_engine *engine, const spry_tokens *ids, const spry_thought_style *thoughts)
@@ -246,6 +246,9 @@ static spry_status read_request(spry_chat_input *input, const json_t *request, s
         return spry_fail(error, SPRY_ERR_INPUT, "\"tools\" must be a list");
     if (input->extra && !json_is_object(input->extra) && !json_is_null(input->extra))
         return spry_fail(error, SPRY_ERR_INPUT, "\"chat_template_kwargs\" must be an object");
+    if (json_object_size(input->extra) > VARIABLES_MAX)
+        return spry_fail(error, SPRY_ERR_INPUT, "\"chat_template_kwargs\" has %zu variables; at most %d are possible",
+                         json_object_size(input->extra), VARIABLES_MAX);
     if (prompt && !json_is_boolean(prompt))
         return spry_fail(error, SPRY_ERR_INPUT, "\"add_generation_prompt\" must be true or false");
     input->tools = json_array_size(input->tools) ? input->tools : NULL;
@@ -574,10 +577,10 @@ static spry_view prompt_end(const spry_engine *e, char text[OPENING_BYTES], cons
 static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_chat_parser_options *o, spry_error *error)
 {
     char text[OPENING_BYTES];
-    json_error_t wrong;
     if (!o->on_event || !spry_sized_zero(o->reserved, sizeof o->reserved))
         return spry_fail(error, SPRY_ERR_INPUT, "spry_chat_parser_options.on_event is NULL, or reserved is not zero");
-    p->tools = o->tools ? json_loads(o->tools, 0, &wrong) : NULL; /* json_is_array evaluates its argument twice */
+    p->tools =
+        o->tools ? spry_json_value(spry_view_of(o->tools)) : NULL; /* json_is_array evaluates its argument twice */
     if (o->tools && !json_is_array(p->tools))
         return spry_fail(error, SPRY_ERR_INPUT, "the tools are not a JSON array");
     int32_t end = e->model->tokenizer ? spry_tokenizer_eos(e->model->tokenizer) : -1;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "base/number.h"
 #include "platform/file.h"
@@ -278,14 +279,8 @@ static spry_status read_header(opening *in, json_t *header, const unsigned char 
 
 static spry_status parse_json(json_t **json, const void *text, size_t size, const char *what, spry_error *error)
 {
-    json_error_t problem;
-    *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
-    if (*json)
-        return SPRY_OK;
-    if (json_error_code(&problem) == json_error_out_of_memory)
-        return spry_fail_memory(error, what, size);
-    return spry_fail(error, SPRY_ERR_FORMAT, "%s is not valid JSON: %.150s at byte %d", what, problem.text,
-                     problem.position);
+    spry_status status = spry_json_read(json, (spry_view){text, size}, 0, NULL, error);
+    return status ? spry_fail_prefix(error, status, what) : SPRY_OK;
 }
 
 static spry_status read_bytes(opening *in, const unsigned char *bytes, size_t size)

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "device/cpu/pass.h"
@@ -119,7 +120,7 @@ static json_t *folder_metadata(const char *folder)
     spry_buffer_init(&text, CONFIG_BYTES_MAX);
     if (spry_path_join(&path, folder, "config.json", NULL) == SPRY_OK &&
         spry_file_read(&text, path.data, NULL) == SPRY_OK)
-        metadata = json_loadb(spry_buffer_view(&text).data, text.size, 0, NULL);
+        metadata = spry_json_value(spry_buffer_view(&text));
     spry_buffer_deinit(&path);
     spry_buffer_deinit(&text);
     return metadata;

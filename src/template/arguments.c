@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "base/json.h"
 
 /* ---- declared types ---------------------------------------------------------------------------------------------- */
 
@@ -462,7 +463,7 @@ static bool read_plain(literal_reader *r)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (spry_view_is(plain, words[i][0]))
             return spry_buffer_text(r->out, words[i][1]);
-    json_t *number = json_loadb(plain.data, plain.size, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, NULL);
+    json_t *number = spry_json_value(plain);
     bool done = json_is_number(number) && spry_buffer_append(r->out, plain.data, plain.size);
     json_decref(number);
     return done;

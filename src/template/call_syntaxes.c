@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "base/json.h"
 #include "template/call_reader.h"
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -14,7 +15,7 @@ typedef enum field { OTHER, NAME, ID, ARGUMENTS, FUNCTION, CALLS } field;
 /* The string that a JSON text spells; false: it is no string. */
 static bool decode(spry_buffer *out, spry_view json)
 {
-    json_t *string = json_loadb(json.data, json.size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_t *string = spry_json_value(json);
     spry_buffer_clear(out);
     bool done =
         json_is_string(string) && spry_buffer_append(out, json_string_value(string), json_string_length(string));
@@ -24,7 +25,7 @@ static bool decode(spry_buffer *out, spry_view json)
 
 static bool is_object(spry_view text)
 {
-    json_t *json = json_loadb(text.data, text.size, JSON_ALLOW_NUL, NULL);
+    json_t *json = spry_json_value(text);
     bool object = json_is_object(json);
     json_decref(json);
     return object;

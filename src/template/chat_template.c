@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "template/chat_roles.h"
 #include "template/jinja_eval.h"
 #include "template/jinja_parser.h"
@@ -79,7 +80,7 @@ static json_t *parsed_arguments(const json_t *call)
     const json_t *text = json_object_get(function ? function : call, "arguments");
     json_t *json = NULL;
     if (json_is_string(text))
-        json = json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
+        json = spry_json_value(spry_json_view(text));
     if (json_is_object(json))
         return json;
     json_decref(json);

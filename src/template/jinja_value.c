@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/interrupt.h"
 #include "base/number.h"
 
 /* ---- memory, limits and failure of a rendering ------------------------------------------------------------------- */
@@ -52,6 +53,10 @@ bool spry_jinja_spend(spry_jinja_run *run, size_t bytes)
     uint64_t steps = 1 + bytes / BYTES_PER_STEP;
     if (run->status)
         return false;
+    if (spry_interrupted(steps)) {
+        run->status = spry_fail(run->error, SPRY_ERR_CANCELLED, "the chat template was not finished: cancelled");
+        return false;
+    }
     if (steps > run->steps_left) {
         spry_jinja_fail(run, "the chat template takes more than %d steps", SPRY_JINJA_MAX_STEPS);
         return false;

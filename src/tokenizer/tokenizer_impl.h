@@ -7,10 +7,10 @@
 #ifndef SPRY_TOKENIZER_TOKENIZER_IMPL_H
 #define SPRY_TOKENIZER_TOKENIZER_IMPL_H
 
-#include <jansson.h>
 #include <stdatomic.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
 #include "tokenizer/symbols.h"
@@ -145,9 +145,6 @@ json_t *spry_json_parse(spry_view text, spry_error *error);
 
 /* A member; NULL when `object` is not an object, or the member is missing or null. */
 const json_t *spry_json_member(const json_t *object, const char *key);
-
-/* The bytes of a string; size 0 for other values. */
-spry_view spry_json_view(const json_t *value);
 
 /* A boolean member; `otherwise` when it is missing. */
 bool spry_json_flag(const json_t *object, const char *key, bool otherwise);

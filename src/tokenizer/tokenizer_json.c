@@ -482,11 +482,6 @@ const json_t *spry_json_member(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-spry_view spry_json_view(const json_t *value)
-{
-    return json_is_string(value) ? (spry_view){json_string_value(value), json_string_length(value)} : SPRY_VIEW("");
-}
-
 bool spry_json_flag(const json_t *object, const char *key, bool otherwise)
 {
     const json_t *value = json_object_get(object, key);

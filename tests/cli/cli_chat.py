@@ -294,13 +294,13 @@ class ChatTest(cli_support.CliTest):
         chat = self.chat()
         chat.say("Hello")
         before = self.saved(chat)
-        for text, words in ((None, "cannot open"), ("", "is not JSON"), ("{", "is not JSON"),
+        for text, words in ((None, "cannot open"), ("", "not valid JSON"), ("{", "not valid JSON"),
                             ("[]", "not a saved chat"), ("{}", "not a saved chat"),
                             ('{"messages": [1]}', "messages[0].role"),
                             ('{"messages": [{"role": "system", "content": ""}]}', "messages[0].role"),
                             ('{"messages": [{"role": "user", "content": 5}]}', "messages[0].content"),
                             ('{"messages": [], "system": 5}', '"system" is not a string'),
-                            ('{"messages": [{"role": "user", "content": "\\u0000"}]}', "is not JSON")):
+                            ('{"messages": [{"role": "user", "content": "\\u0000"}]}', "not valid JSON")):
             bad = os.path.join(self.folder, "bad.json")
             if text is not None:
                 with open(bad, "w", encoding="utf-8") as file:

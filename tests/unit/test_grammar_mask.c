@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "grammar/grammar.h"
+#include "grammar/match/stacks.h"
 #include "platform/file.h"
 #include "support/made_tokenizer.h"
 
@@ -416,6 +417,50 @@ static void test_cannot_spell(void **state)
     close_fixture(&f);
 }
 
+/* Grammars whose places multiply: a request may use up its own work, and then ends with a reason. */
+static void test_work_is_limited(void **state)
+{
+    (void)state;
+    static const char *const sources[] = {
+        "root ::= (([a-z ]{0,6000} [a-z ]{0,6000}){0,6000} [a-z ]{0,6000}){0,6000}",
+        "root ::= ((([a-z ]{0,300}){0,300} [a-z]{0,300}){0,300}){0,300}",
+        "root ::= a{0,5000} b{0,5000} a{0,5000} b{0,5000}\na ::= [a-z ]{1,3000}\nb ::= [a-z e]{1,3000} | a",
+    };
+    fixture f;
+    open_bundled(&f);
+    for (size_t i = 0; i < SPRY_COUNT(sources); i++) {
+        spry_grammar *grammar = compile(SPRY_GRAMMAR_GBNF, sources[i]);
+        spry_matcher *matcher;
+        spry_error error;
+        assert_int_equal(spry_matcher_create(&matcher, grammar, f.vocabulary, &error), SPRY_OK);
+        spry_status status = SPRY_OK;
+        size_t n_tokens = 0;
+        while (!status && n_tokens < 40) {
+            const uint32_t *mask;
+            uint64_t before = matcher->places.work;
+            status = spry_matcher_mask(matcher, &mask, &error);
+            size_t id = 300; /* a word, not a byte */
+            while (!status && !in_mask(mask, id))
+                id++;
+            status = status ? status : spry_matcher_token(matcher, (int32_t)id, &error);
+            assert_true(matcher->places.work - before < ((uint64_t)1 << 23) + ((uint64_t)1 << 17));
+            n_tokens++;
+        }
+        print_message("%s: %zu tokens, work %llu, %s\n", sources[i], n_tokens, (unsigned long long)matcher->places.work,
+                      status ? error.message : "no error");
+        if (i == 0)
+            assert_int_equal(status, SPRY_ERR_UNSUPPORTED);
+        if (status)
+            assert_non_null(strstr(error.message, "takes too long to follow"));
+        /* The grammar is usable afterwards, within a new amount of work. */
+        spry_matcher_reset(matcher);
+        assert_int_equal(spry_matcher_token(matcher, 300, &error), SPRY_OK);
+        spry_matcher_destroy(matcher);
+        spry_grammar_unref(grammar);
+    }
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_slices),       cmocka_unit_test(test_public_vocabularies),
         cmocka_unit_test(test_tokens),       cmocka_unit_test(test_forced_tokens),
         cmocka_unit_test(test_cannot_spell),
+        cmocka_unit_test(test_work_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

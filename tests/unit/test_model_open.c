@@ -37,9 +37,9 @@ static void test_config_file(void **state)
         {"", "config.json|not valid JSON"},
         {"{", "config.json|not valid JSON|line 1"},
         {"[1, 2]", "config.json|not a JSON object"},
-        {"\"llama\"", "config.json|not valid JSON"},
+        {"\"llama\"", "config.json|not a JSON object"},
         {"{\"model_type\": \"llama\",\n \"model_type\": \"llama\"}", "config.json|line 2|duplicate"},
-        {"{\"model_type\": \"ll\xff\"}", "config.json|byte 0xff"},
+        {"{\"model_type\": \"ll\xff\"}", "config.json|not valid UTF-8"},
     };
     model_folder_fill(&place, "llama", "config.json");
     expect_open(SPRY_ERR_FILE, "no config.json");

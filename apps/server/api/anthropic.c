@@ -1,6 +1,7 @@
 /* POST /v1/messages and /v1/messages/count_tokens of Anthropic's interface. */
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "server/api/apis.h"
 #include "server/api/chat_body.h"
 #include "server/api/openai.h"
@@ -53,7 +54,7 @@ static json_t *block_json(const spry_answer_part *part, bool empty)
         return json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
                          empty ? json_string("") : spry_buffer_json(&part->text), "signature", "");
     case SPRY_CHAT_CALL_BEGIN:
-        input = empty ? NULL : json_loadb(part->text.data, part->text.size, 0, NULL);
+        input = empty ? NULL : spry_json_value(spry_buffer_view(&part->text));
         return json_pack("{s:s, s:o, s:o, s:o}", "type", "tool_use", "id", spry_buffer_json(&part->id), "name",
                          spry_buffer_json(&part->name), "input", input ? input : json_object());
     default: break;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "server/api/chat_body.h"
 #include "server/request/completion.h"
 
@@ -451,8 +452,8 @@ static json_t *known_tool(const json_t *tool, const char *type)
     for (size_t i = 0; i < SPRY_COUNT(known_tools); i++) {
         if (strncmp(type, known_tools[i].type, strlen(known_tools[i].type)) != 0)
             continue;
-        json_t *schema =
-            json_pack("{s:s, s:o}", "type", "object", "properties", json_loads(known_tools[i].schema, 0, NULL));
+        json_t *schema = json_pack("{s:s, s:o}", "type", "object", "properties",
+                                   spry_json_value(spry_view_of(known_tools[i].schema)));
         json_t *about = json_string(known_tools[i].about);
         void *iter = json_object_iter(json_object_get(schema, "properties"));
         if (strncmp(type, "bash_", 5) != 0) /* a restart has no command */

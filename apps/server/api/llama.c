@@ -62,6 +62,8 @@ static void add_ends(json_t *bias, const spry_engine *engine)
             json_array_append_new(bias, json_pack("{s:I, s:n}", "token", (json_int_t)id, "bias"));
 }
 
+enum { SHOWN_GRAMMAR = 1 << 16 };
+
 /* Every sampling setting, under its name and its alias. */
 static void add_sampling(json_t *settings, const spry_completion_options *o)
 {
@@ -81,6 +83,8 @@ json_t *spry_llama_settings(const spry_completion_options *o)
 {
     const spry_request *r = &o->request;
     const spry_sampling *s = &r->sampling;
+    /* It is in the reply of every prompt, so a long one is left out. */
+    bool shown = r->constraint == SPRY_GBNF && r->constraint_text && strlen(r->constraint_text) <= SHOWN_GRAMMAR;
     json_int_t limit = r->max_tokens ? (json_int_t)r->max_tokens : -1;
     json_t *stop = json_array();
     for (size_t i = 0; i < r->n_stop; i++)
@@ -92,11 +96,10 @@ json_t *spry_llama_settings(const spry_completion_options *o)
                                         isfinite(s->bias[i].bias) ? json_real((double)s->bias[i].bias) : json_null()));
     if (r->ignore_end && o->engine)
         add_ends(bias, o->engine);
-    json_t *settings =
-        json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:s}", "n_predict", limit, "max_tokens", limit, "n_probs",
-                  (json_int_t)r->logprobs, "n_logit_bias", (json_int_t)json_array_size(bias), "ignore_eos",
-                  r->ignore_end, "stream", o->stream, "stop", stop, "logit_bias", bias, "grammar",
-                  r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
+    json_t *settings = json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:s}", "n_predict", limit, "max_tokens",
+                                 limit, "n_probs", (json_int_t)r->logprobs, "n_logit_bias",
+                                 (json_int_t)json_array_size(bias), "ignore_eos", r->ignore_end, "stream", o->stream,
+                                 "stop", stop, "logit_bias", bias, "grammar", shown ? r->constraint_text : "");
     add_sampling(settings, o);
     json_t *off =
         json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "mirostat", 0, "dynatemp_range", 0.0, "xtc_probability", 0.0,
@@ -641,10 +644,13 @@ void spry_llama_set_adapters(spry_exchange *x)
 {
     spry_error error = {0};
     spry_fields fields = {.within = ""};
-    json_t *list = json_loadb(spry_buffer_view(&x->body).data, x->body.size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *list;
+    spry_status status = spry_fields_parse(&list, x, &error);
     const spry_pooled *model = NULL;
     char *choice = NULL;
-    if (!json_is_array(list))
+    if (status)
+        spry_reply_failure(x, &error);
+    else if (!json_is_array(list))
         spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, NULL, "the body must be a list of adapters");
     else if ((choice = spry_fields_lora(&fields, "lora", list), spry_fields_fine(&fields, x)))
         model = spry_completion_model(x, NULL);

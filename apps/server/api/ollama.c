@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "server/api/apis.h"
 #include "server/api/chat_body.h"
@@ -254,7 +255,7 @@ static json_t *calls_json(const json_t *calls)
     size_t i;
     json_array_foreach(calls, i, call)
     {
-        json_t *arguments = json_loads(json_string_value(json_object_get(call, "arguments")), 0, NULL);
+        json_t *arguments = spry_json_value(spry_json_view(json_object_get(call, "arguments")));
         json_array_append_new(list, json_pack("{s:{s:O, s:o}}", "function", "name", json_object_get(call, "name"),
                                               "arguments", arguments ? arguments : json_object()));
     }

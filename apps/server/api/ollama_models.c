@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/map.h"
 #include "platform/clock.h"
 #include "platform/directory.h"
@@ -46,7 +47,7 @@ static json_t *inspect(const spry_server *server, const spry_pool_info *info)
     spry_server_model_file(&file, server, info);
     if (spry_inspect_json(&text, &file, 0, false, NULL) != SPRY_OK)
         return NULL;
-    json_t *json = json_loads(text, 0, NULL);
+    json_t *json = spry_json_value(spry_view_of(text));
     spry_free(text);
     return json;
 }

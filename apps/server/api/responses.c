@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "platform/clock.h"
 #include "server/api/apis.h"
 #include "server/api/chat_body.h"
@@ -107,7 +108,7 @@ static json_t *response_store_get(spry_response_store *store, const char *id, sp
 {
     pthread_mutex_lock(&store->lock);
     spry_stored_response **found = find(store, id, key);
-    json_t *json = found ? json_loads((*found)->parts[part], 0, NULL) : NULL;
+    json_t *json = found ? spry_json_value(spry_view_of((*found)->parts[part])) : NULL;
     pthread_mutex_unlock(&store->lock);
     return json;
 }
@@ -210,7 +211,7 @@ static json_t *logprobs_of(const spry_completion *c)
 /* The text of a custom tool's call: its only argument, or all that the model wrote where that is no JSON. */
 static json_t *custom_input(const spry_answer_part *part)
 {
-    json_t *arguments = json_loadb(part->text.data, part->text.size, 0, NULL);
+    json_t *arguments = spry_json_value(spry_buffer_view(&part->text));
     json_t *input = json_object_get(arguments, "input");
     input = json_is_string(input) ? json_incref(input) : spry_buffer_json(&part->text);
     json_decref(arguments);
@@ -224,7 +225,7 @@ static json_t *call_item(const spry_completion *c, const spry_answer_part *part,
     const char *space = spry_chat_body_string(tool, "namespace");
     json_t *item = json_pack("{s:s, s:s, s:s, s:o}", "id", id, "type", kind->item, "status",
                              done ? "completed" : "in_progress", "call_id", spry_buffer_json(&part->id));
-    json_t *arguments = done ? json_loadb(part->text.data, part->text.size, 0, NULL) : NULL;
+    json_t *arguments = done ? spry_json_value(spry_buffer_view(&part->text)) : NULL;
     if (strcmp(kind->tool, "function") == 0 || strcmp(kind->tool, "custom") == 0)
         json_object_set_new(item, "name",
                             tool ? json_incref(json_object_get(tool, "name")) : spry_buffer_json(&part->name));
@@ -312,7 +313,7 @@ static void add_settings(json_t *response, const spry_completion *c)
         json_t *value = json_object_get(request, settings[i].name);
         json_object_set_new(response, settings[i].name,
                             value && !json_is_null(value) ? json_incref(value)
-                                                          : json_loads(settings[i].otherwise, JSON_DECODE_ANY, NULL));
+                                                          : spry_json_value(spry_view_of(settings[i].otherwise)));
     }
     json_object_set_new(response, "temperature", json_real((double)c->options.request.sampling.temperature));
     json_object_set_new(response, "top_p", json_real((double)c->options.request.sampling.top_p));

@@ -8,12 +8,30 @@
 
 #include "base/json.h"
 #include "server/http/http_reply.h"
+#include "server/http/http_server.h"
 
 static const char *type_name(const json_t *value)
 {
     static const char *const names[] = {"an object", "a list", "a string", "a number",
                                         "a number",  "true",   "false",    "null"};
     return names[json_typeof(value)];
+}
+
+/* Values, what an interface makes of them, and what the template does. */
+enum { COPIES = 3, VALUES_FREE = 64 << 20, VALUES_A_BYTE = 8, MARGIN = 1 << 20 };
+
+static bool take_memory(void *exchange, size_t bytes)
+{
+    return spry_http_take_memory(exchange, COPIES * bytes);
+}
+
+spry_status spry_fields_parse(json_t **root, spry_exchange *x, spry_error *error)
+{
+    size_t own = VALUES_FREE + VALUES_A_BYTE * x->body.size, all = x->server->settings->request_memory;
+    size_t left = all > x->memory + COPIES * MARGIN ? (all - x->memory) / COPIES - MARGIN : 0;
+    const spry_json_budget budget = {own < left ? own : left, take_memory, x};
+    spry_status status = spry_json_read(root, spry_buffer_view(&x->body), 0, &budget, error);
+    return status ? spry_fail_prefix(error, status, "the body") : SPRY_OK;
 }
 
 bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange, const spry_field_table *table)
@@ -23,8 +41,13 @@ bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchang
     *root = NULL;
     if (exchange->body.size == 0)
         spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, NULL, "the body is empty; send a JSON object");
-    else if (spry_json_object(root, spry_buffer_view(&exchange->body), &error) != SPRY_OK)
-        spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, NULL, "the body: %s", error.message);
+    else if (spry_fields_parse(root, exchange, &error) != SPRY_OK)
+        spry_reply_failure(exchange, &error);
+    else if (!json_is_object(*root)) {
+        spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, NULL, "the body: not a JSON object");
+        json_decref(*root);
+        *root = NULL;
+    }
     fields->object = *root;
     if (*root && table)
         spry_fields_check(fields, table);
@@ -338,7 +361,7 @@ static void each_option(const spry_field_table *table, void *target,
 
 static bool is_neutral(const spry_field *field, const json_t *value)
 {
-    json_t *list = field->neutral ? json_loads(field->neutral, JSON_DECODE_ANY, NULL) : NULL, *item;
+    json_t *list = field->neutral ? spry_json_value(spry_view_of(field->neutral)) : NULL, *item;
     bool found = false;
     size_t i;
     json_array_foreach(list, i, item) found = found || json_equal(item, value);

@@ -21,8 +21,12 @@ typedef struct spry_fields {
 
 struct spry_field_table;
 
+/* Reads the body, whose values take memory of --request-memory. The caller owns *root. */
+spry_status spry_fields_parse(json_t **root, spry_exchange *exchange, spry_error *error);
+
 /* Parses the body and checks its fields by the table (NULL: none). Fields that no row names are ignored by name, or
- * with --strict refused. False when the body is not a JSON object, and a reply was given. `fields` borrows *root, which the caller owns. */
+ * with --strict refused. False when the body is not a JSON object, and a reply was given. `fields` borrows *root, which
+ * the caller owns. */
 bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchange,
                       const struct spry_field_table *table);
 
@@ -35,8 +39,8 @@ void spry_fields_refuse(spry_fields *fields, const char *key, const char *format
 /* Stores that a field has the wrong type; `wanted`: "a string". */
 void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t *value, const char *wanted);
 
-/* Accepts a part of the body that nothing uses, and names it in x-spry-ignored, the log and /watch; with --strict, field
- * `key` is refused. `why` completes the sentence "NAME: ...". */
+/* Accepts a part of the body that nothing uses, and names it in x-spry-ignored, the log and /watch; with --strict,
+ * field `key` is refused. `why` completes the sentence "NAME: ...". */
 void spry_fields_ignore(spry_fields *fields, const char *key, const char *name, const char *why);
 
 /* NULL when absent or null. */
@@ -63,8 +67,8 @@ void spry_fields_messages(spry_fields *fields, const json_t *messages);
  * test sends every field.
  *
  * No field is ignored in silence: a field that is not in the table of its path is named in the reply's header
- * x-spry-ignored, or with --strict refused. A field that the table refuses would change the meaning of the request: it is
- * refused by name, unless its value means the same as leaving it out. null always means that. */
+ * x-spry-ignored, or with --strict refused. A field that the table refuses would change the meaning of the request: it
+ * is refused by name, unless its value means the same as leaving it out. null always means that. */
 
 /* Types of a value, or-ed. A whole number is also a number. */
 enum {

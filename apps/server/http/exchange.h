@@ -62,9 +62,10 @@ struct spry_exchange {
     const spry_route *route;
     spry_buffer body;
     spry_buffer ignored; /* names of parts of the body that nothing uses, with commas between them */
-    uint64_t number;                          /* requests are numbered from 1 */
-    uint64_t began_ns;                        /* when its head had been read */
-    uint64_t load_ns;                         /* time it waited for its model to be loaded */
+    size_t memory;       /* bytes of --request-memory that it has taken */
+    uint64_t number;     /* requests are numbered from 1 */
+    uint64_t began_ns;   /* when its head had been read */
+    uint64_t load_ns;    /* time it waited for its model to be loaded */
     size_t overflow_tokens, overflow_context; /* of a prompt that is too long; 0: none was */
     bool late;                                /* it exceeded --answer-timeout */
     uint64_t client;                          /* jobs of one client share its turn in the scheduler */

@@ -12,14 +12,22 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/interrupt.h"
 #include "base/map.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
+#include "platform/memory.h"
 #include "platform/wakeup.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 
-enum { BLOCK = 16384, FIELDS_BYTES_MAX = 65536, LOG_LINE = 1024, BODY_IDLES = 10 };
+enum {
+    BLOCK = 16384,
+    FIELDS_BYTES_MAX = 65536,
+    LOG_LINE = 1024,
+    BODY_IDLES = 10,
+    TRIMMED = 16 << 20, /* memory is given back to the system after requests that took more */
+};
 #define SECOND_NS 1000000000ull
 #define LINGER_NS (2 * SECOND_NS) /* for a client that still sends after the end of its last reply */
 
@@ -63,6 +71,25 @@ spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
         return spry_fail(error, SPRY_ERR_CANCELLED, "the client has disconnected");
     x->late = seconds && spry_clock_ns() > x->began_ns + seconds * SECOND_NS;
     return x->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the answer took longer than allowed") : SPRY_OK;
+}
+
+bool spry_http_take_memory(spry_exchange *x, size_t bytes)
+{
+    size_t limit = x->server->settings->request_memory, taken = atomic_fetch_add(&x->server->memory, bytes);
+    if (taken > limit || bytes > limit - taken) {
+        atomic_fetch_sub(&x->server->memory, bytes);
+        return false;
+    }
+    x->memory += bytes;
+    return true;
+}
+
+/* Whether to give up a request while it is prepared: base/interrupt.h. */
+static bool is_over(void *user)
+{
+    spry_exchange *x = user;
+    spry_error ignored;
+    return atomic_load(&x->server->cutting) || spry_http_check_reader(x, &ignored) != SPRY_OK;
 }
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
@@ -196,6 +223,10 @@ static void end_exchange(spry_connection *c, bool whole)
     spry_buffer_deinit(&x->fields);
     spry_buffer_deinit(&x->ignored);
     free(x->owned);
+    atomic_fetch_sub(&c->server->memory, x->memory);
+    if (x->memory >= TRIMMED)
+        spry_memory_trim();
+    x->memory = 0;
     spry_http_parser_reset(&c->parser);
     c->open = false;
     c->since_ns = spry_clock_ns();
@@ -276,10 +307,13 @@ static void reply_fault(spry_exchange *x, spry_http_fault fault)
 static bool answer(spry_connection *c, bool *keeps)
 {
     spry_exchange *x = &c->exchange;
-    if (!x->status && c->parser.state == SPRY_PARSE_REFUSED)
+    if (!x->status && c->parser.state == SPRY_PARSE_REFUSED) {
         reply_fault(x, c->parser.fault);
-    else if (!x->status)
+    } else if (!x->status) {
+        spry_interrupt_begin(is_over, x);
         x->route->handle(x);
+        spry_interrupt_end();
+    }
     *keeps =
         c->parser.state == SPRY_PARSE_COMPLETE && c->parser.head.keeps && (c->parser.head.is_1_1 || !x->source.more);
     bool whole = x->status && send_reply(c, *keeps);
@@ -375,6 +409,10 @@ bool spry_connection_serve(spry_connection *c)
         bool begins = c->parser.state != SPRY_PARSE_HEAD && !c->open, keeps;
         if (begins)
             begin_exchange(c);
+        if (c->open && !c->exchange.status && c->exchange.body.capacity > c->exchange.memory &&
+            !spry_http_take_memory(&c->exchange, c->exchange.body.capacity - c->exchange.memory))
+            spry_reply_error(&c->exchange, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL,
+                             "other requests take the memory for bodies (--request-memory); try again");
         if (c->open && (c->exchange.status || c->parser.state >= SPRY_PARSE_COMPLETE)) {
             if (!answer(c, &keeps))
                 return false;

@@ -46,7 +46,7 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text)
-        status = SPRY_HTTP_INTERNAL_SERVER_ERROR;
+        status = SPRY_HTTP_SERVICE_UNAVAILABLE;
     if (!begin(x, status, "application/json; charset=utf-8", false)) {
         free(text);
         return;

@@ -26,6 +26,7 @@ static const struct {
     [SPRY_FAULT_LONG_HEAD] = {431, "the head exceeds --max-head or has more than 128 fields"},
     [SPRY_FAULT_CHUNK] = {400, "the framing of the chunked body is wrong"},
     [SPRY_FAULT_BODY] = {413, "the body exceeds --max-body"},
+    [SPRY_FAULT_MEMORY] = {503, "not enough memory for the body; try again"},
 };
 
 const char *spry_http_fault_text(unsigned *status, unsigned fault)
@@ -398,7 +399,7 @@ static size_t take_body(spry_http_parser *p, spry_buffer *body, spry_view bytes)
     size_t size = p->left < bytes.size ? (size_t)p->left : bytes.size;
     p->left -= size;
     if (!spry_buffer_append(body, bytes.data, size))
-        refuse(p, SPRY_FAULT_BODY);
+        refuse(p, SPRY_FAULT_MEMORY);
     else if (!p->left)
         next_lines(p, p->state == SPRY_PARSE_CHUNK ? SPRY_PARSE_CHUNK_END : SPRY_PARSE_COMPLETE);
     return size;

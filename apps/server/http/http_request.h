@@ -24,7 +24,8 @@ typedef enum spry_http_fault {
     SPRY_FAULT_LONG_LINE, /* the request line exceeds the limit of heads */
     SPRY_FAULT_LONG_HEAD, /* the head does */
     SPRY_FAULT_CHUNK,     /* the framing of a chunked body is wrong */
-    SPRY_FAULT_BODY,      /* a chunked body exceeds its limit, or memory is short */
+    SPRY_FAULT_BODY,      /* a chunked body exceeds its limit */
+    SPRY_FAULT_MEMORY,    /* memory for the body is short */
     SPRY_FAULT_COUNT
 } spry_http_fault;
 

@@ -30,6 +30,9 @@ int spry_http_socket(const spry_exchange *exchange);
  * client has disconnected, or --answer-timeout has passed, which sets exchange->late. */
 spry_status spry_http_check_reader(spry_exchange *exchange, spry_error *error);
 
+/* Takes bytes of --request-memory until the request ends. False: other requests have the rest. */
+bool spry_http_take_memory(spry_exchange *exchange, size_t bytes);
+
 /* With --verbose: one line of key=value pairs on standard error. */
 void spry_http_log(const spry_server *server, const char *format, ...) SPRY_PRINTF(2, 3);
 

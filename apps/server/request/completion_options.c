@@ -161,6 +161,8 @@ void spry_read_bias(void *options, spry_fields *fields, const spry_field *field,
     json_decref(object);
 }
 
+enum { STOP_BYTES_MAX = 4096 }; /* some interfaces repeat them in every answer of a reply */
+
 /* A string or a list of strings. */
 void spry_read_stop(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
@@ -177,6 +179,9 @@ void spry_read_stop(void *options, spry_fields *fields, const spry_field *field,
             spry_fields_refuse_type(fields, field->name, item, "a string or a list of strings");
         else if (strlen(json_string_value(item)) != json_string_length(item))
             spry_fields_refuse(fields, field->name, "%s%s has a zero byte in its text", fields->within, field->name);
+        else if (json_string_length(item) > STOP_BYTES_MAX)
+            spry_fields_refuse(fields, field->name, "%s%s has a text of %zu bytes; at most %d are allowed",
+                               fields->within, field->name, json_string_length(item), STOP_BYTES_MAX);
         else if (json_string_length(item))
             o->stops[o->request.n_stop++] = json_string_value(item);
     }

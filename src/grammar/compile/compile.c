@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/map.h"
 #include "grammar/automaton/ir_automaton.h"
 #include "grammar/compile/program.h"
@@ -694,8 +695,7 @@ bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint)
 
 static spry_ir_node read_choice(spry_ir *ir, spry_view source)
 {
-    json_error_t wrong;
-    json_t *list = json_loadb(source.data, source.size, JSON_ALLOW_NUL, &wrong);
+    json_t *list = spry_json_value(source);
     if (!json_is_array(list) || json_array_size(list) == 0) {
         json_decref(list);
         return spry_ir_fail(ir, SPRY_ERR_INPUT, "a choice is a JSON array of at least one string");

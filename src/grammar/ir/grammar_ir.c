@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/interrupt.h"
 #include "base/utf8.h"
 #include "grammar/ir/grow.h"
 #include "grammar/ir/ir_nodes.h"
@@ -188,6 +189,8 @@ spry_ir_node spry_ir_fail(spry_ir *ir, spry_status status, const char *format, .
 void spry_ir_spend(spry_ir *ir, uint64_t work)
 {
     *ir->spent += work;
+    if (spry_interrupted(work))
+        spry_ir_fail(ir, SPRY_ERR_CANCELLED, "the grammar was not compiled: cancelled");
     if (*ir->spent > SPRY_AUTOMATON_WORK_MAX)
         spry_ir_fail(ir, SPRY_ERR_UNSUPPORTED, "%s", SPRY_IR_TOO_MUCH_WORK);
 }

@@ -104,6 +104,7 @@ static bool seen_before(spry_places *places, const spry_return *item)
 static void add_pending(spry_places *places, spry_return item)
 {
     spry_closing *closing = places->closing;
+    spry_places_charge(places, 1);
     if (places->failed || seen_before(places, &item))
         return;
     if (closing->n_pending >= WORK_MAX)
@@ -126,6 +127,7 @@ static void add_position(spry_places *places, uint32_t state, uint32_t stack)
 static void push_call(spry_places *places, uint32_t machine, spry_return back)
 {
     spry_closing *closing = places->closing;
+    spry_places_charge(places, 1);
     if (closing->n_calls >= WORK_MAX)
         places->failed = SPRY_ERR_UNSUPPORTED;
     else if (!spry_grow(&closing->calls, &closing->calls_room, closing->n_calls + 1, sizeof *closing->calls))
@@ -474,6 +476,7 @@ uint32_t spry_places_compute_step(spry_places *places, uint32_t set_number, unsi
 {
     const spry_grammar *grammar = places->grammar;
     spry_slice positions = places->sets[set_number].positions;
+    spry_places_charge(places, positions.count + 1);
     if (places->failed)
         return SPRY_NO_SET;
     begin(places);

@@ -281,9 +281,10 @@ static bool state_key(const spry_grammar *grammar, uint32_t state, bool rounds, 
 /* The mask of a state (with `rounds`: of a simple counter's body), computed if it is not cached. Valid until the next
  * call. */
 static spry_status store_state(spry_mask_store *store, const spry_state_mask **out, uint32_t state, bool rounds,
-                               const spry_vocabulary *vocabulary, spry_error *error)
+                               spry_matcher *matcher, spry_error *error)
 {
     const spry_grammar *grammar = store->places.grammar;
+    const spry_vocabulary *vocabulary = matcher->vocabulary;
     *out = rounds ? store->rounds[state] : store->masks[state];
     if (*out)
         return SPRY_OK;
@@ -292,12 +293,17 @@ static spry_status store_state(spry_mask_store *store, const spry_state_mask **o
         return status;
     spry_mask_key key;
     bool shared = state_key(grammar, state, rounds, &key);
+    store->places.work = 0;
+    store->places.work_max = matcher->places.work_max - matcher->places.work;
     spry_state_mask *made = shared ? share_get(vocabulary->share, &key) : NULL;
     if (!made) {
         made = rounds ? spry_state_mask_rounds(grammar, vocabulary, state)
                       : spry_state_mask_find(&store->places, &store->facts, vocabulary, state);
         if (made && shared)
             share_put(vocabulary->share, &key, made);
+        spry_places_charge(&matcher->places, store->places.work);
+        if (rounds)
+            spry_places_charge(&matcher->places, vocabulary->n_nodes / SPRY_NODES_A_WORK);
     }
     if (!made)
         return store->places.failed ? spry_places_fail(&store->places, error)
@@ -320,6 +326,7 @@ static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint3
     const spry_trie_node *nodes = matcher->vocabulary->nodes;
     for (uint32_t i = 0; i < mask->n_exits && !places->failed; i = mask->exits[i].next) {
         uint32_t behind = spry_places_step(places, set, mask->exits[i].byte);
+        spry_places_charge(places, behind == SPRY_NO_SET ? 1 : (mask->exits[i].next - i) / SPRY_NODES_A_WORK + 1);
         for (uint32_t j = i; behind != SPRY_NO_SET && j < mask->exits[i].next; j++) {
             const spry_exit *exit = &mask->exits[j];
             const spry_trie_node *node = &nodes[exit->node];
@@ -355,7 +362,7 @@ static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, sp
 {
     spry_places *places = &matcher->places;
     const spry_state_mask *mask;
-    spry_status status = store_state(store, &mask, position.state, true, matcher->vocabulary, error);
+    spry_status status = store_state(store, &mask, position.state, true, matcher, error);
     if (status)
         return status;
     uint32_t set = spry_places_resume(places, places->stacks[back.below]);
@@ -391,7 +398,7 @@ static spry_status add_limited(spry_matcher *matcher, spry_mask_store *store, sp
     spry_status status = SPRY_OK;
     if (returns.count == 1 && !least) {
         const spry_state_mask *mask;
-        status = store_state(store, &mask, position.state, false, matcher->vocabulary, error);
+        status = store_state(store, &mask, position.state, false, matcher, error);
         if (!status && left >= (uint64_t)mask->longest + limit->farthest)
             return add_plain(matcher, mask, places->stacks[back.below]);
     }
@@ -427,7 +434,7 @@ static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, s
             return status;
     }
     const spry_state_mask *mask;
-    spry_status status = store_state(store, &mask, position.state, false, matcher->vocabulary, error);
+    spry_status status = store_state(store, &mask, position.state, false, matcher, error);
     return status ? status : add_plain(matcher, mask, returns);
 }
 

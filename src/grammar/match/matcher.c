@@ -7,6 +7,8 @@
 enum {
     COLLECT_BYTES = 1 << 24,    /* size of places at the first collection */
     PLACES_BYTES_MAX = 1 << 28, /* limit of places that are in use */
+    WORK_AT_ONCE = 1 << 23,     /* work that may precede any token: a few tenths of a second */
+    WORK_A_TOKEN = 1 << 18,     /* work that each token adds, up to WORK_AT_ONCE: some milliseconds */
 };
 
 spry_status spry_matcher_create(spry_matcher **out, spry_grammar *grammar, const spry_vocabulary *vocabulary,
@@ -51,6 +53,7 @@ void spry_matcher_reset(spry_matcher *matcher)
     uint32_t nothing = SPRY_NO_SET;
     if (matcher->places.failed)
         spry_places_collect(&matcher->places, &nothing, 1);
+    matcher->places.work_max = matcher->places.work + WORK_AT_ONCE;
     matcher->n_history = 0;
     matcher->set = spry_places_start(&matcher->places);
 }
@@ -101,6 +104,10 @@ static spry_status move(spry_matcher *matcher, uint32_t set, spry_error *error)
         return spry_fail_memory(error, "a matcher's history", matcher->n_history * sizeof *matcher->history);
     matcher->history[matcher->n_history++] = matcher->set;
     matcher->set = set;
+    spry_places *places = &matcher->places;
+    places->work_max += WORK_A_TOKEN;
+    if (places->work_max - places->work > WORK_AT_ONCE)
+        places->work_max = places->work + WORK_AT_ONCE;
     return SPRY_OK;
 }
 

@@ -56,6 +56,9 @@ static int compare_returns(const void *left, const void *right)
 
 uint32_t spry_places_stack(spry_places *places, spry_return *returns, size_t count)
 {
+    spry_places_charge(places, count);
+    if (places->failed)
+        return SPRY_NO_STACK;
     if (count > 1)
         qsort(returns, count, sizeof *returns, compare_returns);
     size_t kept = 0;
@@ -236,7 +239,7 @@ bool spry_record_may_close(const spry_record *record)
     return record->missing == 0 && record->count >= record->object->min;
 }
 
-static bool key_alive(const spry_places *places, uint32_t state, uint32_t stack)
+static bool key_alive(spry_places *places, uint32_t state, uint32_t stack)
 {
     const spry_grammar *grammar = places->grammar;
     const spry_object *object = &grammar->objects[grammar->states[state].owner];
@@ -244,6 +247,7 @@ static bool key_alive(const spry_places *places, uint32_t state, uint32_t stack)
     spry_slice span = places->stacks[stack];
     for (uint32_t i = 0; i < span.count; i++) {
         spry_record record = spry_places_record(places, places->returns[span.first + i].data);
+        spry_places_charge(places, object->n_words);
         if (spry_record_allows_declared(&record, object->reach_words + (size_t)reach * object->n_words))
             return true;
     }
@@ -278,20 +282,21 @@ uint32_t spry_limit_next(const spry_limit *limit, uint32_t count)
     return same ? count : count + 1;
 }
 
-static bool limit_alive(const spry_places *places, uint32_t state, uint32_t stack)
+static bool limit_alive(spry_places *places, uint32_t state, uint32_t stack)
 {
     bool unit = places->grammar->states[state].tag != 0;
     spry_slice span = places->stacks[stack];
     for (uint32_t i = 0; i < span.count; i++) {
         const spry_return *back = &places->returns[span.first + i];
         const spry_limit *limit = spry_places_limit(places, back);
+        spry_places_charge(places, 1);
         if (spry_limit_allows(limit, state, unit ? spry_limit_next(limit, back->data) : back->data))
             return true;
     }
     return false;
 }
 
-bool spry_places_alive(const spry_places *places, uint32_t state, uint32_t stack)
+bool spry_places_alive(spry_places *places, uint32_t state, uint32_t stack)
 {
     switch ((spry_state_kind)places->grammar->states[state].kind) {
     case SPRY_STATE_KEY: return key_alive(places, state, stack);
@@ -321,7 +326,7 @@ static void add_bytes(uint64_t bytes[4], unsigned first, unsigned last)
     }
 }
 
-static void find_bytes(const spry_places *places, spry_set *set)
+static void find_bytes(spry_places *places, spry_set *set)
 {
     const spry_grammar *grammar = places->grammar;
     for (uint32_t i = 0; i < set->positions.count; i++) {
@@ -371,7 +376,7 @@ static bool add_empty(spry_places *places)
 
 spry_status spry_places_init(spry_places *places, const spry_grammar *grammar, spry_error *error)
 {
-    *places = (spry_places){.grammar = grammar};
+    *places = (spry_places){.grammar = grammar, .work_max = UINT64_MAX};
     places->closing = spry_closing_create();
     /* Allocate at once, so that no pointer is NULL. */
     bool room = spry_grow(&places->returns, &places->returns_room, 64, sizeof *places->returns) &&
@@ -414,6 +419,10 @@ spry_status spry_places_fail(const spry_places *places, spry_error *error)
 {
     if (places->failed == SPRY_ERR_MEMORY)
         return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory to follow the grammar");
+    if (places->work > places->work_max)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "the grammar takes too long to follow: use fewer repetitions inside repetitions, and rules "
+                         "of which only one can match at a place");
     return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                      "the grammar is too ambiguous: the text could stand in more than %d places of it at once",
                      RETURNS_MAX);
@@ -508,6 +517,7 @@ static bool copy_all(spry_places *to, const spry_places *from, marks *needed, ui
 bool spry_places_collect(spry_places *places, uint32_t *roots, size_t n_roots)
 {
     spry_places made;
+    uint64_t work = places->work, work_max = places->work_max;
     if (spry_places_init(&made, places->grammar, NULL))
         return false;
     marks needed = {0};
@@ -532,8 +542,11 @@ bool spry_places_collect(spry_places *places, uint32_t *roots, size_t n_roots)
     free(needed.positions);
     free(copied);
     spry_places_deinit(ok ? places : &made);
-    if (ok)
+    if (ok) {
+        made.work = work;
+        made.work_max = work_max;
         *places = made;
+    }
     return ok;
 }
 

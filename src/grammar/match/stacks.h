@@ -64,7 +64,8 @@ typedef struct spry_places {
     uint32_t *undigested;
     size_t n_digests, digests_room, undigested_room;
     spry_closing *closing;
-    spry_status failed; /* memory or a limit; stays until the next collection */
+    uint64_t work, work_max; /* positions, returns and tree nodes visited so far; exceeding work_max fails */
+    spry_status failed;      /* memory or a limit; stays until the next collection */
 } spry_places;
 
 enum {
@@ -80,6 +81,14 @@ uint32_t spry_places_start(spry_places *places);
 
 /* The set that continues with the returns of a stack, as if the machines they wait for were complete. */
 uint32_t spry_places_resume(spry_places *places, spry_slice returns);
+
+/* Every operation whose cost the grammar decides charges for it, so that no grammar can hold up a step. */
+static inline void spry_places_charge(spry_places *places, uint64_t work)
+{
+    places->work += work;
+    if (places->work > places->work_max && !places->failed)
+        places->failed = SPRY_ERR_UNSUPPORTED;
+}
 
 static inline bool spry_set_takes(const spry_set *set, unsigned char byte)
 {
@@ -148,7 +157,7 @@ uint32_t spry_places_set(spry_places *places, const spry_position *positions, si
 
 /* Whether a state can still lead to a text that is allowed over this stack: of a key automaton to an allowed key, of a
  * limited text to an allowed length (the stack has the units before the byte that led to the state). */
-bool spry_places_alive(const spry_places *places, uint32_t state, uint32_t stack);
+bool spry_places_alive(spry_places *places, uint32_t state, uint32_t stack);
 
 /* The limit of a return below a limited text; and whether a text of `count` units can be completed from a state. */
 const spry_limit *spry_places_limit(const spry_places *places, const spry_return *back);

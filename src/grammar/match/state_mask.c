@@ -13,8 +13,9 @@ void spry_walk_trie(spry_places *places, const spry_vocabulary *vocabulary, uint
                     uint32_t set, uint32_t begin, uint32_t end, uint32_t base)
 {
     const spry_trie_node *nodes = vocabulary->nodes;
+    uint32_t n_visited = 0;
     path[0] = set;
-    for (uint32_t i = begin; i < end;) {
+    for (uint32_t i = begin; i < end && !places->failed; n_visited++) {
         uint32_t depth = nodes[i].depth - base, next = spry_places_step(places, path[depth - 1], nodes[i].byte);
         if (next == SPRY_NO_SET) {
             i = nodes[i].skip;
@@ -25,6 +26,7 @@ void spry_walk_trie(spry_places *places, const spry_vocabulary *vocabulary, uint
             spry_bit_set(bits, (uint32_t)vocabulary->order[t]);
         i++;
     }
+    spry_places_charge(places, n_visited / SPRY_NODES_A_WORK);
 }
 
 void spry_walk_tries(spry_places *places, const spry_vocabulary *vocabulary, uint32_t *bits, uint32_t *path,
@@ -203,7 +205,8 @@ static void walk(finder *find, spry_places *places, uint32_t root)
     const spry_trie_node *nodes = find->vocabulary->nodes;
     uint32_t end = nodes[root].skip;
     uint32_t run = nodes[root].first_token, close_at = end; /* the end of the innermost open exit's subtree */
-    for (uint32_t i = root; i < end && !find->failed;) {
+    uint32_t n_visited = 0;
+    for (uint32_t i = root; i < end && !find->failed && !places->failed; n_visited++) {
         uint32_t depth = nodes[i].depth, next = spry_places_step(places, find->path[depth - 1], nodes[i].byte);
         bool behind = depth > 1 && places->sets[find->path[depth - 1]].may_end;
         if (i >= close_at || behind || next == SPRY_NO_SET) {
@@ -228,6 +231,7 @@ static void walk(finder *find, spry_places *places, uint32_t root)
         find->longest = depth > find->longest ? depth : find->longest;
         i++;
     }
+    spry_places_charge(places, n_visited / SPRY_NODES_A_WORK);
     take_run(find, run, nodes[end].first_token);
     close_exits(find, end);
 }

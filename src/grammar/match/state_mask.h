@@ -16,6 +16,8 @@
 #include "grammar/match/stacks.h"
 #include "grammar/match/vocabulary.h"
 
+enum { SPRY_NODES_A_WORK = 4 }; /* tree nodes that take about as long as one other unit of work */
+
 typedef struct spry_exit {
     uint32_t node;   /* not accepted by the machine with all tokens at and below it */
     uint32_t next;   /* index of the first exit with another byte */

@@ -1,5 +1,6 @@
 /* The schema document: places, their URIs, and references between them. */
 #include "base/buffer.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "grammar/ir/grow.h"
 #include "grammar/schema/schema.h"
@@ -407,57 +408,6 @@ static void read_dialect(spry_schema *schema)
     spry_schema_excuse(schema);
 }
 
-/* The text with ".0" after integers that do not fit 64 bits; NULL when there are none or memory is short. */
-static char *widen_integers(spry_view text, size_t *size)
-{
-    enum { DIGITS = 18 };
-    spry_buffer out;
-    spry_buffer_init(&out, 2 * (size_t)SPRY_SCHEMA_BYTES_MAX);
-    bool quoted = false;
-    size_t copied = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        char c = text.data[i];
-        if (c == '"')
-            quoted = !quoted;
-        i += quoted && c == '\\';
-        if (quoted || c < '0' || c > '9')
-            continue;
-        size_t begin = i, end;
-        while (i < text.size && text.data[i] >= '0' && text.data[i] <= '9')
-            i++;
-        end = i;
-        bool whole = i == text.size || !memchr(".eE", text.data[i], 3);
-        while (i < text.size && memchr("0123456789.eE+-", text.data[i], 15))
-            i++;
-        if (whole && end - begin > DIGITS) {
-            spry_buffer_append(&out, text.data + copied, end - copied);
-            spry_buffer_text(&out, ".0");
-            copied = end;
-        }
-        i--;
-    }
-    spry_buffer_append(&out, text.data + copied, text.size - copied);
-    char *wide = out.failed || !copied ? NULL : malloc(out.size + 1);
-    if (wide)
-        memcpy(wide, out.data, *size = out.size);
-    spry_buffer_deinit(&out);
-    return wide;
-}
-
-static json_t *parse(spry_view text, json_error_t *why)
-{
-    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
-    json_t *root = json_loadb(text.data, text.size, flags, why);
-    if (root || json_error_code(why) != json_error_numeric_overflow)
-        return root;
-    size_t size = 0;
-    char *wide = widen_integers(text, &size);
-    if (wide)
-        root = json_loadb(wide, size, flags, why);
-    free(wide);
-    return root;
-}
-
 void spry_schema_read(spry_schema *schema, spry_view text)
 {
     if (text.size > SPRY_SCHEMA_BYTES_MAX) {
@@ -468,11 +418,11 @@ void spry_schema_read(spry_schema *schema, spry_view text)
     spry_ir_spend(schema->ir, BYTE_WORK * text.size);
     if (spry_schema_failed(schema))
         return;
-    json_error_t why;
-    schema->root = parse(text, &why);
-    if (!schema->root) {
-        spry_ir_fail(schema->ir, SPRY_ERR_INPUT, "the JSON schema is not valid JSON at line %d, column %d: %s",
-                     why.line, why.column, why.text);
+    spry_error why;
+    spry_status status = spry_json_read(&schema->root, text, 0, NULL, &why);
+    if (status) {
+        spry_ir_fail(schema->ir, status == SPRY_ERR_FORMAT ? SPRY_ERR_INPUT : status, "the JSON schema: %s",
+                     why.message);
         return;
     }
     schema->unevaluated = memmem(text.data, text.size, "\"unevaluated", 12);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "grammar/ir/ir_nodes.h"
 #include "grammar/schema/json_spelling.h"
 
@@ -603,7 +604,7 @@ static void init(spry_tool_builder *b, spry_ir *ir, const json_t *spec)
 
 spry_ir_node spry_ir_tool_calls(spry_ir *ir, spry_view source)
 {
-    json_t *spec = json_loadb(source.data, source.size, JSON_ALLOW_NUL, NULL);
+    json_t *spec = spry_json_value(source);
     spry_tool_builder b;
     spry_ir_node node;
     init(&b, ir, spec);

@@ -1,0 +1,159 @@
+"""What one request may cost: limits that hold, and costs that grow with the size of the request and no faster."""
+
+import os
+
+from server_support import *
+
+EMPTY_OBJECTS = b'{"messages":[' + b"{}," * 1000000 + b"{}]}"
+SLOW_GRAMMAR = "root ::= (([a-z ]{0,6000} [a-z ]{0,6000}){0,6000} [a-z ]{0,6000}){0,6000}"
+
+
+def message(role, content):
+    return {"role": role, "content": content}
+
+
+TEXT = {"type": "text", "text": "a"}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+USE = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "a"}
+# Bodies by a number of parts. None of them has to be answered; a prompt that is too long has been read and rendered, too.
+BODIES = {
+    "blocks of a user": ("/v1/messages", lambda n: {"messages": [message("user", [TEXT] * n)]}),
+    "blocks of an answer": ("/v1/messages", lambda n: {"messages": [message("user", "a"), message("assistant", [TEXT] * n)]}),
+    "blocks of a result": ("/v1/messages", lambda n: {"messages": [message("user", [dict(RESULT, content=[TEXT] * n)])]}),
+    "uses of tools": ("/v1/messages", lambda n: {"messages": [message("user", "a"), message("assistant", [USE] * (n // 4)),
+                                                               message("user", [RESULT] * (n // 4))]}),
+    "parts": ("/v1/chat/completions", lambda n: {"messages": [message("user", [TEXT] * n)]}),
+    "messages": ("/v1/chat/completions", lambda n: {"messages": [message("user", "a")] * n}),
+    "calls": ("/v1/chat/completions", lambda n: {"messages": [message("user", "a"),
+                                                              dict(message("assistant", ""), tool_calls=[CALL] * (n // 2))]}),
+    "items": ("/v1/responses", lambda n: {"input": [message("user", "a")] * n}),
+    "parts of items": ("/v1/responses", lambda n: {"input": [message("user", [{"type": "input_text", "text": "a"}] * n)]}),
+    "thoughts": ("/v1/responses", lambda n: {"input": [{"type": "reasoning", "summary": [
+        {"type": "summary_text", "text": "a"}]}] * n + [message("user", "a")]}),
+    "unknown ids": ("/v1/responses", lambda n: {"input": [{"type": "item_reference", "id": "msg_1_0"}] * n}),
+    "text": ("/tokenize", lambda n: {"content": "a b" * 40 * n}),
+    "blanks": ("/tokenize", lambda n: {"content": " " * 100 * n}),
+    "one letter": ("/tokenize", lambda n: {"content": "a" * 100 * n}),
+    "tokens": ("/detokenize", lambda n: {"tokens": [300] * 4 * n}),
+}
+
+
+class Costs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def cpu(self):
+        """Seconds of processor time of the server."""
+        with open("/proc/%d/stat" % self.server.process.pid, encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def cost(self, path, body):
+        text = json.dumps(dict(body, model=MODEL))
+        before = self.cpu()
+        self.assertIn(self.server.post(path, text).status, (200, 400))
+        return self.cpu() - before
+
+    def test_four_times_the_size_costs_four_times_as_much(self):
+        size = 4000
+        for name, (path, make) in BODIES.items():
+            with self.subTest(name):
+                few, many = self.cost(path, make(size)), self.cost(path, make(4 * size))
+                self.assertLess(many, 9 * few + 0.15, "%s: %.2f s and %.2f s" % (name, few, many))
+
+    def test_variables_of_templates(self):
+        reply = self.server.chat(max_tokens=1, chat_template_kwargs={"x%d" % i: 1 for i in range(257)})
+        self.assertEqual((reply.status, "257 variables" in reply.text), (400, True), reply.text)
+        self.assertEqual(self.server.chat(max_tokens=1, chat_template_kwargs={"x%d" % i: 1 for i in range(256)}).status, 200)
+
+    def test_grammars(self):
+        """A grammar that would take half a minute between two tokens ends its own answer."""
+        reply = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 200, "grammar": SLOW_GRAMMAR})
+        self.assertEqual((reply.status, "takes too long to follow" in reply.text), (400, True), reply.text)
+
+    def test_stop_texts(self):
+        for stop, status in (("x" * 4096, 200), ("x" * 4097, 400), (["x"] * 16, 200), (["x"] * 17, 400)):
+            reply = self.server.post("/completion", {"prompt": "a", "n_predict": 1, "stop": stop})
+            self.assertEqual(reply.status, status, reply.text[:200])
+
+    def test_replies_do_not_repeat_large_fields(self):
+        grammar = "root ::= [a-z ]+\n#" + "x" * 300000
+        reply = self.server.post("/completion", {"prompt": ["a"] * 16, "n_predict": 1, "grammar": grammar})
+        self.assertEqual(reply.status, 200, reply.text[:200])
+        self.assertLess(len(reply.body), 200000)
+
+    def test_nesting(self):
+        for depth in (2049, 1000000):
+            reply = self.server.post("/v1/completions", "[" * depth)
+            self.assertEqual((reply.status, "nested too deeply" in reply.text), (400, True), reply.text[:200])
+
+
+class Memory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--request-memory", "64M", "--max-body", "24M")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def memory(self, name):
+        with open("/proc/%d/status" % self.server.process.pid, encoding="ascii") as file:
+            return int(re.search(name + r":\s+(\d+) kB", file.read()).group(1)) / 1024
+
+    def test_values_of_one_request(self):
+        """"{}," takes 80 times its text: 240 MB here, of which the request gets what --request-memory has."""
+        replies = []
+        with open("/proc/%d/clear_refs" % self.server.process.pid, "w", encoding="ascii") as file:
+            file.write("5")  # the peak begins anew
+        before = self.memory("VmRSS")
+
+        def is_refused():  # other requests may still have memory
+            replies.append(self.server.post("/v1/chat/completions", EMPTY_OBJECTS))
+            return replies[-1].status == 400
+        self.assertTrue(eventually(is_refused), replies[-1].text)
+        self.assertIn("MiB of memory", replies[-1].text)
+        if not SANITIZED:
+            self.assertLess(self.memory("VmHWM") - before, 150)
+        self.assertEqual(self.server.chat(max_tokens=1).status, 200)
+
+    def test_bodies_of_all_requests(self):
+        """Four bodies of 20 MB that do not end: the budget holds three, and is free again when their clients leave."""
+        size = 20 << 20
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (size + 1)
+        clients = [self.server.socket() for _ in range(4)]
+        for client in clients:
+            try:
+                client.sendall(head + b" " * size)
+            except OSError:
+                pass
+        refused = []
+
+        def one_is_refused():
+            for client in clients:
+                client.setblocking(False)
+                try:
+                    refused.append(client.recv(4096))
+                except OSError:
+                    pass
+            return any(reply.startswith(b"HTTP/1.1 503") and b"request-memory" in reply for reply in refused)
+        self.assertTrue(eventually(one_is_refused), refused)
+        self.assertLess(len([reply for reply in refused if reply]), 4)
+        for client in clients:
+            client.close()
+        text = "x" * (10 << 20)
+        self.assertTrue(eventually(lambda: self.server.post("/tokenize", {"content": text}).status == 200))
+
+    def test_bodies_that_are_too_long(self):
+        reply = self.server.post("/v1/completions", b" " * ((24 << 20) + 1))
+        self.assertEqual(reply.status, 413)
+
+
+if __name__ == "__main__":
+    main()
