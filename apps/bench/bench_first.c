@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "bench/bench.h"
 #include "cli/interrupt.h"
+#include "platform/child.h"
 #include "platform/clock.h"
 #include "run/answer.h"
 #include "voice/synthesiser.h"
@@ -64,7 +65,9 @@ static spry_status run_process(spry_bench *b, void *context, double *values)
     (void)context;
     fill_arguments(&a, b);
     uint64_t began = spry_clock_ns();
-    spry_status status = spry_child_run(NULL, a.list, (spry_view){"", 0}, note_first_byte, &first, b->error);
+    const spry_child child = {
+        .arguments = a.list, .whole_environment = true, .on_output = note_first_byte, .user = &first};
+    spry_status status = spry_child_run(&child, b->error);
     values[0] = (double)(first - began) / 1e6;
     return status || first ? status : spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "spry run gives no answer");
 }

@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "base/utf8.h"
+#include "platform/child.h"
 #include "voice/sound.h"
 #include "voice/synthesiser.h"
 
@@ -68,8 +69,11 @@ static spry_status words(void *state, spry_buffer *text, bool over, bool (*proce
         return spry_fail_memory(error, "an utterance", c->utterance.count * sizeof *pcm);
     spry_sound_to_pcm(pcm, c->utterance.samples, c->utterance.count);
     spry_buffer_init(&written, 1 << 20);
-    spry_status status = spry_child_run(c->line, NULL, (spry_view){(const char *)pcm, c->utterance.count * sizeof *pcm},
-                                        append, &written, error);
+    const spry_child child = {.command = c->line,
+                              .input = {(const char *)pcm, c->utterance.count * sizeof *pcm},
+                              .on_output = append,
+                              .user = &written};
+    spry_status status = spry_child_run(&child, error);
     spry_utf8_append_valid(text, spry_buffer_view(&written));
     spry_text_trim(text);
     spry_buffer_deinit(&written);

@@ -12,9 +12,10 @@
 
 enum {
     TEXT_MAX = 1 << 20,
-    FIRST_LEAST = 10, /* bytes of a first clause that ends at a comma */
-    LATER_LEAST = 40, /* and of a later one */
-    LONGEST = 240,    /* bytes; a clause without an end is cut at a space */
+    FIRST_LEAST = 10,   /* bytes of a first clause that ends at a comma */
+    LATER_LEAST = 40,   /* and of a later one */
+    LONGEST = 240,      /* bytes; a clause without an end is cut at a space */
+    LONGEST_WORD = 480, /* and without a space between two characters */
 };
 
 void spry_clauses_init(spry_clauses *clauses)
@@ -98,6 +99,8 @@ bool spry_clauses_take(spry_clauses *clauses, spry_buffer *out, bool over)
             space = i;
         if (!end && i >= LONGEST && space)
             end = space;
+        if (!end && i >= LONGEST_WORD && ((unsigned char)text->data[i] & 0xC0) != 0x80)
+            end = i;
     }
     if (!end && over)
         end = text->size;

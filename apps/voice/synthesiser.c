@@ -1,126 +1,31 @@
-/* Synthesisers: a command of the user, and through the module Flite; and the child processes that commands run in. */
+/* Synthesisers: a command of the user, eSpeak NG, and through the module Flite. */
 #include "voice/synthesiser.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
+#include "platform/child.h"
+#include "platform/threads.h"
 #include "spry_voice.h"
 #include "voice/sound.h"
-
-extern char **environ;
-
-enum { READ_END, WRITE_END, PIPE_ENDS, CHUNK = 4096 };
-
-static void close_pipe(int ends[PIPE_ENDS])
-{
-    for (size_t i = 0; i < PIPE_ENDS; i++)
-        if (ends[i] >= 0)
-            close(ends[i]);
-}
-
-static spry_status start(pid_t *child, int in[PIPE_ENDS], int out[PIPE_ENDS], const char *command,
-                         const char *const *arguments, spry_error *error)
-{
-    const char *const shell[] = {"sh", "-c", command, NULL};
-    const char *const *argv = arguments ? arguments : shell;
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t defaults, none;
-    sigemptyset(&none); /* a thread of the server blocks SIGTERM, which must end the command */
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setpgroup(&attributes, 0); /* its own group, so that its children end with it */
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[READ_END], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out[WRITE_END], STDOUT_FILENO);
-    if (arguments)
-        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    int code = posix_spawnp(child, argv[0], &actions, &attributes, (char *const *)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return code ? spry_fail(error, SPRY_ERR_FILE, "'%.100s' cannot be started: %s", argv[0], strerror(code)) : SPRY_OK;
-}
-
-/* Moves bytes until the command closes its output. False: `on_output` wants no more. */
-static bool exchange(int *input, int output, spry_view bytes, spry_child_output on_output, void *user)
-{
-    for (;;) {
-        char chunk[CHUNK];
-        struct pollfd files[] = {{output, POLLIN, 0}, {*input, POLLOUT, 0}};
-        if (poll(files, *input >= 0 ? 2 : 1, -1) < 0 && errno != EINTR)
-            return true;
-        if (*input >= 0 && files[1].revents) {
-            ssize_t n = bytes.size ? write(*input, bytes.data, bytes.size) : 0;
-            if (n > 0)
-                bytes = (spry_view){bytes.data + n, bytes.size - (size_t)n};
-            if (bytes.size == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-                close(*input);
-                *input = -1;
-            }
-        }
-        if (files[0].revents) {
-            ssize_t n = read(output, chunk, sizeof chunk);
-            if (n == 0 || (n < 0 && errno != EINTR))
-                return true;
-            if (n > 0 && !on_output(user, chunk, (size_t)n))
-                return false;
-        }
-    }
-}
-
-spry_status spry_child_run(const char *command, const char *const *arguments, spry_view input,
-                           spry_child_output on_output, void *user, spry_error *error)
-{
-    int in[PIPE_ENDS] = {-1, -1}, out[PIPE_ENDS] = {-1, -1}, result = 0;
-    pid_t child;
-    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
-        close_pipe(in);
-        return spry_fail(error, SPRY_ERR_FILE, "no pipe to a command: %s", strerror(errno));
-    }
-    spry_status status = start(&child, in, out, command, arguments, error);
-    if (status != SPRY_OK) {
-        close_pipe(in);
-        close_pipe(out);
-        return status;
-    }
-    close(in[READ_END]);
-    close(out[WRITE_END]);
-    fcntl(in[WRITE_END], F_SETFL, O_NONBLOCK);
-    bool whole = exchange(&in[WRITE_END], out[READ_END], input, on_output, user);
-    if (!whole)
-        kill(-child, SIGTERM);
-    if (in[WRITE_END] >= 0)
-        close(in[WRITE_END]);
-    close(out[READ_END]);
-    while (waitpid(child, &result, 0) < 0 && errno == EINTR)
-        ;
-    if (whole && (!WIFEXITED(result) || WEXITSTATUS(result) != 0))
-        return spry_fail(error, SPRY_ERR_FILE, "'%.100s' failed with status %d", arguments ? arguments[0] : command,
-                         WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result));
-    return SPRY_OK;
-}
 
 /* ---- a command --------------------------------------------------------------------------------------------------- */
 
 /* Speech from another process: a command of the user, or eSpeak NG, which knows many languages. eSpeak NG's licence
  * asks that it stays a program of its own. */
 
-enum { SOUND_BYTES_MAX = 256 << 20, WAV_HEADER = 44, WAV_RATE = 24, VOICE_BYTES = 64 };
+enum {
+    SOUND_BYTES_MAX = 256 << 20,
+    WAV_HEADER = 44,
+    WAV_RATE = 24,
+    VOICE_BYTES = 64,
+    SPEAK_SECONDS = 60, /* limit for a clause */
+    SPEAK_MEMORY = 1 << 30,
+};
 
 typedef struct process {
     const char *command; /* NULL: eSpeak NG */
@@ -156,10 +61,17 @@ static spry_status open_command(void **state, const spry_synthesiser_options *op
     return open_process(state, options->command, "", error);
 }
 
+/* eSpeak NG takes a path for a voice, too. */
+static bool is_name(const char *voice)
+{
+    return isalnum((unsigned char)voice[0]) &&
+           voice[strspn(voice, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-")] == '\0';
+}
+
 static spry_status open_espeak(void **state, const spry_synthesiser_options *options, spry_error *error)
 {
     const char *voice = options->voice ? options->voice : options->language ? options->language : "en";
-    if (voice[0] == '-' || strlen(voice) >= VOICE_BYTES)
+    if (!is_name(voice) || strlen(voice) >= VOICE_BYTES)
         return spry_fail(error, SPRY_ERR_INPUT, "'%.40s' is no voice of eSpeak NG", voice);
     return open_process(state, NULL, voice, error);
 }
@@ -202,7 +114,9 @@ static bool pass_on(void *user, const char *data, size_t size)
 static spry_status speak_command(void *state, const char *text, spry_sound_sink sink, void *user, spry_error *error)
 {
     passing p = {.sink = sink, .user = user};
-    return spry_child_run(((process *)state)->command, NULL, spry_view_of(text), pass_on, &p, error);
+    const spry_child child = {
+        .command = ((process *)state)->command, .input = spry_view_of(text), .on_output = pass_on, .user = &p};
+    return spry_child_run(&child, error);
 }
 
 static bool collect(void *user, const char *data, size_t size)
@@ -219,8 +133,15 @@ static spry_status speak_espeak(void *state, const char *text, spry_sound_sink s
     int16_t *samples = NULL, *converted = NULL;
     size_t n_converted = 0;
     spry_buffer_init(&wav, SOUND_BYTES_MAX);
-    spry_status status = spry_child_run(NULL, arguments, spry_view_of(text), collect, &wav, error);
-    if (status != SPRY_OK && wav.size == 0)
+    const spry_sandbox sandbox = {.readable = spry_sandbox_programs, .memory = SPEAK_MEMORY, .cpu_s = SPEAK_SECONDS};
+    const spry_child child = {.arguments = arguments,
+                              .sandbox = &sandbox,
+                              .seconds = SPEAK_SECONDS,
+                              .input = spry_view_of(text),
+                              .on_output = collect,
+                              .user = &wav};
+    spry_status status = spry_child_run(&child, error);
+    if (status != SPRY_OK && status != SPRY_ERR_CANCELLED && wav.size == 0)
         spry_fail(error, status, "espeak-ng is not there, or has no voice '%s'", p->voice);
     if (status == SPRY_OK && (wav.failed || wav.size < WAV_HEADER || memcmp(wav.data, "RIFF", 4) != 0))
         status = spry_fail(error, SPRY_ERR_DEVICE, "espeak-ng has no voice '%s', or wrote no sound", p->voice);
@@ -311,9 +232,13 @@ spry_status spry_synthesiser_speak(spry_synthesiser *synthesiser, spry_view text
     if (cleaned.failed)
         status = spry_fail(error, SPRY_ERR_INPUT, "a text of %zu bytes is too long to be spoken at once", text.size);
     if (status == SPRY_OK && audible) {
-        pthread_mutex_lock(&turn);
-        status = synthesiser->kind->speak(synthesiser->state, cleaned.data, sink, user, error);
-        pthread_mutex_unlock(&turn);
+        bool waits = synthesiser->kind == spry_voice_libraries_get()->flite;
+        if (waits && !spry_lock_patiently(&turn))
+            status = spry_fail(error, SPRY_ERR_CANCELLED, "the text was not spoken: cancelled");
+        else
+            status = synthesiser->kind->speak(synthesiser->state, cleaned.data, sink, user, error);
+        if (waits && status != SPRY_ERR_CANCELLED)
+            pthread_mutex_unlock(&turn);
     }
     spry_buffer_deinit(&cleaned);
     return status;

@@ -35,24 +35,11 @@ spry_status spry_synthesiser_open(spry_synthesiser *synthesiser, const spry_synt
 void spry_synthesiser_close(spry_synthesiser *synthesiser);
 
 /* Speaks a text; returns when all sound has been passed on. Text without a letter or digit is silent. Any thread; the
- * threads take turns. */
+ * threads take turns where the synthesiser needs it. SPRY_ERR_CANCELLED: the request of this thread is over. */
 spry_status spry_synthesiser_speak(spry_synthesiser *synthesiser, spry_view text, spry_sound_sink sink, void *user,
                                    spry_error *error);
 
 extern const spry_synthesiser_kind spry_synthesiser_command, spry_synthesiser_espeak;
 extern const spry_synthesiser_kind spry_synthesiser_flite; /* in the module, see voice_libraries.h */
-
-/* ---- commands ---------------------------------------------------------------------------------------------------- */
-
-/* Runs a command of the user: writes bytes to its standard input and reads its output piece by piece. */
-
-/* Takes a piece of the command's output; false ends the command. */
-typedef bool (*spry_child_output)(void *user, const char *data, size_t size);
-
-/* Runs `command` with the shell, or, where `arguments` is not NULL, that program with these arguments, the last NULL.
- * Messages of a shell command go to standard error; messages of a program are discarded. Fails where it cannot be
- * started, or ends with a status other than 0. */
-spry_status spry_child_run(const char *command, const char *const *arguments, spry_view input,
-                           spry_child_output on_output, void *user, spry_error *error);
 
 #endif

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/interrupt.h"
 #include "platform/clock.h"
 #include "platform/system_file.h"
 
@@ -560,6 +561,17 @@ static size_t affinity_count(void)
         return count;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (size_t)online : 1;
+}
+
+bool spry_lock_patiently(pthread_mutex_t *lock)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+    while (pthread_mutex_trylock(lock) != 0) {
+        if (spry_interrupted(SPRY_INTERRUPT_WORK))
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
 }
 
 size_t spry_threads_usable(void)

@@ -13,7 +13,7 @@ import unittest
 import wave
 
 import server_support
-from server_support import FETCHING, HOME, ServerTest, spry
+from server_support import FETCHING, HOME, Server, ServerTest, eventually, spry
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 WORDS = "Good morning."
@@ -178,6 +178,36 @@ class Audio(ServerTest):
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
+class Voices(unittest.TestCase):
+    def speak(self, server, **fields):
+        return server.post("/v1/audio/speech", dict({"model": "tts-1", "voice": "alloy", "input": WORDS}, **fields))
+
+    def test_many_names(self):
+        """Each name opens a voice; those that are not speaking make way for others."""
+        server = Server("--tts-cmd", "head -c 2000 /dev/zero; cat >/dev/null")
+        for i in range(40):
+            self.assertEqual(self.speak(server, voice="v%d" % i).status, 200)
+        for name in ("../../etc/passwd", "/etc/passwd", "-f", "a/../b", "v" * 100):
+            self.assertEqual(self.speak(server, voice=name).status, 400, name)
+        self.assertEqual(server.stop(), 0)
+
+    def test_the_end_of_the_server(self):
+        """A command that does not end is ended with the server, and when its client leaves."""
+        server = Server("--tts-cmd", "sleep 1000", "--grace", "0")
+        clients = [server.connect() for _ in range(2)]
+        for client in clients:
+            client.request("POST", "/v1/audio/speech", json.dumps({"voice": "alloy", "input": WORDS}))
+
+        def commands():
+            found = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, check=False).stdout.split()
+            return len(found)
+        self.assertTrue(eventually(lambda: commands() == 2))
+        clients[0].close()
+        self.assertTrue(eventually(lambda: commands() == 1))
+        self.assertEqual(server.stop(), 0)
+        clients[1].close()
+
+
 class Missing(ServerTest):
     arguments = ("--whisper", "/nowhere/whisper.bin", "--tts-cmd", "exit 1")
 

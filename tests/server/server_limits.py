@@ -74,7 +74,8 @@ class Costs(unittest.TestCase):
 
     def test_grammars(self):
         """A grammar that would take half a minute between two tokens ends its own answer."""
-        reply = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 200, "grammar": SLOW_GRAMMAR})
+        reply = self.server.post("/v1/completions", {"prompt": "a", "max_tokens": 200, "temperature": 0, "ignore_eos": True,
+                                                         "grammar": SLOW_GRAMMAR})
         self.assertEqual((reply.status, "takes too long to follow" in reply.text), (400, True), reply.text)
 
     def test_stop_texts(self):

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/interrupt.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "server/api/apis.h"
@@ -26,6 +27,8 @@ enum { VOICES_MAX = 16, NAME_BYTES = 40 };
 typedef struct open_voice {
     char name[NAME_BYTES]; /* empty: the first one */
     spry_synthesiser synthesiser;
+    uint32_t users;
+    uint64_t used; /* a later user has a larger number */
 } open_voice;
 
 struct spry_speech_service {
@@ -35,6 +38,7 @@ struct spry_speech_service {
     pthread_mutex_t lock; /* of the voices */
     open_voice voices[VOICES_MAX];
     size_t n_voices;
+    uint64_t uses;
 };
 
 spry_status spry_speech_service_create(spry_speech_service **out, const spry_speech_flags *flags, spry_error *error)
@@ -67,6 +71,8 @@ static void speech_service_names(spry_speech_service *s, const char **recogniser
     const spry_recogniser_kind *kind = spry_recogniser_find(&s->flags->recogniser);
     *recogniser = kind ? kind->name : NULL;
     *synthesiser = spry_speech_service_voice(s, &first, NULL, NULL) == SPRY_OK ? first->kind->name : NULL;
+    if (*synthesiser)
+        spry_speech_service_leave(s, first);
 }
 
 /* The recogniser, for this caller alone until it is returned. */
@@ -87,6 +93,46 @@ static void speech_service_return(spry_speech_service *s)
     pthread_mutex_unlock(&s->listening);
 }
 
+/* Under the lock: a place for another voice; SIZE_MAX: all are in use. */
+static size_t make_place(spry_speech_service *s)
+{
+    size_t oldest = SIZE_MAX;
+    if (s->n_voices < VOICES_MAX)
+        return s->n_voices++;
+    for (size_t i = 0; i < s->n_voices; i++)
+        if (!s->voices[i].users && (oldest == SIZE_MAX || s->voices[i].used < s->voices[oldest].used))
+            oldest = i;
+    if (oldest != SIZE_MAX)
+        spry_synthesiser_close(&s->voices[oldest].synthesiser);
+    return oldest;
+}
+
+/* Under the lock. */
+static spry_status open_voice_at(spry_speech_service *s, size_t *at, const char *name, spry_error *error)
+{
+    spry_synthesiser opened;
+    spry_synthesiser_options options = s->flags->synthesiser;
+    options.voice = name ? name : options.voice;
+    spry_status status = spry_synthesiser_open(&opened, &options, error);
+    if (status != SPRY_OK)
+        return status;
+    *at = make_place(s);
+    if (*at == SIZE_MAX) {
+        spry_synthesiser_close(&opened);
+        return spry_fail(error, SPRY_ERR_BUSY, "%d voices speak at the moment", VOICES_MAX);
+    }
+    s->voices[*at] = (open_voice){.synthesiser = opened};
+    snprintf(s->voices[*at].name, NAME_BYTES, "%s", name ? name : "");
+    return SPRY_OK;
+}
+
+/* Whether a name has the form of one: synthesisers take paths, too. */
+static bool is_voice_name(const char *name)
+{
+    size_t size = strlen(name);
+    return size < NAME_BYTES && !strstr(name, "..") && !strchr(name, '/') && name[0] != '-';
+}
+
 spry_status spry_speech_service_voice(spry_speech_service *s, spry_synthesiser **synthesiser, const char *name,
                                       spry_error *error)
 {
@@ -94,26 +140,28 @@ spry_status spry_speech_service_voice(spry_speech_service *s, spry_synthesiser *
     size_t i = 0;
     const char *key = name ? name : "";
     *synthesiser = NULL;
-    if (strlen(key) >= NAME_BYTES)
+    if (!is_voice_name(key))
         return spry_fail(error, SPRY_ERR_INPUT, "there is no voice '%.40s'", key);
     pthread_mutex_lock(&s->lock);
     while (i < s->n_voices && strcmp(s->voices[i].name, key) != 0)
         i++;
-    if (i == VOICES_MAX) {
-        status = spry_fail(error, SPRY_ERR_BUSY, "more than %d voices are in use", VOICES_MAX);
-    } else if (i == s->n_voices) {
-        spry_synthesiser_options options = s->flags->synthesiser;
-        options.voice = name ? name : options.voice;
-        status = spry_synthesiser_open(&s->voices[i].synthesiser, &options, error);
-        if (status == SPRY_OK) {
-            memcpy(s->voices[i].name, key, strlen(key) + 1);
-            s->n_voices++;
-        }
-    }
-    if (status == SPRY_OK)
+    if (i == s->n_voices)
+        status = open_voice_at(s, &i, name, error);
+    if (status == SPRY_OK) {
+        s->voices[i].users++;
+        s->voices[i].used = ++s->uses;
         *synthesiser = &s->voices[i].synthesiser;
+    }
     pthread_mutex_unlock(&s->lock);
     return status;
+}
+
+void spry_speech_service_leave(spry_speech_service *s, const spry_synthesiser *synthesiser)
+{
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->n_voices; i++)
+        s->voices[i].users -= &s->voices[i].synthesiser == synthesiser;
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- transcriptions and translations ----------------------------------------------------------------------------- */
@@ -272,6 +320,7 @@ void spry_audio_parts(spry_exchange *x)
 enum { INPUT_MAX = 1 << 16, SOUND_MAX = 1 << 28, WAV_HEADER = 44, PCM_RATE = 24000 };
 
 typedef struct speaking {
+    spry_exchange *exchange;
     spry_synthesiser *synthesiser;
     spry_clauses clauses;
     spry_buffer clause, sound; /* sound that was not sent */
@@ -331,9 +380,13 @@ static bool on_sound(void *user, const int16_t *samples, size_t count)
 static ssize_t more(void *self, char *out, size_t size)
 {
     speaking *s = self;
-    while (s->sound.size == 0 && spry_clauses_take(&s->clauses, &s->clause, s->clauses.text.size > 0))
-        if (spry_synthesiser_speak(s->synthesiser, spry_buffer_view(&s->clause), on_sound, s, NULL) != SPRY_OK)
-            return -1;
+    spry_status status = SPRY_OK;
+    spry_http_interrupt_begin(s->exchange);
+    while (!status && s->sound.size == 0 && spry_clauses_take(&s->clauses, &s->clause, s->clauses.text.size > 0))
+        status = spry_synthesiser_speak(s->synthesiser, spry_buffer_view(&s->clause), on_sound, s, NULL);
+    spry_interrupt_end();
+    if (status)
+        return -1;
     size_t n = s->sound.size < size ? s->sound.size : size;
     if (n)
         memcpy(out, s->sound.data, n);
@@ -347,6 +400,7 @@ static void end(void *self)
     spry_clauses_deinit(&s->clauses);
     spry_buffer_deinit(&s->clause);
     spry_buffer_deinit(&s->sound);
+    spry_speech_service_leave(s->exchange->server->speech, s->synthesiser);
     free(s);
 }
 
@@ -378,9 +432,11 @@ static void start(spry_exchange *x, const char *input, const char *voice, bool p
     }
     speaking *s = calloc(1, sizeof *s);
     if (!s) {
+        spry_speech_service_leave(x->server->speech, synthesiser);
         spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for speech");
         return;
     }
+    s->exchange = x;
     s->synthesiser = synthesiser;
     s->pcm = pcm;
     spry_clauses_init(&s->clauses);

@@ -12,8 +12,11 @@ typedef struct spry_speech_service spry_speech_service;
 spry_status spry_speech_service_create(spry_speech_service **out, const spry_speech_flags *flags, spry_error *error);
 void spry_speech_service_destroy(spry_speech_service *service);
 
-/* A synthesiser with a voice (NULL: the first one); NULL and a reason in *error where there is none. They are kept. */
+/* A synthesiser with a voice (NULL: the first one); NULL and a reason in *error where there is none. It is the
+ * caller's until spry_speech_service_leave. */
 spry_status spry_speech_service_voice(spry_speech_service *service, spry_synthesiser **synthesiser, const char *voice,
                                       spry_error *error);
+
+void spry_speech_service_leave(spry_speech_service *service, const spry_synthesiser *synthesiser);
 
 #endif

@@ -6,13 +6,14 @@
 #include <strings.h>
 
 #include "base/utf8.h"
+#include "platform/child.h"
+#include "platform/threads.h"
 #include "pull/pull_http.h"
 #include "server/api/apis.h"
 #include "server/fields/fields.h"
 #include "server/http/form_data.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
-#include "voice/synthesiser.h"
 
 enum { URL_BYTES = 2048, ANSWER_BYTES = 1 << 20 };
 
@@ -217,20 +218,17 @@ void spry_tools_call(spry_exchange *x)
 
 /* ---- POST /v1/documents/text ------------------------------------------------------------------------------------- */
 
-/* Poppler's pdftotext reads the text of a PDF. It parses files of unknown origin, so it runs in a process with limits
- * on its time and memory; one runs at a time. */
+/* Poppler's pdftotext reads the text of a PDF. It parses files of unknown origin, so it runs in a sandbox; one runs at
+ * a time. */
 
-enum { TEXT_BYTES = 4 << 20 };
-
-/* Seconds of processor time, and KiB of address space. */
-#define READER "ulimit -t 20; ulimit -v 1048576; exec pdftotext -q -nopgbrk -enc UTF-8 - -"
+enum { TEXT_BYTES = 4 << 20, READ_SECONDS = 20, WAITING_MAX = 8 };
 
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint documents; /* that are read or wait for it */
 
 typedef struct text_output {
-    spry_exchange *exchange;
     spry_buffer text;
-    bool full, unwanted;
+    bool full;
 } text_output;
 
 static bool drop_output(void *user, const char *data, size_t size)
@@ -242,17 +240,16 @@ static bool drop_output(void *user, const char *data, size_t size)
 static bool has_reader(void)
 {
     const char *const look[] = {"sh", "-c", "command -v pdftotext", NULL};
+    const spry_child child = {.arguments = look, .on_output = drop_output};
     spry_error ignored;
-    return spry_child_run(NULL, look, (spry_view){0}, drop_output, NULL, &ignored) == SPRY_OK;
+    return spry_child_run(&child, &ignored) == SPRY_OK;
 }
 
 static bool on_output(void *user, const char *data, size_t size)
 {
     text_output *out = user;
-    spry_error ignored;
     out->full = !spry_buffer_append(&out->text, data, size);
-    out->unwanted = spry_http_check_reader(out->exchange, &ignored) != SPRY_OK;
-    return !out->full && !out->unwanted;
+    return !out->full;
 }
 
 static bool is_blank(spry_view text)
@@ -275,19 +272,39 @@ static void reply_text(spry_exchange *x, spry_view text)
     spry_buffer_deinit(&valid);
 }
 
+static spry_status run_reader(text_output *out, spry_view file, spry_error *error)
+{
+    const char *const reader[] = {"pdftotext", "-q", "-nopgbrk", "-enc", "UTF-8", "-", "-", NULL};
+    const spry_sandbox sandbox = {.readable = spry_sandbox_programs, .memory = 1 << 30, .cpu_s = READ_SECONDS};
+    const spry_child child = {.arguments = reader,
+                              .sandbox = &sandbox,
+                              .seconds = READ_SECONDS,
+                              .input = file,
+                              .on_output = on_output,
+                              .user = out};
+    if (!spry_lock_patiently(&reading))
+        return spry_fail(error, SPRY_ERR_CANCELLED, "the PDF was not read: cancelled");
+    spry_status status = spry_child_run(&child, error);
+    pthread_mutex_unlock(&reading);
+    return status;
+}
+
 static void read_document(spry_exchange *x, spry_view file)
 {
-    const char *const reader[] = {"sh", "-c", READER, NULL};
-    text_output out = {.exchange = x};
+    text_output out = {0};
     spry_error error;
+    if (atomic_fetch_add(&documents, 1) >= WAITING_MAX) {
+        atomic_fetch_sub(&documents, 1);
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "%d PDFs are being read; try again", WAITING_MAX);
+        return;
+    }
     spry_buffer_init(&out.text, TEXT_BYTES);
-    pthread_mutex_lock(&reading);
-    spry_status status = spry_child_run(NULL, reader, file, on_output, &out, &error);
-    pthread_mutex_unlock(&reading);
+    spry_status status = run_reader(&out, file, &error);
+    atomic_fetch_sub(&documents, 1);
     if (out.full)
         spry_reply_error(x, SPRY_HTTP_CONTENT_TOO_LARGE, "file", "the text of the PDF has more than %d bytes",
                          TEXT_BYTES);
-    else if (status != SPRY_OK || out.unwanted)
+    else if (status != SPRY_OK)
         spry_reply_error(x, SPRY_HTTP_UNPROCESSABLE_CONTENT, "file",
                          "the PDF cannot be read: it is damaged, needs a password or takes too long");
     else

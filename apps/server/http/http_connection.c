@@ -92,6 +92,11 @@ static bool is_over(void *user)
     return atomic_load(&x->server->cutting) || spry_http_check_reader(x, &ignored) != SPRY_OK;
 }
 
+void spry_http_interrupt_begin(spry_exchange *x)
+{
+    spry_interrupt_begin(is_over, x);
+}
+
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 /* The bytes of an address without its port; NULL: it is of another family. */
@@ -310,7 +315,7 @@ static bool answer(spry_connection *c, bool *keeps)
     if (!x->status && c->parser.state == SPRY_PARSE_REFUSED) {
         reply_fault(x, c->parser.fault);
     } else if (!x->status) {
-        spry_interrupt_begin(is_over, x);
+        spry_http_interrupt_begin(x);
         x->route->handle(x);
         spry_interrupt_end();
     }

@@ -30,6 +30,10 @@ int spry_http_socket(const spry_exchange *exchange);
  * client has disconnected, or --answer-timeout has passed, which sets exchange->late. */
 spry_status spry_http_check_reader(spry_exchange *exchange, spry_error *error);
 
+/* Until spry_interrupt_end, what this thread computes is given up when the client has left, its time is over, or the
+ * server stops. */
+void spry_http_interrupt_begin(spry_exchange *exchange);
+
 /* Takes bytes of --request-memory until the request ends. False: other requests have the rest. */
 bool spry_http_take_memory(spry_exchange *exchange, size_t bytes);
 

@@ -1,0 +1,29 @@
+/* Takes rights from a process that reads files of unknown origin, with what the kernel has: Landlock for files, network
+ * and signals, seccomp for system calls, and limits of memory and time. What a kernel does not have is left out, so a
+ * sandbox is a second line of defence and never the first. */
+#ifndef SPRY_PLATFORM_SANDBOX_H
+#define SPRY_PLATFORM_SANDBOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct spry_sandbox {
+    const char *const *readable; /* files and folders that it may read and run, the last NULL */
+    const char *program;         /* a further one; NULL: none */
+    size_t memory;               /* limit for its address space in bytes; 0: none */
+    uint32_t cpu_s;              /* limit for its processor time; 0: none */
+} spry_sandbox;
+
+/* Programs of the system, with their libraries, data and fonts. */
+extern const char *const spry_sandbox_programs[];
+
+/* Restricts the calling thread and everything it starts, for good: it reads what is readable, writes no file, opens no
+ * socket, signals and watches no other process. Only makes system calls, so that it may be used between a fork and
+ * exec. False, and errno: a limit could not be set. */
+bool spry_sandbox_enter(const spry_sandbox *sandbox);
+
+/* Whether this kernel has Landlock and seccomp. */
+bool spry_sandbox_complete(void);
+
+#endif

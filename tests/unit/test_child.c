@@ -1,0 +1,148 @@
+/* Child processes: what they get, what a sandbox takes from them, and how they end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/interrupt.h"
+#include "platform/child.h"
+#include "platform/clock.h"
+
+static bool collect(void *user, const char *data, size_t size)
+{
+    return spry_buffer_append(user, data, size);
+}
+
+static spry_status run(spry_buffer *out, const char *script, const spry_sandbox *sandbox, uint32_t seconds,
+                       spry_error *error)
+{
+    const char *const arguments[] = {"sh", "-c", script, NULL};
+    const spry_child child = {.arguments = arguments,
+                              .sandbox = sandbox,
+                              .seconds = seconds,
+                              .input = SPRY_VIEW("hello"),
+                              .on_output = collect,
+                              .user = out};
+    spry_buffer_init(out, 1 << 20);
+    return spry_child_run(&child, error);
+}
+
+static void expect(const char *script, const spry_sandbox *sandbox, const char *output)
+{
+    spry_buffer out;
+    spry_error error = {0};
+    if (run(&out, script, sandbox, 0, &error))
+        fail_msg("%s: %s", script, error.message);
+    assert_string_equal(spry_buffer_view(&out).data, output);
+    spry_buffer_deinit(&out);
+}
+
+static void test_input_and_output(void **state)
+{
+    (void)state;
+    expect("cat", NULL, "hello");
+    expect("wc -c | tr -d ' '; exit 0", NULL, "5\n");
+    spry_buffer out;
+    spry_error error;
+    assert_int_equal(run(&out, "echo a; exit 3", NULL, 0, &error), SPRY_ERR_FILE);
+    assert_non_null(strstr(error.message, "status 3"));
+    spry_buffer_deinit(&out);
+    const char *const missing[] = {"/no/such/program", NULL};
+    const spry_child child = {.arguments = missing, .on_output = collect, .user = &out};
+    assert_int_equal(spry_child_run(&child, &error), SPRY_ERR_FILE);
+    assert_non_null(strstr(error.message, "No such file"));
+}
+
+static void test_environment(void **state)
+{
+    (void)state;
+    setenv("SPRY_API_KEY", "secret", 1);
+    setenv("HF_TOKEN", "secret", 1);
+    setenv("LC_TEST", "kept", 1);
+    expect("echo $SPRY_API_KEY$HF_TOKEN$LC_TEST; test -n \"$PATH\"", NULL, "kept\n");
+}
+
+/* Files of this program that are open do not reach the child. */
+static void test_descriptors(void **state)
+{
+    (void)state;
+    expect("ls /proc/self/fd | tr '\\n' ' '", NULL, "0 1 2 3 ");
+}
+
+static void test_time(void **state)
+{
+    (void)state;
+    spry_buffer out;
+    spry_error error;
+    assert_int_equal(run(&out, "sleep 1000 & sleep 1000", NULL, 1, &error), SPRY_ERR_CANCELLED);
+    spry_buffer_deinit(&out);
+}
+
+static bool at_once(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static void test_interrupt(void **state)
+{
+    (void)state;
+    spry_buffer out;
+    spry_error error;
+    spry_interrupt_begin(at_once, NULL);
+    assert_int_equal(run(&out, "sleep 1000 & sleep 1000", NULL, 0, &error), SPRY_ERR_CANCELLED);
+    spry_interrupt_end();
+    spry_buffer_deinit(&out);
+}
+
+static void test_sandbox(void **state)
+{
+    (void)state;
+    if (!spry_sandbox_complete()) {
+        print_message("SKIPPED test_sandbox: this kernel has no Landlock or no seccomp\n");
+        return;
+    }
+    const spry_sandbox sandbox = {.readable = spry_sandbox_programs, .cpu_s = 5, .memory = (size_t)1 << 30};
+    char folder[] = "/tmp/spry-child-XXXXXX", script[512];
+    assert_non_null(mkdtemp(folder));
+    expect("cat; cat /usr/bin/env >/dev/null && echo fine", &sandbox, "hellofine\n");
+    expect("cat /etc/passwd || echo refused", &sandbox, "refused\n");
+    expect("cat /proc/1/status || echo refused", &sandbox, "refused\n");
+    snprintf(script, sizeof script, "echo x > %s/file || echo refused", folder);
+    expect(script, &sandbox, "refused\n");
+    snprintf(script, sizeof script, "ls %s || echo refused", folder);
+    expect(script, &sandbox, "refused\n");
+    snprintf(script, sizeof script, "kill -0 %d || echo refused", (int)getpid());
+    expect(script, &sandbox, "refused\n");
+    spry_buffer out;
+    spry_error error;
+    if (access("/usr/bin/python3", X_OK) == 0)
+        expect("/usr/bin/python3 -c 'import socket\ntry: socket.socket()\nexcept OSError: print(\"refused\")'",
+               &sandbox, "refused\n");
+    assert_int_equal(
+        run(&out, "while :; do :; done", &(spry_sandbox){.readable = spry_sandbox_programs, .cpu_s = 1}, 0, &error),
+        SPRY_ERR_FILE);
+    spry_buffer_deinit(&out);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_input_and_output), cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_descriptors),      cmocka_unit_test(test_time),
+        cmocka_unit_test(test_interrupt),        cmocka_unit_test(test_sandbox),
+    };
+    signal(SIGPIPE, SIG_IGN); /* as the program does */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
