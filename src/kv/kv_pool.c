@@ -47,13 +47,34 @@ void spry_kv_turn_release(spry_kv_turns *turns, uint32_t number)
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
-bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape)
+static bool kind_bytes(size_t *bytes, const spry_kv_shape *shape, size_t n_layers, size_t n_kv_heads, size_t head_dim)
 {
     size_t head, heads;
-    return spry_dtype_size(&head, shape->type, shape->head_dim) &&
-           spry_checked_mul(&heads, shape->n_kv_heads, spry_kv_sides(shape)) &&
-           spry_checked_mul(&heads, heads, shape->n_layers) && spry_checked_mul(bytes, heads, head) &&
-           spry_checked_add(bytes, *bytes, shape->extra);
+    return spry_dtype_size(&head, shape->type, head_dim) &&
+           spry_checked_mul(&heads, n_kv_heads, spry_kv_sides(shape)) && spry_checked_mul(&heads, heads, n_layers) &&
+           spry_checked_mul(bytes, heads, head);
+}
+
+bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape)
+{
+    const spry_kv_kind *other = &shape->other;
+    size_t more = 0;
+    return kind_bytes(bytes, shape, shape->n_layers, shape->n_kv_heads, shape->head_dim) &&
+           (!other->n_layers || kind_bytes(&more, shape, other->n_layers, other->n_kv_heads, other->head_dim)) &&
+           spry_checked_add(bytes, *bytes, more) && spry_checked_add(bytes, *bytes, shape->extra);
+}
+
+spry_kv_place spry_kv_place_of(const spry_kv_pool *pool, bool other, size_t layer)
+{
+    const spry_kv_shape *s = &pool->shape;
+    spry_kv_place place = {.n_heads = other ? s->other.n_kv_heads : s->n_kv_heads,
+                           .head_dim = other ? s->other.head_dim : s->head_dim};
+    spry_dtype_size(&place.token_bytes, s->type, place.head_dim);
+    place.head_bytes = place.token_bytes * SPRY_PAGE_TOKENS;
+    size_t side = place.head_bytes * place.n_heads;
+    place.keys = (other ? spry_kv_offset(pool, s->n_layers, 0) : 0) + layer * spry_kv_sides(s) * side;
+    place.values = place.keys + side;
+    return place;
 }
 
 /* Lists the free pages; the first of them is taken first. */
@@ -69,15 +90,17 @@ spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, si
 {
     *pool = (spry_kv_pool){.shape = *shape, .n_pages = n_pages};
     size_t token_all, whole;
-    if (shape->head_dim % spry_dtype_block(shape->type))
+    size_t block = spry_dtype_block(shape->type), other_dim = shape->other.n_layers ? shape->other.head_dim : 0;
+    if (shape->head_dim % block || other_dim % block)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "kv-type %s needs a head size that is a multiple of %zu, not %zu",
-                         spry_dtype_name(shape->type), spry_dtype_block(shape->type), shape->head_dim);
+                         spry_dtype_name(shape->type), block, shape->head_dim % block ? shape->head_dim : other_dim);
     if (!spry_dtype_size(&pool->token_bytes, shape->type, shape->head_dim) || !spry_kv_token_bytes(&token_all, shape) ||
         !spry_checked_mul(&pool->page_bytes, token_all, SPRY_PAGE_TOKENS) ||
         !spry_checked_mul(&whole, pool->page_bytes, n_pages) || n_pages > UINT32_MAX)
         return spry_fail(error, SPRY_ERR_MEMORY, "a KV pool of %zu pages is larger than any memory", n_pages);
     pool->head_bytes = pool->token_bytes * SPRY_PAGE_TOKENS;
     pool->side_bytes = pool->head_bytes * shape->n_kv_heads;
+    pool->other_bytes = pool->page_bytes - shape->extra * SPRY_PAGE_TOKENS - spry_kv_offset(pool, shape->n_layers, 0);
     pool->references = calloc(n_pages, sizeof *pool->references);
     pool->free = calloc(n_pages, sizeof *pool->free);
     pool->held = calloc(n_pages, sizeof *pool->held);

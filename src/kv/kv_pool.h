@@ -30,11 +30,17 @@ void spry_kv_turns_init(spry_kv_turns *turns);
 bool spry_kv_turn_take(spry_kv_turns *turns, uint32_t *number, int32_t delta);
 void spry_kv_turn_release(spry_kv_turns *turns, uint32_t number);
 
+/* Layers whose keys and values have other sizes than those of the first kind, after them in a page. */
+typedef struct spry_kv_kind {
+    size_t n_layers, n_kv_heads, head_dim;
+} spry_kv_kind;
+
 typedef struct spry_kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
-    spry_dtype type; /* F32, F16 or Q8_0 */
-    bool keys_only;  /* values are a part of the keys, and have no place of their own */
-    size_t extra;    /* bytes per token that the model keeps in pages after keys and values */
+    spry_dtype type;    /* F32, F16 or Q8_0 */
+    bool keys_only;     /* values are a part of the keys, and have no place of their own */
+    size_t extra;       /* bytes per token that the model keeps in pages after keys and values */
+    spry_kv_kind other; /* no layers: all are of the first kind */
 } spry_kv_shape;
 
 /* Keys and values, or keys. */
@@ -84,6 +90,7 @@ typedef struct spry_kv_pool {
     size_t token_bytes; /* [head_dim] */
     size_t head_bytes;  /* [SPRY_PAGE_TOKENS, head_dim] */
     size_t side_bytes;  /* keys, or values, of one layer */
+    size_t other_bytes; /* keys and values of all layers of the other kind */
     size_t page_bytes;
     size_t n_pages, n_free;
     uint32_t *references; /* [n_pages]; 0: free */
@@ -120,7 +127,17 @@ static inline size_t spry_kv_offset(const spry_kv_pool *pool, size_t layer, size
 /* The offset of the extra bytes of a page; aligned for floats. */
 static inline size_t spry_kv_extra_offset(const spry_kv_pool *pool)
 {
-    return spry_kv_offset(pool, pool->shape.n_layers, 0);
+    return spry_kv_offset(pool, pool->shape.n_layers, 0) + pool->other_bytes;
 }
+
+/* Where a layer's keys and values are in a page. */
+typedef struct spry_kv_place {
+    size_t keys, values; /* offsets */
+    size_t n_heads, head_dim;
+    size_t head_bytes, token_bytes; /* [SPRY_PAGE_TOKENS, head_dim], [head_dim] */
+} spry_kv_place;
+
+/* Of layer number `layer` of its kind. */
+spry_kv_place spry_kv_place_of(const spry_kv_pool *pool, bool other, size_t layer);
 
 #endif

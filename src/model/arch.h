@@ -57,6 +57,9 @@ typedef struct spry_arch {
     bool qkv_bias;         /* q, k and v have biases unless config.json says no */
     bool streams;          /* Gemma 3n's several residual streams and inputs by layer */
     bool v_norm;           /* values are normalised per head, without weights */
+    bool kinds;            /* layers that slide have heads of other sizes than the others */
+    bool keys_as_values;   /* layers without values of their own take the keys as they come out of the product */
+    bool beside;           /* Gemma 4: experts beside a dense part, inputs by layer, scalars of layers */
     bool two_ropes;        /* layers that slide have a rope of their own */
     bool latent;           /* multi-head latent attention */
     bool sinks;            /* attention has sinks */
@@ -116,6 +119,6 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_deepseek_v3, spry_arch_gemma3n, spry_arch_bert, spry_arch_roberta, spry_arch_xlm_roberta,
     spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2, spry_arch_qwen3_next, spry_arch_ministral3,
     spry_arch_mistral4, spry_arch_minimax_m2, spry_arch_hunyuan_moe, spry_arch_exaone_moe, spry_arch_glm4_moe_lite,
-    spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe;
+    spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe, spry_arch_gemma4, spry_arch_mimo2;
 
 #endif

@@ -18,7 +18,7 @@ static const spry_arch *const table[] = {
     &spry_arch_ministral3,      &spry_arch_mistral4,     &spry_arch_minimax_m2,
     &spry_arch_hunyuan_moe,     &spry_arch_exaone_moe,   &spry_arch_glm4_moe_lite,
     &spry_arch_lfm2_moe,        &spry_arch_llama4,       &spry_arch_afmoe,
-    &spry_arch_cohere2_moe,
+    &spry_arch_cohere2_moe,     &spry_arch_gemma4,       &spry_arch_mimo2,
 };
 
 const spry_arch *spry_arch_by_gguf(spry_view name)
@@ -42,7 +42,8 @@ const char *spry_arch_gguf_names(void)
     return "llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma, gemma2, gemma3, phi3, "
            "olmo2, granite, smollm3, glm4, command-r, cohere2, exaone4, seed_oss, ernie4_5, hunyuan-dense, starcoder2, "
            "granitemoe, glm4moe, gpt-oss, ernie4_5-moe, deepseek2, gemma3n, bert, nomic-bert, gemma-embedding, lfm2, "
-           "qwen3next, mistral3, mistral4, minimax-m2, hunyuan-moe, exaone-moe, lfm2moe, llama4, afmoe, cohere2moe";
+           "qwen3next, mistral3, mistral4, minimax-m2, hunyuan-moe, exaone-moe, lfm2moe, llama4, afmoe, cohere2moe, "
+           "gemma4, mimo2";
 }
 
 const char *spry_arch_hf_names(void)
@@ -51,5 +52,5 @@ const char *spry_arch_hf_names(void)
            "olmo2, granite, smollm3, glm4, cohere, cohere2, exaone4, seed_oss, ernie4_5, hunyuan_v1_dense, starcoder2, "
            "granitemoe, glm4_moe, gpt_oss, ernie4_5_moe, deepseek_v2, deepseek_v3, gemma3n_text, bert, "
            "roberta, xlm-roberta, nomic_bert, lfm2, qwen3_next, ministral3, mistral4, minimax_m2, hunyuan_v1_moe, "
-           "exaone_moe, glm4_moe_lite, lfm2_moe, llama4_text, afmoe, cohere2_moe";
+           "exaone_moe, glm4_moe_lite, lfm2_moe, llama4_text, afmoe, cohere2_moe, gemma4_text, mimo_v2_flash";
 }

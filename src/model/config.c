@@ -9,7 +9,7 @@
 #include "model/arch.h"
 #include "spry.h"
 
-enum { SPELLINGS = 4 };
+enum { SPELLINGS = 5 };
 
 typedef struct field {
     const char *gguf;            /* after "arch."; NULL: not there */
@@ -32,12 +32,15 @@ static const field fields[] = {
     SIZE("attention.head_count", JSON("num_attention_heads", "n_head"), n_heads, 1 << 16),
     WHOLE("attention.head_count_kv", JSON("num_key_value_heads"), n_kv_heads, 1 << 16),
     WHOLE("attention.key_length", JSON("head_dim"), head_dim, SPRY_MAX_HEAD_DIM),
+    WHOLE("attention.key_length_swa", JSON("swa_head_dim"), slide.head_dim, SPRY_MAX_HEAD_DIM),
+    WHOLE(NULL, JSON("swa_num_key_value_heads"), slide.n_kv_heads, 1 << 16),
+    WHOLE("rope.dimension_count_swa", JSON(NULL), slide.rope_dim, SPRY_MAX_HEAD_DIM),
     WHOLE("feed_forward_length", JSON("block_ff_dim", "intermediate_size", "n_inner"), n_ff, 1 << 24),
     WHOLE("context_length", JSON("max_position_embeddings", "max_trained_positions", "n_positions"), n_context, 1 << 30),
     WHOLE("attention.sliding_window", JSON("sliding_window", "attention_chunk_size"), window, 1 << 30),
     WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern"), window_layers, 1 << 20),
     WHOLE("expert_count", JSON("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), n_experts, SPRY_MAX_EXPERTS),
-    WHOLE("expert_used_count", JSON("num_experts_per_tok", "moe_k", "moe_topk"), n_experts_used, SPRY_MAX_EXPERTS),
+    WHOLE("expert_used_count", JSON("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"), n_experts_used, SPRY_MAX_EXPERTS),
     WHOLE("expert_shared_count", JSON("n_shared_experts", "moe_num_shared_experts", "num_shared_experts", "num_shared_expert"), n_shared, SPRY_MAX_EXPERTS),
     WHOLE("expert_group_count", JSON("n_group"), n_groups, SPRY_MAX_EXPERTS),
     WHOLE("expert_group_used_count", JSON("topk_group"), n_groups_used, SPRY_MAX_EXPERTS),
@@ -70,11 +73,12 @@ static const field fields[] = {
     WHOLE("full_attention_interval", JSON("full_attention_interval"), attention_interval, SPRY_MAX_LAYERS),
     REAL(NULL, JSON("partial_rotary_factor", "rotary_emb_fraction"), rope_part),
     REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
-    REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"), layer_norm_eps),
+    REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps", "layernorm_epsilon"), layer_norm_eps),
     REAL(NULL, JSON("query_pre_attn_scalar"), query_scalar),
     REAL("attention.scale", JSON("attention_multiplier"), attention_scale),
     REAL("attn_logit_softcapping", JSON("attn_logit_softcapping"), attn_softcap),
     REAL("final_logit_softcapping", JSON("final_logit_softcapping"), final_softcap),
+    REAL("attention.value_scale", JSON("attention_value_scale"), value_scale),
     REAL("expert_weights_scale", JSON("routed_scaling_factor", "route_scale"), routed_scale),
     REAL("attention.temperature_scale", JSON("attn_scale"), temperature_scale),
     WHOLE("attention.temperature_length", JSON("floor_scale"), temperature_length, 1 << 30),
@@ -113,6 +117,7 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
                             .routed_scale = 1,
                             .scale_block = {128, 128},
                             .embedding_scale = 1,
+                            .value_scale = 1,
                             .residual_scale = 1,
                             .logit_scale = 1,
                             .choice_bias = arch->choice_bias};
@@ -159,8 +164,16 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "a rank or a size of latent attention is zero";
     else if (c->head_dim > (c->arch->latent ? SPRY_ATTEND_HEAD_DIM_MAX : SPRY_MAX_HEAD_DIM))
         wrong = "the head size is over 512";
-    else if (c->rope_dim > c->head_dim || c->rope_dim % 2)
+    else if (c->rope_dim > c->head_dim || c->rope_dim % 2 || c->slide.rope_dim > c->slide.head_dim ||
+             c->slide.rope_dim % 2)
         wrong = "the rotated part of a head is odd or larger than the head";
+    else if (c->slide.head_dim > (c->arch->latent ? SPRY_ATTEND_HEAD_DIM_MAX : SPRY_MAX_HEAD_DIM) ||
+             c->n_heads % c->slide.n_kv_heads)
+        wrong = "the heads of layers that slide are larger than 512, or no multiple of their key/value heads";
+    else if (!c->arch->latent && c->value_dim > c->head_dim)
+        wrong = "values are larger than keys";
+    else if (c->n_layer_embd > 0 && (size_t)c->n_layers * c->n_layer_embd > 1 << 24)
+        wrong = "the inputs by layer are too large";
     else if (c->n_experts && (!c->n_experts_used || c->n_experts_used > c->n_experts || !c->n_expert_ff))
         wrong = "the number of experts used is not within the number of experts, or their size is missing";
     else if (c->n_experts && (!c->routing || c->routing > SPRY_ROUTING_CHOSEN))
@@ -233,6 +246,9 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_ENCODER, c->bidirectional || arch->encoder},
         {SPRY_FEATURE_CONVOLUTIONS, arch->convolutions},
         {SPRY_FEATURE_DELTA, arch->delta},
+        {SPRY_FEATURE_KINDS, spry_config_has_kinds(c) || c->slide.rope_dim != c->rope_dim || c->value_scale != 1 ||
+                                 (!arch->latent && c->value_dim)},
+        {SPRY_FEATURE_BESIDE, arch->beside},
         {SPRY_FEATURE_TEMPERATURE, c->temperature_length},
         {SPRY_FEATURE_CHUNKED, arch->chunked && c->window},
         {SPRY_FEATURE_GATES, arch->attention_gate},
@@ -266,7 +282,9 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "attention within blocks of positions",
                                         "gates of attention from a matrix of their own",
                                         "norms of q and k without weights",
-                                        "experts mixed in another way"};
+                                        "experts mixed in another way",
+                                        "heads of several sizes",
+                                        "parts beside the block"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -289,6 +307,13 @@ static void derive_sizes(spry_config *c)
         c->head_dim = c->n_embd / c->n_heads;
     if (!c->rope_dim && !c->arch->latent)
         c->rope_dim = c->head_dim;
+    c->slide.n_kv_heads = c->slide.n_kv_heads ? c->slide.n_kv_heads : c->n_kv_heads;
+    c->slide.head_dim = c->slide.head_dim ? c->slide.head_dim : c->head_dim;
+    c->slide.rope_dim = c->slide.rope_dim                  ? c->slide.rope_dim
+                        : c->slide.head_dim != c->head_dim ? c->slide.head_dim
+                                                           : c->rope_dim;
+    if (!c->arch->latent && c->value_dim == c->head_dim)
+        c->value_dim = 0;
     if (!c->n_expert_ff)
         c->n_expert_ff = c->n_ff; /* Mixtral has one size */
     if (c->n_dense_ff)
@@ -321,6 +346,16 @@ static void derive_scales(spry_config *c)
         c->logit_scale = 1 / c->logit_scale;
 }
 
+spry_heads spry_config_heads(const spry_config *c, uint32_t layer)
+{
+    return c->sliding[layer] ? c->slide : (spry_heads){c->n_kv_heads, c->head_dim, c->rope_dim};
+}
+
+bool spry_config_has_kinds(const spry_config *c)
+{
+    return c->slide.head_dim && (c->slide.n_kv_heads != c->n_kv_heads || c->slide.head_dim != c->head_dim);
+}
+
 void spry_config_sort_layers(spry_config *c)
 {
     for (uint32_t i = 0; i < c->n_layers; i++)
@@ -332,10 +367,14 @@ void spry_config_sort_layers(spry_config *c)
             from[i] = j;
     }
     uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* of a place: keys and values */
-    c->n_kv_slots = c->n_delta_layers = 0;
+    c->n_kv_slots = c->n_slide_slots = c->n_delta_layers = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         if (c->arch->delta && c->convolves[i]) {
             c->kv_slot[i] = c->n_delta_layers++;
+            continue;
+        }
+        if (c->sliding[i] && spry_config_has_kinds(c)) {
+            c->kv_slot[i] = i < own ? c->n_slide_slots++ : c->kv_slot[from[i]];
             continue;
         }
         c->kv_slot[i] = i < own ? c->n_kv_slots : c->kv_slot[from[i]];
@@ -388,6 +427,7 @@ typedef struct source {
     const spry_gguf *gguf;
     const char *arch;
     bool skips; /* layers without attention have 0 key/value heads */
+    bool kinds; /* layers differ; the lists are read apart */
 } source;
 
 static void full_key(char key[128], const source *from, const char *suffix)
@@ -408,7 +448,7 @@ static int number(const void *user, const char *suffix, double *value)
         return spry_gguf_get_f64(from->gguf, key, value) ? 1 : -1;
     if (!spry_gguf_array_f64(&array, 0, value))
         return -1;
-    for (size_t i = 1; i < array.count; i++) {
+    for (size_t i = 1; !from->kinds && i < array.count; i++) {
         double other;
         if (!spry_gguf_array_f64(&array, i, &other) || (other != *value && !(from->skips && (!other || !*value))))
             return -1;
@@ -555,6 +595,40 @@ static spry_status read_sparsity(spry_config *config, const source *from, spry_a
     return SPRY_OK;
 }
 
+/* Layers that slide, and those that share keys and values, have sizes of their own. */
+static spry_status read_kinds(spry_config *config, const source *from, const char *name, spry_error *error)
+{
+    char key[128];
+    spry_gguf_array heads, slides, sizes;
+    double values = 0, last = 0;
+    full_key(key, from, "attention.sliding_window_pattern");
+    bool listed = spry_gguf_get_array(from->gguf, key, &slides) && slides.count >= config->n_layers;
+    full_key(key, from, "attention.head_count_kv");
+    if (spry_gguf_get_array(from->gguf, key, &heads) && listed && heads.count >= config->n_layers)
+        for (uint32_t i = 0; i < config->n_layers; i++) {
+            uint64_t slide = 0, n = 0, seen = 0;
+            spry_gguf_array_u64(&slides, i, &slide);
+            bool known = spry_gguf_array_u64(&heads, i, &n) && n && n <= UINT16_MAX;
+            for (uint32_t j = 0; known && j < i; j++) { /* the first layer of the same kind */
+                uint64_t other;
+                if (spry_gguf_array_u64(&slides, j, &other) && !other == !slide) {
+                    spry_gguf_array_u64(&heads, j, &seen);
+                    break;
+                }
+            }
+            if (!known || (seen && seen != n))
+                return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is not the same for all layers of a kind", name, key);
+            *(slide ? &config->slide.n_kv_heads : &config->n_kv_heads) = (uint32_t)n;
+        }
+    if (number(from, "attention.value_length", &values) > 0 && values >= 0 && values <= SPRY_MAX_HEAD_DIM)
+        config->value_dim = (uint32_t)values;
+    full_key(key, from, "feed_forward_length");
+    if (spry_gguf_get_array(from->gguf, key, &sizes) && sizes.count &&
+        spry_gguf_array_f64(&sizes, sizes.count - 1, &last) && last >= 0 && last <= 1 << 24)
+        config->n_ff_shared = (uint32_t)last == config->n_ff ? 0 : (uint32_t)last;
+    return SPRY_OK;
+}
+
 spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, spry_arena *arena, spry_error *error)
 {
     const char *name = spry_gguf_name(gguf);
@@ -565,7 +639,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     if (!config->arch)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not known; known are %s", name,
                          SPRY_VIEW_ARG(architecture), spry_arch_gguf_names());
-    source from = {gguf, config->arch->gguf, config->arch->convolutions};
+    source from = {gguf, config->arch->gguf, config->arch->convolutions, config->arch->kinds};
     spry_status status = spry_config_read(config, SPRY_DIALECT_GGUF, number, &from, name, error);
     if (status)
         return status;
@@ -576,6 +650,8 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
         config->key_dim = both && keys >= 0 && keys <= 4096 ? (uint32_t)keys : 0;
         config->value_dim = both && values >= 0 && values <= 4096 ? (uint32_t)values : 0;
     }
+    if (config->arch->kinds && (status = read_kinds(config, &from, name, error)))
+        return status;
     find_routing(config, &from);
     config->interleaved = config->arch->permuted_in_gguf || config->arch->interleaved;
     config->normalise_experts = config->arch->gguf_normalises;
@@ -668,7 +744,9 @@ float spry_rope_frequencies(float *frequencies, const spry_rope *rope, size_t ro
     for (size_t i = 0; i < rope_dim / 2; i++) {
         float power = powf(rope->theta, (float)(2 * i) / (float)rope_dim);
         frequencies[i] = 1 / (factors ? factors[i] * power : power);
-        if (rope->kind == SPRY_ROPE_LINEAR)
+        if (rope->kind == SPRY_ROPE_PROPORTIONAL && i >= (size_t)(rope->share * (float)(rope_dim / 2)))
+            frequencies[i] = 0;
+        else if (rope->kind == SPRY_ROPE_LINEAR)
             frequencies[i] /= rope->factor;
         else if (rope->kind == SPRY_ROPE_LLAMA3)
             frequencies[i] = llama3_frequency(frequencies[i], rope);

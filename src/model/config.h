@@ -14,12 +14,18 @@
 enum { SPRY_MAX_STREAMS = 16 };
 enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = 512, SPRY_MAX_DELTA_DIM = 256 };
 
+/* Heads of one kind of layers. */
+typedef struct spry_heads {
+    uint32_t n_kv_heads, head_dim, rope_dim;
+} spry_heads;
+
 typedef enum spry_rope_kind {
     SPRY_ROPE_DEFAULT,
     SPRY_ROPE_LINEAR,
     SPRY_ROPE_LLAMA3,
     SPRY_ROPE_YARN,
-    SPRY_ROPE_LONG
+    SPRY_ROPE_LONG,
+    SPRY_ROPE_PROPORTIONAL
 } spry_rope_kind;
 
 /* How positions become angles. Fields a kind does not use are ignored. */
@@ -29,6 +35,7 @@ typedef struct spry_rope {
     float factor;
     float low_freq_factor, high_freq_factor; /* llama3 */
     float beta_fast, beta_slow;              /* yarn */
+    float share;                             /* proportional: of all pairs that turn, at the speeds of a whole head */
     bool truncate;                           /* yarn: the ramp's ends are whole numbers */
     float attention_factor;                  /* scales cos and sin; 0: what the kind says */
     uint32_t original_context;
@@ -66,13 +73,18 @@ typedef enum spry_feature {
     SPRY_FEATURE_GATES = 1 << 17,       /* gates of attention that come from a matrix of their own */
     SPRY_FEATURE_BARE_NORM = 1 << 18,   /* norms of q and k without weights */
     SPRY_FEATURE_MIXING = 1 << 19,      /* experts' inputs scaled, halved sums, groups as good as two experts */
-    SPRY_FEATURES_END = 1 << 20
+    SPRY_FEATURE_KINDS = 1 << 20,       /* layers that slide have heads of other sizes; values of a size of their own */
+    SPRY_FEATURE_BESIDE = 1 << 21,      /* experts beside a dense part, layer scalars, inputs by layer */
+    SPRY_FEATURES_END = 1 << 22
 } spry_feature;
 
 typedef struct spry_config {
     const struct spry_arch *arch;
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_context;
     uint32_t rope_dim;
+    spry_heads slide;     /* of layers that slide; 0: as the others */
+    float value_scale;    /* what values are multiplied by */
+    uint32_t n_ff_shared; /* the feed-forward size of layers that share keys and values; 0: n_ff */
     /* Latent attention: keys are [rope_dim | n_kv_rank], the latter are the values, too; head_dim is both. Queries come
      * through n_q_rank, 0: directly; in the model's terms a head has nope_dim + rope_dim and values of value_dim. */
     uint32_t n_kv_rank, n_q_rank, nope_dim, value_dim;
@@ -83,8 +95,9 @@ typedef struct spry_config {
     uint32_t n_streams, active_stream, n_layer_embd, n_shared_kv;
     bool unscaled_stream; /* the corrected one gives to the others as it is */
     uint32_t *kv_layer;   /* [n_layers]: whose keys and values a layer sees */
-    uint32_t *kv_slot;    /* [n_layers]: its place in pages, of n_kv_slots */
-    uint32_t n_kv_slots;
+    uint32_t *kv_slot;    /* [n_layers]: its place in pages, of n_kv_slots, or of n_slide_slots for layers that slide
+                           * and have other sizes */
+    uint32_t n_kv_slots, n_slide_slots;
     uint32_t n_conv; /* tokens that a short convolution sees */
     bool *convolves; /* [n_layers]: has one, or a gated delta net, instead of attention */
     /* Gated delta nets: heads with a state [delta_key_dim, delta_value_dim] each, groups of which share queries and
@@ -126,6 +139,7 @@ typedef struct spry_config {
     uint32_t int4_group;              /* inputs that share a scale; 0: all */
     uint32_t scale_block[2];          /* rows and columns of an 8-bit float's scale */
     bool normalise_experts;           /* the chosen experts' weights are made to sum to 1 */
+    bool keys_as_values;              /* layers that do not slide have no values of their own */
     bool choice_bias;                 /* experts are chosen by score plus a bias, which must be there */
     bool average_shared;              /* the sum of chosen and shared experts is halved */
     bool layer_norm;                  /* norms subtract the mean */
@@ -137,6 +151,12 @@ typedef struct spry_config {
     const uint8_t *rope_axes;         /* NULL, or [rope_dim / 2]: pairs turn by a row's time, row or column: 0, 1, 2 */
     spry_rope rope, rope_sliding;
 } spry_config;
+
+/* The heads of a layer. */
+spry_heads spry_config_heads(const spry_config *config, uint32_t layer);
+
+/* Whether layers that slide have places of their own in pages. */
+bool spry_config_has_kinds(const spry_config *config);
 
 /* Inputs of a delta net's convolution: queries, keys and values of all heads; floats that a page keeps of a layer. */
 size_t spry_config_delta_mixed(const spry_config *config);

@@ -1,6 +1,7 @@
 /* config.json of Hugging Face checkpoints, old and new: rope_parameters (new) or rope_theta + rope_scaling (old),
  * layer_types or the older rules for which layers slide, text_config where a text model sits inside a larger one. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -59,7 +60,6 @@ static const typed_key config_keys[] = {
     {"tie_embedding", TRUTH},
     {"altup_correct_scale", TRUTH},
     {"use_sliding_window", TRUTH},
-    {"use_bidirectional_attention", TRUTH},
     {"is_decoder", TRUTH},
     {"causal", TRUTH},
     {"rotary_emb_base", NUMBER},
@@ -73,6 +73,14 @@ static const typed_key config_keys[] = {
     {"topk_method", TEXT},
     {"qkv_bias", TRUTH},
     {"mlp_layer_types", LIST},
+    {"hybrid_layer_pattern", LIST},
+    {"per_layer_config", OBJECT},
+    {"global_head_dim", NUMBER},
+    {"num_global_key_value_heads", NUMBER},
+    {"swa_rope_theta", NUMBER},
+    {"attention_k_eq_v", TRUTH},
+    {"enable_moe_block", TRUTH},
+    {"use_double_wide_mlp", TRUTH},
     {"mup_enabled", TRUTH},
     {"route_norm", TRUTH},
     {"use_expert_bias", TRUTH},
@@ -160,8 +168,13 @@ static bool rope_kind(spry_rope_kind *kind, const char *name)
     static const struct {
         const char *name;
         spry_rope_kind kind;
-    } kinds[] = {{"default", SPRY_ROPE_DEFAULT}, {"linear", SPRY_ROPE_LINEAR}, {"llama3", SPRY_ROPE_LLAMA3},
-                 {"yarn", SPRY_ROPE_YARN},       {"longrope", SPRY_ROPE_LONG}, {"su", SPRY_ROPE_LONG}};
+    } kinds[] = {{"default", SPRY_ROPE_DEFAULT},
+                 {"linear", SPRY_ROPE_LINEAR},
+                 {"llama3", SPRY_ROPE_LLAMA3},
+                 {"yarn", SPRY_ROPE_YARN},
+                 {"longrope", SPRY_ROPE_LONG},
+                 {"su", SPRY_ROPE_LONG},
+                 {"proportional", SPRY_ROPE_PROPORTIONAL}};
     for (size_t i = 0; i < SPRY_COUNT(kinds); i++)
         if (!strcmp(name, kinds[i].name)) {
             *kind = kinds[i].kind;
@@ -185,9 +198,10 @@ static spry_status read_rope_kind(spry_rope *rope, const spry_config *config, co
     if (!strcmp(kind, "dynamic") && json_is_number(json_object_get(json, "alpha")))
         kind = "default"; /* HunYuan's: another base, the same for every length */
     if (!rope_kind(&rope->kind, kind))
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "%s: rope type '%.60s' is not known; known are default, linear, llama3, yarn, longrope", name,
-                         kind);
+        return spry_fail(
+            error, SPRY_ERR_UNSUPPORTED,
+            "%s: rope type '%.60s' is not known; known are default, linear, llama3, yarn, longrope, proportional", name,
+            kind);
     if (config->arch == &spry_arch_phi3 && rope->kind == SPRY_ROPE_YARN)
         rope->kind = SPRY_ROPE_LONG; /* its name in the first such models */
     return SPRY_OK;
@@ -218,7 +232,7 @@ static void derive_rope(spry_rope *rope, spry_config *config, const json_t *json
     float mscale = 0, mscale_all = 0;
     real(&mscale, json, "mscale");
     real(&mscale_all, json, "mscale_all_dim");
-    if (rope->kind == SPRY_ROPE_DEFAULT)
+    if (rope->kind == SPRY_ROPE_DEFAULT || rope->kind == SPRY_ROPE_PROPORTIONAL)
         rope->factor = 1;
     else if (rope->factor == 0 && (rope->kind == SPRY_ROPE_YARN || rope->kind == SPRY_ROPE_LONG))
         rope->factor = (float)config->n_context / (float)rope->original_context;
@@ -228,8 +242,9 @@ static void derive_rope(spry_rope *rope, spry_config *config, const json_t *json
         rope->attention_factor = yarn_magnitude(rope->factor, mscale) / yarn_magnitude(rope->factor, mscale_all);
 }
 
-static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t *whole, const json_t *json,
-                             const char *name, spry_arena *arena, spry_error *error)
+static spry_status read_rope(spry_rope *rope, uint32_t *rope_dim, uint32_t head_dim, spry_config *config,
+                             const json_t *whole, const json_t *json, const char *name, spry_arena *arena,
+                             spry_error *error)
 {
     spry_status status = check_types(json, rope_keys, SPRY_COUNT(rope_keys), "rope ", name, error);
     if (!status)
@@ -242,11 +257,13 @@ static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t 
     real(&original, whole, "original_max_position_embeddings"); /* Phi-3 keeps it outside, and that one counts */
     real(&partial, json, "partial_rotary_factor");
     partial = partial > 0 ? partial : config->rope_part;
-    uint32_t head_dim = config->head_dim ? config->head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
+    head_dim = head_dim ? head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
+    rope->share = partial > 0 && partial < 1 ? partial : 1;
+    partial = rope->kind == SPRY_ROPE_PROPORTIONAL ? 0 : partial;
     if (!config->arch->latent && config->rotary_dim)
-        config->rope_dim = config->rotary_dim;
+        *rope_dim = config->rotary_dim;
     else if (!config->arch->latent)
-        config->rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
+        *rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
     rope->original_context = original >= 1 && original < 1e9f ? (uint32_t)original : config->n_context;
     real(&alpha, json, "alpha");
     real(&config->temperature_scale, json, "llama_4_scaling_beta");
@@ -270,15 +287,20 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     real(&config->rope.theta, json, "rotary_emb_base");
     if (!json_is_object(full)) /* one rope for all layers, or the old form */
         full = json_is_object(scaling) ? scaling : parameters;
-    spry_status status = read_rope(&config->rope, config, json, full, name, arena, error);
+    spry_status status =
+        read_rope(&config->rope, &config->rope_dim, config->head_dim, config, json, full, name, arena, error);
     if (status)
         return status;
     if (!config->arch->two_ropes) {
         config->rope_sliding = config->rope;
+        config->slide.rope_dim = config->rope_dim;
         return SPRY_OK;
     }
     real(&config->rope_sliding.theta, json, "rope_local_base_freq");
-    return read_rope(&config->rope_sliding, config, json, sliding, name, arena, error);
+    real(&config->rope_sliding.theta, json, "swa_rope_theta");
+    uint32_t head_dim = config->slide.head_dim ? config->slide.head_dim : config->head_dim;
+    return read_rope(&config->rope_sliding, &config->slide.rope_dim, head_dim, config, json, sliding, name, arena,
+                     error);
 }
 
 static spry_status check_activation(const spry_arch *arch, const json_t *json, const char *name, spry_error *error)
@@ -300,7 +322,13 @@ static spry_status check_activation(const spry_arch *arch, const json_t *json, c
 
 static spry_status read_layer_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
-    const json_t *types = json_object_get(json, "layer_types");
+    const json_t *types = json_object_get(json, "layer_types"), *hybrid = json_object_get(json, "hybrid_layer_pattern");
+    if (json_is_array(hybrid) && !json_is_array(types) && config->arch->kinds &&
+        json_array_size(hybrid) != config->n_layers)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: hybrid_layer_pattern lists %zu layers of %u", name,
+                         json_array_size(hybrid), config->n_layers);
+    for (uint32_t i = 0; config->arch->kinds && !json_is_array(types) && i < json_array_size(hybrid); i++)
+        config->sliding[i] = json_number_value(json_array_get(hybrid, i)) != 0 && config->window;
     const char *other = config->arch->chunked ? "chunked_attention" : "sliding_attention";
     if (!json_is_array(types) || !config->arch->slides) /* without a rule of its own all layers are alike */
         return SPRY_OK;
@@ -514,6 +542,11 @@ static spry_status read_rotated(spry_config *config, const json_t *json, const c
 /* Encoders see their whole text; Gemma 3 may. */
 static spry_status read_direction(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
+    const json_t *direction = json_object_get(json, "use_bidirectional_attention");
+    const char *kind = json_string_value(direction); /* Gemma 4: of images only */
+    if (direction && !json_is_null(direction) && !json_is_boolean(direction) && !(kind && !strcmp(kind, "vision")))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not true, false or 'vision'",
+                         name);
     bool both = truth(json, "use_bidirectional_attention", false);
     const json_t *padding = json_object_get(json, "pad_token_id");
     double id = json_is_number(padding) ? json_number_value(padding) : 1; /* as transformers would */
@@ -529,6 +562,60 @@ static spry_status read_direction(spry_config *config, const json_t *json, const
     config->position_offset = config->arch->offset_positions ? (uint32_t)id + 1 : 0;
     config->bidirectional = config->arch->encoder || both;
     config->arch = both ? &spry_arch_gemma_embedding : config->arch;
+    return SPRY_OK;
+}
+
+/* A size of one kind of layers, which the first such layer sets. */
+static bool set_size(uint32_t *size, const json_t *item, uint32_t most, bool first)
+{
+    double value = json_number_value(item);
+    if (!json_is_number(item))
+        return !item || json_is_null(item);
+    if (!(value >= 1 && value <= most && value == floor(value)) || (!first && *size != (uint32_t)value))
+        return false;
+    *size = (uint32_t)value;
+    return true;
+}
+
+/* Sizes of single layers, which must be the same for all that do not slide; the config's own are of those that do. */
+static spry_status read_kinds(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *layers = json_object_get(json, "per_layer_config"), *types = json_object_get(json, "layer_types");
+    bool first = true, fits = true;
+    if (!config->arch->kinds)
+        return SPRY_OK;
+    if (!config->arch->beside && !config->slide.n_kv_heads)
+        config->slide.n_kv_heads = 2 * config->n_kv_heads;
+    if (config->arch->beside) { /* the usual sizes are of layers that slide */
+        config->slide.n_kv_heads = config->n_kv_heads;
+        config->slide.head_dim = config->head_dim;
+        fits = set_size(&config->head_dim, json_object_get(json, "global_head_dim"), SPRY_MAX_HEAD_DIM, true) &&
+               set_size(&config->n_kv_heads, json_object_get(json, "num_global_key_value_heads"), 1 << 16, true);
+        config->n_ff_shared =
+            truth(json, "use_double_wide_mlp", false) && config->n_ff < 1 << 23 ? 2 * config->n_ff : 0;
+        config->n_experts = truth(json, "enable_moe_block", config->n_experts > 0) ? config->n_experts : 0;
+        config->keys_as_values = truth(json, "attention_k_eq_v", false);
+    }
+    for (size_t i = 0; json_object_size(layers) && i < json_array_size(types); i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%zu", i);
+        const json_t *layer = json_object_get(layers, key);
+        const char *type = json_string_value(json_array_get(types, i));
+        if (!layer)
+            continue;
+        bool full = type && !strcmp(type, "full_attention");
+        uint32_t *head_dim = full ? &config->head_dim : &config->slide.head_dim;
+        uint32_t *heads = full ? &config->n_kv_heads : &config->slide.n_kv_heads;
+        fits = fits && set_size(head_dim, json_object_get(layer, "head_dim"), SPRY_MAX_HEAD_DIM, full && first) &&
+               set_size(heads, json_object_get(layer, "num_key_value_heads"), 1 << 16, full && first);
+        first = first && !full;
+    }
+    if (!fits)
+        return spry_fail(
+            error, SPRY_ERR_UNSUPPORTED,
+            "%s: sizes of heads in per_layer_config, global_head_dim or num_global_key_value_heads are not "
+            "whole numbers, or not the same for all layers of a kind",
+            name);
     return SPRY_OK;
 }
 
@@ -577,6 +664,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         status = read_direction(config, json, name, error);
     if (!status)
         status = check_activation(config->arch, json, name, error);
+    if (!status)
+        status = read_kinds(config, json, name, error);
     if (!status)
         status = read_ropes(config, json, name, arena, error);
     if (!status)

@@ -2,6 +2,7 @@
  * layout. */
 #include "model/gguf_export.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "model/config.h"
@@ -167,6 +168,32 @@ static void add_latent(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_experts(plan, i, "attn_v_b", l->v_b, c->n_heads);
 }
 
+static void add_layer_input(spry_export_plan *plan, const spry_side *s, uint32_t i)
+{
+    add_linear(plan, i, "inp_gate", &s->gate, 0);
+    add_linear(plan, i, "proj", &s->proj, 0);
+    add_norm(plan, i, "post_norm", s->post_norm, plan->model->config.n_embd);
+}
+
+/* Gemma 4: the router's scale is stored without the root. */
+static void add_beside(spry_export_plan *plan, const spry_layer *l, uint32_t i)
+{
+    const spry_config *c = &plan->model->config;
+    char name[SPRY_TENSOR_NAME_MAX];
+    size_t n = c->n_embd;
+    add_norm(plan, i, "layer_output_scale", l->output_scale, 1);
+    add_norm(plan, i, "pre_ffw_norm_2", l->expert_norm, n);
+    add_norm(plan, i, "post_ffw_norm_2", l->expert_post_norm, n);
+    add_norm(plan, i, "post_ffw_norm_1", l->dense_post_norm, n);
+    add_vector(plan, layer_name(name, plan, i, "expert_scale", ""), l->expert_scale, c->n_experts);
+    float *scale = l->router_norm ? spry_arena_alloc(&plan->arena, n, sizeof *scale) : NULL;
+    for (size_t k = 0; scale && k < n; k++)
+        scale[k] = l->router_norm[k] * sqrtf((float)n);
+    if (l->router_norm && !scale)
+        plan->status = spry_fail_memory(plan->error, "a vector", n * sizeof *scale);
+    add_vector(plan, layer_name(name, plan, i, "router_scale", ""), scale, n);
+}
+
 static void add_side(spry_export_plan *plan, const spry_side *s, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -179,11 +206,8 @@ static void add_side(spry_export_plan *plan, const spry_side *s, uint32_t i)
     add_linear(plan, i, "laurel_l", &s->laurel_l, 0);
     add_linear(plan, i, "laurel_r", &s->laurel_r, 0);
     add_linear(plan, i, "altup_router", &s->router, 0);
-    add_linear(plan, i, "inp_gate", &s->gate, 0);
-    add_linear(plan, i, "proj", &s->proj, 0);
     add_norm(plan, i, "laurel_post_norm", s->laurel_norm, c->n_embd);
     add_norm(plan, i, "altup_router_norm", s->router_norm, c->n_embd);
-    add_norm(plan, i, "post_norm", s->post_norm, c->n_embd);
     add_norm(plan, i, "altup_correct_scale", s->correct_scale, c->n_embd);
     for (size_t k = 0; k < SPRY_COUNT(small); k++) {
         spry_weight *w = keep(plan, (spry_weight){.data = (const unsigned char *)small[k].values,
@@ -196,18 +220,24 @@ static void add_side(spry_export_plan *plan, const spry_side *s, uint32_t i)
     }
 }
 
-static void add_streams(spry_export_plan *plan)
+static void add_layer_inputs(spry_export_plan *plan)
 {
     const spry_weights *w = &plan->model->weights;
     const spry_weight *tables[] = {&w->layer_embedding, &w->layer_projection};
     const char *const names[] = {"per_layer_token_embd.weight", "per_layer_model_proj.weight"};
     const spry_config *c = &plan->model->config;
-    size_t n = c->n_streams - 1;
     for (size_t i = 0; i < 2; i++)
         add(plan, names[i], tables[i], 1, 2, (size_t[SPRY_TENSOR_DIMS]){tables[i]->n_out, tables[i]->n_in});
+    add_vector(plan, "per_layer_proj_norm.weight", w->layer_norm, c->n_layer_embd);
+}
+
+static void add_streams(spry_export_plan *plan)
+{
+    const spry_weights *w = &plan->model->weights;
+    const spry_config *c = &plan->model->config;
+    size_t n = c->n_streams - 1;
     add(plan, "altup_proj.weight", w->stream_in, n, 3, (size_t[SPRY_TENSOR_DIMS]){n, c->n_embd, c->n_embd});
     add(plan, "altup_unembd_proj.weight", w->stream_out, n, 3, (size_t[SPRY_TENSOR_DIMS]){n, c->n_embd, c->n_embd});
-    add_vector(plan, "per_layer_proj_norm.weight", w->layer_norm, c->n_layer_embd);
 }
 
 static void add_convolution(spry_export_plan *plan, const spry_layer *l, uint32_t i)
@@ -270,8 +300,8 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
         add_linear(plan, i, "attn_v", &l->v, 0);
         add_linear(plan, i, "attn_gate", &l->attn_gate, 0);
     }
-    add_norm(plan, i, "attn_q_norm", l->q_norm, wide ? l->q.n_out : c->head_dim);
-    add_norm(plan, i, "attn_k_norm", l->k_norm, wide ? l->k.n_out : c->head_dim);
+    add_norm(plan, i, "attn_q_norm", l->q_norm, wide ? l->q.n_out : spry_config_heads(c, i).head_dim);
+    add_norm(plan, i, "attn_k_norm", l->k_norm, wide ? l->k.n_out : spry_config_heads(c, i).head_dim);
     add_linear(plan, i, "attn_output", &l->o, 0);
     add_norm(plan, i, "attn_sinks", l->sinks, c->n_heads);
     add_norm(plan, i, "post_attention_norm", l->attn_post_norm, c->n_embd);
@@ -300,7 +330,11 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_norm(plan, i, "post_ffw_norm", l->ffn_post_norm, c->n_embd);
     add_norm_bias(plan, i, "post_ffw_norm", l->ffn_post_norm_bias);
     if (l->side)
+        add_layer_input(plan, l->side, i);
+    if (c->arch->streams)
         add_side(plan, l->side, i);
+    if (c->arch->beside)
+        add_beside(plan, l, i);
 }
 
 const float *spry_export_rope_factors(const spry_config *c, spry_arena *arena)
@@ -314,7 +348,7 @@ const float *spry_export_rope_factors(const spry_config *c, spry_arena *arena)
     spry_rope_frequencies(factors, &plain, c->rope_dim, c->n_context);
     spry_rope_frequencies(bent, &c->rope, c->rope_dim, c->n_context);
     for (size_t i = 0; i < n_pairs; i++)
-        factors[i] /= bent[i];
+        factors[i] = bent[i] > 0 ? factors[i] / bent[i] : 1e30f; /* pairs that do not turn */
     return factors;
 }
 
@@ -325,7 +359,7 @@ static void add_rope(spry_export_plan *plan)
     if (c->rope.long_factors) {
         add_vector(plan, "rope_factors_long.weight", c->rope.long_factors, n_pairs);
         add_vector(plan, "rope_factors_short.weight", c->rope.factors, n_pairs);
-    } else if (c->rope.kind == SPRY_ROPE_LLAMA3) {
+    } else if (c->rope.kind == SPRY_ROPE_LLAMA3 || c->rope.kind == SPRY_ROPE_PROPORTIONAL) {
         const float *factors = spry_export_rope_factors(c, &plan->arena);
         if (!factors) {
             plan->status = spry_fail_memory(plan->error, "rope factors", n_pairs * sizeof *factors);
@@ -423,6 +457,8 @@ static void plan_checkpoint(spry_export_plan *plan)
         add_encoder(plan);
     add_dense(plan);
     add_rope(plan);
+    if (m->config.n_layer_embd)
+        add_layer_inputs(plan);
     if (m->config.arch->streams)
         add_streams(plan);
     for (uint32_t i = 0; i < m->config.n_layers; i++)

@@ -46,7 +46,9 @@ static void write_rope(keys *k, const spry_config *c)
     whole(k, "rope.dimension_count", c->rope_dim);
     if (c->arch->two_ropes)
         real(k, "rope.freq_base_swa", c->rope_sliding.theta);
-    if (rope->kind == SPRY_ROPE_DEFAULT || rope->kind == SPRY_ROPE_LLAMA3)
+    if (c->arch->kinds)
+        whole(k, "rope.dimension_count_swa", c->slide.rope_dim);
+    if (rope->kind == SPRY_ROPE_DEFAULT || rope->kind == SPRY_ROPE_LLAMA3 || rope->kind == SPRY_ROPE_PROPORTIONAL)
         return;
     spry_gguf_writer_string(k->writer, below(k, "rope.scaling.type"), spry_view_of(kinds[rope->kind]));
     real(k, "rope.scaling.factor", rope->factor);
@@ -84,9 +86,22 @@ static void write_kv_heads(keys *k, const spry_config *c)
 {
     int32_t heads[SPRY_MAX_LAYERS];
     for (uint32_t i = 0; i < c->n_layers; i++)
-        heads[i] = c->convolves[i] ? 0 : (int32_t)c->n_kv_heads;
+        heads[i] = c->convolves[i] ? 0 : (int32_t)spry_config_heads(c, i).n_kv_heads;
     spry_gguf_writer_i32s(k->writer, below(k, "attention.head_count_kv"), heads, c->n_layers);
-    whole(k, "shortconv.l_cache", c->n_conv);
+    if (c->arch->convolutions)
+        whole(k, "shortconv.l_cache", c->n_conv);
+}
+
+/* A list where layers that share keys and values are wider. */
+static void write_feed_forward(keys *k, const spry_config *c)
+{
+    int32_t sizes[SPRY_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        sizes[i] = (int32_t)(c->kv_layer[i] != i && c->n_ff_shared ? c->n_ff_shared : c->n_ff);
+    if (c->n_ff_shared)
+        spry_gguf_writer_i32s(k->writer, below(k, "feed_forward_length"), sizes, c->n_layers);
+    else
+        whole(k, "feed_forward_length", c->n_ff);
 }
 
 /* Which layers have delta nets: an interval, or a list where that is not enough. */
@@ -130,16 +145,22 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
     whole(&k, "block_count", c->n_layers);
     whole(&k, "context_length", c->n_context);
     whole(&k, "embedding_length", c->n_embd);
-    whole(&k, "feed_forward_length", c->n_ff);
+    write_feed_forward(&k, c);
     whole(&k, "attention.head_count", c->n_heads);
-    if (c->arch->convolutions)
+    if (c->arch->convolutions || c->arch->kinds)
         write_kv_heads(&k, c);
     else
         whole(&k, "attention.head_count_kv", c->n_kv_heads);
     if (c->arch->delta)
         write_delta(&k, c);
     whole(&k, "attention.key_length", c->head_dim);
-    whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->head_dim);
+    whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->value_dim ? c->value_dim : c->head_dim);
+    if (c->arch->kinds) {
+        whole(&k, "attention.key_length_swa", c->slide.head_dim);
+        whole(&k, "attention.value_length_swa", c->value_dim ? c->value_dim : c->slide.head_dim);
+    }
+    if (c->value_scale != 1)
+        real(&k, "attention.value_scale", c->value_scale);
     if (c->arch->latent) {
         whole(&k, "attention.kv_lora_rank", c->n_kv_rank);
         whole(&k, "attention.q_lora_rank", c->n_q_rank);
@@ -147,7 +168,7 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
         whole(&k, "attention.value_length_mla", c->value_dim);
     }
     real(&k, c->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
-    if (c->query_scalar != (float)c->head_dim && !c->arch->latent && !c->arch->streams)
+    if (c->query_scalar != (float)c->head_dim && !c->arch->latent && !c->arch->streams && !c->arch->beside)
         real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
     if (c->temperature_length || c->arch->cools_unrotated)
         spry_gguf_writer_f32(writer, below(&k, "attention.temperature_scale"), c->temperature_scale);
@@ -163,8 +184,10 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
     if (c->arch->streams) {
         whole(&k, "altup.num_inputs", c->n_streams);
         spry_gguf_writer_u32(writer, below(&k, "altup.active_idx"), c->active_stream);
-        whole(&k, "embedding_length_per_layer_input", c->n_layer_embd);
-        whole(&k, "attention.shared_kv_layers", c->n_shared_kv);
+    }
+    if (c->arch->streams || c->arch->beside) {
+        spry_gguf_writer_u32(writer, below(&k, "embedding_length_per_layer_input"), c->n_layer_embd);
+        spry_gguf_writer_u32(writer, below(&k, "attention.shared_kv_layers"), c->n_shared_kv);
     }
     if (c->sparsity)
         spry_gguf_writer_f32s(writer, below(&k, "activation_sparsity_scale"), c->sparsity, c->n_layers);

@@ -244,7 +244,8 @@ static double *add_rope(double *at, const spry_rope *r)
                              (double)r->beta_slow,
                              (double)r->attention_factor,
                              (double)r->original_context,
-                             (double)r->truncate};
+                             (double)r->truncate,
+                             (double)r->share};
     memcpy(at, values, sizeof values);
     return at + SPRY_COUNT(values);
 }
@@ -298,6 +299,11 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->average_shared,
                             c->layer_norm,
                             c->qk_norm,
+                            c->slide.n_kv_heads,
+                            c->slide.head_dim,
+                            c->slide.rope_dim,
+                            (double)c->value_scale,
+                            c->keys_as_values,
                             (double)c->embedding_scale,
                             (double)c->residual_scale,
                             (double)c->logit_scale,
@@ -586,5 +592,6 @@ spry_kv_shape spry_model_kv_shape(const spry_model *model, spry_dtype type)
                            c->head_dim,
                            type,
                            .keys_only = c->arch->latent,
+                           .other = {c->n_slide_slots, c->slide.n_kv_heads, c->slide.head_dim},
                            .extra = (extra + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS};
 }

@@ -266,14 +266,27 @@ static spry_status bind_sinks(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
     const spry_tensor *t = spry_bind_find_in_layer(b, name, i, "attn_sinks", 0, "weight");
+    if (!t && b->config->arch->kinds) /* one kind of layers has none */
+        return SPRY_OK;
     return t ? spry_bind_vector(b, &l->sinks, t, b->config->n_heads, 0) : spry_bind_missing(b, name);
+}
+
+/* Whether a layer has values of its own; otherwise they are its keys. GGUF files say so by leaving them out. */
+static bool has_values(const spry_binder *b, uint32_t i)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    return b->gguf ? spry_bind_find_in_layer(b, name, i, "attn_v", 0, "weight") != NULL
+                   : b->config->sliding[i] || !b->config->keys_as_values;
 }
 
 static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
-    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    spry_heads h = spry_config_heads(c, i);
+    size_t value_dim = c->value_dim ? c->value_dim : h.head_dim, n_values = h.n_kv_heads * value_dim;
+    size_t n_q = (size_t)c->n_heads * h.head_dim, n_kv = (size_t)h.n_kv_heads * h.head_dim;
     bool own = c->kv_layer[i] == i; /* keys and values */
+    bool values = own && !(c->arch->keys_as_values && !has_values(b, i));
     spry_status status;
     if (c->arch->fused_qkv) {
         spry_weight all = {0};
@@ -284,7 +297,7 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
         l->v = spry_weight_rows(&all, n_q + n_kv, n_kv);
     } else if ((status = layer_projection(b, &l->q, i, "attn_q", c->arch->gated_attention ? 2 * n_q : n_q)) ||
                (own && (status = layer_projection(b, &l->k, i, "attn_k", n_kv))) ||
-               (own && (status = layer_projection(b, &l->v, i, "attn_v", n_kv)))) {
+               (values && (status = layer_projection(b, &l->v, i, "attn_v", n_values)))) {
         return status;
     }
     if (c->arch->attention_gate &&
@@ -292,12 +305,12 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
         return status;
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     bool normed = c->qk_norm && c->arch->qk_norm != SPRY_QK_NORM_BARE;
-    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", wide ? n_q : c->head_dim, normed)) ||
-        (own && (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : c->head_dim, normed))))
+    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", wide ? n_q : h.head_dim, normed)) ||
+        (own && (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : h.head_dim, normed))))
         return status;
     if (c->arch->sinks && (status = bind_sinks(b, l, i)))
         return status;
-    return spry_bind_linear(b, &l->o, i, "attn_output", c->n_embd, n_q, REQUIRED);
+    return spry_bind_linear(b, &l->o, i, "attn_output", c->n_embd, c->n_heads * value_dim, REQUIRED);
 }
 
 static spry_status bind_convolution(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -320,13 +333,15 @@ static spry_status bind_convolution(const spry_binder *b, spry_layer *l, uint32_
 static spry_status bind_feed_forward(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
-    size_t ff = c->n_ff;
+    size_t ff = c->n_ff_shared && c->kv_layer[i] != i ? c->n_ff_shared : c->n_ff;
     spry_status status = SPRY_OK;
     if (c->n_experts &&
         (status = spry_bind_linear(b, &l->router, i, "ffn_gate_inp", c->n_experts, c->n_embd, OPTIONAL)))
         return status;
     if (l->router.data) /* a layer without a router is dense */
-        return spry_bind_moe(b, l, i);
+        status = spry_bind_moe(b, l, i);
+    if (status || (l->router.data && !c->arch->beside))
+        return status;
     if (c->arch->fused_gate_up) {
         spry_weight both = {0};
         if ((status = spry_bind_linear(b, &both, i, "ffn_up", 2 * ff, c->n_embd, REQUIRED)))
@@ -366,7 +381,9 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
                      : bind_attention(b, l, i);
     if (!status && b->config->arch->streams)
         status = spry_bind_side(b, l, i);
-    return status ? status : bind_feed_forward(b, l, i);
+    if (!status)
+        status = bind_feed_forward(b, l, i);
+    return !status && b->config->arch->beside ? spry_bind_beside(b, l, i) : status;
 }
 
 /* GGUF keeps llama3's scaled frequencies and long rope's lists as tensors. */
@@ -479,6 +496,8 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
         status = bind_rope_factors(&b);
     if (!status && config->arch->streams)
         status = spry_bind_streams(&b);
+    if (!status && config->n_layer_embd)
+        status = spry_bind_layer_inputs(&b);
     if (status)
         return status;
     weights->layers = spry_arena_alloc(arena, config->n_layers, sizeof *weights->layers);

@@ -71,7 +71,13 @@ typedef struct spry_layer {
     const float *choice_bias;                           /* [n_experts], added to scores to choose by; or NULL */
     spry_weight shared_gate, shared_up, shared_down;    /* shared experts, or absent */
     spry_weight shared_router;                          /* what weighs them, or absent: they are just added */
-    struct spry_side *side;                             /* Gemma 3n's paths beside the block, or NULL */
+    struct spry_side *side;                             /* Gemma 3n's paths beside the block; of Gemma 4 only the
+                                                         * layer's input; or NULL */
+    /* Gemma 4. Experts beside a dense part: what the router's input is multiplied by, norms before and after experts
+     * and after the dense part, [n_embd]; what experts' weights are multiplied by, [n_experts]. A scalar of the layer.
+     */
+    const float *router_norm, *expert_norm, *expert_post_norm, *dense_post_norm, *expert_scale;
+    const float *output_scale;
     spry_weight conv_in, conv_out; /* a short convolution instead of attention: into [B | C | x], and out of it */
     const float *conv, *conv_bias; /* [n_embd, n_conv]; [n_embd] or NULL */
     const float *sinks;            /* [n_heads] or NULL */

@@ -54,6 +54,10 @@ spry_status spry_bind_moe(const spry_binder *b, spry_layer *l, uint32_t layer);
 /* Gemma 3n's residual streams and inputs by layer. */
 spry_status spry_bind_streams(const spry_binder *b);
 spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t layer);
+spry_status spry_bind_layer_inputs(const spry_binder *b);
+
+/* What Gemma 4's layers have beside the block. */
+spry_status spry_bind_beside(const spry_binder *b, spry_layer *l, uint32_t layer);
 
 /* All tensors of a gated delta net. */
 spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t layer);

@@ -407,14 +407,16 @@ static spry_status bind_projections(const spry_binder *b, spry_weight **out, con
 
 spry_status spry_bind_streams(const spry_binder *b)
 {
+    spry_status status = bind_projections(b, &b->out->stream_in, "altup_proj", "altup_projections");
+    return status ? status : bind_projections(b, &b->out->stream_out, "altup_unembd_proj", "altup_unembed_projections");
+}
+
+spry_status spry_bind_layer_inputs(const spry_binder *b)
+{
     char name[SPRY_TENSOR_NAME_MAX];
     const spry_config *c = b->config;
     size_t all = (size_t)c->n_layers * c->n_layer_embd;
-    spry_status status = bind_projections(b, &b->out->stream_in, "altup_proj", "altup_projections");
-    if (!status)
-        status = bind_projections(b, &b->out->stream_out, "altup_unembd_proj", "altup_unembed_projections");
-    if (status)
-        return status;
+    spry_status status;
     const spry_tensor *t = find_whole(b, name, "per_layer_token_embd", "embed_tokens_per_layer");
     if (!t)
         return spry_bind_missing(b, name);
@@ -438,7 +440,6 @@ static spry_status bind_vectors(const spry_binder *b, spry_side *s, uint32_t i)
         size_t n;
     } vectors[] = {{&s->laurel_norm, "laurel_post_norm", n},
                    {&s->router_norm, "altup_router_norm", n},
-                   {&s->post_norm, "post_norm", n},
                    {&s->correct_scale, "altup_correct_scale", n},
                    {&s->predict, "altup_predict_coef", streams * streams * streams},
                    {&s->correct, "altup_correct_coef", streams * streams}};
@@ -455,6 +456,15 @@ static spry_status bind_vectors(const spry_binder *b, spry_side *s, uint32_t i)
         return spry_fail_memory(b->error, "a vector", n * sizeof *ones);
     s->correct_scale = ones ? ones : s->correct_scale;
     return status;
+}
+
+static spry_status bind_layer_input(const spry_binder *b, spry_side *s, uint32_t i)
+{
+    const spry_config *c = b->config;
+    spry_status status = spry_bind_linear(b, &s->gate, i, "inp_gate", c->n_layer_embd, c->n_embd, REQUIRED);
+    if (!status)
+        status = spry_bind_linear(b, &s->proj, i, "proj", c->n_embd, c->n_layer_embd, REQUIRED);
+    return status ? status : bind_norm(b, &s->post_norm, i, "post_norm", c->n_embd);
 }
 
 spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -474,8 +484,51 @@ spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t i)
     if ((status = spry_bind_linear(b, &s->laurel_l, i, "laurel_l", rank, c->n_embd, REQUIRED)) ||
         (status = spry_bind_linear(b, &s->laurel_r, i, "laurel_r", c->n_embd, rank, REQUIRED)) ||
         (status = spry_bind_linear(b, &s->router, i, "altup_router", c->n_streams, c->n_embd, REQUIRED)) ||
-        (status = spry_bind_linear(b, &s->gate, i, "inp_gate", c->n_layer_embd, c->n_embd, REQUIRED)) ||
-        (status = spry_bind_linear(b, &s->proj, i, "proj", c->n_embd, c->n_layer_embd, REQUIRED)))
+        (status = bind_layer_input(b, s, i)))
         return status;
     return bind_vectors(b, s, i);
+}
+
+/* ---- Gemma 4 ----------------------------------------------------------------------------------------------------- */
+
+/* The router's input is normalised without weights, and multiplied by a vector and by the root of its size. */
+static spry_status bind_router_norm(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    size_t n = b->config->n_embd;
+    const float *given = NULL;
+    spry_status status = bind_norm(b, &given, i, "router_scale", n);
+    float *norm = status ? NULL : spry_arena_alloc(b->arena, n, sizeof *norm);
+    if (!status && !norm)
+        return spry_fail_memory(b->error, "a vector", n * sizeof *norm);
+    for (size_t k = 0; !status && k < n; k++)
+        norm[k] = given[k] / sqrtf((float)n);
+    l->router_norm = norm;
+    return status;
+}
+
+spry_status spry_bind_beside(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    const spry_config *c = b->config;
+    spry_status status = SPRY_OK;
+    const spry_tensor *t = spry_bind_find_in_layer(b, name, i, "layer_output_scale", 0, "weight");
+    if (!t && !b->gguf)
+        return spry_bind_missing(b, name);
+    if (t)
+        status = spry_bind_vector(b, &l->output_scale, t, 1, 0);
+    if (!status && c->n_layer_embd) {
+        l->side = spry_arena_alloc(b->arena, 1, sizeof *l->side);
+        status = l->side ? bind_layer_input(b, l->side, i) : spry_fail_memory(b->error, "a layer", sizeof *l->side);
+    }
+    if (status || !l->router.data)
+        return status;
+    if ((status = bind_router_norm(b, l, i)) ||
+        (status = bind_norm(b, &l->expert_norm, i, "pre_ffw_norm_2", c->n_embd)) ||
+        (status = bind_norm(b, &l->expert_post_norm, i, "post_ffw_norm_2", c->n_embd)) ||
+        (status = bind_norm(b, &l->dense_post_norm, i, "post_ffw_norm_1", c->n_embd)))
+        return status;
+    t = spry_bind_find_in_layer(b, name, i, "expert_scale", 0, "scale");
+    if (t)
+        return spry_bind_vector(b, &l->expert_scale, t, c->n_experts, 0);
+    return b->gguf ? SPRY_OK : spry_bind_missing(b, name);
 }

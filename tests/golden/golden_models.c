@@ -13,13 +13,14 @@
 #include "platform/file.h"
 
 const char *const golden_models[] = {
-    "gemma",         "gemma2",       "gemma3",    "llama",       "llama-256",   "llama3-rope", "mistral-swa",
-    "mixtral",       "qwen2",        "qwen2-moe", "qwen3",       "qwen3-moe",   "phi3",        "phi4-mini",
-    "olmo2",         "granite",      "smollm3",   "glm4",        "cohere",      "cohere2",     "exaone4",
-    "seed-oss",      "ernie4.5",     "hunyuan",   "starcoder2",  "granite-moe", "glm4-moe",    "gpt-oss",
-    "gpt-oss-mxfp4", "ernie4.5-moe", "qwen3-fp8", "deepseek-v2", "deepseek-v3", "gemma3n",     "lfm2",
-    "qwen3-next",    "ministral3",   "mistral4",  "minimax-m2",  "hunyuan-moe", "exaone-moe",  "glm4-moe-lite",
-    "lfm2-moe",      "llama4",       "afmoe",     "cohere2-moe", NULL,
+    "gemma",         "gemma2",       "gemma3",    "llama",       "llama-256",    "llama3-rope", "mistral-swa",
+    "mixtral",       "qwen2",        "qwen2-moe", "qwen3",       "qwen3-moe",    "phi3",        "phi4-mini",
+    "olmo2",         "granite",      "smollm3",   "glm4",        "cohere",       "cohere2",     "exaone4",
+    "seed-oss",      "ernie4.5",     "hunyuan",   "starcoder2",  "granite-moe",  "glm4-moe",    "gpt-oss",
+    "gpt-oss-mxfp4", "ernie4.5-moe", "qwen3-fp8", "deepseek-v2", "deepseek-v3",  "gemma3n",     "lfm2",
+    "qwen3-next",    "ministral3",   "mistral4",  "minimax-m2",  "hunyuan-moe",  "exaone-moe",  "glm4-moe-lite",
+    "lfm2-moe",      "llama4",       "afmoe",     "cohere2-moe", "gemma4-dense", "gemma4-ple",  "gemma4-moe",
+    "mimo-v2-flash", NULL,
 };
 
 bool golden_folder(char path[512], const char *model)

@@ -207,6 +207,48 @@ static void test_converted(void **state)
     for_each_cpu(check_converted);
 }
 
+/* The same checkpoints with the config.json of published ones, of another form. */
+static void check_published(const char *cpu)
+{
+    char folder[512], path[800], file[800], label[64];
+    size_t found = 0;
+    for (size_t i = 0; golden_models[i]; i++) {
+        char place[] = "/tmp/spry-published-XXXXXX";
+        const struct dirent *entry;
+        snprintf(path, sizeof path, "%s/config_published.json", folder_of(folder, golden_models[i]));
+        if (access(path, R_OK) != 0)
+            continue;
+        assert_non_null(mkdtemp(place));
+        DIR *files = opendir(folder);
+        assert_non_null(files);
+        while ((entry = readdir(files))) {
+            bool config = !strcmp(entry->d_name, "config_published.json");
+            if (entry->d_name[0] == '.' || !strcmp(entry->d_name, "config.json"))
+                continue;
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+            snprintf(file, sizeof file, "%s/%s", place, config ? "config.json" : entry->d_name);
+            assert_int_equal(symlink(path, file), 0);
+        }
+        snprintf(label, sizeof label, "%s (published)", golden_models[i]);
+        compare_model(folder, place, label, cpu);
+        rewinddir(files);
+        while ((entry = readdir(files))) {
+            snprintf(file, sizeof file, "%s/%s", place, entry->d_name);
+            (void)unlink(file);
+        }
+        closedir(files);
+        rmdir(place);
+        found++;
+    }
+    assert_true(found > 0);
+}
+
+static void test_published(void **state)
+{
+    (void)state;
+    for_each_cpu(check_published);
+}
+
 static void same_bits(const float *a, const float *b, size_t n, const char *what)
 {
     if (memcmp(a, b, n * sizeof *a))
@@ -220,7 +262,8 @@ static bool kv_fits(const char *folder, spry_dtype kv)
 {
     spry_model *model;
     assert_int_equal(spry_model_open(&model, folder, NULL), SPRY_OK);
-    bool fits = model->config.head_dim % spry_dtype_block(kv) == 0;
+    size_t block = spry_dtype_block(kv);
+    bool fits = model->config.head_dim % block == 0 && model->config.slide.head_dim % block == 0;
     spry_model_close(model);
     return fits;
 }
@@ -367,6 +410,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_safetensors),
         cmocka_unit_test(test_gguf),
         cmocka_unit_test(test_converted),
+        cmocka_unit_test(test_published),
         cmocka_unit_test(test_chunks_change_nothing),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_company_changes_nothing),

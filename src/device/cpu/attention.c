@@ -37,8 +37,14 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
     uint32_t layer = job->layer;
+<<<<<<< HEAD
     bool two_way = g->picture && g->picture->two_way;
     size_t stride = (size_t)c->n_heads * c->head_dim, left = g->n_rows - skip;
+=======
+    spry_heads h = spry_config_heads(c, layer);
+    spry_kv_place place = spry_kv_place_of(p->pool, c->sliding[layer] && spry_config_has_kinds(c), c->kv_slot[layer]);
+    size_t stride = (size_t)c->n_heads * h.head_dim, left = g->n_rows - skip;
+>>>>>>> 0a2de13 (model, kv: Gemma 4 and MiMo-V2-Flash: layers of several sizes in one page)
     return (spry_attend){.out = p->attn + (first_row + skip) * stride,
                          .query = p->q + (first_row + skip) * stride,
                          .row_stride = stride,
@@ -50,8 +56,8 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
                                   : !c->bidirectional ? 0
                                   : c->sliding[layer] ? c->window - 1
                                                       : UINT32_MAX,
-                         .head_dim = c->head_dim,
-                         .group = c->n_heads / c->n_kv_heads,
+                         .head_dim = h.head_dim,
+                         .group = c->n_heads / h.n_kv_heads,
                          .scale = 1 / sqrtf(c->query_scalar),
                          .softcap = c->attn_softcap,
                          .latent = c->n_kv_rank,
@@ -59,22 +65,27 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
                          .type = p->pool->shape.type,
                          .pages = p->pages->memory,
                          .page_bytes = p->pool->page_bytes,
-                         .key_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 0),
-                         .value_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 1),
-                         .head_bytes = p->pool->head_bytes,
-                         .token_bytes = p->pool->token_bytes,
+                         .key_offset = place.keys,
+                         .value_offset = place.values,
+                         .head_bytes = place.head_bytes,
+                         .token_bytes = place.token_bytes,
                          .entries = g->table->entries,
                          .n_entries = seen_entries(g, two_way),
                          .turns = !c->rotated[layer]  ? NULL
                                   : c->sliding[layer] ? p->sliding.turns
                                                       : p->full.turns,
-                         .n_pairs = c->rope_dim / 2,
+                         .n_pairs = h.rope_dim / 2,
                          .interleaved = c->interleaved};
+}
+
+static size_t kv_heads(const attend_job *job)
+{
+    return spry_config_heads(job->pass->config, job->layer).n_kv_heads;
 }
 
 static size_t items_of(const attend_job *job, const spry_segment *g)
 {
-    return (g->n_rows + job->rows - 1) / job->rows * job->pass->config->n_kv_heads;
+    return (g->n_rows + job->rows - 1) / job->rows * kv_heads(job);
 }
 
 static size_t count_items(const attend_job *job)
@@ -96,7 +107,7 @@ static void attend_items(void *context, size_t begin, size_t end)
 {
     const attend_job *job = context;
     const spry_pass *p = job->pass;
-    size_t first_row = 0, item = 0, n_heads = p->config->n_kv_heads;
+    size_t first_row = 0, item = 0, n_heads = kv_heads(job);
     for (size_t s = 0; s < p->n_segments && item < end; first_row += p->segments[s++].n_rows) {
         const spry_segment *g = &p->segments[s];
         size_t after = item + items_of(job, g);
@@ -142,7 +153,7 @@ static void take_chunk(spry_attend *a, size_t chunk, size_t workers)
 static void attend_chunks(void *context, size_t begin, size_t end)
 {
     const attend_job *job = context;
-    size_t n_heads = job->pass->config->n_kv_heads;
+    size_t n_heads = kv_heads(job);
     for (size_t i = begin, n; i < end; i += n) {
         spry_attend a = attend_chunked(job);
         size_t number = i / n_heads, head = i % n_heads;
@@ -172,7 +183,7 @@ static bool divide(attend_job *job)
         return false;
     spry_attend a = attend_chunked(job);
     job->parts.n = chunk_of(&a, a.n_entries - 1) - chunk_of(&a, 0) + 1;
-    job->parts.n_sums = g->n_rows * n_heads * p->config->head_dim;
+    job->parts.n_sums = g->n_rows * n_heads * a.head_dim;
     job->parts.n_states = g->n_rows * 2 * n_heads;
     size_t n_floats = job->parts.n * (job->parts.n_sums + job->parts.n_states);
     if (workers == 1 || job->parts.n == 1 || n_floats > p->limits.max_rows * p->gate_width)
@@ -184,9 +195,9 @@ static bool divide(attend_job *job)
 
 /* Heads that a worker takes together, of n_items items: as many as leave enough blocks for the workers. Items of many
  * rows are computed one by one. */
-static size_t heads_together(const spry_pass *p, size_t n_items)
+static size_t heads_together(const spry_pass *p, size_t heads, size_t n_items)
 {
-    size_t heads = p->config->n_kv_heads, blocks = BLOCKS_A_WORKER * spry_threads_count(p->threads);
+    size_t blocks = BLOCKS_A_WORKER * spry_threads_count(p->threads);
     for (size_t s = 0; s < p->n_segments; s++)
         if (p->segments[s].n_rows > MANY_ROWS)
             return 1;
@@ -199,16 +210,16 @@ void spry_pass_attend(spry_pass *p, uint32_t layer)
 {
     attend_job job = {.pass = p, .layer = layer, .rows = ATTEND_ROWS};
     uint64_t start = spry_clock_ns();
-    size_t n_items, n_heads = p->config->n_kv_heads;
+    size_t n_items, n_heads = kv_heads(&job);
     if (divide(&job)) {
         n_items = job.parts.n * n_heads;
-        spry_threads_share(p->threads, attend_chunks, &job, n_items, heads_together(p, n_items));
+        spry_threads_share(p->threads, attend_chunks, &job, n_items, heads_together(p, n_heads, n_items));
         spry_threads_share(p->threads, join_heads, &job, n_heads, 1);
     } else {
         if (count_items(&job) < ITEMS_A_WORKER * spry_threads_count(p->threads))
             job.rows = ATTEND_ROWS / 2;
         n_items = count_items(&job);
-        spry_threads_share(p->threads, attend_items, &job, n_items, heads_together(p, n_items));
+        spry_threads_share(p->threads, attend_items, &job, n_items, heads_together(p, n_heads, n_items));
     }
     p->attention_ns += spry_clock_ns() - start;
     spry_pass_took_attention(p, layer);

@@ -61,13 +61,13 @@ static void make_choice(const spry_pass *p, float *score, const float *bias)
 }
 
 /* The used experts with the largest choice (the lower id on ties), then ascending by id. */
-static void choose(const spry_pass *p, size_t row, const float *bias)
+static void choose(const spry_pass *p, size_t row, const spry_layer *l)
 {
     const spry_config *c = p->config;
     float *score = p->router + row * c->n_experts, *choice = p->choice;
     uint32_t *chosen = p->chosen + row * c->n_experts_used;
     float *weight = p->chosen_weight + row * c->n_experts_used, sum = 0;
-    make_choice(p, score, bias);
+    make_choice(p, score, l->choice_bias);
     for (uint32_t i = 0; i < c->n_experts_used; i++) {
         uint32_t best = c->n_experts;
         for (uint32_t e = 0; e < c->n_experts; e++)
@@ -89,6 +89,8 @@ static void choose(const spry_pass *p, size_t row, const float *bias)
         weight[i] /= sum + c->weight_eps;
     for (uint32_t i = 0; c->routed_scale != 1 && i < c->n_experts_used; i++)
         weight[i] *= c->routed_scale;
+    for (uint32_t i = 0; l->expert_scale && i < c->n_experts_used; i++)
+        weight[i] *= l->expert_scale[chosen[i]];
 }
 
 /* Gathers the rows that chose an expert into expert_in; returns how many. */
@@ -131,13 +133,17 @@ static void add_shared(spry_pass *p, const spry_layer *l)
         p->ops->scale(p->y, 0.5f, p->n_rows * n);
 }
 
-/* y = feed-forward(in) of a layer that has experts. */
-static void pass_experts(spry_pass *p, const spry_layer *l)
+static void route(spry_pass *p, const spry_layer *l)
+{
+    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, p->config->n_experts, &l->router, p->in, p->n_rows);
+    for (size_t row = 0; row < p->n_rows; row++)
+        choose(p, row, l);
+}
+
+/* y = what the chosen experts and the shared ones make of the input. */
+static void mix_experts(spry_pass *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
-    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, c->n_experts, &l->router, p->in, p->n_rows);
-    for (size_t row = 0; row < p->n_rows; row++)
-        choose(p, row, l->choice_bias);
     memset(p->y, 0, p->n_rows * c->n_embd * sizeof(float));
     for (uint32_t e = 0; e < c->n_experts; e++) {
         size_t count = gather(p, e);
@@ -155,6 +161,29 @@ static void pass_experts(spry_pass *p, const spry_layer *l)
     if (l->shared_up.data)
         add_shared(p, l);
     spry_pass_charge(p, SPRY_OP_ROUTE);
+}
+
+/* y = feed-forward(in) of a layer that has experts. */
+static void pass_experts(spry_pass *p, const spry_layer *l)
+{
+    route(p, l);
+    mix_experts(p, l);
+}
+
+/* Gemma 4's experts and the dense part beside them: the router, experts and the dense part have norms of their own
+ * before, the latter two also after. The input is that of the dense part. */
+static void pass_beside(spry_pass *p, const spry_layer *l)
+{
+    size_t n = p->config->n_embd;
+    spry_pass_gated(p, p->beside, &l->gate, &l->up, &l->down, p->in, p->n_rows);
+    spry_pass_norm(p, p->beside, p->beside, l->dense_post_norm, NULL, p->n_rows, n);
+    p->in = p->h;
+    spry_pass_norm(p, p->h, p->x, l->router_norm, NULL, p->n_rows, n);
+    route(p, l);
+    spry_pass_norm(p, p->h, p->x, l->expert_norm, NULL, p->n_rows, n);
+    mix_experts(p, l);
+    spry_pass_norm(p, p->y, p->y, l->expert_post_norm, NULL, p->n_rows, n);
+    p->ops->add(p->y, p->beside, p->n_rows * n);
 }
 
 /* ---- the block --------------------------------------------------------------------------------------------------- */
@@ -366,28 +395,33 @@ typedef struct layer_job {
     bool keys_later; /* keys are stored when all rows are prepared */
 } layer_job;
 
+static spry_kv_place place_of(const spry_pass *p, size_t layer)
+{
+    const spry_config *c = p->config;
+    return spry_kv_place_of(p->pool, c->sliding[layer] && spry_config_has_kinds(c), c->kv_slot[layer]);
+}
+
 static void store_key(const spry_pass *p, size_t row, size_t layer, size_t head)
 {
-    const spry_kv_pool *pool = p->pool;
-    size_t n = pool->shape.head_dim;
-    unsigned char *keys = p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 0);
-    spry_kv_store_key(p->ops, pool->shape.type, keys + head * pool->head_bytes, p->slots[row].token,
-                      p->k + (row * pool->shape.n_kv_heads + head) * n, n);
+    spry_kv_place place = place_of(p, layer);
+    unsigned char *keys = p->slots[row].page + place.keys + head * place.head_bytes;
+    spry_kv_store_key(p->ops, p->pool->shape.type, keys, p->slots[row].token,
+                      p->k + (row * place.n_heads + head) * place.head_dim, place.head_dim);
 }
 
 static void store_values(const spry_pass *p, size_t row, size_t layer)
 {
-    const spry_kv_pool *pool = p->pool;
-    size_t n = pool->shape.head_dim, width = pool->shape.n_kv_heads * n;
-    unsigned char *values = p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 1) +
-                            p->slots[row].token * pool->token_bytes;
-    for (size_t head = 0; !pool->shape.keys_only && head < pool->shape.n_kv_heads; head++, values += pool->head_bytes)
-        p->ops->encode[pool->shape.type](values, p->v + row * width + head * n, n);
+    spry_kv_place place = place_of(p, layer);
+    const spry_kv_shape *shape = &p->pool->shape;
+    const float *v = p->v + row * place.n_heads * place.head_dim;
+    unsigned char *values = p->slots[row].page + place.values + p->slots[row].token * place.token_bytes;
+    for (size_t head = 0; !shape->keys_only && head < place.n_heads; head++, values += place.head_bytes)
+        p->ops->encode[shape->type](values, v + head * place.head_dim, place.head_dim);
 }
 
 void spry_pass_store_row(const spry_pass *p, size_t row, size_t layer)
 {
-    for (size_t head = 0; head < p->pool->shape.n_kv_heads; head++)
+    for (size_t head = 0; head < place_of(p, layer).n_heads; head++)
         store_key(p, row, layer, head);
     store_values(p, row, layer);
 }
@@ -398,7 +432,7 @@ static void store_keys(void *context, size_t begin, size_t end)
 {
     const layer_job *job = context;
     const spry_pass *p = job->pass;
-    size_t heads = p->pool->shape.n_kv_heads;
+    size_t heads = place_of(p, job->index).n_heads;
     for (size_t unit = begin; unit < end; unit++) {
         size_t first = unit / heads * KEY_ROWS, left = p->n_rows - first;
         for (size_t row = first; row < first + (left < KEY_ROWS ? left : KEY_ROWS); row++)
@@ -407,13 +441,13 @@ static void store_keys(void *context, size_t begin, size_t end)
 }
 
 /* The heads of one row of q or k. */
-static void normalise_heads(const spry_pass *p, float *x, const float *weight, size_t n_heads)
+static void normalise_heads(const spry_pass *p, float *x, const float *weight, size_t n_heads, size_t head_dim)
 {
     const spry_config *c = p->config;
     spry_qk_norm kind = c->arch->qk_norm;
-    size_t n = kind == SPRY_QK_NORM_ROW ? n_heads * c->head_dim : c->head_dim;
-    size_t step = kind == SPRY_QK_NORM_EACH ? c->head_dim : 0;
-    for (size_t at = 0; weight && at < n_heads * c->head_dim; at += n, weight += step)
+    size_t n = kind == SPRY_QK_NORM_ROW ? n_heads * head_dim : head_dim;
+    size_t step = kind == SPRY_QK_NORM_EACH ? head_dim : 0;
+    for (size_t at = 0; weight && at < n_heads * head_dim; at += n, weight += step)
         normalise(p, x + at, x + at, weight, NULL, n);
 }
 
@@ -422,10 +456,10 @@ static void normalise_heads(const spry_pass *p, float *x, const float *weight, s
 static void normalise_later(const spry_pass *p, float *q, float *k, const spry_layer *l)
 {
     const spry_config *c = p->config;
-    normalise_heads(p, q, l->q_norm, c->n_heads);
+    normalise_heads(p, q, l->q_norm, c->n_heads, c->head_dim);
     for (size_t i = 0; i < (size_t)c->n_heads * c->head_dim; i++)
         q[i] *= l->k_norm[i % c->head_dim];
-    normalise_heads(p, k, p->ones, c->n_kv_heads);
+    normalise_heads(p, k, p->ones, c->n_kv_heads, c->head_dim);
 }
 
 /* Queries, of heads that have a gate beside them; the gates move to the front of the row. */
@@ -446,7 +480,8 @@ void spry_pass_cool(const spry_pass *p, float *q, size_t row, uint32_t layer)
         return;
     uint64_t turns = ((uint64_t)p->positions[row] + c->temperature_offset) / c->temperature_length;
     if (turns)
-        p->ops->scale(q, 1 + c->temperature_scale * logf(1 + (float)turns), (size_t)c->n_heads * c->head_dim);
+        p->ops->scale(q, 1 + c->temperature_scale * logf(1 + (float)turns),
+                      (size_t)c->n_heads * spry_config_heads(c, layer).head_dim);
 }
 
 /* The gates: what attention gives is multiplied by their sigmoid. */
@@ -457,6 +492,32 @@ static void close_rows(void *context, size_t begin, size_t end)
     for (size_t row = begin; row < end; row++)
         for (size_t i = 0; i < n; i++)
             p->attn[row * n + i] /= 1 + expf(-p->raw[row * 2 * n + i]);
+}
+
+/* A row's values: the keys, where the layer has none of its own; scaled; and with zeros after those of each head, where
+ * they are smaller than keys. */
+static void take_values(const spry_pass *p, const spry_layer *l, float *v, const float *k, spry_heads h)
+{
+    const spry_config *c = p->config;
+    size_t n = h.head_dim, n_value = c->value_dim;
+    if (!l->v.data)
+        memcpy(v, k, h.n_kv_heads * n * sizeof *v);
+    for (size_t head = h.n_kv_heads; n_value && head-- > 0;) {
+        memmove(v + head * n, v + head * n_value, n_value * sizeof *v);
+        memset(v + head * n + n_value, 0, (n - n_value) * sizeof *v);
+    }
+    if (c->value_scale != 1)
+        p->ops->scale(v, c->value_scale, h.n_kv_heads * n);
+    if (c->arch->v_norm)
+        normalise_heads(p, v, p->ones, h.n_kv_heads, n);
+}
+
+/* What attention gives, without the zeros after each head. */
+static void take_results(spry_pass *p)
+{
+    size_t n = p->config->head_dim, n_value = p->config->value_dim, heads = p->n_rows * p->config->n_heads;
+    for (size_t head = 0; n_value && head < heads; head++)
+        memmove(p->attn + head * n_value, p->attn + head * n, n_value * sizeof *p->attn);
 }
 
 /* q/k norms, rope, and keys and values into their pages. */
@@ -470,24 +531,25 @@ static void prepare_rows(void *context, size_t begin, size_t end)
     bool later = c->arch->qk_norm == SPRY_QK_NORM_HEAD_LATER;
     bool joined =
         p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, with the heads of other ranks */
-    size_t n_pairs = c->rope_dim / 2;
+    spry_heads h = spry_config_heads(c, job->index);
+    size_t n_pairs = h.rope_dim / 2, n_q = (size_t)c->n_heads * h.head_dim, n_kv = (size_t)h.n_kv_heads * h.head_dim;
     const float *bare = c->arch->qk_norm == SPRY_QK_NORM_BARE && c->qk_norm && c->rotated[job->index] ? p->ones : NULL;
     const float *q_norm = bare ? bare : job->layer->q_norm, *k_norm = bare ? bare : job->layer->k_norm;
     for (size_t row = begin; row < end; row++) {
-        float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;
+        float *q = p->q + row * n_q, *k = p->k + row * n_kv;
         if (c->arch->gated_attention)
             take_queries(p, q, row);
-        if (c->arch->v_norm && own)
-            normalise_heads(p, p->v + row * c->n_kv_heads * c->head_dim, p->ones, c->n_kv_heads);
+        if (own)
+            take_values(p, job->layer, p->v + row * n_kv, k, h);
         if (!later && !joined) {
-            normalise_heads(p, q, q_norm, c->n_heads);
-            normalise_heads(p, k, own ? k_norm : NULL, c->n_kv_heads);
+            normalise_heads(p, q, q_norm, c->n_heads, h.head_dim);
+            normalise_heads(p, k, own ? k_norm : NULL, h.n_kv_heads, h.head_dim);
         }
         const float *cosine = angles->cosine + row * n_pairs, *sine = angles->sine + row * n_pairs;
         if (c->rotated[job->index]) {
-            p->ops->rope(q, cosine, sine, c->n_heads, c->head_dim, n_pairs, c->interleaved);
+            p->ops->rope(q, cosine, sine, c->n_heads, h.head_dim, n_pairs, c->interleaved);
             if (own)
-                p->ops->rope(k, cosine, sine, c->n_kv_heads, c->head_dim, n_pairs, c->interleaved);
+                p->ops->rope(k, cosine, sine, h.n_kv_heads, h.head_dim, n_pairs, c->interleaved);
         }
         if (later)
             normalise_later(p, q, k, job->layer);
@@ -503,25 +565,31 @@ static void prepare_rows(void *context, size_t begin, size_t end)
 static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     const spry_config *c = p->config;
-    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    spry_heads h = spry_config_heads(c, index);
+    size_t n_q = (size_t)c->n_heads * h.head_dim, n_kv = (size_t)h.n_kv_heads * h.head_dim;
     layer_job job = {p, l, index, c->kv_layer[index] == index && p->n_rows >= KEY_ROWS};
     bool gated = c->arch->gated_attention;
     const spry_product qkv[] = {{gated ? p->raw : p->q, gated ? 2 * n_q : n_q, &l->q},
                                 {p->k, n_kv, &l->k},
                                 {p->v, n_kv, &l->v},
                                 {p->raw, 2 * n_q, &l->attn_gate}};
-    spry_pass_products(p, SPRY_OP_QKV, qkv, l->attn_gate.data ? 4 : l->k.data ? 3 : 1, p->in, p->n_rows);
+    spry_pass_products(p, SPRY_OP_QKV, qkv,
+                       l->attn_gate.data ? 4
+                       : l->v.data       ? 3
+                       : l->k.data       ? 2
+                                         : 1,
+                       p->in, p->n_rows);
     if (p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW)
         spry_pass_join_norms(p, l);
     run_rows(p, prepare_rows, &job, p->n_rows, n_q + 2 * n_kv);
     if (job.keys_later)
-        spry_threads_share(p->threads, store_keys, &job,
-                           (p->n_rows + KEY_ROWS - 1) / KEY_ROWS * p->pool->shape.n_kv_heads, 1);
+        spry_threads_share(p->threads, store_keys, &job, (p->n_rows + KEY_ROWS - 1) / KEY_ROWS * h.n_kv_heads, 1);
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_pass_attend(p, index);
     if (gated || l->attn_gate.data)
         run_rows(p, close_rows, p, p->n_rows, n_q);
-    spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn, c->head_dim),
+    take_results(p);
+    spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn, h.head_dim),
                            p->n_rows);
 }
 
@@ -594,14 +662,28 @@ static void take_input(spry_pass *p, const float *norm, const float *bias, const
     spry_pass_charge(p, SPRY_OP_NORM);
 }
 
+/* Gemma 4: what the layer's input adds, and the layer's scalar. */
+static void end_layer(spry_pass *p, const spry_layer *l, uint32_t index)
+{
+    size_t n = p->n_rows * p->config->n_embd;
+    if (l->side) {
+        spry_pass_layer_part(p, l->side, p->x, index);
+        p->ops->add(p->x, p->y, n);
+    }
+    if (l->output_scale)
+        p->ops->scale(p->x, *l->output_scale, n);
+    spry_pass_charge(p, SPRY_OP_ADD);
+}
+
 void spry_pass_block(spry_pass *p, uint32_t index)
 {
     const spry_layer *l = &p->weights->layers[index];
     p->sparsity = p->config->sparsity ? p->config->sparsity[index] : -INFINITY;
-    if (l->side)
+    bool streams = p->config->arch->streams;
+    if (streams)
         spry_pass_streams_predict(p, l->side);
-    take_input(p, l->attn_norm, l->attn_norm_bias, l->side || p->config->convolves[index] ? NULL : &l->q);
-    if (l->side)
+    take_input(p, l->attn_norm, l->attn_norm_bias, streams || p->config->convolves[index] ? NULL : &l->q);
+    if (streams)
         spry_pass_laurel(p, l->side);
     if (p->config->convolves[index] && p->config->arch->delta)
         spry_pass_delta(p, l, index);
@@ -612,17 +694,22 @@ void spry_pass_block(spry_pass *p, uint32_t index)
     else
         attention(p, l, index);
     bool parallel = p->config->arch->norms == SPRY_NORMS_PARALLEL;
-    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, !l->side && !parallel && l->ffn_norm);
-    if (l->side)
+    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, !streams && !parallel && l->ffn_norm);
+    if (streams)
         spry_pass_add_laurel(p);
     if (!parallel)
         take_input(p, l->ffn_norm, l->ffn_norm_bias, l->router.data ? NULL : &l->up);
-    if (l->router.data)
+    if (l->dense_post_norm)
+        pass_beside(p, l);
+    else if (l->router.data)
         pass_experts(p, l);
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
     bool more = index + 1 < p->config->n_layers;
-    add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias, !l->side && more && l[1].attn_norm);
-    if (l->side)
+    add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias,
+                 !streams && !p->config->arch->beside && more && l[1].attn_norm);
+    if (streams)
         spry_pass_streams_correct(p, l->side, index);
+    if (p->config->arch->beside)
+        end_layer(p, l, index);
 }

@@ -211,12 +211,16 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
 static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool, size_t begin, size_t tokens)
 {
     const spry_kv_shape *shape = &pool->shape;
-    size_t sides = spry_kv_sides(shape), side = pool->side_bytes, head = pool->head_bytes;
-    for (size_t layer = 0; layer < shape->n_layers; layer++, begin += sides * side) {
-        spry_memory_tally_add(tally, begin, begin + side);
-        for (size_t i = 0, at = begin + side; sides == 2 && i < shape->n_kv_heads; i++, at += head)
-            spry_memory_tally_add(tally, at, at + head / SPRY_PAGE_TOKENS * tokens);
+    for (size_t i = 0; i < shape->n_layers + shape->other.n_layers; i++) {
+        bool other = i >= shape->n_layers;
+        spry_kv_place place = spry_kv_place_of(pool, other, other ? i - shape->n_layers : i);
+        spry_memory_tally_add(tally, begin + place.keys, begin + place.values);
+        for (size_t head = 0; !shape->keys_only && head < place.n_heads; head++) {
+            size_t at = begin + place.values + head * place.head_bytes;
+            spry_memory_tally_add(tally, at, at + place.token_bytes * tokens);
+        }
     }
+    begin += spry_kv_extra_offset(pool);
     spry_memory_tally_add(tally, begin, begin + shape->extra * SPRY_PAGE_TOKENS);
 }
 

@@ -343,8 +343,13 @@ static void pack_expert(packer *p, spry_layer *l, uint32_t e)
 static void pack_side(packer *p, spry_side *s)
 {
     size_t n = p->config->n_streams;
-    spry_weight *const matrices[] = {&s->laurel_l, &s->laurel_r, &s->router, &s->gate, &s->proj};
-    const float **const wide[] = {&s->laurel_norm, &s->router_norm, &s->post_norm, &s->correct_scale};
+    pack(p, &s->gate);
+    pack(p, &s->proj);
+    copy_floats(p, &s->post_norm, p->config->n_embd);
+    if (!n)
+        return;
+    spry_weight *const matrices[] = {&s->laurel_l, &s->laurel_r, &s->router};
+    const float **const wide[] = {&s->laurel_norm, &s->router_norm, &s->correct_scale};
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         pack(p, matrices[i]);
     for (size_t i = 0; i < SPRY_COUNT(wide); i++)
@@ -371,9 +376,10 @@ static void pack_layer(packer *p, spry_layer *l)
     copy_floats(p, &l->kv_a_norm, p->config->n_kv_rank);
     pack(p, &l->router);
     pack(p, &l->shared_router);
-    const float **const wide[] = {&l->attn_norm,           &l->ffn_norm,          &l->attn_norm_bias,
-                                  &l->ffn_norm_bias,       &l->attn_post_norm,    &l->ffn_post_norm,
-                                  &l->attn_post_norm_bias, &l->ffn_post_norm_bias};
+    const float **const wide[] = {&l->attn_norm,           &l->ffn_norm,           &l->attn_norm_bias,
+                                  &l->ffn_norm_bias,       &l->attn_post_norm,     &l->ffn_post_norm,
+                                  &l->attn_post_norm_bias, &l->ffn_post_norm_bias, &l->router_norm,
+                                  &l->expert_norm,         &l->expert_post_norm,   &l->dense_post_norm};
     for (size_t i = 0; i < SPRY_COUNT(wide); i++)
         copy_floats(p, wide[i], p->config->n_embd);
     spry_qk_norm kind = p->config->arch->qk_norm;
@@ -381,6 +387,8 @@ static void pack_layer(packer *p, spry_layer *l)
     if (l->side)
         pack_side(p, l->side);
     copy_floats(p, &l->choice_bias, p->config->n_experts);
+    copy_floats(p, &l->expert_scale, p->config->n_experts);
+    copy_floats(p, &l->output_scale, 1);
     copy_floats(p, &l->sinks, p->config->n_heads);
     copy_floats(p, &l->conv, (size_t)p->config->n_embd * p->config->n_conv);
     copy_floats(p, &l->conv_bias, p->config->n_embd);
@@ -388,8 +396,9 @@ static void pack_layer(packer *p, spry_layer *l)
     copy_floats(p, &l->delta_dt, p->config->n_delta_heads);
     copy_floats(p, &l->delta_fading, p->config->n_delta_heads);
     copy_floats(p, &l->delta_norm, p->config->delta_value_dim);
-    copy_floats(p, &l->q_norm, rows ? l->q.n_out : p->config->head_dim);
-    copy_floats(p, &l->k_norm, rows ? l->k.n_out : p->config->head_dim);
+    size_t dim = spry_config_heads(p->config, (uint32_t)(l - p->weights->layers)).head_dim;
+    copy_floats(p, &l->q_norm, rows ? l->q.n_out : dim);
+    copy_floats(p, &l->k_norm, rows ? l->k.n_out : dim);
 }
 
 static bool is_tied(const spry_weights *w)

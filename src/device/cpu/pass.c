@@ -281,6 +281,7 @@ static size_t larger(size_t a, size_t b)
 
 static void carve_angles(carver *c, spry_angles *angles, bool used, size_t rows, size_t n_pairs)
 {
+    angles->n_pairs = n_pairs;
     angles->frequencies = carve(c, 1, n_pairs, sizeof(float));
     angles->cosine = carve_for(c, used, rows, n_pairs, sizeof(float));
     angles->sine = carve_for(c, used, rows, n_pairs, sizeof(float));
@@ -305,10 +306,11 @@ static void carve_shares(spry_pass *p, carver *c, size_t widest)
 static void carve_all(spry_pass *p, carver *c)
 {
     const spry_config *f = p->config;
-    size_t rows = p->limits.max_rows, n_q = (size_t)f->n_heads * f->head_dim;
-    size_t n_kv = (size_t)f->n_kv_heads * f->head_dim;
-    size_t ff = larger(f->n_ff, larger(f->n_expert_ff, f->n_shared_ff));
-    size_t whole_q = (size_t)(p->team ? p->team->whole : f)->n_heads * larger(f->head_dim, f->value_dim);
+    size_t widest_head = larger(f->head_dim, f->slide.head_dim);
+    size_t rows = p->limits.max_rows, n_q = (size_t)f->n_heads * widest_head;
+    size_t n_kv = larger((size_t)f->n_kv_heads * f->head_dim, (size_t)f->slide.n_kv_heads * f->slide.head_dim);
+    size_t ff = larger(larger(f->n_ff, f->n_ff_shared), larger(f->n_expert_ff, f->n_shared_ff));
+    size_t whole_q = (size_t)(p->team ? p->team->whole : f)->n_heads * larger(widest_head, f->value_dim);
     size_t moe_rows = f->n_experts ? rows : 0;
     p->tokens = carve(c, rows, 1, sizeof *p->tokens);
     p->positions = carve(c, rows, 1, sizeof *p->positions);
@@ -340,12 +342,12 @@ static void carve_all(spry_pass *p, carver *c)
     p->predicted = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->laurel = carve(c, layer_rows, f->n_embd, sizeof(float));
     p->modality = carve(c, layer_rows, streams, sizeof(float));
-    p->layer_in = carve(c, layer_rows, n_layer_in, sizeof(float));
-    p->layer_row = carve(c, streams ? 1 : 0, n_layer_in, sizeof(float));
+    p->layer_in = carve(c, rows, n_layer_in, sizeof(float));
+    p->layer_row = carve(c, 1, n_layer_in, sizeof(float));
     p->gate_width = larger(ff, f->n_layer_embd);
     p->gate = carve(c, rows, p->gate_width, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
-    p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
+    p->ones = carve(c, 1, larger(ff, widest_head), sizeof(float));
     size_t widest = larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta))));
     p->act = carve_for(c, c->acts.integers, rows, widest / SPRY_ACT_BLOCK, sizeof *p->act);
     p->halves = carve_for(c, c->acts.halves, rows, spry_halves_stride(widest), sizeof *p->halves);
@@ -357,8 +359,9 @@ static void carve_all(spry_pass *p, carver *c)
     p->expert_weight = carve(c, moe_rows, 1, sizeof(float));
     p->expert_in = carve(c, moe_rows, f->n_embd, sizeof(float));
     p->expert_out = carve(c, moe_rows, f->n_embd, sizeof(float));
+    p->beside = carve(c, f->arch->beside ? moe_rows : 0, f->n_embd, sizeof(float));
     carve_angles(c, &p->full, true, rows, f->rope_dim / 2);
-    carve_angles(c, &p->sliding, f->window, rows, f->rope_dim / 2);
+    carve_angles(c, &p->sliding, f->window, rows, f->slide.rope_dim / 2);
     c->live = c->live_logits;
     p->logits = carve(c, p->limits.max_logits, f->n_vocab, sizeof(float));
     if (p->team)
@@ -420,11 +423,12 @@ spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, co
                      .memory_bytes = bytes};
     carver carving = {.base = memory};
     carve_all(p, &carving);
-    for (size_t i = 0; i < larger(larger(config->n_ff, config->n_expert_ff), config->head_dim); i++)
+    size_t n_ones = larger(larger(config->n_ff, config->n_ff_shared), larger(config->n_expert_ff, config->n_shared_ff));
+    for (size_t i = 0; i < larger(n_ones, larger(config->head_dim, config->slide.head_dim)); i++)
         p->ones[i] = 1;
     p->full.magnitude = spry_rope_frequencies(p->full.frequencies, &config->rope, config->rope_dim, limits->session);
     p->sliding.magnitude =
-        spry_rope_frequencies(p->sliding.frequencies, &config->rope_sliding, config->rope_dim, limits->session);
+        spry_rope_frequencies(p->sliding.frequencies, &config->rope_sliding, config->slide.rope_dim, limits->session);
     *out = p;
     return SPRY_OK;
 }
@@ -498,7 +502,7 @@ static void embed_row(spry_pass *p, size_t row)
 
 static void make_angles(const spry_angles *angles, const spry_config *c, size_t row, const uint32_t place[3])
 {
-    size_t n_pairs = c->rope_dim / 2;
+    size_t n_pairs = angles->n_pairs;
     spry_rope_angles_at(angles->cosine + row * n_pairs, angles->sine + row * n_pairs, angles->frequencies,
                         angles->magnitude, n_pairs, place, c->rope_axes);
 }
@@ -545,8 +549,9 @@ static void embed(spry_pass *p)
 }
 
 /* The rotation of queries for pages used `delta` positions away from where they were computed. */
-static void make_turn(spry_angles *angles, uint32_t number, int32_t delta, size_t n_pairs)
+static void make_turn(spry_angles *angles, uint32_t number, int32_t delta)
 {
+    size_t n_pairs = angles->n_pairs;
     float *cosine = angles->turn_cosine + number * n_pairs, *sine = angles->turn_sine + number * n_pairs;
     uint32_t distance = delta < 0 ? (uint32_t) - (int64_t)delta : (uint32_t)delta;
     spry_rope_angles(cosine, sine, angles->frequencies, 1, n_pairs, distance);
@@ -561,8 +566,8 @@ static void make_turns(spry_pass *p)
     const spry_kv_turns *turns = &p->pool->turns;
     for (uint32_t i = 1; i < turns->end; i++)
         if (p->turned[i] != turns->deltas[i]) {
-            make_turn(&p->full, i, turns->deltas[i], p->config->rope_dim / 2);
-            make_turn(&p->sliding, i, turns->deltas[i], p->config->rope_dim / 2);
+            make_turn(&p->full, i, turns->deltas[i]);
+            make_turn(&p->sliding, i, turns->deltas[i]);
             p->turned[i] = turns->deltas[i];
         }
 }
@@ -613,6 +618,8 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     spry_pass_charge(p, SPRY_OP_LAYOUT);
     embed(p);
     spry_pass_charge(p, SPRY_OP_EMBED);
+    if (p->config->n_layer_embd)
+        spry_pass_layer_inputs(p);
     if (p->config->arch->streams)
         spry_pass_streams_begin(p);
     for (uint32_t layer = 0; layer < p->config->n_layers; layer++) {

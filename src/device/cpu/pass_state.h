@@ -8,10 +8,11 @@
 
 /* Angles of every row for one kind of rope. */
 typedef struct spry_angles {
-    float *frequencies; /* [rope_dim / 2] */
+    size_t n_pairs;     /* rope_dim / 2 of the layers' heads */
+    float *frequencies; /* [n_pairs] */
     float magnitude;
-    float *cosine, *sine;           /* [max_rows, rope_dim / 2] */
-    float *turn_cosine, *turn_sine; /* [SPRY_KV_TURNS_MAX, rope_dim / 2] */
+    float *cosine, *sine;           /* [max_rows, n_pairs] */
+    float *turn_cosine, *turn_sine; /* [SPRY_KV_TURNS_MAX, n_pairs] */
     spry_turn turns[SPRY_KV_TURNS_MAX];
 } spry_angles;
 
@@ -80,6 +81,7 @@ struct spry_pass {
     uint32_t *expert_rows;                      /* [max_rows]: rows of the expert at hand */
     float *expert_weight;                       /* [max_rows] */
     float *expert_in, *expert_out;              /* [max_rows, n_embd] */
+    float *beside;                              /* [max_rows, n_embd]: the dense part beside experts */
     spry_angles full, sliding;
     int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances that the turns are made for */
     float *logits;                     /* [max_logits, n_vocab] */
@@ -141,8 +143,11 @@ void spry_pass_cool(const spry_pass *pass, float *q, size_t row, uint32_t layer)
 /* attention.c: attention over the pages, of q into attn. */
 void spry_pass_attend(spry_pass *pass, uint32_t layer);
 
-/* streams.c: Gemma 3n's parts, in their order. */
+/* streams.c: Gemma 3n's parts, in their order. Layer inputs are Gemma 4's, too: y = what a layer's input makes of `in`.
+ */
 void spry_pass_streams_begin(spry_pass *pass);
+void spry_pass_layer_inputs(spry_pass *pass);
+void spry_pass_layer_part(spry_pass *pass, const spry_side *side, const float *in, uint32_t index);
 void spry_pass_streams_predict(spry_pass *pass, const spry_side *side);
 void spry_pass_laurel(spry_pass *pass, const spry_side *side);
 void spry_pass_add_laurel(spry_pass *pass);

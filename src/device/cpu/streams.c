@@ -6,7 +6,7 @@
 #include "device/cpu/pass_state.h"
 
 static const float half_root = 0.70710678118654752f;
-static const float layer_input_scale = 0.70703125f; /* the root in 16 bits, as the checkpoints' own code holds it */
+static const float rounded_root = 0.70703125f; /* in 16 bits, as Gemma 3n's own code holds it */
 
 static float *stream(float *streams, const spry_pass *p, size_t index)
 {
@@ -32,11 +32,12 @@ static void match_magnitude(const spry_pass *p, float *x, const float *like)
 }
 
 /* What each row's token gives to all layers: from its embedding, and from a table of its own. */
-static void make_layer_inputs(spry_pass *p)
+void spry_pass_layer_inputs(spry_pass *p)
 {
     const spry_config *c = p->config;
     const spry_weight *table = &p->weights->layer_embedding;
     size_t all = (size_t)c->n_layers * c->n_layer_embd;
+    float scale = c->arch->streams ? rounded_root : half_root;
     spry_pass_linear(p, SPRY_OP_EMBED, p->layer_in, all, &p->weights->layer_projection, p->x, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++) {
         float *in = p->layer_in + row * all;
@@ -46,14 +47,13 @@ static void make_layer_inputs(spry_pass *p)
         for (size_t at = 0; at < all; at += c->n_layer_embd)
             p->ops->rms_norm(in + at, in + at, p->weights->layer_norm, c->n_layer_embd, c->norm_eps);
         p->ops->add_scaled(in, p->layer_row, sqrtf((float)c->n_layer_embd), all);
-        p->ops->scale(in, layer_input_scale, all);
+        p->ops->scale(in, scale, all);
     }
 }
 
 void spry_pass_streams_begin(spry_pass *p)
 {
     const spry_config *c = p->config;
-    make_layer_inputs(p);
     memcpy(p->streams, p->x, p->n_rows * c->n_embd * sizeof(float));
     for (size_t i = 1; i < c->n_streams; i++) {
         float *to = stream(p->streams, p, i);
@@ -148,15 +148,11 @@ void spry_pass_sparsify(float *gate, size_t n, const float *row, size_t n_row, f
         gate[i] = gate[i] > least ? gate[i] - least : gate[i] == gate[i] ? 0 : gate[i];
 }
 
-/* What the layer's own input adds to all streams but the first, in y. */
-static void make_layer_part(spry_pass *p, const spry_side *s, uint32_t index)
+void spry_pass_layer_part(spry_pass *p, const spry_side *s, const float *from, uint32_t index)
 {
     const spry_config *c = p->config;
     size_t n = c->n_embd, each = c->n_layer_embd, all = (size_t)c->n_layers * each;
-    const float *active = stream(p->streams, p, c->active_stream);
-    for (size_t i = 0; i < p->n_rows * n; i++)
-        p->y[i] = active[i] * s->correct_scale[i % n];
-    spry_pass_linear(p, SPRY_OP_GATE_UP, p->gate, each, &s->gate, p->y, p->n_rows);
+    spry_pass_linear(p, SPRY_OP_GATE_UP, p->gate, each, &s->gate, from, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++)
         p->ops->gate[c->arch->gate](p->gate + row * each, p->gate + row * each, p->layer_in + row * all + index * each,
                                     each);
@@ -179,7 +175,10 @@ void spry_pass_streams_correct(spry_pass *p, const spry_side *s, uint32_t index)
             p->ops->add_scaled(to, p->x + row * n,
                                mixed(s->correct + k * streams, p->modality + row * streams, streams) + 1, n);
         }
-    make_layer_part(p, s, index);
+    active = stream(p->streams, p, c->active_stream);
+    for (size_t i = 0; i < p->n_rows * n; i++)
+        p->y[i] = active[i] * s->correct_scale[i % n];
+    spry_pass_layer_part(p, s, p->y, index); /* for all streams but the first */
     for (size_t k = 1; k < streams; k++)
         p->ops->add(stream(p->streams, p, k), p->y, p->n_rows * n);
     spry_pass_charge(p, SPRY_OP_ADD);

@@ -127,7 +127,10 @@ static spry_status open_view(spry_cuda_view *view, const spry_cuda_whisper *w, s
                              uint32_t n_heads, spry_error *error)
 {
     const spry_config heads = heads_of(&w->config, n_heads);
-    const spry_kv_shape shape = {n_layers, n_heads, heads.head_dim, w->weights->kv_type, false, 0};
+    const spry_kv_shape shape = {.n_layers = n_layers,
+                                 .n_kv_heads = n_heads,
+                                 .head_dim = heads.head_dim,
+                                 .type = w->weights->kv_type};
     size_t pages = (n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
     view->attention = spry_cuda_attention_of(&w->gpu.context, &heads, shape.type);
     view->n_heads = n_heads;

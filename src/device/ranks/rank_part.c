@@ -120,7 +120,7 @@ static spry_status take_heads(spry_rank_part *p, const spry_device_setup *setup,
     spry_team_heads heads = spry_team_heads_of(&p->team, p->team.rank);
     p->config = *c;
     p->config.n_heads = (uint32_t)(heads.q_end - heads.q_begin);
-    p->config.n_kv_heads = (uint32_t)(heads.kv_end - heads.kv_begin);
+    p->config.n_kv_heads = p->config.slide.n_kv_heads = (uint32_t)(heads.kv_end - heads.kv_begin);
     spry_kv_shape shape = setup->pool->shape;
     shape.n_kv_heads = p->config.n_kv_heads;
     return spry_kv_pool_init(&p->pool, &shape, setup->pool->n_pages, error);

@@ -181,3 +181,61 @@ const spry_arch spry_arch_gemma3n = {
     .finish = gemma3n_finish,
     .slides = gemma3n_slides,
 };
+
+/* ---- Gemma 4 ----------------------------------------------------------------------------------------------------- */
+
+/* Gemma 4 (text): layers that slide and others have heads of different sizes; the others may take their keys as values,
+ * and turn only some pairs of a head. Layers are multiplied by scalars; small models have inputs by layer and share
+ * keys and values, the largest mixture has experts beside a dense part. */
+
+static void gemma4_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->head_dim = 256;
+    config->n_context = 131072;
+    config->window_layers = 6;
+    config->tied = true;
+    config->rope.theta = 1e6f;
+    config->rope_sliding.theta = 1e4f;
+    config->normalise_experts = true;
+    if (dialect == SPRY_DIALECT_JSON)
+        config->window = 512;
+}
+
+static const spry_tensor_name gemma4_names[] = {
+    {"inp_gate", "per_layer_input_gate", NULL},
+    {"proj", "per_layer_projection", NULL},
+    {"post_norm", "post_per_layer_input_norm", NULL},
+    {"layer_output_scale", "=layer_scalar", NULL},
+    {"ffn_gate_inp", "router.proj", NULL},
+    {"router_scale", "=router.scale", "=ffn_gate_inp.scale"},
+    {"expert_scale", "=router.per_expert_scale", "=ffn_down_exps.scale"},
+    {"pre_ffw_norm_2", "pre_feedforward_layernorm_2", NULL},
+    {"post_ffw_norm_1", "post_feedforward_layernorm_1", NULL},
+    {"post_ffw_norm_2", "post_feedforward_layernorm_2", NULL},
+    {"ffn_gate_exps", "experts.%u.gate_proj", NULL},
+    {"ffn_up_exps", "experts.%u.up_proj", NULL},
+    {"ffn_down_exps", "experts.%u.down_proj", NULL},
+    {"ffn_gate_up_exps", "=experts.gate_up_proj", NULL},
+    {"ffn_down_exps_all", "=experts.down_proj", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_gemma4 = {
+    .name = "Gemma 4",
+    .gguf = "gemma4",
+    .hf_type = "gemma4_text",
+    .gate = SPRY_GATE_GELU_TANH,
+    .norms = SPRY_NORMS_AROUND,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .v_norm = true,
+    .kinds = true,
+    .keys_as_values = true,
+    .beside = true,
+    .two_ropes = true,
+    .scaled_embedding = true,
+    .gguf_normalises = true,
+    .names = gemma4_names,
+    .defaults = gemma4_defaults,
+    .finish = gemma3n_finish,
+    .slides = gemma3_slides,
+};
