@@ -41,11 +41,13 @@ static inline double logit_bound(const model_runner *r, const float *hidden, siz
 }
 
 /* What rounding the inputs of products to BF16 adds: each of a layer's seven products, and the last, moves by at most
- * 2^-9 of the sum of its terms' sizes. */
+ * 2^-9 of the sum of its terms' sizes. q and k move scores, the more so where these are scaled by more than the usual
+ * root of the head's size. */
 static inline double logit_bound_bf16(const model_runner *r, const float *hidden, size_t row, float *weights)
 {
     const spry_config *c = &r->model->config;
-    return 0x1p-9 * (7.0 * c->n_layers + 1) * (double)c->logit_scale *
+    double gain = sqrt((double)c->head_dim / (double)c->query_scalar);
+    return 0x1p-9 * ((5 + 2 * (gain > 1 ? gain : 1)) * c->n_layers + 1) * (double)c->logit_scale *
            logit_magnitude(r, hidden + row * c->n_embd, weights);
 }
 
