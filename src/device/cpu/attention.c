@@ -37,14 +37,10 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
     uint32_t layer = job->layer;
-<<<<<<< HEAD
     bool two_way = g->picture && g->picture->two_way;
-    size_t stride = (size_t)c->n_heads * c->head_dim, left = g->n_rows - skip;
-=======
     spry_heads h = spry_config_heads(c, layer);
     spry_kv_place place = spry_kv_place_of(p->pool, c->sliding[layer] && spry_config_has_kinds(c), c->kv_slot[layer]);
     size_t stride = (size_t)c->n_heads * h.head_dim, left = g->n_rows - skip;
->>>>>>> 0a2de13 (model, kv: Gemma 4 and MiMo-V2-Flash: layers of several sizes in one page)
     return (spry_attend){.out = p->attn + (first_row + skip) * stride,
                          .query = p->q + (first_row + skip) * stride,
                          .row_stride = stride,
