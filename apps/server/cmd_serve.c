@@ -56,7 +56,8 @@ static const spry_option reach_options[] = {
      .common = true,
      .metavar = "FILE",
      .help = "File of access keys, one per line, each followed by optional settings (name=, requests=, tokens=, "
-             "concurrent=); every request must send one of them. Cached pages are never shared between keys"},
+             "concurrent=, admin: it may change models); SIGHUP reads it again; every request must send one of them. "
+             "Cached pages are never shared between keys"},
     {.name = "tls-cert",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(settings.tls_cert),
@@ -285,6 +286,20 @@ static void end_signals(sigset_t *set)
     sigaddset(set, SIGTERM);
 }
 
+/* Reads the files of keys and of the certificate again. */
+static void reload(spry_server *server, spry_http_server *http)
+{
+    const spry_serve_settings *s = server->settings;
+    spry_error error;
+    spry_status status = s->key_file ? spry_access_keys_read(&server->keys, s->key_file, &s->rates, &error) : SPRY_OK;
+    if (status == SPRY_OK)
+        status = spry_http_server_reload(http, &error);
+    if (status == SPRY_OK)
+        spry_complain("keys and certificate were read again");
+    else
+        spry_complain("keys or certificate stay as they are: %s", error.message);
+}
+
 /* Until no request is unfinished, --grace has passed, or a second signal arrives. */
 static void wait_for_answers(spry_server *server, const sigset_t *signals)
 {
@@ -312,12 +327,15 @@ static spry_status run(spry_server *server, spry_error *error)
     uint16_t port;
     spry_http_server *http;
     end_signals(&signals);
+    sigaddset(&signals, SIGHUP);
     spry_status status = spry_http_server_start(&http, server, &port, error);
     if (status != SPRY_OK)
         return status;
     spry_complain("listening on %s://%s:%u", server->settings->tls_cert ? "https" : "http", server->settings->host,
                   port);
-    sigwait(&signals, &which);
+    while (sigwait(&signals, &which) == 0 && which == SIGHUP)
+        reload(server, http);
+    end_signals(&signals);
     atomic_store(&server->ending, true);
     spry_http_server_quiesce(http);
     wait_for_answers(server, &signals);
@@ -349,6 +367,7 @@ int spry_cmd_serve(int argc, char **argv)
     /* Threads inherit the mask, so only this thread receives these signals. */
     sigset_t signals;
     end_signals(&signals);
+    sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     spry_server *server;
     spry_status status = spry_server_open(&server, &flags, &named, &error);

@@ -304,8 +304,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     spry_buffer_init(&models->folder, PATH_BYTES);
     spry_machine_watch_init(&server->machine);
     spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, &flags->settings.rates, error);
-    if (status == SPRY_OK && !spry_key_limits_init(&server->limits, server->keys.count ? server->keys.count : 1))
-        status = spry_fail_memory(error, "limits of keys", server->keys.count * sizeof *server->limits.use);
+    if (status == SPRY_OK && !spry_key_limits_init(&server->limits, server->keys.count ? SPRY_ACCESS_KEYS_MAX : 1))
+        status = spry_fail_memory(error, "limits of keys", SPRY_ACCESS_KEYS_MAX * sizeof *server->limits.use);
     if (status == SPRY_OK)
         status = spry_audit_log_open(&server->audit, flags->settings.audit_log, error);
     if (status == SPRY_OK && flags->settings.defaults)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import threading
 
 import server_support
@@ -93,6 +94,31 @@ class Access(server_support.unittest.TestCase):
             self.assertNotEqual(result.code, 0, line)
             self.assertIn("line 1", result.err.decode(), line)
             self.assertNotIn("alpha", result.err.decode().replace("keys-bad", ""), line)
+
+    def test_only_admins_change_models(self):
+        self.start("--api-key-file", write_keys("keys-6", "alpha admin", "beta name=b"), "--allow-pull", "--allow-pin")
+        changes = [("POST", "/models/load"), ("POST", "/models/unload"), ("POST", "/models/pin"), ("POST", "/lora-adapters"),
+                   ("POST", "/api/create"), ("POST", "/api/copy"), ("POST", "/api/pull"), ("DELETE", "/api/delete")]
+        for method, path in changes:
+            reply = self.server.ask(method, path, {"model": MODEL}, bearer("beta"))
+            self.assertEqual((reply.status, "admin" in reply.text), (403, True), (path, reply.text))
+        self.assertEqual(self.server.post("/models/load", {"model": MODEL}, **bearer("alpha")).status, 200)
+        self.assertEqual(self.chat("beta", max_tokens=1).status, 200)
+
+    def test_keys_are_read_again(self):
+        path = write_keys("keys-7", "alpha", "beta")
+        server = self.start("--api-key-file", path)
+        stored = server.post("/v1/responses", {"model": MODEL, "input": "Hello", "max_output_tokens": 4}, **bearer("beta"))
+        write_keys("keys-7", "gamma", "beta requests=1000")
+        server.process.send_signal(signal.SIGHUP)
+        self.assertTrue(server_support.eventually(lambda: self.chat("gamma", max_tokens=1).status == 200))
+        self.assertEqual(self.chat("alpha", max_tokens=1).status, 401)
+        self.assertEqual(server.get("/v1/responses/" + stored.json["id"], **bearer("beta")).status, 200)
+        self.assertEqual(server.get("/v1/responses/" + stored.json["id"], **bearer("gamma")).status, 404)
+        write_keys("keys-7", "delta nonsense")
+        server.process.send_signal(signal.SIGHUP)
+        self.assertTrue(server_support.eventually(lambda: "stay as they are" in "".join(server.log)))
+        self.assertEqual(self.chat("gamma", max_tokens=1).status, 200)
 
     def test_keys_do_not_see_each_other(self):
         self.start("--api-key-file", write_keys("keys-3", "alpha", "beta"))

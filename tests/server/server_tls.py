@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -130,6 +131,41 @@ class Safe(ServerTest):
         with self.assertRaises(ssl.SSLError):
             http.client.HTTPSConnection("127.0.0.1", self.server.port, context=ssl.create_default_context()).connect()
         self.assertEqual(self.server.get("/health").status, 200)
+
+    def test_weak_ciphers_are_refused(self):
+        for ciphers, fine in (("ECDHE+AESGCM", True), ("ECDHE+CHACHA20", True), ("AES128-GCM-SHA256", False),
+                              ("ECDHE-ECDSA-AES128-SHA", False), ("AES256-SHA", False), ("DHE", False)):
+            context = ssl.create_default_context(cafile=self.cert)
+            context.set_ciphers(ciphers + ":@SECLEVEL=0")
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=server_support.TIMEOUT)
+            try:
+                connection.request("GET", "/health")
+                self.assertEqual(Reply(connection.getresponse()).status, 200)
+                self.assertTrue(fine, ciphers)
+            except (ssl.SSLError, ConnectionError):
+                self.assertFalse(fine, ciphers)
+            finally:
+                connection.close()
+
+    def test_the_certificate_is_read_again(self):
+        """New connections get the new one, and connections that are open go on."""
+        cert, key = make_certificate("renewed")
+        server = SafeServer(cert, "--tls-cert", cert, "--tls-key", key)
+        open_one = server.connect()
+        open_one.request("GET", "/health")
+        self.assertEqual(Reply(open_one.getresponse()).status, 200)
+        make_certificate("renewed")
+        server.process.send_signal(signal.SIGHUP)
+        self.assertTrue(server_support.eventually(lambda: "read again" in "".join(server.log)))
+        with self.assertRaises(ssl.SSLError):
+            server.get("/health")
+        server.context = ssl.create_default_context(cafile=cert)
+        self.assertEqual(server.get("/health").status, 200)
+        open_one.request("GET", "/health")
+        self.assertEqual(Reply(open_one.getresponse()).status, 200)
+        self.assertEqual(server.stop(), 0)
+        open_one.close()
 
     def test_old_versions_are_refused(self):
         for version, fine in ((ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True), (ssl.TLSVersion.TLSv1_1, False)):

@@ -70,7 +70,24 @@ static void test_keys_are_wiped(void **state)
     inspecting = true;
     assert_int_equal(spry_access_keys_init(&keys, path, &(spry_key_rates){0}, NULL), SPRY_OK);
     assert_int_equal(keys.count, KEYS);
-    assert_int_equal(spry_access_keys_find(&keys, SPRY_VIEW(SECRET "-7")), 7);
+    spry_access_key key;
+    assert_int_equal(spry_access_keys_find(&keys, &key, SPRY_VIEW(SECRET "-7")), 7);
+    const char *text_of_7 = key.text;
+    /* Read again: a key keeps its number and its memory; one that has gone is refused. */
+    const char changed[] = SECRET "-new admin name=n\n" SECRET "-7 requests=5\n";
+    scratch_write(&place, "keys", changed, sizeof changed - 1);
+    assert_int_equal(spry_access_keys_read(&keys, path, &(spry_key_rates){0}, NULL), SPRY_OK);
+    assert_int_equal(spry_access_keys_find(&keys, &key, SPRY_VIEW(SECRET "-7")), 7);
+    assert_ptr_equal(key.text, text_of_7);
+    assert_int_equal(key.rates.requests, 5);
+    assert_false(key.admin);
+    assert_int_equal(spry_access_keys_find(&keys, &key, SPRY_VIEW(SECRET "-8")), -1);
+    assert_int_equal(spry_access_keys_find(&keys, &key, SPRY_VIEW(SECRET "-new")), KEYS);
+    assert_true(key.admin);
+    /* A file with a fault changes nothing. */
+    scratch_write(&place, "keys", SECRET "-8 nonsense\n", sizeof SECRET + 12);
+    assert_int_equal(spry_access_keys_read(&keys, path, &(spry_key_rates){0}, NULL), SPRY_ERR_FORMAT);
+    assert_int_equal(spry_access_keys_find(&keys, &key, SPRY_VIEW(SECRET "-new")), KEYS);
     spry_access_keys_deinit(&keys);
     inspecting = false;
     assert_true(n_inspected > 0);

@@ -2,6 +2,7 @@
 #include "server/http/access_keys.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/compiler.h"
@@ -39,19 +40,20 @@ static spry_view take_word(spry_view *line)
     return word;
 }
 
-/* name=TEXT, requests=N, tokens=N or concurrent=N. */
-static bool read_setting(spry_access_keys *keys, spry_view word)
+/* name=TEXT, requests=N, tokens=N, concurrent=N or admin. */
+static bool read_setting(spry_access_key *key, spry_view word)
 {
-    spry_key_rates *rates = &keys->rates[keys->count];
     const struct {
         spry_view name;
         uint32_t *value;
-    } numbers[] = {{SPRY_VIEW("requests="), &rates->requests},
-                   {SPRY_VIEW("tokens="), &rates->tokens},
-                   {SPRY_VIEW("concurrent="), &rates->concurrent}};
+    } numbers[] = {{SPRY_VIEW("requests="), &key->rates.requests},
+                   {SPRY_VIEW("tokens="), &key->rates.tokens},
+                   {SPRY_VIEW("concurrent="), &key->rates.concurrent}};
     const spry_view name = SPRY_VIEW("name=");
+    if (spry_view_is(word, "admin"))
+        return key->admin = true;
     if (word.size > name.size && memcmp(word.data, name.data, name.size) == 0) {
-        keys->names[keys->count] = (spry_view){word.data + name.size, word.size - name.size};
+        snprintf(key->name, sizeof key->name, "%.*s", (int)(word.size - name.size), word.data + name.size);
         return true;
     }
     for (size_t i = 0; i < SPRY_COUNT(numbers); i++) {
@@ -67,10 +69,29 @@ static bool read_setting(spry_access_keys *keys, spry_view word)
     return false;
 }
 
-static spry_status read_lines(spry_access_keys *keys, const char *path, const spry_key_rates *usual, spry_error *error)
+static void wipe(spry_access_key *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].text)
+            spry_memory_wipe(keys[i].text, SPRY_ACCESS_KEY_BYTES + 1);
+        free(keys[i].text);
+        keys[i].text = NULL;
+    }
+}
+
+static spry_status add_key(spry_access_key *key, spry_view text, const spry_key_rates *usual, spry_error *error)
+{
+    *key = (spry_access_key){.text = calloc(1, SPRY_ACCESS_KEY_BYTES + 1), .size = text.size, .rates = *usual};
+    if (!key->text)
+        return spry_fail_memory(error, "the keys", SPRY_ACCESS_KEY_BYTES + 1);
+    memcpy(key->text, text.data, text.size);
+    return SPRY_OK;
+}
+
+static spry_status read_lines(spry_access_key *keys, size_t *count, spry_view rest, const char *path,
+                              const spry_key_rates *usual, spry_error *error)
 {
     size_t number = 0;
-    spry_view rest = spry_buffer_view(&keys->text);
     while (rest.size) {
         const char *end = memchr(rest.data, '\n', rest.size);
         size_t size = end ? (size_t)(end - rest.data) : rest.size;
@@ -84,49 +105,102 @@ static spry_status read_lines(spry_access_keys *keys, const char *path, const sp
         line = take_word(&settings);
         if (line.size > SPRY_ACCESS_KEY_BYTES)
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: a key is longer than %d bytes", path, SPRY_ACCESS_KEY_BYTES);
-        if (keys->count == SPRY_ACCESS_KEYS_MAX)
+        if (*count == SPRY_ACCESS_KEYS_MAX)
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: more than %d keys", path, SPRY_ACCESS_KEYS_MAX);
-        keys->keys[keys->count] = line;
-        keys->names[keys->count] = (spry_view){0};
-        keys->rates[keys->count] = *usual;
-        while (settings.size)
-            if (!read_setting(keys, take_word(&settings)))
-                return spry_fail(
-                    error, SPRY_ERR_FORMAT,
-                    "%s, line %zu: after a key only name=TEXT, requests=N, tokens=N and concurrent=N are allowed", path,
-                    number);
-        keys->count++;
+        spry_access_key *key = &keys[(*count)++];
+        spry_status status = add_key(key, line, usual, error);
+        while (!status && settings.size)
+            if (!read_setting(key, take_word(&settings)))
+                status = spry_fail(error, SPRY_ERR_FORMAT,
+                                   "%s, line %zu: after a key only name=TEXT, requests=N, tokens=N, concurrent=N and "
+                                   "admin are allowed",
+                                   path, number);
+        if (status)
+            return status;
     }
-    if (!keys->count)
+    if (!*count)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: no key found; write one per line", path);
     return SPRY_OK;
+}
+
+/* Under the lock: the keys of the file become the keys that are known; those of `read` that are new are moved. */
+static spry_status take_over(spry_access_keys *keys, spry_access_key *read, size_t n_read, const char *path,
+                             spry_error *error)
+{
+    size_t count = keys->count, fresh = 0, known[SPRY_ACCESS_KEYS_MAX];
+    for (size_t i = 0; i < n_read; i++) {
+        known[i] = 0;
+        while (known[i] < count && strcmp(keys->keys[known[i]].text, read[i].text) != 0)
+            known[i]++;
+        fresh += known[i] == count;
+    }
+    if (count + fresh > SPRY_ACCESS_KEYS_MAX)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: more than %d keys since the server was started", path,
+                         SPRY_ACCESS_KEYS_MAX);
+    for (size_t i = 0; i < count; i++)
+        keys->keys[i].gone = true;
+    for (size_t i = 0; i < n_read; i++) {
+        spry_access_key *key = &keys->keys[known[i] < count ? known[i] : keys->count];
+        char *text = known[i] < count ? key->text : read[i].text;
+        if (known[i] == count) {
+            read[i].text = NULL;
+            keys->count++;
+        }
+        *key = read[i];
+        key->text = text;
+    }
+    return SPRY_OK;
+}
+
+spry_status spry_access_keys_read(spry_access_keys *keys, const char *path, const spry_key_rates *rates,
+                                  spry_error *error)
+{
+    spry_buffer file;
+    size_t count = 0;
+    spry_access_key *read = calloc(SPRY_ACCESS_KEYS_MAX, sizeof *read);
+    spry_buffer_init(&file, FILE_BYTES_MAX);
+    /* All memory at once: a buffer that grows leaves copies of keys in freed memory. */
+    if (!read || !spry_buffer_extend(&file, FILE_BYTES_MAX)) {
+        free(read);
+        return spry_fail_memory(error, "the keys", FILE_BYTES_MAX);
+    }
+    spry_buffer_clear(&file);
+    spry_status status = spry_file_read(&file, path, error);
+    if (status == SPRY_OK)
+        status = read_lines(read, &count, spry_buffer_view(&file), path, rates, error);
+    if (status == SPRY_OK) {
+        pthread_rwlock_wrlock(&keys->lock);
+        status = take_over(keys, read, count, path, error);
+        pthread_rwlock_unlock(&keys->lock);
+    }
+    wipe(read, count);
+    free(read);
+    spry_memory_wipe(file.data, file.capacity);
+    spry_buffer_deinit(&file);
+    return status;
 }
 
 spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, const spry_key_rates *rates,
                                   spry_error *error)
 {
-    keys->count = 0;
-    spry_buffer_init(&keys->text, FILE_BYTES_MAX);
+    atomic_init(&keys->count, 0);
+    keys->keys = NULL;
+    pthread_rwlock_init(&keys->lock, NULL);
     if (!path)
         return SPRY_OK;
-    /* All memory at once: a buffer that grows leaves copies of keys in freed memory. */
-    if (!spry_buffer_extend(&keys->text, FILE_BYTES_MAX))
-        return spry_fail_memory(error, "the keys", FILE_BYTES_MAX);
-    spry_buffer_clear(&keys->text);
-    spry_status status = spry_file_read(&keys->text, path, error);
-    if (status == SPRY_OK)
-        status = read_lines(keys, path, rates, error);
-    if (status != SPRY_OK)
-        spry_access_keys_deinit(keys);
-    return status;
+    keys->keys = calloc(SPRY_ACCESS_KEYS_MAX, sizeof *keys->keys);
+    if (!keys->keys)
+        return spry_fail_memory(error, "the keys", SPRY_ACCESS_KEYS_MAX * sizeof *keys->keys);
+    return spry_access_keys_read(keys, path, rates, error);
 }
 
 void spry_access_keys_deinit(spry_access_keys *keys)
 {
-    if (keys->text.data)
-        spry_memory_wipe(keys->text.data, keys->text.capacity);
-    spry_buffer_deinit(&keys->text);
+    wipe(keys->keys, keys->keys ? keys->count : 0);
+    free(keys->keys);
+    keys->keys = NULL;
     keys->count = 0;
+    pthread_rwlock_destroy(&keys->lock);
 }
 
 static bool same(spry_view key, spry_view given)
@@ -140,13 +214,24 @@ static bool same(spry_view key, spry_view given)
     return different == 0;
 }
 
-int spry_access_keys_find(const spry_access_keys *keys, spry_view given)
+int spry_access_keys_find(spry_access_keys *keys, spry_access_key *key, spry_view given)
 {
     int found = -1;
+    pthread_rwlock_rdlock(&keys->lock);
     for (size_t i = 0; i < keys->count; i++)
-        if (same(keys->keys[i], given))
+        if (same((spry_view){keys->keys[i].text, keys->keys[i].size}, given) && !keys->keys[i].gone)
             found = (int)i;
+    if (found >= 0)
+        *key = keys->keys[found];
+    pthread_rwlock_unlock(&keys->lock);
     return found;
+}
+
+void spry_access_keys_name(spry_access_keys *keys, char name[SPRY_KEY_NAME_BYTES], size_t index)
+{
+    pthread_rwlock_rdlock(&keys->lock);
+    memcpy(name, keys->keys[index].name, SPRY_KEY_NAME_BYTES);
+    pthread_rwlock_unlock(&keys->lock);
 }
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */

@@ -1,5 +1,9 @@
 /* Access keys: one per line of a file; blank lines and lines that begin with '#' are ignored. After a key its line may
- * have settings: name=TEXT, requests=N, tokens=N, concurrent=N.
+ * have settings: name=TEXT, requests=N, tokens=N, concurrent=N, and the word admin, without which it cannot change
+ * models.
+ *
+ * The file can be read again while the server runs. A key keeps its number and its memory for the life of the server,
+ * also when it is no longer in the file: requests, limits and stored responses refer to them.
  *
  * Keys have limits: requests and tokens a minute, and requests at a time. An allowance is refilled steadily and holds
  * at most that of a minute. The tokens of a request are known when it ends, so a key may get into debt once, and is
@@ -8,6 +12,7 @@
 #define SPRY_SERVER_ACCESS_KEYS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/buffer.h"
@@ -19,14 +24,21 @@ typedef struct spry_key_rates {
     uint32_t concurrent;
 } spry_key_rates;
 
-enum { SPRY_ACCESS_KEYS_MAX = 1024, SPRY_ACCESS_KEY_BYTES = 256 };
+enum { SPRY_ACCESS_KEYS_MAX = 1024, SPRY_ACCESS_KEY_BYTES = 256, SPRY_KEY_NAME_BYTES = 64 };
+
+typedef struct spry_access_key {
+    char *text; /* SPRY_ACCESS_KEY_BYTES + 1; never moves */
+    size_t size;
+    char name[SPRY_KEY_NAME_BYTES]; /* for logs; empty: none was given */
+    spry_key_rates rates;
+    bool admin;
+    bool gone; /* no longer in the file */
+} spry_access_key;
 
 typedef struct spry_access_keys {
-    spry_buffer text; /* the file; keys point into it */
-    spry_view keys[SPRY_ACCESS_KEYS_MAX];
-    spry_view names[SPRY_ACCESS_KEYS_MAX]; /* for logs; empty: none was given */
-    spry_key_rates rates[SPRY_ACCESS_KEYS_MAX];
-    size_t count; /* 0: no key is needed */
+    pthread_rwlock_t lock; /* of all below, except that `count` of 0 never changes */
+    spry_access_key *keys; /* [SPRY_ACCESS_KEYS_MAX] */
+    atomic_size_t count;   /* 0: no key is needed */
 } spry_access_keys;
 
 /* `path` NULL: no keys. A file without keys is an error, because it would disable the check. `rates`: of keys that
@@ -35,8 +47,14 @@ spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, cons
                                   spry_error *error);
 void spry_access_keys_deinit(spry_access_keys *keys);
 
-/* The index of a key, or -1. Takes the same time for every wrong key. */
-int spry_access_keys_find(const spry_access_keys *keys, spry_view given);
+/* Reads the file again; after an error all is as it was before. */
+spry_status spry_access_keys_read(spry_access_keys *keys, const char *path, const spry_key_rates *rates,
+                                  spry_error *error);
+
+/* The index of a key, or -1; *key is a copy of what is known about it. Takes the same time for every wrong key. */
+int spry_access_keys_find(spry_access_keys *keys, spry_access_key *key, spry_view given);
+
+void spry_access_keys_name(spry_access_keys *keys, char name[SPRY_KEY_NAME_BYTES], size_t index);
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 

@@ -34,11 +34,14 @@ typedef struct spry_exchange spry_exchange;
 /* The JSON form of errors. */
 typedef enum spry_error_form { SPRY_ERRORS_OPENAI, SPRY_ERRORS_OLLAMA, SPRY_ERRORS_ANTHROPIC } spry_error_form;
 
+/* What a client needs: a key of the server, if it has keys; nothing; or a key that may change models. */
+typedef enum spry_route_access { SPRY_ROUTE_KEYED, SPRY_ROUTE_OPEN, SPRY_ROUTE_ADMIN } spry_route_access;
+
 typedef struct spry_route {
     const char *method, *path; /* a path that ends with '*' matches every path with that prefix */
     void (*handle)(spry_exchange *exchange);
     spry_error_form errors;
-    bool open; /* needs no key */
+    spry_route_access access;
 } spry_route;
 
 /* The route of a request; NULL when there is none: then `allowed` has the methods of the path in the form of the Allow
@@ -71,6 +74,8 @@ struct spry_exchange {
     uint64_t client;                          /* jobs of one client share its turn in the scheduler */
     spry_view key;                            /* its access key; empty when the server has no keys */
     size_t key_index;                         /* its number; 0 without keys */
+    spry_key_rates rates;                     /* limits of its key, or of all requests */
+    bool admin;                               /* it may change models */
     bool counted;                             /* among the requests of its key */
     uint32_t retry_s;                         /* of a reply with status 429 */
     spry_audit_facts audit;

@@ -173,7 +173,7 @@ static void check_head(spry_exchange *x, uint64_t length)
     else if (!x->route)
         spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "no such path; docs/SERVER.md lists all paths");
     else if (is_disabled(x))
-        spry_reply_error(x, x->route->open ? SPRY_HTTP_NOT_FOUND : SPRY_HTTP_NOT_IMPLEMENTED, NULL,
+        spry_reply_error(x, x->route->access == SPRY_ROUTE_OPEN ? SPRY_HTTP_NOT_FOUND : SPRY_HTTP_NOT_IMPLEMENTED, NULL,
                          "%s is turned off on this server (--disable)", x->route->path);
     else if (length > x->server->settings->max_body)
         spry_reply_error(x, SPRY_HTTP_CONTENT_TOO_LARGE, NULL, "the body has %llu bytes; the limit is %zu",
@@ -328,7 +328,7 @@ static bool answer(spry_connection *c, bool *keeps)
 
 /* ---- the connection ---------------------------------------------------------------------------------------------- */
 
-spry_connection *spry_connection_create(spry_server *server, const spry_http_tls *tls, int socket,
+spry_connection *spry_connection_create(spry_server *server, spry_http_tls *tls, int socket,
                                         const struct sockaddr_storage *address)
 {
     int on = 1;

@@ -30,7 +30,7 @@ typedef struct spry_connection {
 } spry_connection;
 
 /* Takes over the socket, also on failure. NULL: memory is short. */
-spry_connection *spry_connection_create(spry_server *server, const spry_http_tls *tls, int socket,
+spry_connection *spry_connection_create(spry_server *server, spry_http_tls *tls, int socket,
                                         const struct sockaddr_storage *address);
 void spry_connection_destroy(spry_connection *connection);
 

@@ -145,8 +145,10 @@ static bool preflight(spry_exchange *x)
 
 static bool has_key(spry_exchange *x)
 {
-    const spry_access_keys *keys = &x->server->keys;
+    spry_access_keys *keys = &x->server->keys;
     const char *given = spry_exchange_header(x, "Authorization");
+    x->rates = x->server->settings->rates;
+    x->admin = !keys->count;
     if (!keys->count)
         return true;
     const char *plain = spry_exchange_header(x, "X-Api-Key");
@@ -154,10 +156,13 @@ static bool has_key(spry_exchange *x)
     const spry_view scheme = SPRY_VIEW("Bearer ");
     if (key.size > scheme.size && strncasecmp(key.data, scheme.data, scheme.size) == 0)
         key = (spry_view){key.data + scheme.size, key.size - scheme.size};
-    int index = spry_access_keys_find(keys, key);
+    spry_access_key found;
+    int index = spry_access_keys_find(keys, &found, key);
     if (index >= 0) {
-        x->key = keys->keys[index];
+        x->key = (spry_view){found.text, found.size};
         x->key_index = (size_t)index;
+        x->rates = found.rates;
+        x->admin = found.admin;
     }
     return index >= 0;
 }
@@ -165,15 +170,13 @@ static bool has_key(spry_exchange *x)
 /* Requests that can compute count; those that only look do not. */
 static bool within_limits(spry_exchange *x)
 {
-    const spry_access_keys *keys = &x->server->keys;
-    const spry_key_rates *rates = keys->count ? &keys->rates[x->key_index] : &x->server->settings->rates;
-    if (!x->route || x->route->open || strcmp(x->method, "POST") != 0)
+    if (!x->route || x->route->access == SPRY_ROUTE_OPEN || strcmp(x->method, "POST") != 0)
         return true;
-    const char *limit = spry_key_limits_begin(&x->server->limits, x->key_index, rates, x->began_ns, &x->retry_s);
+    const char *limit = spry_key_limits_begin(&x->server->limits, x->key_index, &x->rates, x->began_ns, &x->retry_s);
     x->counted = !limit;
     if (limit)
         spry_reply_error(x, SPRY_HTTP_TOO_MANY_REQUESTS, NULL, "too many %s%s; try again in %u s", limit,
-                         keys->count ? " with this key" : "", x->retry_s);
+                         x->server->keys.count ? " with this key" : "", x->retry_s);
     return !limit;
 }
 
@@ -191,9 +194,14 @@ bool spry_http_guard(spry_exchange *x)
         return false;
     }
     bool metrics = x->server->settings->public_metrics && strcmp(x->path, "/metrics") == 0;
-    if (!metrics && !(x->route && x->route->open) && !has_key(x)) {
+    if (!metrics && !(x->route && x->route->access == SPRY_ROUTE_OPEN) && !has_key(x)) {
         spry_reply_error(x, SPRY_HTTP_UNAUTHORIZED, NULL,
                          "access key missing or wrong: send \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"");
+        return false;
+    }
+    if (x->route && x->route->access == SPRY_ROUTE_ADMIN && !x->admin) {
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL,
+                         "this key cannot change models: its line in the key file must have the word admin");
         return false;
     }
     /* A client is one key on one address. */

@@ -167,10 +167,12 @@ static void accept_one(spry_http_server *http, int socket, const struct sockaddr
         spry_connection_destroy(out);
     if (!allowed)
         close(socket);
+    pthread_mutex_lock(&http->lock); /* of `tls`, which is replaced when files are read again */
     spry_connection *c = allowed ? spry_connection_create(http->server, http->tls, socket, address) : NULL;
-    if (!c)
+    if (!c) {
+        pthread_mutex_unlock(&http->lock);
         return;
-    pthread_mutex_lock(&http->lock);
+    }
     c->next = http->first;
     c->link = &http->first;
     if (c->next)
@@ -395,6 +397,20 @@ spry_status spry_http_server_start(spry_http_server **out, spry_server *server, 
     else
         destroy(http);
     return status;
+}
+
+spry_status spry_http_server_reload(spry_http_server *http, spry_error *error)
+{
+    spry_http_tls *tls;
+    spry_status status = spry_http_tls_open(&tls, http->server->settings, error);
+    if (status != SPRY_OK)
+        return status;
+    pthread_mutex_lock(&http->lock);
+    spry_http_tls *before = http->tls;
+    http->tls = tls;
+    pthread_mutex_unlock(&http->lock);
+    spry_http_tls_close(before);
+    return SPRY_OK;
 }
 
 void spry_http_server_quiesce(spry_http_server *http)

@@ -13,6 +13,9 @@ typedef struct spry_http_server spry_http_server;
  * is the port it listens on, also when the settings say 0. */
 spry_status spry_http_server_start(spry_http_server **out, spry_server *server, uint16_t *port, spry_error *error);
 
+/* Reads the certificate and its key again, for new connections; after an error the old ones stay. */
+spry_status spry_http_server_reload(spry_http_server *http, spry_error *error);
+
 /* Accepts no new connections. */
 void spry_http_server_quiesce(spry_http_server *http);
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <gnutls/gnutls.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +14,12 @@ enum { PEM_BYTES_MAX = 1 << 20 };
 struct spry_http_tls {
     gnutls_certificate_credentials_t credentials;
     gnutls_priority_t versions;
+    atomic_uint users; /* the server and its connections; the last one frees it */
 };
 
 struct spry_tls_link {
     gnutls_session_t session;
+    spry_http_tls *tls;
     bool ready; /* hands are shaken */
 };
 
@@ -63,6 +66,10 @@ static spry_status read_files(spry_http_tls *tls, const spry_serve_settings *s, 
     return status;
 }
 
+/* Key exchanges with forward secrecy, and ciphers that authenticate what they encrypt. */
+static const char modern[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:-CIPHER-ALL:"
+                             "+AES-256-GCM:+CHACHA20-POLY1305:+AES-128-GCM:-MAC-ALL:+AEAD";
+
 spry_status spry_http_tls_open(spry_http_tls **out, const spry_serve_settings *s, spry_error *error)
 {
     *out = NULL;
@@ -75,8 +82,9 @@ spry_status spry_http_tls_open(spry_http_tls **out, const spry_serve_settings *s
     if (!tls)
         return spry_fail_memory(error, "TLS", sizeof *tls);
     spry_status status = SPRY_OK;
+    atomic_init(&tls->users, 1);
     if (gnutls_certificate_allocate_credentials(&tls->credentials) < 0 ||
-        gnutls_priority_init(&tls->versions, "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", NULL) < 0)
+        gnutls_priority_init(&tls->versions, modern, NULL) < 0)
         status = spry_fail_memory(error, "TLS", sizeof *tls);
     if (status == SPRY_OK)
         status = read_files(tls, s, error);
@@ -89,7 +97,7 @@ spry_status spry_http_tls_open(spry_http_tls **out, const spry_serve_settings *s
 
 void spry_http_tls_close(spry_http_tls *tls)
 {
-    if (!tls)
+    if (!tls || atomic_fetch_sub(&tls->users, 1) != 1)
         return;
     if (tls->credentials)
         gnutls_certificate_free_credentials(tls->credentials);
@@ -100,13 +108,15 @@ void spry_http_tls_close(spry_http_tls *tls)
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
-spry_tls_link *spry_tls_link_create(const spry_http_tls *tls, int socket)
+spry_tls_link *spry_tls_link_create(spry_http_tls *tls, int socket)
 {
     spry_tls_link *link = calloc(1, sizeof *link);
     if (!link || gnutls_init(&link->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0) {
         free(link);
         return NULL;
     }
+    atomic_fetch_add(&tls->users, 1);
+    link->tls = tls;
     gnutls_handshake_set_timeout(link->session, GNUTLS_INDEFINITE_TIMEOUT); /* --head-timeout limits it */
     gnutls_transport_set_int(link->session, socket);
     if (gnutls_priority_set(link->session, tls->versions) < 0 ||
@@ -126,6 +136,7 @@ void spry_tls_link_bye(spry_tls_link *link)
 void spry_tls_link_destroy(spry_tls_link *link)
 {
     gnutls_deinit(link->session);
+    spry_http_tls_close(link->tls);
     free(link);
 }
 

@@ -17,7 +17,7 @@ void spry_http_tls_close(spry_http_tls *tls);
 typedef struct spry_tls_link spry_tls_link;
 
 /* NULL when memory is short. */
-spry_tls_link *spry_tls_link_create(const spry_http_tls *tls, int socket);
+spry_tls_link *spry_tls_link_create(spry_http_tls *tls, int socket);
 
 /* Tells the client that no more bytes follow, if that is possible at once. */
 void spry_tls_link_bye(spry_tls_link *link);

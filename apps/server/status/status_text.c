@@ -295,10 +295,10 @@ static void add_request(void *context, const spry_request_status *r)
     double decode_ms = ended ? r->result.decode_ms : ms(atomic_load(&r->first_ns), l->now);
     json_array_append_new(l->list,
                           json_pack("{s:s, s:s, s:s, s:s, s:f, s:o, s:I, s:I, s:I, s:f}", "id", r->id, "model",
-                                    r->model, "ignored", r->ignored, "state", spry_phase_name(phase), "start_ms", (double)r->began_ns / 1e6, "parts_ms",
-                                    parts_of(r, ended, l->now), "prompt_tokens", (json_int_t)r->prompt_tokens,
-                                    "cached_tokens", (json_int_t)r->result.reused_tokens, "generated_tokens",
-                                    (json_int_t)generated, "tokens_per_second",
+                                    r->model, "ignored", r->ignored, "state", spry_phase_name(phase), "start_ms",
+                                    (double)r->began_ns / 1e6, "parts_ms", parts_of(r, ended, l->now), "prompt_tokens",
+                                    (json_int_t)r->prompt_tokens, "cached_tokens", (json_int_t)r->result.reused_tokens,
+                                    "generated_tokens", (json_int_t)generated, "tokens_per_second",
                                     generated > 1 && decode_ms > 0 ? (double)(generated - 1) / decode_ms * 1e3 : 0.0));
 }
 
@@ -447,8 +447,9 @@ static json_t *key_json(const spry_exchange *x)
 {
     if (!x->key.data)
         return json_null();
-    spry_view name = x->server->keys.names[x->key_index];
-    return name.size ? spry_view_json(name) : json_integer((json_int_t)x->key_index + 1);
+    char name[SPRY_KEY_NAME_BYTES];
+    spry_access_keys_name((spry_access_keys *)(uintptr_t)&x->server->keys, name, x->key_index);
+    return name[0] ? spry_view_json(spry_view_of(name)) : json_integer((json_int_t)x->key_index + 1);
 }
 
 static char *line_of(const spry_exchange *x)
