@@ -13,6 +13,7 @@
 #   make test-arm                build for 64-bit ARM and test the kernels under emulation
 #   make test-gpu                kernels, golden models and the server on this machine's NVIDIA GPU
 #   make test-real               with published weights, which are fetched into a cache
+#   make fuzz TARGET=json SECONDS=60   a fuzz target of tests/fuzz, or all
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
 #
@@ -26,13 +27,15 @@ CUDA     :=
 SAN_KERNELS :=
 PREFIX   := /usr/local
 PROMPT   :=
+TARGET   :=
+SECONDS  := 60
 compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
 flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefix -DSPRY_WERROR=,$(WERROR)) \
             $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-gpu test-real setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-gpu test-real fuzz setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $$(nproc)
 
@@ -67,6 +70,10 @@ test-fresh:
 
 test-arm:
 	@scripts/test-arm
+
+fuzz:
+	@scripts/setup fuzz
+	@scripts/fuzz "$(TARGET)" $(SECONDS)
 
 test-gpu: everything
 	@scripts/test-gpu $(BUILD)

@@ -1,12 +1,8 @@
 /* Any bytes as a grammar and a text: the first byte says of what kind the grammar is, a zero byte ends it. Compiling is
  * fine or a clean refusal; a compiled grammar can be walked, and from wherever the text stands something may follow. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
-
+#include <stdlib.h>
 #include <string.h>
 
 #include "grammar/grammar.h"
@@ -23,8 +19,8 @@ static void walk(spry_matcher *matcher, const uint8_t *text, size_t size)
             return;
         uint64_t next[4];
         spry_matcher_next_bytes(matcher, next);
-        assert_true(spry_matcher_may_end(matcher) || (next[0] | next[1] | next[2] | next[3]));
-        assert_true(taken <= 1);
+        if (taken > 1 || (!spry_matcher_may_end(matcher) && !(next[0] | next[1] | next[2] | next[3])))
+            abort();
     }
     spry_matcher_undo(matcher, size / 2);
     spry_buffer forced;
