@@ -942,6 +942,7 @@ spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_
     if (status)
         return status; /* the sequence is unchanged */
     spry_sequence_stop(s);
+    spry_kv_cache_expire(s->cache, start); /* the lookup uses what it finds */
     if (!goes_on(s, p, pictures)) {
         spry_sequence_release(s); /* its usable pages are found again in the cache; the rest is evicted when needed */
         s->pictures = pictures;

@@ -501,26 +501,32 @@ bool spry_kv_cache_make_room_for(spry_kv_cache *c, const spry_kv_table *table, s
     return spry_kv_cache_make_room(c, spry_kv_table_pages_needed(table, c->pool, count));
 }
 
+void spry_kv_cache_expire(spry_kv_cache *c, uint64_t now_ns)
+{
+    const uint64_t ttl = c->options.ttl_ns;
+    host_expire(c, now_ns);
+    for (uint32_t page = c->list.oldest, newer; ttl && page != NO_NODE; page = newer) {
+        const spry_kv_node *n = &c->nodes[page];
+        if (now_ns <= n->used_ns || now_ns - n->used_ns <= ttl)
+            break;
+        newer = n->newer;
+        if (idle(c, page)) {
+            let_go(c, page);
+            c->figures.expired++;
+        }
+    }
+}
+
 /* Evicts pages that are expired, and the oldest ones while there are more than `most`. */
 static void evict(spry_kv_cache *c, size_t most, uint64_t now_ns)
 {
     while (collect(c, false)) {
     }
-    host_expire(c, now_ns);
-    for (uint32_t page = c->list.oldest; page != NO_NODE;) {
-        const spry_kv_node *n = &c->nodes[page];
-        bool old = c->options.ttl_ns && now_ns > n->used_ns && now_ns - n->used_ns > c->options.ttl_ns;
-        bool over = c->figures.pages > most;
-        if (!old && !over)
-            break;
-        uint32_t newer = n->newer;
-        if (idle(c, page) && old) {
-            let_go(c, page);
-            c->figures.expired++;
-        } else if (idle(c, page)) {
+    spry_kv_cache_expire(c, now_ns);
+    for (uint32_t page = c->list.oldest, newer; page != NO_NODE && c->figures.pages > most; page = newer) {
+        newer = c->nodes[page].newer;
+        if (idle(c, page))
             evict_page(c, page);
-        }
-        page = newer;
     }
 }
 

@@ -115,6 +115,9 @@ bool spry_kv_cache_make_room(spry_kv_cache *cache, size_t n_pages);
  * cache shares, the cache drops that page, and no copy is needed. */
 bool spry_kv_cache_make_room_for(spry_kv_cache *cache, const spry_kv_table *table, size_t count);
 
+/* Evicts pages that were not used for longer than the time limit. Finding a page uses it, so this comes before. */
+void spry_kv_cache_expire(spry_kv_cache *cache, uint64_t now_ns);
+
 /* Evicts pages that are expired or over the byte limit, and collects those that reached the disk. */
 void spry_kv_cache_tidy(spry_kv_cache *cache, uint64_t now_ns);
 

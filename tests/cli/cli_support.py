@@ -42,7 +42,7 @@ def tiny(name, file="model-f32.gguf"):
 def environment(**changes):
     """A small, known environment; None removes a variable."""
     env = {"HOME": HOME, "PATH": os.environ.get("PATH", ""), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-    env.update((name, value) for name, value in os.environ.items() if name.startswith(("IMITATED_", "SPRY_SCRIPT")))  # tests/support: imitated_gpu.c, script
+    env.update((name, value) for name, value in os.environ.items() if name.startswith(("IMITATED_", "SPRY_SCRIPT", "SPRY_TEST_")))  # tests/support: imitated_gpu.c, script
     env.update((name, value) for name, value in os.environ.items() if name == "SPRY_PROFILE")  # of tests that want none
     if SANITIZED:
         for name, options in (("ASAN_OPTIONS", "abort_on_error=0:exitcode=99"), ("TSAN_OPTIONS", "halt_on_error=1:exitcode=99")):
