@@ -488,9 +488,10 @@ SPRY_API const char *spry_finish_name(spry_finish finish);
 typedef struct spry_job spry_job;
 
 typedef enum spry_policy {
-    SPRY_POLICY_INTERACTIVE = 0, /* a job begins at once when there is a place for it */
-    SPRY_POLICY_OFFLINE = 1,     /* as many together as measurements say gives the most tokens a second */
-    SPRY_POLICY_AUTO = 2         /* interactive while few wait, offline when many do */
+    SPRY_POLICY_INTERACTIVE = 0, /* one at a time; others join while steps become less than 10 % slower (p95) */
+    SPRY_POLICY_OFFLINE = 1,   /* 2, 4, 8, ... while each gives 10 % more tokens a second and less than 10 % more p95 */
+    SPRY_POLICY_AUTO = 2,      /* a job begins at once when there is a place; as throughput when many wait */
+    SPRY_POLICY_THROUGHPUT = 3 /* as many together as measurements say gives the most tokens a second */
 } spry_policy;
 
 typedef struct spry_jobs_options {

@@ -360,12 +360,10 @@ typedef struct spry_policy_step {
     double ms;
 } spry_policy_step;
 
-/* How many answers, at most `most`, the policy of spry_jobs_options would compute together after these steps, at least
- * SPRY_POLICY_STEPS of each size; and why, in one sentence: the smallest size within the factor spry_policy_gain() of
- * the most tokens a second. */
-SPRY_API uint32_t spry_policy_choose(char *why, size_t capacity, uint32_t most, const spry_policy_step *steps,
-                                     size_t n_steps);
-SPRY_API double spry_policy_gain(void);
+/* How many answers, at most `most`, a policy computes together after these steps, at least SPRY_POLICY_STEPS of each
+ * size; and why, in one sentence. */
+SPRY_API uint32_t spry_policy_choose(char *why, size_t capacity, spry_policy policy, uint32_t most,
+                                     const spry_policy_step *steps, size_t n_steps);
 
 /* Times `count` lookups of a cached prompt of `tokens` tokens among *pages cached pages; *pages becomes how many there
  * really are. No model is needed. */

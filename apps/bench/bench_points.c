@@ -1,4 +1,4 @@
-/* `spry bench`: points, the batch size of offline mode, loading and memory.
+/* `spry bench`: points, the batch sizes of the policies, loading and memory.
  *
  * A point is one measurement: a prefill of some length, or a decode at some depth with some number of sequences. Points
  * that cannot be run stay in the report with the reason. Each is run once without counting, to map pages and warm
@@ -21,7 +21,6 @@ enum {
     WATCHED = 2,
     SUMS_MAX = SPRY_OP_COUNT * SPRY_TYPES_ROOM
 };
-static const double gain_least = 1.10, slower_most = 1.10; /* of a doubling, for interactive use */
 
 typedef struct point {
     bool decode;
@@ -390,7 +389,13 @@ static void put_shares(points *p)
                                                            spry_bench_number(machine, keys[k][0]))));
 }
 
-/* ---- the batch size of offline mode ------------------------------------------------------------------------------ */
+/* ---- the batch sizes of the policies ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    spry_policy policy;
+} policies[] = {
+    {"interactive", SPRY_POLICY_INTERACTIVE}, {"offline", SPRY_POLICY_OFFLINE}, {"throughput", SPRY_POLICY_THROUGHPUT}};
 
 /* As many steps as the scheduler's judgement is made of, after a few that do not count. */
 static spry_status measure_size(points *p, point *at, spry_policy_step *steps)
@@ -419,36 +424,34 @@ static spry_status measure_size(points *p, point *at, spry_policy_step *steps)
     return SPRY_OK;
 }
 
-/* Compares each size with the next smaller power of two; returns the largest size up to which every doubling gives more
- * tokens/s for hardly slower steps. */
-static uint32_t compare_sizes(points *p)
+/* Compares each size with the next smaller power of two. */
+static void compare_sizes(points *p)
 {
     const point *before = NULL;
-    uint32_t interactive = 0;
-    bool all_pay = true;
     for (size_t i = 0; i < p->n_policy; i++) {
         point *now = &p->policy[i];
         if (now->skipped[0])
             continue;
-        double gain = spry_bench_ratio(spry_bench_number(now->json, "tps"),
-                                       spry_bench_number(before ? before->json : NULL, "tps"));
-        double slower = spry_bench_ratio(spry_bench_number(now->json, "p95_ms"),
-                                         spry_bench_number(before ? before->json : NULL, "p95_ms"));
-        json_object_set_new(now->json, "gain", spry_bench_positive_json(gain));
-        json_object_set_new(now->json, "slower", spry_bench_positive_json(slower));
-        all_pay = all_pay && (!before || (gain >= gain_least && slower < slower_most));
-        interactive = all_pay ? now->batch : interactive;
+        static const char *const ratios[][2] = {{"gain", "tps"}, {"slower", "p95_ms"}};
+        for (size_t k = 0; k < SPRY_COUNT(ratios); k++)
+            json_object_set_new(now->json, ratios[k][0],
+                                spry_bench_positive_json(
+                                    spry_bench_ratio(spry_bench_number(now->json, ratios[k][1]),
+                                                     spry_bench_number(before ? before->json : NULL, ratios[k][1]))));
         before = (now->batch & (now->batch - 1)) == 0 ? now : before;
     }
-    return interactive;
 }
 
-static double tps_of(const points *p, uint32_t batch)
+/* What each policy of the scheduler takes after these steps, by name: {"batch", "why"}. */
+static json_t *choices_json(uint32_t most, const spry_policy_step *steps, size_t n_steps)
 {
-    for (size_t i = 0; i < p->n_policy; i++)
-        if (p->policy[i].batch == batch)
-            return spry_bench_number(p->policy[i].json, "tps");
-    return 0;
+    json_t *out = json_object();
+    for (size_t i = 0; i < SPRY_COUNT(policies); i++) {
+        char why[200];
+        uint32_t batch = spry_policy_choose(why, sizeof why, policies[i].policy, most, steps, n_steps);
+        json_object_set_new(out, policies[i].name, json_pack("{s:I, s:s}", "batch", (json_int_t)batch, "why", why));
+    }
+    return out;
 }
 
 static spry_status measure_policy(points *p)
@@ -457,7 +460,6 @@ static spry_status measure_policy(points *p)
     json_t *batches = json_array(), *skipped = json_array();
     size_t n_steps = 0;
     uint32_t most = 1;
-    char why[200];
     spry_status status = SPRY_OK;
     for (size_t i = 0; !status && i < p->n_policy; i++) {
         point *at = &p->policy[i];
@@ -471,13 +473,13 @@ static spry_status measure_policy(points *p)
         most = at->batch > most ? at->batch : most;
     }
     if (!status && p->n_policy) {
-        uint32_t interactive = compare_sizes(p);
-        uint32_t taken = spry_policy_choose(why, sizeof why, most, steps, n_steps);
-        double gain = spry_bench_ratio(tps_of(p, taken), tps_of(p, interactive));
+        json_t *choices = choices_json(most, steps, n_steps);
+        const json_t *taken = json_object_get(choices, "throughput");
+        compare_sizes(p);
         spry_bench_put(p->b, "policy",
-                       json_pack("{s:I, s:s, s:I, s:o, s:I, s:O, s:O}", "taken", (json_int_t)taken, "why", why,
-                                 "interactive", (json_int_t)interactive, "offline_gain", spry_bench_positive_json(gain),
-                                 "depth", (json_int_t)p->policy[0].tokens, "batches", batches, "skipped", skipped));
+                       json_pack("{s:O, s:O, s:o, s:I, s:O, s:O}", "taken", json_object_get(taken, "batch"), "why",
+                                 json_object_get(taken, "why"), "choices", choices, "depth",
+                                 (json_int_t)p->policy[0].tokens, "batches", batches, "skipped", skipped));
     }
     json_decref(batches);
     json_decref(skipped);
@@ -487,34 +489,23 @@ static spry_status measure_policy(points *p)
 void spry_bench_policy_print(const json_t *policy)
 {
     static const spry_bench_column columns[] = {
-        {"Offline", -7, NULL, SPRY_BENCH_TEXT, NULL},
+        {"Policies", -9, NULL, SPRY_BENCH_TEXT, NULL},
         {"together", 8, "batch", SPRY_BENCH_COUNT, NULL},
         {"tokens/s", 10, "tps", SPRY_BENCH_TENTHS, NULL},
         {"p95", 9, "p95_ms", SPRY_BENCH_TIME, NULL},
         {"gain", 7, "gain", SPRY_BENCH_TIMES, ""},
         {"slower", 9, "slower", SPRY_BENCH_TIMES, ""},
         {"tokens/s as bars", 0, "tps", SPRY_BENCH_BAR, NULL},
-        {"", 0, "mark", SPRY_BENCH_TEXT, ""},
     };
     char after[40];
     if (!policy)
         return;
-    json_t *batches = json_deep_copy(json_object_get(policy, "batches")), *row;
-    size_t index;
-    json_array_foreach(batches, index, row)
-    {
-        if (spry_bench_number(row, "batch") == spry_bench_number(policy, "taken"))
-            json_object_set_new(row, "mark", json_string("<- taken"));
-    }
     snprintf(after, sizeof after, ", at depth %.0f", spry_bench_number(policy, "depth"));
-    spry_bench_table(columns, SPRY_COUNT(columns), batches, json_object_get(policy, "skipped"), after);
-    json_decref(batches);
-    spry_out_format(
-        "Offline mode takes %.0f together, the smallest size within a factor of %.2f of the most tokens/s.\n%s.\n"
-        "For interactive use (--parallel), up to %.0f: each doubling gives at least %.2fx the tokens/s, and\n"
-        "its slow steps (p95) stay below %.2fx. Offline mode gives %.2fx the tokens/s of that.\n",
-        spry_bench_number(policy, "taken"), spry_policy_gain(), spry_bench_text(policy, "why"),
-        spry_bench_number(policy, "interactive"), gain_least, slower_most, spry_bench_number(policy, "offline_gain"));
+    spry_bench_table(columns, SPRY_COUNT(columns), json_object_get(policy, "batches"),
+                     json_object_get(policy, "skipped"), after);
+    for (size_t i = 0; i < SPRY_COUNT(policies); i++)
+        spry_out_format("%s.\n",
+                        spry_bench_text(json_object_get(json_object_get(policy, "choices"), policies[i].name), "why"));
 }
 
 /* ---- loading and memory ------------------------------------------------------------------------------------------ */

@@ -79,8 +79,9 @@ static const spry_option bench_options[] = {
            .help = "With --draft: also at higher temperatures, whose tokens are harder to guess: speed against "
                    "acceptance"),
     ACTION("policy", FLAG, with_policy,
-           .help = "Measure the batch size that offline mode would choose; of the lists above only those that are "
-                   "given"),
+           .help =
+               "Measure the batch sizes that the policies of a server choose; of the lists above only those that are "
+               "given"),
     ACTION("chunk", STRING, chunk_text, .metavar = "N|LIST",
            .help = "Prompt tokens computed in one step, default 128; a list, or 0 for whole prompts: measure instead "
                    "the prefill of every --prefill length with each of these"),

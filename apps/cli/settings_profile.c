@@ -78,7 +78,8 @@ static spry_status check_settings(const json_t *settings, const char *machine, s
     return SPRY_OK;
 }
 
-/* Policy offline chooses the step time that gives the most tokens a second, so it cannot keep a target for step times.
+/* Policy throughput chooses the step time that gives the most tokens a second, so it cannot keep a target for step
+ * times.
  */
 static spry_status check_harmony(const json_t *section, const char *machine, spry_error *error)
 {
@@ -86,11 +87,12 @@ static spry_status check_harmony(const json_t *section, const char *machine, spr
     const char *everywhere = json_string_value(json_object_get(settings, "policy"));
     const char *serve = json_string_value(json_object_get(json_object_get(settings, "serve"), "policy"));
     const char *policy = serve ? serve : everywhere;
-    if (policy && strcmp(policy, "offline") == 0 && json_object_get(targets, "p95_ms"))
-        return spry_fail(error, SPRY_ERR_FORMAT,
-                         "machines.%.40s contradicts itself: the policy offline does not bound the time of steps, and "
-                         "targets.p95_ms does",
-                         machine);
+    if (policy && strcmp(policy, "throughput") == 0 && json_object_get(targets, "p95_ms"))
+        return spry_fail(
+            error, SPRY_ERR_FORMAT,
+            "machines.%.40s contradicts itself: the policy throughput does not bound the time of steps, and "
+            "targets.p95_ms does",
+            machine);
     return SPRY_OK;
 }
 

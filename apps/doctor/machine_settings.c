@@ -11,7 +11,7 @@
 #include "cli/settings_profile.h"
 #include "platform/clock.h"
 
-enum { PARALLEL_MAX = 32 };
+enum { PARALLEL_LEAST = 2, PARALLEL_SIZES = 6, PARALLEL_MAX = 1 << (PARALLEL_SIZES - 1) };
 
 static const double clearly = 1.1;              /* a chunk is taken instead of the default from this gain on */
 static const double worthwhile = 1.3;           /* weights are quantised from this gain on */
@@ -103,6 +103,25 @@ static double rows_of_one(const spry_machine_speed *speed)
     return q8->multiply_g_s / (q8->decode_gb_s * 32 / (double)bytes);
 }
 
+/* The size that the policy offline takes where steps last as long as reading the weights until that many rows are
+ * multiplied meanwhile, and then grow with the rows. */
+static void choose_parallel(spry_chosen_setting *parallel, double rows)
+{
+    spry_policy_step steps[PARALLEL_SIZES * SPRY_POLICY_STEPS];
+    char why[160];
+    for (uint32_t i = 0; i < SPRY_COUNT(steps); i++) {
+        uint32_t size = 1u << i / SPRY_POLICY_STEPS;
+        steps[i] = (spry_policy_step){size, size > rows ? size / rows : 1};
+    }
+    uint32_t taken = spry_policy_choose(why, sizeof why, SPRY_POLICY_OFFLINE, PARALLEL_MAX, steps, SPRY_COUNT(steps));
+    parallel->number = taken < PARALLEL_LEAST ? PARALLEL_LEAST : taken;
+    snprintf(
+        parallel->why, sizeof parallel->why,
+        "%.1f rows are multiplied in the time that reading the weights takes: the policy offline takes %u together; "
+        "at least %d, so that a short request need not wait for a long one",
+        rows, taken, PARALLEL_LEAST);
+}
+
 static void choose_batches(spry_chosen_settings *out, const spry_machine_profile *p)
 {
     double rows = rows_of_one(&p->speed);
@@ -113,16 +132,12 @@ static void choose_batches(spry_chosen_settings *out, const spry_machine_profile
              rows >= 2 ? ": drafted tokens cost little, as long as they are accepted" : ": drafts would cost more");
     spry_chosen_setting *policy = add(out, "serve", "policy"), *parallel = add(out, "serve", "parallel");
     snprintf(policy->value, sizeof policy->value, "auto");
-    snprintf(policy->why, sizeof policy->why, "interactive while few requests wait, offline when many do");
-    parallel->number = 2;
-    while (parallel->number < rows && 2 * parallel->number <= PARALLEL_MAX)
-        parallel->number *= 2;
-    snprintf(parallel->why, sizeof parallel->why,
-             "%.1f rows are multiplied in the time that reading the weights takes; the next power of two, at most %d",
-             rows, PARALLEL_MAX);
+    snprintf(policy->why, sizeof policy->why, "every request begins at once; throughput counts when many wait");
+    choose_parallel(parallel, rows);
     spry_chosen_setting *batch = add(out, "batch", "policy");
-    snprintf(batch->value, sizeof batch->value, "offline");
-    snprintf(batch->why, sizeof batch->why, "a file of requests is done soonest with the most tokens a second");
+    snprintf(batch->value, sizeof batch->value, "throughput");
+    snprintf(batch->why, sizeof batch->why,
+             "a file of requests has no deadline: the most tokens a second finish it soonest");
 }
 
 void spry_settings_choose(spry_chosen_settings *out, const spry_machine_profile *profile,

@@ -249,18 +249,14 @@ const char *spry_engine_device_kind(const spry_engine *e)
 
 /* ---- the policy ------------------------------------------------------------------------------------------------ */
 
-double spry_policy_gain(void)
-{
-    return SPRY_BATCH_GAIN;
-}
-
-uint32_t spry_policy_choose(char *why, size_t capacity, uint32_t most, const spry_policy_step *steps, size_t n_steps)
+uint32_t spry_policy_choose(char *why, size_t capacity, spry_policy policy, uint32_t most,
+                            const spry_policy_step *steps, size_t n_steps)
 {
     spry_batch_choice choice;
     uint32_t largest = 1; /* that was measured */
     for (size_t i = 0; i < n_steps; i++)
         largest = steps[i].size > largest && steps[i].size <= most ? steps[i].size : largest;
-    spry_batch_choice_init(&choice, largest, false);
+    spry_batch_choice_init(&choice, largest, policy);
     for (size_t i = 0; i < n_steps; i++)
         spry_batch_choice_measure(&choice, steps[i].size, steps[i].size, (uint64_t)(steps[i].ms * 1e6));
     return spry_batch_choice_explain(&choice, why, capacity);

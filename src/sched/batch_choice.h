@@ -1,12 +1,17 @@
-/* How many answers to compute together while many wait and only the tokens a second count. Sizes double from 1 up to
- * the most that can run. Each is measured by the steps it runs anyway; a choice rests on complete measurements. The
- * most that can run is taken unless a smaller size was measured to give more tokens a second, by a margin.
+/* How many answers to compute together. Sizes double from 1 up to the most that can run. Each is measured by the steps
+ * it runs anyway, and one rule for each policy chooses by the measurements:
  *
- * Policy auto tries nothing: smaller sizes are measured when no more answers are there. Policy offline compares with 1
- * once it has run for a while, and with other sizes as far as they could win: more answers never take less time, so
- * `size` answers give at most `size` times the tokens a second of one. A trial takes no answer away from those that
- * run: for some steps only the first few of them get rows. After many steps smaller sizes, and those above, are tried
- * again. How long an answer takes plays no part: that is what the policy interactive is for.
+ *   interactive  from 1 upward, while the p95 of a step stays below SPRY_BATCH_RULE times that of 1
+ *   offline      from 1 upward, while a doubling gives SPRY_BATCH_RULE times the tokens a second and its p95 stays
+ * below SPRY_BATCH_RULE times that before throughput   the most tokens a second, or hardly less auto         as
+ * throughput; the driver asks only while many wait
+ *
+ * The first two try the next larger size when the one before it was measured and chosen. Throughput takes the most that
+ * can run unless a smaller size was measured to give more: it compares with 1 once it has run for a while, and with
+ * other sizes as far as they could win: more answers never take less time, so `size` answers give at most `size` times
+ * the tokens a second of one. Such a trial takes no answer away from those that run: for some steps only the first few
+ * of them get rows. Auto tries nothing: smaller sizes are measured when no more answers are there. After many steps
+ * sizes are tried again.
  *
  * No clock in here: the same calls give the same answers. */
 #ifndef SPRY_SCHED_BATCH_CHOICE_H
@@ -17,6 +22,7 @@
 #include <stdint.h>
 
 #include "draft/step_cost.h"
+#include "spry.h"
 
 enum {
     SPRY_BATCH_SIZES = 12,   /* 1, 2, 4, ... and the most */
@@ -25,35 +31,37 @@ enum {
     SPRY_BATCH_AGAIN = 4096, /* steps after which sizes are tried once more */
 };
 
-#define SPRY_BATCH_GAIN 1.05 /* times the tokens a second that make a difference */
+#define SPRY_BATCH_GAIN 1.05 /* times the tokens a second that make a difference to throughput */
+#define SPRY_BATCH_RULE 1.10 /* times the tokens a second, or the p95, that make one to the other policies */
 
 typedef struct spry_batch_steps {
     uint64_t ns[SPRY_BATCH_STEPS];
     uint32_t tokens[SPRY_BATCH_STEPS];
-    uint64_t n; /* measured since the size was last tried */
+    uint64_t n;    /* measured since the size was last tried */
+    double p95_ns; /* of a complete measurement */
 } spry_batch_steps;
 
 typedef struct spry_batch_choice {
     uint32_t sizes[SPRY_BATCH_SIZES];
     spry_batch_steps steps[SPRY_BATCH_SIZES];
     size_t n_sizes;
-    bool tries;           /* policy offline */
+    spry_policy policy;
     uint64_t n_steps;     /* measured, of any size */
     uint64_t since_trial; /* steps */
 } spry_batch_choice;
 
-void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most, bool tries);
+void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most, spry_policy policy);
 
 /* A step of `size` answers, and nothing else, gave `tokens` tokens in `ns`. Sizes that are not listed are ignored. */
 void spry_batch_choice_measure(spry_batch_choice *choice, size_t size, uint32_t tokens, uint64_t ns);
 
-/* How many may run: the best size, and during a trial the most. */
+/* How many may run: the chosen size or the one that is being tried; with throughput during a trial the most. */
 uint32_t spry_batch_choice_limit(const spry_batch_choice *choice);
 
-/* How many of those that run get rows in a step: the best size, or the one that is being tried. */
+/* How many of those that run get rows in a step: all, but with throughput the chosen size or the one being tried. */
 uint32_t spry_batch_choice_width(const spry_batch_choice *choice);
 
-/* The best size, or the one that is being tried, and in one sentence the measurements it rests on. */
+/* The chosen size, or the one that is being tried, and in one sentence the measurements it rests on. */
 uint32_t spry_batch_choice_explain(const spry_batch_choice *choice, char *evidence, size_t capacity);
 
 /* How many rows of prompts a step may take beside answers that go on. */

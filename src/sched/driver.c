@@ -327,17 +327,16 @@ bool spry_driver_is_owner(spry_driver *d)
 /* ---- rounds -------------------------------------------------------------------------------------------------------
  */
 
-/* Whether only the sum of all answers counts now. */
-static bool is_offline(const spry_driver *d)
+/* Whether measurements decide how many run. */
+static bool is_measured(const spry_driver *d)
 {
-    return d->options.policy == SPRY_POLICY_OFFLINE ||
-           (d->options.policy == SPRY_POLICY_AUTO && d->queue.count > d->options.max_running);
+    return d->options.policy != SPRY_POLICY_AUTO || d->queue.count > d->options.max_running;
 }
 
 /* Jobs on sessions of the driver that may run at once. */
 static size_t limit(const spry_driver *d)
 {
-    return is_offline(d) ? spry_batch_choice_limit(&d->choice) : d->options.max_running;
+    return is_measured(d) ? spry_batch_choice_limit(&d->choice) : d->options.max_running;
 }
 
 static bool has_place(const void *context, const spry_job *job)
@@ -546,7 +545,7 @@ static spry_status check_options(const spry_engine *e, spry_jobs_options *o, spr
                          o->max_running, e->chunk);
     if (!(o->max_stall_ms >= 0))
         return spry_fail(error, SPRY_ERR_INPUT, "max-stall is %g ms, below 0", o->max_stall_ms);
-    if ((unsigned)o->policy > SPRY_POLICY_AUTO)
+    if ((unsigned)o->policy > SPRY_POLICY_THROUGHPUT)
         return spry_fail(error, SPRY_ERR_INPUT, "policy %d is not known", (int)o->policy);
     return SPRY_OK;
 }
@@ -566,7 +565,7 @@ static spry_status configure(spry_driver *d, const spry_jobs_options *options, s
         return status;
     d->options = o;
     d->configured = true;
-    spry_batch_choice_init(&d->choice, o.max_running, o.policy == SPRY_POLICY_OFFLINE);
+    spry_batch_choice_init(&d->choice, o.max_running, o.policy);
     return SPRY_OK;
 }
 
@@ -657,7 +656,7 @@ spry_status spry_driver_create(spry_driver **out, spry_engine *engine, spry_erro
     d->step.draws = calloc(engine->logit_rows, sizeof *d->step.draws);
     d->running = calloc(d->most, sizeof(spry_job *));
     d->idle = calloc(2 * (size_t)d->most, sizeof(spry_session *));
-    spry_batch_choice_init(&d->choice, d->most, false);
+    spry_batch_choice_init(&d->choice, d->most, SPRY_POLICY_AUTO);
     spry_status status = spry_driver_ahead_init(d, error);
     if (!d->step.segments || !d->step.draws || !d->running || !d->idle)
         status = spry_fail_memory(error, "a driver", d->step.capacity * sizeof *d->step.segments);
@@ -707,11 +706,11 @@ void spry_engine_jobs_figures(spry_engine *e, spry_jobs_figures *figures)
     figures->size = sizeof *figures - sizeof figures->reserved;
     figures->waiting = (uint32_t)d->queue.count;
     figures->max_running = d->options.max_running;
-    if (is_offline(d)) {
+    if (is_measured(d)) {
         figures->batch_limit = spry_batch_choice_explain(&d->choice, figures->evidence, sizeof figures->evidence);
     } else {
         figures->batch_limit = d->options.max_running;
-        snprintf(figures->evidence, sizeof figures->evidence, "interactive: a job begins at once, up to %u together",
+        snprintf(figures->evidence, sizeof figures->evidence, "auto: a job begins at once, up to %u together",
                  d->options.max_running);
     }
     pthread_mutex_unlock(&d->lock);

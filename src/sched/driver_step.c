@@ -270,7 +270,7 @@ static size_t prompt_budget(const spry_driver *d)
 {
     const spry_step *step = &d->step;
     size_t most = d->engine->chunk - step->decode_rows;
-    if (d->options.policy == SPRY_POLICY_OFFLINE)
+    if (d->options.policy == SPRY_POLICY_OFFLINE || d->options.policy == SPRY_POLICY_THROUGHPUT)
         return most; /* large steps give the most rows a second */
     const spry_step_load answers = load_of(step->segments, step->n_segments);
     const spry_prompts prompts = prompts_of(d);
@@ -341,7 +341,7 @@ static void build(spry_driver *d)
         step->n_others += !job->is_decoding;
         step->n_batch += !job->is_decoding && job->batch;
     }
-    uint32_t width = d->options.policy == SPRY_POLICY_OFFLINE ? spry_batch_choice_width(&d->choice) : UINT32_MAX;
+    uint32_t width = spry_batch_choice_width(&d->choice);
     if (!step->n_others && step->n_decoding > width)
         step->n_decoding = width;
     add_answers(d);

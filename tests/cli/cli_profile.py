@@ -124,7 +124,7 @@ class Profile(CliTest):
                 (profile({"threads": {"most": 3}}), ['unknown setting "threads"']),
                 (profile([]), ["settings is not an object"]),
                 (profile(colour="blue"), ['unknown key "colour"']),
-                (profile({"policy": "offline"}, targets={"p95_ms": {"0": 20}}), ["contradicts itself", "p95_ms"]),
+                (profile({"policy": "throughput"}, targets={"p95_ms": {"0": 20}}), ["contradicts itself", "p95_ms"]),
                 (written(dict(right, extra=1)), ['unknown key "extra"']),
                 (written(dict(right, format="spry-profile-9")), ['"format"']),
                 (written(dict(right, machines=[])), ['"machines"']),
@@ -207,7 +207,7 @@ class Doctor(CliTest):
         self.assertIn(settings["chunk"], (64, 128, 256, 512))
         self.assertEqual(settings["kv_type"], "auto")
         self.assertIn(settings["draft"], ("auto", "none"))
-        self.assertEqual(settings["batch"]["policy"], "offline")
+        self.assertEqual(settings["batch"]["policy"], "throughput")
         page = " ".join(done.stdout.decode().split())
         self.assertIn("Settings of every command profile " + path, page)
         for key, why in section["why"].items():

@@ -119,7 +119,7 @@ class Llama(ServerTest):
         props = self.server.get("/props").json
         self.assertEqual((props["model_alias"], props["default_generation_settings"]["n_ctx"]), (MODEL, 2048))
         self.assertGreaterEqual(props["together"]["limit"], 1)
-        self.assertIn("interactive", props["together"]["why"])
+        self.assertIn("auto: a job begins at once", props["together"]["why"])
         slots = self.server.get("/slots").json
         self.assertEqual([(slot["id"], slot["n_ctx"], slot["is_processing"]) for slot in slots],
                          [(i, 2048, False) for i in range(props["total_slots"])])
@@ -213,7 +213,7 @@ class Llama(ServerTest):
         self.assertEqual((model["name"], model["state"]), (MODEL, "loaded"))
         self.assertLessEqual(model["kv"]["idle"], model["kv"]["cached"])
         self.assertEqual((model["together"]["limit"], model["pinned"]), (8, False))
-        self.assertIn("interactive", model["together"]["why"])
+        self.assertIn("auto: a job begins at once", model["together"]["why"])
 
     def test_page(self):
         page = self.server.get("/")

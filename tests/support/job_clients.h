@@ -153,7 +153,7 @@ static inline spry_jobs_options plain_options(uint32_t max_running)
     spry_jobs_options options;
     spry_jobs_options_default(&options);
     options.max_running = max_running;
-    options.policy = SPRY_POLICY_INTERACTIVE;
+    options.policy = SPRY_POLICY_AUTO;
     return options;
 }
 

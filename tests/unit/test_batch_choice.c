@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "sched/batch_choice.h"
@@ -14,8 +15,8 @@
 static uint32_t settle(spry_batch_choice *choice, double (*ns)(uint32_t size), size_t steps)
 {
     for (size_t i = 0; i < steps; i++) {
-        uint32_t size = spry_batch_choice_width(choice);
-        assert_true(size <= spry_batch_choice_limit(choice));
+        uint32_t size = spry_batch_choice_limit(choice), width = spry_batch_choice_width(choice);
+        size = width < size ? width : size;
         spry_batch_choice_measure(choice, size, size, (uint64_t)ns(size));
     }
     return spry_batch_choice_limit(choice);
@@ -51,6 +52,11 @@ static double falls_apart(uint32_t size)
     return size <= 2 ? 1e6 : 1e6 * size * size;
 }
 
+static double a_twelfth_each(uint32_t size)
+{
+    return 1e6 * pow(1.08, log2(size));
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
@@ -63,9 +69,44 @@ static void test_sizes(void **state)
                  {falls_apart, 16, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         spry_batch_choice choice;
-        spry_batch_choice_init(&choice, cases[i].most, true);
+        spry_batch_choice_init(&choice, cases[i].most, SPRY_POLICY_THROUGHPUT);
         assert_int_equal(settle(&choice, cases[i].ns, SPRY_BATCH_WAIT - 1), cases[i].most); /* short runs try nothing */
         assert_int_equal(settle(&choice, cases[i].ns, 1000), cases[i].expected);
+    }
+}
+
+/* The first steps are of one answer; others join as the policy's rule allows. */
+static void test_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        double (*ns)(uint32_t size);
+        uint32_t interactive, offline;
+    } cases[] = {{all_the_same, 16, 16}, {in_proportion, 1, 1}, {free_up_to_four, 4, 4},
+                 {best_at_eight, 8, 8},  {falls_apart, 2, 2},   {a_twelfth_each, 2, 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spry_batch_choice choice;
+        spry_batch_choice_init(&choice, 16, SPRY_POLICY_INTERACTIVE);
+        assert_int_equal(spry_batch_choice_limit(&choice), 1);
+        assert_int_equal(settle(&choice, cases[i].ns, 1000), cases[i].interactive);
+        spry_batch_choice_init(&choice, 16, SPRY_POLICY_OFFLINE);
+        assert_int_equal(settle(&choice, cases[i].ns, 1000), cases[i].offline);
+    }
+}
+
+/* A step in twenty that takes ten times as long is not in the p95; more are. */
+static void test_rule_is_of_the_p95(void **state)
+{
+    (void)state;
+    for (size_t slow = 0; slow < 5; slow++) {
+        spry_batch_choice choice;
+        spry_batch_choice_init(&choice, 2, SPRY_POLICY_INTERACTIVE);
+        for (size_t i = 0; i < 2 * SPRY_BATCH_STEPS; i++) {
+            uint32_t size = i < SPRY_BATCH_STEPS ? 1 : 2;
+            spry_batch_choice_measure(&choice, size, size,
+                                      size == 2 && i % SPRY_BATCH_STEPS < slow ? 10000000 : 1000000);
+        }
+        assert_int_equal(spry_batch_choice_limit(&choice), slow <= 1 ? 2 : 1);
     }
 }
 
@@ -110,7 +151,7 @@ static void test_long_queue(void **state)
             for (uint32_t before = 0; before <= 16; before += 4) {
                 spry_batch_choice choice;
                 size_t drained, never;
-                spry_batch_choice_init(&choice, most, false);
+                spry_batch_choice_init(&choice, most, SPRY_POLICY_AUTO);
                 for (uint32_t size = 1; size <= before && size <= most; size++)
                     for (size_t i = 0; i < SPRY_BATCH_STEPS; i++)
                         spry_batch_choice_measure(&choice, size, size, (uint64_t)machines[m](size));
@@ -130,7 +171,7 @@ static void test_fewer_are_faster(void **state)
     (void)state;
     spry_batch_choice choice;
     size_t drained;
-    spry_batch_choice_init(&choice, 16, false);
+    spry_batch_choice_init(&choice, 16, SPRY_POLICY_AUTO);
     for (size_t i = 0; i < SPRY_BATCH_STEPS; i++)
         spry_batch_choice_measure(&choice, 8, 8, (uint64_t)best_at_eight(8));
     assert_int_equal(spry_batch_choice_limit(&choice), 16); /* not measured yet */
@@ -150,12 +191,12 @@ static void test_offline_gives_the_most(void **state)
     for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
         spry_batch_choice choice;
         double most = 0, tokens = 0, time = 0;
-        spry_batch_choice_init(&choice, 64, true);
+        spry_batch_choice_init(&choice, 64, SPRY_POLICY_THROUGHPUT);
         uint32_t chosen = settle(&choice, machines[m], 1000);
         for (uint32_t size = 1; size <= 64; size *= 2)
             most = size / machines[m](size) > most ? size / machines[m](size) : most;
         assert_true(SPRY_BATCH_GAIN * chosen / machines[m](chosen) > most);
-        spry_batch_choice_init(&choice, 64, true);
+        spry_batch_choice_init(&choice, 64, SPRY_POLICY_THROUGHPUT);
         for (size_t i = 0; i < 3000; i++) {
             uint32_t size = spry_batch_choice_width(&choice);
             tokens += size;
@@ -173,7 +214,7 @@ static void test_tries_only_what_can_win(void **state)
     (void)state;
     spry_batch_choice choice;
     size_t trials = 0;
-    spry_batch_choice_init(&choice, 16, true);
+    spry_batch_choice_init(&choice, 16, SPRY_POLICY_THROUGHPUT);
     for (size_t i = 0; i < 2000; i++) {
         uint32_t size = spry_batch_choice_width(&choice);
         assert_true(size == 16 || size == 1);
@@ -187,7 +228,7 @@ static void test_tries_again(void **state)
 {
     (void)state;
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 16, true);
+    spry_batch_choice_init(&choice, 16, SPRY_POLICY_THROUGHPUT);
     assert_int_equal(settle(&choice, all_the_same, 1000), 16);
     assert_int_equal(settle(&choice, best_at_eight, 500), 8); /* 16 is measured all the time */
     assert_int_equal(settle(&choice, all_the_same, 500), 8);  /* but no longer */
@@ -199,20 +240,20 @@ static void test_says_why(void **state)
     (void)state;
     char why[160];
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 4, true);
+    spry_batch_choice_init(&choice, 4, SPRY_POLICY_THROUGHPUT);
     assert_int_equal(spry_batch_choice_explain(&choice, why, sizeof why), 4);
-    assert_string_equal(why, "offline: trying 4 together, 0 of 32 steps measured");
+    assert_string_equal(why, "throughput: trying 4 together, 0 of 32 steps measured");
     settle(&choice, all_the_same, 100);
     spry_batch_choice_explain(&choice, why, sizeof why);
     assert_non_null(strstr(why, "4 together give 3984.1 tokens/s"));
     assert_non_null(strstr(why, "are the most"));
     settle(&choice, all_the_same, 500);
     spry_batch_choice_explain(&choice, why, sizeof why);
-    assert_string_equal(why, "offline: 4 together give 3984.1 tokens/s; 1 gave 999.0");
-    spry_batch_choice_init(&choice, 4, true);
+    assert_string_equal(why, "throughput: 4 together give 3984.1 tokens/s, p95 1.00 ms; 1 gave 999.0, 1.00 ms");
+    spry_batch_choice_init(&choice, 4, SPRY_POLICY_THROUGHPUT);
     settle(&choice, falls_apart, 1000);
     spry_batch_choice_explain(&choice, why, sizeof why);
-    assert_string_equal(why, "offline: 2 together give 2000.0 tokens/s; 4 gave 250.0");
+    assert_string_equal(why, "throughput: 2 together give 2000.0 tokens/s, p95 1.00 ms; 4 gave 250.0, 16.00 ms");
 }
 
 /* ---- rows of prompts -------------------------------------------------------------------------------------------- */
@@ -301,6 +342,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_rule_is_of_the_p95),
         cmocka_unit_test(test_long_queue),
         cmocka_unit_test(test_fewer_are_faster),
         cmocka_unit_test(test_offline_gives_the_most),

@@ -230,8 +230,9 @@ static void test_policy_and_lookup(void **state)
     spry_error error = {0};
     for (uint32_t i = 0; i < SPRY_COUNT(steps); i++) /* two together take as long as one */
         steps[i] = (spry_policy_step){i < SPRY_POLICY_STEPS ? 1 : 2, 1.0};
-    assert_int_equal(spry_policy_choose(why, sizeof why, 2, steps, SPRY_COUNT(steps)), 2);
-    assert_true(strlen(why) > 0 && spry_policy_gain() >= 1);
+    for (int policy = SPRY_POLICY_INTERACTIVE; policy <= SPRY_POLICY_THROUGHPUT; policy++)
+        assert_int_equal(spry_policy_choose(why, sizeof why, (spry_policy)policy, 2, steps, SPRY_COUNT(steps)), 2);
+    assert_true(strlen(why) > 0);
     assert_int_equal(spry_lookup_measure(us, 3, 320, &pages, &error), SPRY_OK);
     assert_true(pages >= 90 && us[0] >= 0 && us[2] >= 0);
 }

@@ -280,7 +280,7 @@ int spry_cmd_batch(int argc, char **argv)
     spry_server_flags flags;
     spry_server_flags_default(&flags);
     flags.settings.strict = true; /* a line has no header that could name what was ignored */
-    flags.policy = "offline";
+    flags.policy = "throughput";
     flags.queue = WORKERS_MAX;
     spry_option_table tables[1 + SPRY_SERVER_FLAG_TABLES] = {
         {batch_options, SPRY_COUNT(batch_options), &flags},
