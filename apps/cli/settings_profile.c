@@ -5,13 +5,14 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "base/options.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/threads.h"
 #include "spry_tools.h"
 
-enum { FILE_BYTES_MAX = 1 << 20, PATH_BYTES = 1 << 12 };
+enum { FILE_BYTES_MAX = 1 << 20, PATH_BYTES = 1 << 12, VALUE_BYTES = 256 };
 
 static spry_settings_profile loaded;
 
@@ -251,15 +252,59 @@ static spry_status apply_object(const spry_option_table *tables, size_t n_tables
     return SPRY_OK;
 }
 
+/* "chats resume" has the settings of "chats". */
+static const json_t *settings_of(const char *command)
+{
+    char family[32];
+    snprintf(family, sizeof family, "%.*s", (int)strcspn(command, " "), command);
+    const json_t *own = json_object_get(json_object_get(loaded.section, "settings"), family);
+    return json_is_object(own) ? own : NULL;
+}
+
+static void put_in_force(spry_buffer *out, const spry_option_table *tables, size_t n_tables, const char *key,
+                         const json_t *value)
+{
+    char wanted[VALUE_BYTES], text[VALUE_BYTES];
+    if (json_is_string(value))
+        snprintf(wanted, sizeof wanted, "%s", json_string_value(value));
+    else if (json_is_boolean(value))
+        snprintf(wanted, sizeof wanted, "%s", json_is_true(value) ? "true" : "false");
+    else
+        spry_number_print(wanted, json_number_value(value));
+    for (size_t t = 0; t < n_tables; t++) {
+        const spry_option *option = spry_options_find(&tables[t], key);
+        if (!option || option->flag_only)
+            continue;
+        spry_options_print(text, sizeof text, &tables[t], option);
+        if (strcmp(text, wanted) == 0)
+            spry_buffer_format(out, "%s%s %s", out->size ? ", " : "", option->name, text);
+        return;
+    }
+}
+
+void spry_settings_profile_in_force(spry_buffer *out, const spry_option_table *tables, size_t n_tables,
+                                    const char *command)
+{
+    const json_t *settings = json_object_get(loaded.section, "settings"), *own = settings_of(command);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)settings, key, value)
+    {
+        if (!json_is_object(value) && !json_object_get(own, key))
+            put_in_force(out, tables, n_tables, key, value);
+    }
+    json_object_foreach((json_t *)own, key, value)
+    {
+        put_in_force(out, tables, n_tables, key, value);
+    }
+}
+
 spry_status spry_settings_profile_apply(const spry_option_table *tables, size_t n_tables, const char *command,
                                         bool exact, spry_error *error)
 {
-    char family[32];
-    const json_t *settings = json_object_get(loaded.section, "settings");
-    snprintf(family, sizeof family, "%.*s", (int)strcspn(command, " "), command);
-    const json_t *own = json_object_get(settings, family);
+    const json_t *settings = json_object_get(loaded.section, "settings"), *own = settings_of(command);
     spry_status status = apply_object(tables, n_tables, settings, NULL, exact, error);
-    if (!status && json_is_object(own))
+    if (!status && own)
         status = apply_object(tables, n_tables, own, command, false, error);
     return status ? spry_fail_prefix(error, status, loaded.path) : SPRY_OK;
 }

@@ -40,4 +40,9 @@ bool spry_settings_profile_concerns(const spry_option_table *tables, size_t n_ta
 spry_status spry_settings_profile_apply(const spry_option_table *tables, size_t n_tables, const char *command,
                                         bool exact, spry_error *error);
 
+/* Appends "threads 2, chunk 256": the options of a command that have the value of this machine's section. Nothing: no
+ * section, or variables and flags override all of it. */
+void spry_settings_profile_in_force(spry_buffer *out, const spry_option_table *tables, size_t n_tables,
+                                    const char *command);
+
 #endif

@@ -209,20 +209,27 @@ static const char *find_profile(int argc, char **argv)
     return found;
 }
 
-/* With --verbose: which profile is in use. */
-static void tell_profile(const spry_option_table *tables, size_t n_tables)
+/* Whether an option of this name is given. */
+static bool is_set(const spry_option_table *tables, size_t n_tables, const char *name)
 {
-    const spry_settings_profile *profile = spry_settings_profile_get();
+    char value[8] = "";
     for (size_t i = 0; i < n_tables; i++) {
-        const spry_option *verbose = spry_options_find(&tables[i], "verbose");
-        char value[8] = "";
-        if (verbose)
-            spry_options_print(value, sizeof value, &tables[i], verbose);
-        if (strcmp(value, "true") == 0 && profile->section)
-            spry_complain("settings of machine %s come from %s", profile->id, profile->path);
-        else if (strcmp(value, "true") == 0 && profile->document)
-            spry_complain("%s has no section for this machine, %s, and is not used", profile->path, profile->id);
+        const spry_option *option = spry_options_find(&tables[i], name);
+        if (option)
+            spry_options_print(value, sizeof value, &tables[i], option);
     }
+    return strcmp(value, "true") == 0;
+}
+
+/* Which settings come from the profile; programs that want JSON know. */
+static void tell_profile(const spry_usage *usage, const spry_option_table *tables, size_t n_tables)
+{
+    spry_buffer settings;
+    spry_buffer_init(&settings, PAGE_BYTES);
+    spry_settings_profile_in_force(&settings, tables, n_tables, usage->command);
+    if (settings.size && !is_set(tables, n_tables, "json"))
+        spry_complain("from the profile: %s (spry doctor --explain says why)", settings.data);
+    spry_buffer_deinit(&settings);
 }
 
 typedef struct variable_check {
@@ -252,7 +259,7 @@ static spry_status parse(const spry_usage *usage, const spry_option_table *table
     if (!status)
         status = spry_options_parse(tables, n_tables, positionals, argc, argv, error);
     if (!status && concerned)
-        tell_profile(tables, n_tables);
+        tell_profile(usage, tables, n_tables);
     if (!status)
         spry_environment_each("SPRY_", check_variable, &(variable_check){tables, n_tables});
     return status;

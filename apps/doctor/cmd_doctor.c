@@ -33,11 +33,12 @@ static const spry_usage usage = {
     .examples = "spry doctor\n"
                 "spry doctor model.gguf\n"
                 "spry doctor --measure --json -o machine.json\n"
-                "spry doctor --write-profile",
+                "spry doctor --write-profile\n"
+                "spry doctor --explain",
 };
 
 typedef struct doctor_flags {
-    bool json, measure, models, write_profile;
+    bool json, measure, models, write_profile, explain;
     uint32_t threads;
     const char *output;
     spry_model_flags model;
@@ -56,6 +57,11 @@ static const spry_option doctor_options[] = {
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(write_profile),
      .help = "Measure what settings to use, and store them in the profile (--profile) for every command"},
+    {.name = "explain",
+     .flag_only = true,
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(explain),
+     .help = "Only show the settings of the profile and why each was chosen; measures nothing"},
     {.name = "models",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(models),
@@ -264,7 +270,10 @@ static spry_status render(spry_buffer *out, const spry_machine_profile *profile,
         .models = flags->models,
         .stored = path,
     };
-    spry_doctor_print(&page, profile);
+    if (flags->explain)
+        spry_doctor_explain(&page);
+    else
+        spry_doctor_print(&page, profile);
     return out->failed ? spry_fail_memory(error, "the page", out->size) : SPRY_OK;
 }
 
@@ -300,7 +309,7 @@ static spry_status doctor(const doctor_flags *flags, const char *name, spry_erro
         status = spry_fail(error, SPRY_ERR_INPUT, "%s is an input file: name another file with -o", name);
     if (!status && name)
         status = find_model(&source, &profile.asked, name, &flags->model, error);
-    if (!status)
+    if (!status && !flags->explain)
         status = examine(&profile, &kept, flags, kept ? path.data : NULL, error);
     if (!status && flags->write_profile)
         status = write_settings(&profile, error);
@@ -327,6 +336,12 @@ int spry_cmd_doctor(int argc, char **argv)
         return code;
     if (flags.write_profile && flags.threads)
         return spry_usage_wrong(&usage, "--write-profile chooses the threads: omit --threads");
+    if (flags.explain && (model || flags.json || flags.measure || flags.write_profile))
+        return spry_usage_wrong(&usage, "--explain shows the profile and nothing else: omit %s",
+                                model           ? "MODEL"
+                                : flags.json    ? "--json"
+                                : flags.measure ? "--measure"
+                                                : "--write-profile");
     spry_interrupt_install(NULL, true);
     if (doctor(&flags, model, &error) != SPRY_OK)
         code = spry_complain_error(&error);

@@ -500,3 +500,8 @@ void spry_doctor_print(const spry_doctor_page *p, const spry_machine_profile *m)
     }
     put_foot(p, m);
 }
+
+void spry_doctor_explain(const spry_doctor_page *p)
+{
+    put_settings(p);
+}

@@ -17,4 +17,7 @@ typedef struct spry_doctor_page {
 /* Prints the whole page; for a given model only its expected speed and memory, and the bottlenecks. */
 void spry_doctor_print(const spry_doctor_page *page, const spry_machine_profile *profile);
 
+/* Prints the settings of the profile with their reasons. */
+void spry_doctor_explain(const spry_doctor_page *page);
+
 #endif

@@ -93,6 +93,20 @@ class Profile(CliTest):
         self.assertEqual(self.threads("--profile", path, "--threads", "1"), 1)
         self.assertEqual(self.threads("--profile=" + path, SPRY_THREADS="2"), 2)
 
+    def test_which_settings_come_from_it_is_one_line(self):
+        path = profile({"threads": 3, "draft": "none", "chunk": 64, "serve": {"parallel": 2}}, why={"threads": "because of the test"})
+        ask = ("run", "-p", "Once", "--raw", "-n", "1", "--profile", path)
+        self.assertEqual(spry(*ask).errors.splitlines()[0], "spry: from the profile: threads 3, draft none, chunk 64 (spry doctor --explain says why)")
+        self.assertIn("from the profile: draft none (", spry(*ask, "--threads", "2", SPRY_CHUNK="32").errors)
+        self.assertEqual(spry(*ask, "--json").errors, "")  # programs read it
+        self.assertNotIn("from the profile", spry(*ask, "--threads", "2", "--draft", "lookup", "--chunk", "0").errors)
+        page = " ".join(self.succeeds(spry("doctor", "--explain", "--profile", path)).text.split())
+        for words in ("profile " + path, "threads 3: because of the test", "serve.parallel 2", "draft none"):
+            self.assertIn(words, page)
+        self.fails(spry("doctor", "--explain", "--json"), USAGE, "--explain shows the profile and nothing else: omit --json")
+        self.assertIn("there is no profile; spry doctor --write-profile measures and writes one",
+                      " ".join(self.succeeds(spry("doctor", "--explain")).text.split()))
+
     def test_the_users_own_is_found_and_none_ignores_it(self):
         os.makedirs(os.path.dirname(STORED), exist_ok=True)
         os.rename(profile({"threads": 3}), STORED)
@@ -102,8 +116,8 @@ class Profile(CliTest):
             self.assertEqual(self.threads(SPRY_PROFILE="none"), usual)
             os.rename(profile({"threads": usual + 1}, machine="another"), STORED)
             self.assertEqual(self.threads(), usual)
-            told = spry("run", "-p", "Once", "--raw", "-n", "1", "--verbose")
-            self.assertIn("no section for this machine", told.errors)
+            self.assertNotIn("from the profile", spry("run", "-p", "Once", "--raw", "-n", "1").errors)
+            self.assertIn("has no section for this machine", " ".join(self.succeeds(spry("doctor", "--explain")).text.split()))
             with open(STORED, "w") as file:
                 file.write("{")
             self.fails(spry("run", "-p", "Once"), USAGE, STORED, "not valid JSON")
@@ -137,7 +151,7 @@ class Profile(CliTest):
         path = profile({"quantize": "auto"})
         bundled = self.succeeds(spry(*ANSWER, "-n", "4", "--seed", "1", "--profile", path))
         self.assertEqual(bundled.json["text"], spry(*ANSWER, "-n", "4", "--seed", "1").json["text"])
-        floats = [spry("run", tiny("qwen3"), "-p", "Once", "--raw", "-n", "1", "--stats", *more).errors.split("\n")[0]
+        floats = [spry("run", tiny("qwen3"), "-p", "Once", "--raw", "-n", "1", "--stats", *more).errors.split("says why)\n")[-1].split("\n")[0]
                   for more in (("--profile", path), ("--quantize", "q8_0"), ())]
         self.assertEqual(floats[0], floats[1])
         self.assertNotEqual(floats[0], floats[2])
@@ -145,15 +159,15 @@ class Profile(CliTest):
     def test_measuring_commands_stay_exact(self):
         path = profile({"quantize": "q4_0", "kv_type": "q8_0", "threads": 1})
         logits = ("logits", tiny("llama-256", ""), "--ids", "1,2,3", "-o", "-")
-        self.assertEqual(self.succeeds(spry(*logits, "--profile", path)).out, spry(*logits, "--profile", "none").out)
+        self.assertEqual(spry(*logits, "--profile", path).out, spry(*logits, "--profile", "none").out)
         self.assertNotEqual(spry(*logits, "--quantize", "q4_0").out, spry(*logits, "--profile", "none").out)
         own = profile({"logits": {"quantize": "q4_0"}})
-        self.assertEqual(self.succeeds(spry(*logits, "--profile", own)).out, spry(*logits, "--quantize", "q4_0").out)
+        self.assertEqual(spry(*logits, "--profile", own).out, spry(*logits, "--quantize", "q4_0").out)
         text = os.path.join(HOME, "text.txt")
         with open(text, "w", encoding="utf-8") as file:
             file.write("Once upon a time there was a fox. " * 20)
         ppl = ("eval", "ppl", tiny("llama-256", ""), "-f", text)
-        self.assertEqual(self.succeeds(spry(*ppl, "--profile", path)).text.splitlines()[0],
+        self.assertEqual(spry(*ppl, "--profile", path).text.splitlines()[0],
                          spry(*ppl, "--profile", "none").text.splitlines()[0])
 
     def test_settings_of_another_command_do_not_matter(self):
