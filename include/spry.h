@@ -80,7 +80,7 @@ typedef struct spry_engine_options {
     size_t size;             /* set by spry_engine_options_default */
     uint32_t context;        /* tokens a session can hold; 0: the model's own limit, or what fits the memory */
     uint32_t sessions;       /* sessions that can be full at once; at least 1 */
-    uint32_t chunk;          /* most rows of a prefill step */
+    uint32_t chunk;          /* most rows of a prefill step; 0: a prompt in one */
     uint32_t threads;        /* 0: every processor this process may use */
     const char *kv_type;     /* "f16", "q8_0", "f32", or "auto": f16, q8_0 where a session of it does not fit */
     size_t kv_bytes;         /* limit for KV memory, cached pages included; 0: chosen by the machine's memory */
@@ -118,6 +118,8 @@ SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data
 /* Refused with SPRY_ERR_BUSY, and the engine stays open, while it has sessions or jobs, and in its own callbacks. */
 SPRY_API spry_status spry_engine_close(spry_engine *engine);
 
+SPRY_API spry_status spry_engine_warm_up(spry_engine *engine, spry_error *error); /* makes the first request fast */
+
 typedef struct spry_engine_info {
     size_t size;                              /* bytes this library knows, without `reserved`; set by the library */
     const char *architecture;                 /* "Qwen3" */
@@ -146,7 +148,7 @@ typedef struct spry_kv_figures {
     uint64_t disk_stored_pages, disk_loaded_pages, disk_bad_pages, disk_skipped_pages, disk_removed_pages;
     size_t held_pages; /* now: taking memory, free ones included that were not returned to the system */
     uint64_t host_bytes, host_pages, host_saved_pages, host_loaded_pages; /* in host memory, of a GPU; two now */
-    uint64_t reserved[11];
+    uint64_t known_prompts, found_prompts, reserved[9]; /* whose first page was computed before; and was still cached */
 } spry_kv_figures;
 
 SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);
@@ -165,8 +167,7 @@ typedef struct spry_trace spry_trace;
 SPRY_API spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_error *error);
 SPRY_API spry_status spry_trace_close(spry_trace *trace, spry_error *error);
 
-/* The trace of the engine's options, or NULL. Any thread. */
-SPRY_API spry_trace *spry_engine_trace(const spry_engine *engine);
+SPRY_API spry_trace *spry_engine_trace(const spry_engine *engine); /* of its options, or NULL. Any thread. */
 
 /* What the time of a request is spent on. Parts follow each other without a gap: they add up to the whole. */
 typedef enum spry_part {
@@ -430,7 +431,8 @@ typedef struct spry_draft_report {
     double tokens_per_step, speedup;                                /* estimated, against no drafts */
     uint32_t refused_p50, refused_p95;                              /* tokens refused by steps that had drafts */
     double prefill_ms;                                              /* in which a draft model read the prompt */
-    uint64_t reserved[7];
+    double step_cost, acceptance; /* estimates: a step with one draft takes so many times as long; its chance */
+    uint64_t reserved[5];
 } spry_draft_report;
 
 typedef struct spry_result {
@@ -453,8 +455,7 @@ typedef struct spry_result {
     uint64_t reserved[13];
 } spry_result;
 
-/* Any thread. */
-SPRY_API void spry_request_default_sized(spry_request *request, size_t size);
+SPRY_API void spry_request_default_sized(spry_request *request, size_t size); /* any thread */
 #define spry_request_default(request) spry_request_default_sized(request, sizeof(spry_request))
 
 /* What a lenient schema of the request leaves out, one sentence per line; empty: nothing. The caller frees *warnings
@@ -470,8 +471,7 @@ SPRY_API spry_status spry_session_generate(spry_session *session, spry_result *r
 /* Ends the generation in progress at its next step. Any thread, and signal handlers. */
 SPRY_API void spry_session_cancel(spry_session *session);
 
-/* "end", "stop", "length", "context", "cancelled". Any thread. */
-SPRY_API const char *spry_finish_name(spry_finish finish);
+SPRY_API const char *spry_finish_name(spry_finish finish); /* "end", "stop", "length", ... Any thread. */
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------ */
 /* A *job* computes in the background: an answer, an evaluation or an embedding. Jobs of one engine, and calls on its
@@ -562,8 +562,7 @@ SPRY_API spry_status spry_job_create_embedding(spry_job **out, spry_engine *engi
 /* Submits a job, once. SPRY_ERR_BUSY: too many wait, or its session is in use; then it can be submitted again later. */
 SPRY_API spry_status spry_job_submit(spry_job *job, spry_error *error);
 
-/* Whether it has finished and its result can be read. */
-SPRY_API bool spry_job_done(const spry_job *job);
+SPRY_API bool spry_job_done(const spry_job *job); /* whether it has finished and its result can be read */
 
 /* Waits until the job is over and on_done has returned; a negative timeout_ms waits without limit. SPRY_ERR_BUSY: it is
  * not over by then, or the wait would never end: in a callback of its engine, or when it was not submitted. */

@@ -36,6 +36,10 @@ typedef struct spry_bench_flags {
     const char *save, *max_drop;
     const char *chunk_text; /* a number, or a list; NULL: not given */
     bool json, reuse, with_policy, curve;
+    uint32_t draft_most; /* 0: as many as pay */
+    const char *only;    /* the part of points that is measured; NULL: all */
+    const char *without; /* the part that is left out; NULL: not measured */
+    bool accept;
     spry_bench_list prefill, depth, batch;
     spry_bench_list policy; /* batch sizes, ascending; empty: not measured */
     spry_bench_list chunks; /* empty: chunks are not measured */
@@ -86,7 +90,7 @@ typedef struct spry_bench_kind {
 void spry_bench_mix_complain(const json_t *report);
 
 extern const spry_bench_kind spry_bench_points_kind, spry_bench_reuse_kind, spry_bench_draft_kind,
-    spry_bench_chunk_kind, spry_bench_mix_kind;
+    spry_bench_chunk_kind, spry_bench_mix_kind, spry_bench_without_kind;
 
 /* Measures and fills bench->report, which the caller releases with json_decref. Changes the engine's context and
  * sessions in the flags to what the kind needs. */
@@ -167,6 +171,14 @@ spry_status spry_bench_first_token(spry_bench *bench);
 spry_status spry_bench_ttft(spry_bench *bench);
 spry_status spry_bench_first_call(spry_bench *bench);
 spry_status spry_bench_answer(spry_bench *bench);
+
+/* ---- bench_without.c, bench_accept.c ----------------------------------------------------------------------------- */
+
+extern const char *const spry_bench_only[];  /* parts of points, for --only; ends with NULL */
+extern const char *const spry_bench_parts[]; /* of the engine, for --without; ends with NULL */
+
+/* Runs what the acceptance criteria need, prints each with its figure and verdict; *passed: none failed. */
+spry_status spry_bench_accept(bool *passed, const char *model, bool json, spry_error *error);
 
 /* ---- bench_table.c: the report as text in 100 columns ------------------------------------------------------------ */
 

@@ -7,7 +7,13 @@
 #include "bench/bench.h"
 #include "run/drafter.h"
 
-enum { PROMPTS_MAX = 8, PROMPT_TOKENS = 1024, ANSWERS_MAX = PROMPTS_MAX * SPRY_BENCH_REPEAT_MAX * 2, TASKS = 2 };
+enum {
+    PROMPTS_MAX = 8,
+    PROMPT_TOKENS = 1024,
+    ANSWERS_MAX = PROMPTS_MAX * SPRY_BENCH_REPEAT_MAX * 2,
+    TASKS = 2,
+    DRAFTS_LEAST = 64
+};
 
 #define PASSAGE                                                                                                        \
     "The miller had three sons, a mill, a donkey and a cat. The oldest took the mill, the second took the donkey, "    \
@@ -39,6 +45,7 @@ typedef struct samples {
     size_t n_refused, n_prefills, count;
     double ms[2];
     size_t tokens, drafted, accepted;
+    double step_cost, chance; /* of the last answer with drafts */
 } samples;
 
 typedef struct drafting {
@@ -66,6 +73,7 @@ static spry_status answer(spry_bench *b, const drafting *d, const char *prompt, 
     request.sampling.temperature = d->task->temperature;
     request.sampling.seed = 1;
     request.speculation = drafted ? d->who : SPRY_DRAFT_NONE;
+    request.draft_most = b->flags->draft_most;
     status = spry_session_generate(b->session, result, &request, b->error);
     const int32_t *all = spry_session_tokens(b->session, &held);
     *count = status ? 0 : held - n_ids;
@@ -96,6 +104,8 @@ static void add_sample(samples *s, const spry_result results[2])
     s->tokens += results[0].generated_tokens;
     s->drafted += d->drafted;
     s->accepted += d->accepted;
+    s->step_cost = d->step_cost;
+    s->chance = d->acceptance;
     if (d->drafted)
         s->refused[s->n_refused++] = (double)(d->drafted - d->accepted) / (double)d->drafted;
     if (d->prefill_ms > 0)
@@ -135,16 +145,26 @@ static spry_status once(spry_bench *b, void *context, double *tps)
 }
 
 /* Gates of speculation: shares of an answer's drafts with percentiles over answers; the time in which the draft model
- * reads a prompt, as a median over answers. Null: nothing was drafted, no model reads prompts. */
+ * reads a prompt, as a median over answers. "ttft": the time to the first
+ * token, relative to that without drafts. Null: too little was drafted to judge, and "why" says why. */
 static json_t *figures_json(samples *s)
 {
-    json_t *out = json_pack("{s:n, s:n, s:n, s:n, s:f}", "acceptance", "refused_p50", "refused_p95", "prefill_ms",
-                            "speedup", spry_bench_ratio(s->ms[0], s->ms[1]));
-    if (s->n_refused) {
+    double plain = spry_bench_stat_of(s->ttft_ms[0], s->count).median;
+    double drafted = spry_bench_stat_of(s->ttft_ms[1], s->count).median;
+    json_t *out = json_pack("{s:n, s:n, s:n, s:n, s:n, s:f}", "acceptance", "refused_p50", "refused_p95", "prefill_ms",
+                            "speedup", "ttft", spry_bench_ratio(drafted, plain));
+    if (s->drafted >= DRAFTS_LEAST) {
         spry_bench_stat_of(s->refused, s->n_refused);
         json_object_set_new(out, "acceptance", json_real((double)s->accepted / (double)s->drafted));
         json_object_set_new(out, "refused_p50", json_real(spry_bench_percentile(s->refused, s->n_refused, 50)));
         json_object_set_new(out, "refused_p95", json_real(spry_bench_percentile(s->refused, s->n_refused, 95)));
+        json_object_set_new(out, "speedup", json_real(spry_bench_ratio(s->ms[0], s->ms[1])));
+    } else {
+        json_object_set_new(
+            out, "why",
+            json_sprintf("%zu tokens were drafted, a judgement needs %d: a step with one draft takes %.2f "
+                         "times as long, and a draft is accepted in %.0f %% of cases",
+                         s->drafted, DRAFTS_LEAST, s->step_cost, 100 * s->chance));
     }
     if (s->n_prefills)
         json_object_set_new(out, "prefill_ms", json_real(spry_bench_stat_of(s->prefill_ms, s->n_prefills).median));
@@ -243,6 +263,8 @@ static void print(const json_t *report)
     spry_out_quote(", drafts by %s\n", spry_bench_text(report, "draft"));
     spry_bench_table(speeds, SPRY_COUNT(speeds), main_tasks, NULL, "");
     spry_bench_table(gates, SPRY_COUNT(gates), main_tasks, NULL, "");
+    if (spry_bench_text(report, "drafts.why")[0])
+        spry_out_quote("Too few drafts: %s.\n", spry_bench_text(report, "drafts.why"));
     spry_out_format("Refused is the share of an answer's drafts; percentiles are over answers. Drafting does not\n"
                     "shorten the first token's time: a prompt is read as without drafts.\n");
     if (json_array_size(points) > 1) /* the highest acceptance first */

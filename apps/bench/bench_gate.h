@@ -16,6 +16,7 @@
 #define SPRY_BENCH_FORMAT       "spry-bench-1"
 #define SPRY_DRAFT_FORMAT       "spry-draft-1"
 #define SPRY_REUSE_FORMAT       "spry-reuse-1"
+#define SPRY_WITHOUT_FORMAT     "spry-without-1"
 #define SPRY_CHUNK_FORMAT       "spry-chunk-1"
 #define SPRY_MIX_REPORT_FORMAT  "spry-mix-report-1"
 #define SPRY_TARGETS_FORMAT     "spry-targets-1"

@@ -47,6 +47,14 @@ typedef struct points {
     size_t n_steps;
 } points;
 
+/* Whether --only leaves this part in. */
+static bool wants(const spry_bench *b, const char *part)
+{
+    return !b->flags->only || strcmp(b->flags->only, part) == 0;
+}
+
+const char *const spry_bench_only[] = {"start", "prefill", "decode", "request", "first-call", NULL};
+
 /* ---- which points there are, and what they need ------------------------------------------------------------------ */
 
 static void plan_point(points *p, point *at, uint32_t generated)
@@ -102,9 +110,9 @@ static spry_status plan(points *p)
     p->context = p->batch = 1;
     p->pages = 1;
     p->b->whole = 4;
-    for (size_t i = 0; i < f->prefill.count; i++)
+    for (size_t i = 0; wants(p->b, "prefill") && i < f->prefill.count; i++)
         p->list[p->count++] = (point){.tokens = f->prefill.values[i], .batch = 1};
-    for (size_t d = 0; d < f->depth.count; d++)
+    for (size_t d = 0; wants(p->b, "decode") && d < f->depth.count; d++)
         for (size_t n = 0; n < f->batch.count; n++)
             p->list[p->count++] = (point){.decode = true, .tokens = f->depth.values[d], .batch = f->batch.values[n]};
     for (size_t i = 0; i < p->count; i++)
@@ -328,6 +336,39 @@ static spry_status measure_point(points *p, point *at)
     return status;
 }
 
+/* ---- how long it takes ------------------------------------------------------------------------------------------- */
+
+enum { TRIED_ROWS = 32, CALL_TOKENS = 64 };
+
+/* Expects all parts to take as long by their rows and steps as one prefill and one decode now. */
+static spry_status expect(points *p)
+{
+    spry_bench *b = p->b;
+    const spry_bench_flags *f = b->flags;
+    const uint32_t rows = b->chunk < TRIED_ROWS ? b->chunk : TRIED_ROWS;
+    uint64_t start = spry_clock_ns();
+    spry_status status = spry_steps_prefill(p->steps, b->ids, rows, true, b->error);
+    const double row = spry_bench_ms_since(start) / rows;
+    start = spry_clock_ns();
+    if (!status && p->limit > rows)
+        status = spry_steps_decode(p->steps, b->ids, 1, b->error);
+    const double step = spry_bench_ms_since(start), runs = f->repeat + 1 + WATCHED;
+    spry_steps_truncate(p->steps, 0);
+    double ms = (wants(b, "request") ? f->repeat * REQUEST * row : 0) +
+                (wants(b, "first-call") ? f->repeat * CALL_TOKENS * step : 0);
+    for (size_t i = 0; i < p->count; i++) {
+        const point *at = &p->list[i];
+        if (!at->skipped[0])
+            ms += at->decode ? at->tokens * row + runs * f->tokens * (step + (at->batch - 1) * row)
+                             : runs * at->tokens * row;
+    }
+    for (size_t i = 0; i < p->n_policy; i++)
+        ms += (POLICY_WARM + SPRY_POLICY_STEPS) * (step + (p->policy[i].batch - 1) * row);
+    spry_bench_put(b, "expected_s", json_real(ms / 1e3));
+    spry_progress_note(&b->line, "about %.0f s", ms / 1e3);
+    return status;
+}
+
 /* ---- all points -------------------------------------------------------------------------------------------------- */
 
 /* Prefills; one sequence from the smallest depth to the largest, so that it only grows; batches from the largest depth,
@@ -526,10 +567,11 @@ static spry_status load(spry_bench *b, void *context, double *values)
 static spry_status measure_load(spry_bench *b)
 {
     spry_bench_series series;
+    double once_ms;
     snprintf(b->doing, sizeof b->doing, "opening the model:");
-    spry_status status = spry_bench_repeat(b, &series, false, load, NULL);
-    if (status)
-        return status;
+    spry_status status = wants(b, "start") ? spry_bench_repeat(b, &series, false, load, NULL) : load(b, NULL, &once_ms);
+    if (status || !wants(b, "start"))
+        return status ? status : spry_bench_describe(b);
     spry_bench_stat ms = spry_bench_stat_of(series.values[0], series.count);
     spry_bench_put(b, "load_ms", spry_bench_positive_json(ms.median));
     spry_bench_put(b, "load_spread", json_real(spry_bench_spread(&ms)));
@@ -587,6 +629,8 @@ static spry_status measure_points(points *p)
 {
     spry_status status = prepare(p);
     if (!status)
+        status = expect(p);
+    if (!status)
         status = measure_stage(p, PREFILLS);
     if (!status)
         status = measure_stage(p, ONE);
@@ -606,7 +650,7 @@ static spry_status measure_all(points *p)
     spry_memory_parts estimated;
     spry_joules none;
     spry_energy_facts facts;
-    spry_status status = spry_bench_first_token(b);
+    spry_status status = wants(b, "start") ? spry_bench_first_token(b) : SPRY_OK;
     b->flags->engine.options.context = p->context;
     b->flags->engine.options.sessions = p->sessions;
     if (!status)
@@ -624,9 +668,14 @@ static spry_status measure_all(points *p)
     put_memory(b, estimate, &estimated, &memory_error);
     spry_steps_destroy(p->steps);
     p->steps = NULL;
-    spry_status (*const requests[])(spry_bench *) = {spry_bench_ttft, spry_bench_first_call, spry_bench_answer};
+    static const struct {
+        const char *part;
+        spry_status (*measure)(spry_bench *);
+    } requests[] = {
+        {"request", spry_bench_ttft}, {"first-call", spry_bench_first_call}, {"request", spry_bench_answer}};
     for (size_t i = 0; !status && i < SPRY_COUNT(requests); i++)
-        status = requests[i](b);
+        if (wants(b, requests[i].part))
+            status = requests[i].measure(b);
     spry_energy_describe(p->energy, &facts);
     spry_bench_put(b, "energy", spry_energy_facts_json(&facts));
     spry_bench_close(b);

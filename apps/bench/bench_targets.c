@@ -29,9 +29,10 @@ typedef struct target_key {
     const char *path;   /* where such a report has it; NULL: bench_gate.c knows */
 } target_key;
 
-#define DRAFT SPRY_DRAFT_FORMAT
-#define REUSE SPRY_REUSE_FORMAT
-#define MIX   SPRY_MIX_REPORT_FORMAT
+#define DRAFT   SPRY_DRAFT_FORMAT
+#define REUSE   SPRY_REUSE_FORMAT
+#define MIX     SPRY_MIX_REPORT_FORMAT
+#define WITHOUT SPRY_WITHOUT_FORMAT
 #define KEY(key, figure, unit, less_is_better, points, format, path)                                                   \
     {                                                                                                                  \
         key, figure, SPRY_BENCH_##unit, less_is_better, points, format, path                                           \
@@ -53,6 +54,7 @@ static const target_key keys[] = {
     KEY("draft_refused_p50", "drafts refused, p50", SHARE, true, 0, DRAFT, "refused_p50"),
     KEY("draft_refused_p95", "drafts refused, p95", SHARE, true, 0, DRAFT, "refused_p95"),
     KEY("draft_prefill_ms", "drafter's prefill", MS, true, 0, DRAFT, "prefill_ms"),
+    KEY("draft_ttft", "first token with drafts", TIMES, true, 0, DRAFT, "ttft"),
     KEY("draft_speedup", "decode with drafts", TIMES, false, 0, DRAFT, "speedup"),
     KEY("reuse_prefix_ms", "cached prefix", MS, true, 0, REUSE, "prefix.reused"),
     KEY("reuse_prefix_share", "cached prefix, share", SHARE, true, 0, REUSE, "prefix.ratio"),
@@ -74,6 +76,11 @@ static const target_key keys[] = {
     KEY("mix_between_p99_ms", "between tokens, p99", MS, true, 0, MIX, "between_ms.p99"),
     KEY("mix_tps", "all answers", TPS, false, 0, MIX, "tps"),
     KEY("mix_hit_share", "cached of prompts", SHARE, false, 0, MIX, "hit_share"),
+    KEY("without_kv", "512 tokens without KV memory", TIMES, false, 0, WITHOUT, "kv.ratio"),
+    KEY("without_batching", "8 answers without batching", TIMES, false, 0, WITHOUT, "batching.ratio"),
+    KEY("without_cache", "a known prompt without the cache", TIMES, false, 0, WITHOUT, "cache.ratio"),
+    KEY("without_grammar", "tokens without a grammar", TIMES, false, 0, WITHOUT, "grammar.ratio"),
+    KEY("mix_found_share", "known system prompts found", SHARE, false, 0, MIX, "found_share"),
 };
 
 static const target_key *find_key(const char *name)
@@ -93,6 +100,8 @@ void spry_bench_put_figures(spry_bench *b, const json_t *results, const char *pr
 {
     const char *format = spry_bench_text(b->report, "format");
     char what[64];
+    if (!json_object_get(b->report, "figures")) /* also where none was measured */
+        spry_bench_put(b, "figures", json_array());
     for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
         const json_t *value =
             keys[i].path && is_measured(&keys[i], format) ? spry_bench_at(results, keys[i].path) : NULL;

@@ -42,6 +42,9 @@ static const spry_usage usage = {
                 "spry bench --baseline base.json --max-drop 10%\n"
                 "spry bench --baseline base.json --measured now.json\n"
                 "spry bench --policy\n"
+                "spry bench --only decode\n"
+                "spry bench --without kv\n"
+                "spry bench --accept\n"
                 "spry bench --shape llama3.2-1b --type q8_0 --write llama-random.gguf",
 };
 
@@ -75,9 +78,22 @@ static const spry_option bench_options[] = {
                    "lookup, decode over moved pages"),
     ACTION("draft", STRING, draft, .metavar = "WHO",
            .help = "Measure instead the gain of drafting: auto, lookup or a MODEL, as for spry run"),
+    OPTION("draft-most", U32, draft_most, .max = SPRY_DRAFT_MOST,
+           .help = "With --draft: maximum number of drafted tokens per step; 0: chosen automatically"),
     ACTION("curve", FLAG, curve,
            .help = "With --draft: also at higher temperatures, whose tokens are harder to guess: speed against "
                    "acceptance"),
+    ACTION("only", CHOICE, only, .choices = spry_bench_only, .common = true,
+           .help =
+               "Measure only this: opening the model and the first token of a new process, prefill, decode, a request "
+               "of a thousand tokens, or a call of a tool"),
+    ACTION("without", CHOICE, without, .choices = spry_bench_parts,
+           .help =
+               "Measure instead what the engine would cost without its KV memory, batching or prompt cache, and what "
+               "a grammar costs"),
+    ACTION("accept", FLAG, accept,
+           .help = "Run all acceptance criteria on this machine, some minutes, and print each with its figure and "
+                   "whether it passed; the exit code is 1 when one failed"),
     ACTION("policy", FLAG, with_policy,
            .help =
                "Measure the batch sizes that the policies of a server choose; of the lists above only those that are "
@@ -170,6 +186,8 @@ static spry_status read_lists(spry_bench_flags *f, spry_error *error)
         status = spry_bench_list_parse(&f->batch, f->batch_text, 1, SPRY_STEPS_MAX, "batch", error);
     if (!status)
         status = spry_bench_percent_parse(&f->judge.max_drop, f->max_drop, "max-drop", error);
+    if (!f->engine.options.chunk) /* SPRY_CHUNK=0: whole prompts */
+        f->engine.options.chunk = SPRY_BENCH_CHUNK_MAX;
     if (status || !f->chunk_text)
         return status;
     status = spry_bench_list_parse(&f->chunks, f->chunk_text, 0, SPRY_BENCH_CHUNK_MAX, "chunk", error);
@@ -188,6 +206,7 @@ static const spry_bench_kind *kind_of(const spry_bench_flags *f)
            : f->draft        ? &spry_bench_draft_kind
            : f->chunks.count ? &spry_bench_chunk_kind
            : f->mix          ? &spry_bench_mix_kind
+           : f->without      ? &spry_bench_without_kind
                              : &spry_bench_points_kind;
 }
 
@@ -197,10 +216,11 @@ static int check_rules(const spry_bench_flags *f, const spry_bench_flags *said, 
 {
     const spry_bench_judge *j = &f->judge;
     const spry_bench_given *given = &j->given;
-    const int kinds = f->reuse + (f->draft != NULL) + (f->chunks.count > 0) + (f->mix != NULL);
+    const int kinds = f->reuse + (f->draft != NULL) + (f->chunks.count > 0) + (f->mix != NULL) + (f->without != NULL);
     const bool special = kinds > 0, sweep = f->chunks.count > 0, mix = f->mix, measured = j->measured_path;
-    static const char other_kind[] = "the flags measure different things: give one of --reuse, --draft, --mix and "
-                                     "several sizes of --chunk";
+    static const char other_kind[] =
+        "the flags measure different things: give one of --reuse, --draft, --mix, --without and "
+        "several sizes of --chunk";
     static const char of_points[] = "is measured without --reuse, --draft, --mix and several sizes of --chunk only";
     static const char no_sweep[] = "is not measured with several sizes of --chunk";
     static const char no_mix[] = "is not part of a workload: the mix has the lengths";
@@ -215,8 +235,13 @@ static int check_rules(const spry_bench_flags *f, const spry_bench_flags *said, 
         {!f->shape && !f->widen && f->write, "", "--write", "needs --shape or --widen"},
         {f->draft && f->tokens > SPRY_BENCH_DRAFT_TOKENS_MAX, "", "--tokens", "is at most 1024 with --draft"},
         {f->curve && !f->draft, "", "--curve", "needs --draft"},
+        {said->draft_most && !f->draft, "", "--draft-most", "needs --draft"},
         {f->write && f->json, "", "--write", "measures nothing that --json could print"},
         {kinds > 1, other_kind, "", ""},
+        {f->only && special, "", "--only", of_points},
+        {f->only && f->with_policy, "--policy measures steps alone: omit", "--only", ""},
+        {f->accept && (special || f->write || measured || f->save || j->baseline_path || j->targets_path || f->shape),
+         "--accept", "", "chooses what to measure: give it MODEL and --json only"},
         {f->with_policy && special, "", "--policy", of_points},
         {f->write && special, "--write measures nothing: omit", special ? kind_of(f)->flag : "", ""},
         {f->write && f->save, "--write measures nothing: omit", "--save", ""},
@@ -535,6 +560,13 @@ int spry_cmd_bench(int argc, char **argv)
         return code;
     flags.engine.quiet = true;
     spry_interrupt_install(NULL, true);
+    if (flags.accept) {
+        bool passed = false;
+        spry_status status = spry_bench_accept(&passed, model, flags.json, &error);
+        code = status ? spry_complain_error(&error) : spry_out_finish(passed ? SPRY_EXIT_OK : SPRY_EXIT_FAILURE);
+        spry_interrupt_remove();
+        return code;
+    }
     code = flags.write ? write_only(&flags, model) : bench_with_files(&flags, model);
     spry_interrupt_remove();
     return code;

@@ -181,6 +181,37 @@ static json_t *system_json(const spry_mix *mix, size_t index)
     return index < mix->systems.count ? spry_bench_text_json(mix->systems.list[index].name) : json_null();
 }
 
+/* Whether the prompt's system prompt was computed before this request began. */
+static bool is_known(const run *r, size_t index)
+{
+    const size_t system = r->mix->list[index].system;
+    for (size_t i = 0; i < r->mix->count; i++) {
+        const spry_mix_answer *a = &r->answers[i];
+        if (i != index && a->done && r->mix->list[i].system == system &&
+            a->began_ns + (uint64_t)(a->ttft_ms * 1e6) < r->answers[index].began_ns)
+            return true;
+    }
+    return false;
+}
+
+/* The hit rate of system prompts: of the prompts whose system prompt is known, the share that found it in the cache, as
+ * far as it fills pages. */
+static json_t *found_json(const run *r)
+{
+    size_t known = 0, found = 0;
+    for (size_t i = 0; i < r->mix->count; i++) {
+        const spry_mix_answer *a = &r->answers[i];
+        const size_t system = r->mix->list[i].system;
+        if (!a->done || !a->hits_known || system >= r->mix->systems.count || !is_known(r, i))
+            continue;
+        /* A text becomes a few tokens longer or shorter than meant. */
+        size_t pages = (size_t)(r->mix->systems.list[system].tokens * r->mix->scale * 7 / 8) / SPRY_PAGE_TOKENS;
+        known++;
+        found += a->hit_tokens && a->hit_tokens >= pages * SPRY_PAGE_TOKENS;
+    }
+    return known ? json_real((double)found / (double)known) : json_null();
+}
+
 static json_t *requests_json(const run *r)
 {
     json_t *list = json_array();
@@ -236,14 +267,14 @@ static json_t *run_json(const run *r, const spry_mix_server *server, double wall
                                   json_pack("{s:o, s:I, s:I, s:o}", "system", system_json(r->mix, g), "requests",
                                             (json_int_t)groups[g].requests, "prompt_tokens",
                                             (json_int_t)groups[g].prompt_tokens, "hit_share", share_json(&groups[g])));
-    return json_pack("{s:o, s:s?, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "where",
+    return json_pack("{s:o, s:s?, s:o, s:I, s:o, s:o, s:o, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o}", "where",
                      spry_bench_text_json(server ? server->url : "here"), "api", server ? server->api : NULL, "model",
                      server ? spry_bench_text_json(server->model) : json_null(), "completed", (json_int_t)r->n_done,
                      "error", r->why[0] ? spry_bench_text_json(r->why) : json_null(), "ttft_ms", times_json(r, false),
                      "between_ms", times_json(r, true), "prompt_tokens", (json_int_t)all.prompt_tokens, "answer_tokens",
                      (json_int_t)answer_tokens, "wall_ms", wall_ms, "tps",
-                     spry_bench_ratio((double)answer_tokens * 1000, wall_ms), "hit_share", share_json(&all), "systems",
-                     systems, "requests", requests_json(r));
+                     spry_bench_ratio((double)answer_tokens * 1000, wall_ms), "hit_share", share_json(&all),
+                     "found_share", found_json(r), "systems", systems, "requests", requests_json(r));
 }
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
@@ -405,6 +436,12 @@ static void print(const json_t *report)
     }
     json_decref(rows);
     print_systems(runs);
+    json_array_foreach(runs, i, row)
+    {
+        if (json_is_number(json_object_get(row, "found_share")))
+            spry_out_quote("%s: %.0f %% of the prompts whose system prompt was known found it in the cache\n",
+                           spry_bench_text(row, "where"), 100 * spry_bench_number(row, "found_share"));
+    }
 }
 
 void spry_bench_mix_complain(const json_t *report)

@@ -222,13 +222,15 @@ static void erase_line(void)
 static void draw_progress(const spry_progress_line *line, uint64_t now)
 {
     static const char *const frames[] = {"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
-    char text[LINE_MAX_BYTES], part[64] = "", time[32] = "";
+    char text[LINE_MAX_BYTES], part[64] = "", time[64] = "";
     uint64_t passed = now - line->began_ns;
     if (line->total)
         snprintf(part, sizeof part, "  %zu of %zu (%.0f %%)", line->done, line->total,
                  (double)line->done * 100 / (double)line->total);
     if (passed / 1000000000 >= SECONDS_SHOWN)
-        snprintf(time, sizeof time, "  %.0f s", (double)passed / 1e9);
+        snprintf(time, sizeof time, "  %.0f s%s%s", (double)passed / 1e9, line->note[0] ? " of " : "", line->note);
+    else if (line->note[0])
+        snprintf(time, sizeof time, "  %s", line->note);
     snprintf(text, sizeof text, "%s%s%s", line->what, part, time);
     int width = (int)spry_terminal_width(stderr) - 3;
     fprintf(stderr, "\r%s %-*.*s", frames[passed / PROGRESS_STEP_NS % SPRY_COUNT(frames)], width, width, text);
@@ -280,6 +282,16 @@ void spry_progress_update(spry_progress_line *progress, size_t done, size_t tota
     progress->done = done;
     progress->total = total;
     pthread_mutex_unlock(&shown.lock);
+}
+
+void spry_progress_note(spry_progress_line *progress, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&shown.lock);
+    vsnprintf(progress->note, sizeof progress->note, format, args);
+    pthread_mutex_unlock(&shown.lock);
+    va_end(args);
 }
 
 void spry_progress_end(const spry_progress_line *progress)

@@ -78,6 +78,7 @@ int spry_out_finish(int code);
 typedef struct spry_progress_line {
     const char *source; /* "reading the prompt" */
     char what[96];      /* what it said at the last update */
+    char note[32];      /* "about 40 s"; empty: none */
     uint64_t began_ns;
     size_t done, total; /* total 0: unknown */
 } spry_progress_line;
@@ -85,6 +86,8 @@ typedef struct spry_progress_line {
 /* The struct must not move until it ends. `what` is borrowed, and read at each update. From one thread. */
 void spry_progress_begin(spry_progress_line *progress, const char *what);
 void spry_progress_update(spry_progress_line *progress, size_t done, size_t total); /* any thread */
+/* Adds how long all of it will take. */
+void spry_progress_note(spry_progress_line *progress, const char *format, ...) SPRY_PRINTF(2, 3);
 void spry_progress_end(const spry_progress_line *progress); /* clears the line; may be called twice */
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */

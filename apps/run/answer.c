@@ -341,6 +341,9 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
     if (r->drafts.drafted)
         fprintf(stderr, "drafts   %zu of %zu drafted tokens accepted, %.2f tokens per step, estimated %.2fx as fast\n",
                 r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);
+    else if (r->drafts.step_cost > 0)
+        fprintf(stderr, "drafts   none: a step with one takes %.2f times as long, and %.0f %% would be accepted\n",
+                r->drafts.step_cost, 100 * r->drafts.acceptance);
     spry_answer_print_parts(answer);
     fputs(spry_style_end(stderr), stderr);
 }

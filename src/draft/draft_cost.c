@@ -53,8 +53,8 @@ enum {
     TRIAL = 3,        /* drafted steps before a trial fails */
     PAUSE_LEAST = 16, /* steps between trials */
     PAUSE_MOST = 512,
-    LOSS_FREE = 32,    /* drafted steps without failure after which the pause is reset */
-    PLAIN_EVERY = 128, /* steps after which a plain step is measured again */
+    LOSS_FREE = 32,   /* drafted steps without failure after which the pause is reset */
+    PLAIN_EVERY = 64, /* steps after which a plain step is measured again */
 };
 
 static const double memory = 0.96;       /* decay of a position, per draft tried there */
@@ -62,10 +62,10 @@ static const double memory_idle = 0.99;  /* decay of a position that no draft re
 static const double memory_draft = 0.95; /* decay of the cost of drafting */
 static const double first_guess = 0.7;   /* assumed acceptance before any measurement */
 static const double guess_weight = 2;    /* number of drafts that the assumption counts as */
-static const double margin = 0.02;       /* tokens that a draft must gain over plain steps */
-static const double earned = 0.02;       /* tokens added to the account per token */
+static const double margin = 0.08;       /* tokens that a draft must gain over plain steps */
+static const double earned = 0.01;       /* tokens added to the account per token */
 static const double trial_share = 0.005;
-static const double account_first = 6, account_most = 12;
+static const double account_first = 4, account_most = 8;
 static const double hopeful = 0.9; /* acceptance rate at which even a trial would pay */
 
 void spry_draft_cost_init(spry_draft_cost *cost, const spry_step_cost *steps)
@@ -98,6 +98,13 @@ static double step_ns(const spry_draft_cost *cost, size_t other_rows, uint32_t k
 static double plain_tokens(const spry_draft_cost *cost, size_t other_rows, uint32_t k)
 {
     return (double)(other_rows + 1) * step_ns(cost, other_rows, k) / step_ns(cost, other_rows, 0);
+}
+
+void spry_draft_prospect(const spry_draft_cost *cost, double *step_cost, double *acceptance)
+{
+    double plain = step_ns(cost, 0, 0);
+    *step_cost = plain > 0 ? step_ns(cost, 0, 1) / plain : 0;
+    *acceptance = cost->positions[0].accepted / cost->positions[0].tried;
 }
 
 static uint32_t best_length(const spry_draft_cost *cost, const double *acceptance, size_t other_rows, uint32_t most)
@@ -192,12 +199,12 @@ static void update_account(spry_draft_cost *cost, const spry_draft_outcome *o)
     cost->figures.taken_ns += taken_ns;
 }
 
-/* Pauses double until failed trials cost no more than `trial_share` of the time. */
+/* Pauses grow fourfold until failed trials cost no more than `trial_share` of the time. */
 static uint32_t next_pause(const spry_draft_cost *cost, size_t other_rows)
 {
     double loss = TRIAL * (plain_tokens(cost, other_rows, 1) - (double)(other_rows + 1));
     double most = fmin(fmax(loss / trial_share, PAUSE_LEAST), PAUSE_MOST);
-    return (uint32_t)fmin(2.0 * cost->pause, most);
+    return (uint32_t)fmin(4.0 * cost->pause, most);
 }
 
 /* After a drafted step: decides whether a trial continues, has failed, or has succeeded. */

@@ -39,11 +39,17 @@ double spry_draft_tokens_per_step(const spry_draft_figures *figures);
 /* Estimated speed relative to decoding without drafts; 1 before the first step. */
 double spry_draft_speedup(const spry_draft_figures *figures);
 
+typedef struct spry_draft_cost spry_draft_cost;
+
+/* Why few tokens are drafted: the expected time of a step with one draft relative to one without (0: not known), and
+ * the chance that this draft is accepted. */
+void spry_draft_prospect(const spry_draft_cost *cost, double *step_cost, double *acceptance);
+
 typedef struct spry_draft_position {
     double tried, accepted; /* decaying counts; `tried`: drafts whose predecessors were accepted */
 } spry_draft_position;
 
-typedef struct spry_draft_cost {
+struct spry_draft_cost {
     const spry_step_cost *steps; /* borrowed */
     spry_draft_position positions[SPRY_DRAFT_MOST];
     double draft_ns, draft_tokens;                 /* decaying sums */
@@ -52,7 +58,7 @@ typedef struct spry_draft_cost {
     uint32_t trials_left;                          /* drafted steps left in the current trial */
     uint32_t since_draft, since_plain, since_loss; /* steps */
     spry_draft_figures figures;
-} spry_draft_cost;
+};
 
 typedef struct spry_draft_outcome {
     size_t other_rows; /* rows of the step that belong to other sequences */

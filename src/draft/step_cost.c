@@ -1,14 +1,16 @@
-/* A point's own mean has the weight n*n for n measurements, and the estimate from its neighbours the weight 1: a first
- * measurement counts half, a fourth nearly fully. Measurements decay with age until they are dropped, so that a point
- * without new measurements follows its neighbours, and a bad measurement does not last. */
+/* A point's own median has the weight n*n for n measurements, and the estimate from its neighbours the weight 1: a
+ * first measurement counts half, a fourth nearly fully. Measurements decay with age until they are dropped, so that a
+ * point without new measurements follows its neighbours, and a bad measurement does not last. */
 #include "draft/step_cost.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum {
     SINGLE_POINTS = 128, /* row counts with their own point */
     POINTS_PER_DOUBLE = 8,
-    MEMORY = 16,    /* measurements in a mean */
+    MEMORY = 16,    /* largest weight */
     HALF_LIFE = 64, /* steps in which a point's weight halves */
 };
 
@@ -17,6 +19,30 @@ static const double forgotten = 0.25; /* minimum weight of a point that counts *
 /* When only one row count was measured: the share of the cost that grows with the rows. Between memory-bound (0) and
  * compute-bound (1). */
 static const double growing_share = 0.25;
+
+/* ---- recent times ------------------------------------------------------------------------------------------------ */
+
+void spry_recent_times_add(spry_recent_times *t, double ns)
+{
+    t->ns[t->n++ % SPRY_RECENT_TIMES] = (float)ns;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double spry_recent_times_median(const spry_recent_times *t)
+{
+    const size_t n = t->n < SPRY_RECENT_TIMES ? t->n : SPRY_RECENT_TIMES;
+    float sorted[SPRY_RECENT_TIMES] = {0};
+    memcpy(sorted, t->ns, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_time);
+    return (double)sorted[n / 2];
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 void spry_step_cost_init(spry_step_cost *cost)
 {
@@ -51,9 +77,12 @@ void spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns)
     double weight = weight_now(cost, p), time = ns ? (double)ns : 1, expected = spry_step_cost_ns(cost, rows);
     if (expected > 0 && time > outlier * expected)
         time = outlier * expected;
+    if (!(weight > 0))
+        p->per_row.n = 0;
     weight = weight < MEMORY ? weight + 1 : MEMORY;
-    p->ns += (time - p->ns) / weight;
     p->rows += ((double)rows - p->rows) / weight;
+    spry_recent_times_add(&p->per_row, time / (double)rows);
+    p->ns = p->rows * spry_recent_times_median(&p->per_row);
     p->weight = weight;
     p->seen = ++cost->n_measured;
     if (rows > cost->most_rows)

@@ -1,9 +1,9 @@
 /* The cost of a step of the target model by its number of rows: measured where steps run, read where steps are filled.
  * One per model and machine, shared by all its sequences.
  *
- * Small row counts have a point each; larger ones share points an eighth of a doubling apart. A point is a decaying
- * mean. Other values are interpolated. Uses no clock: times come from the caller, so the same calls give the same
- * results. */
+ * Small row counts have a point each; larger ones share points an eighth of a doubling apart. A point is the median of
+ * its latest measurements, which single steps that other programs hold up do not move. Other values are interpolated.
+ * Uses no clock: times come from the caller, so the same calls give the same results. */
 #ifndef SPRY_DRAFT_STEP_COST_H
 #define SPRY_DRAFT_STEP_COST_H
 
@@ -12,8 +12,20 @@
 
 enum { SPRY_STEP_COST_POINTS = 176 };
 
+/* The latest measurements of a time, in a ring. */
+enum { SPRY_RECENT_TIMES = 15 };
+typedef struct spry_recent_times {
+    float ns[SPRY_RECENT_TIMES];
+    uint32_t n; /* measured so far */
+} spry_recent_times;
+
+void spry_recent_times_add(spry_recent_times *times, double ns);
+/* Their median; 0: none. */
+double spry_recent_times_median(const spry_recent_times *times);
+
 typedef struct spry_step_point {
-    double rows, ns; /* means */
+    spry_recent_times per_row;
+    double rows, ns; /* mean; of that many rows */
     double weight;   /* number of measurements, as of `seen`; 0: none */
     uint64_t seen;   /* number of the last measurement */
 } spry_step_point;

@@ -398,6 +398,8 @@ void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
                                  .pinned_pages = cache.pinned_pages,
                                  .lookups = cache.lookups,
                                  .hit_tokens = cache.hit_tokens,
+                                 .known_prompts = cache.known,
+                                 .found_prompts = cache.found,
                                  .miss_tokens = cache.miss_tokens,
                                  .restored_tokens = cache.restored_tokens,
                                  .span_tokens = cache.span_tokens,

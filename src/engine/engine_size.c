@@ -48,13 +48,19 @@ static spry_status check_ranges(const spry_engine_options *o, spry_error *error)
 {
     if (!o->sessions || o->sessions > MAX_SESSIONS)
         return spry_fail(error, SPRY_ERR_INPUT, "sessions is %u, outside 1 to %d", o->sessions, MAX_SESSIONS);
-    if (!o->chunk || o->chunk > MAX_CHUNK)
-        return spry_fail(error, SPRY_ERR_INPUT, "chunk is %u, outside 1 to %d", o->chunk, MAX_CHUNK);
+    if (o->chunk > MAX_CHUNK)
+        return spry_fail(error, SPRY_ERR_INPUT, "chunk is %u, more than %d", o->chunk, MAX_CHUNK);
     if (o->kv_idle_share > 100)
         return spry_fail(error, SPRY_ERR_INPUT, "kv-idle-share is %u percent, more than 100", o->kv_idle_share);
     if (o->threads > MAX_THREADS)
         return spry_fail(error, SPRY_ERR_INPUT, "threads is %u, more than %d", o->threads, MAX_THREADS);
     return SPRY_OK;
+}
+
+/* 0: a whole prompt. */
+static uint32_t asked_chunk(const spry_engine_options *o)
+{
+    return o->chunk ? o->chunk : MAX_CHUNK;
 }
 
 /* The context where none is asked for and memory is no limit. */
@@ -232,7 +238,7 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     uint32_t own = own_context(c);
     e->usual_context = o->context ? o->context : own < USUAL_CONTEXT ? own : USUAL_CONTEXT;
     e->context = e->usual_context; /* until the device's memory is known */
-    e->chunk = o->chunk < e->context && !c->bidirectional ? o->chunk : e->context;
+    e->chunk = asked_chunk(o) < e->context && !c->bidirectional ? asked_chunk(o) : e->context;
     e->sessions = o->sessions;
     e->restores = o->cache_dir;
     e->kv_idle = o->kv_idle;
@@ -347,7 +353,7 @@ static size_t choose_pages(const spry_engine *e, size_t *page_bytes, const spry_
 spry_status spry_engine_place(spry_engine *e, const spry_kv_shape *shape, const spry_engine_options *o,
                               spry_error *error)
 {
-    uint32_t own = own_context(&e->model->config), chunk = o->chunk;
+    uint32_t own = own_context(&e->model->config), chunk = asked_chunk(o);
     spry_status status = choose_device(e, o, shape, error);
     if (status)
         return status;

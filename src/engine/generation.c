@@ -647,6 +647,8 @@ void spry_generation_end(spry_generation *g)
     r->decode_ms = (double)(now - first) / 1e6;
     r->total_ms = (double)(now - g->start_ns) / 1e6;
     r->dropped_tokens = g->sequence->n_dropped;
-    if (g->drafter)
+    if (g->drafter) {
         report_drafts(&r->drafts, &g->cost->figures);
+        spry_draft_prospect(g->cost, &r->drafts.step_cost, &r->drafts.acceptance);
+    }
 }

@@ -964,9 +964,7 @@ spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_
     found->restored = restored < found->reused ? restored : found->reused;
     found->restore_ns = s->cache->figures.restore_ns - before.restore_ns;
     spry_kv_cache_figures *figures = &s->cache->figures;
-    figures->lookups++;
-    figures->hit_tokens += found->reused;
-    figures->miss_tokens += p->count - found->reused;
+    spry_kv_cache_count(s->cache, s->root, p->ids, p->count, found->reused);
     figures->span_tokens += found->spans;
     figures->repaired_tokens += found->repaired;
     spry_kv_cache_tidy(s->cache, start);

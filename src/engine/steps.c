@@ -192,6 +192,36 @@ void spry_steps_truncate(spry_steps *s, size_t n_tokens)
             spry_kv_table_truncate(&s->tables[i], &s->engine->pool, n_tokens);
 }
 
+/* ---- warming up ------------------------------------------------------------------------------------------------ */
+
+enum { WARM_ROWS = 16, WARM_ROUNDS = 2 };
+
+/* Rows of a prompt, then tokens one by one: nothing of it is remembered but what steps cost. The first round fetches
+ * the weights and is not counted. */
+spry_status spry_engine_warm_up(spry_engine *e, spry_error *error)
+{
+    spry_steps *steps;
+    int32_t ids[WARM_ROWS];
+    bool decodes = !e->model->config.bidirectional;
+    size_t rows = e->chunk < WARM_ROWS ? e->chunk : WARM_ROWS;
+    rows = rows < e->context ? rows : e->context - 1; /* one row is left for a token after them */
+    for (size_t i = 0; i < WARM_ROWS; i++)
+        ids[i] = (int32_t)(i % e->model->config.n_vocab);
+    spry_status status = spry_steps_create(&steps, e, 1, error);
+    for (int round = 0; !status && round < WARM_ROUNDS; round++) {
+        spry_driver_enter(e->driver);
+        spry_step_cost_init(&e->steps);
+        spry_step_time_init(&e->times);
+        spry_driver_leave(e->driver);
+        status = spry_steps_prefill(steps, ids, rows, decodes, error);
+        if (!status && decodes)
+            status = spry_steps_decode(steps, ids, 1, error);
+        spry_steps_truncate(steps, 0);
+    }
+    spry_steps_destroy(steps);
+    return status;
+}
+
 /* ---- ops ------------------------------------------------------------------------------------------------------- */
 
 void spry_steps_watch(spry_steps *s, bool on)

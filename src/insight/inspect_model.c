@@ -294,8 +294,8 @@ static json_t *memory_to_json(const spry_model *model, uint32_t asked)
     uint32_t context = asked ? asked : spry_engine_default_context(model);
     spry_engine_options options;
     spry_engine_options_default(&options);
-    const spry_step_limits limits = {options.chunk < context ? options.chunk : context, SPRY_MAX_LOGIT_ROWS, context, 0,
-                                     0};
+    const spry_step_limits limits = {options.chunk && options.chunk < context ? options.chunk : context,
+                                     SPRY_MAX_LOGIT_ROWS, context, 0, 0};
     size_t scratch = 0;
     bool fits = spry_pass_bytes(&scratch, &model->config, &limits);
     return json_pack("{s:I, s:o, s:o, s:o, s:o}", "context", (json_int_t)context, "weights",

@@ -398,7 +398,9 @@ spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const s
     cache->by_parent = malloc(cache->n_buckets * sizeof *cache->by_parent);
     if (options->contents)
         cache->by_content = malloc(cache->n_buckets * sizeof *cache->by_content);
-    if (!host || !cache->nodes || !cache->by_key || !cache->by_parent || (options->contents && !cache->by_content)) {
+    cache->seen = calloc(SPRY_KV_SEEN, sizeof *cache->seen);
+    if (!host || !cache->seen || !cache->nodes || !cache->by_key || !cache->by_parent ||
+        (options->contents && !cache->by_content)) {
         spry_kv_cache_deinit(cache);
         return spry_fail_memory(error, "the index of KV pages", n_nodes * sizeof *cache->nodes);
     }
@@ -443,6 +445,7 @@ void spry_kv_cache_deinit(spry_kv_cache *c)
     free(c->by_key);
     free(c->by_parent);
     free(c->by_content);
+    free(c->seen);
     *c = (spry_kv_cache){0};
 }
 
@@ -819,6 +822,20 @@ void spry_kv_cache_release(spry_kv_cache *c, spry_kv_table *table, spry_kv_key r
         if (c->nodes[table->entries[i].page].count)
             node_touch(c, table->entries[i].page, now_ns);
     spry_kv_table_truncate(table, c->pool, 0);
+}
+
+void spry_kv_cache_count(spry_kv_cache *c, spry_kv_key root, const int32_t *tokens, size_t count, size_t reused)
+{
+    c->figures.lookups++;
+    c->figures.hit_tokens += reused;
+    c->figures.miss_tokens += count - reused;
+    if (count < SPRY_PAGE_TOKENS)
+        return;
+    const spry_kv_key first = spry_kv_key_page(root, tokens, SPRY_PAGE_TOKENS);
+    uint64_t *seen = &c->seen[first.low % SPRY_KV_SEEN];
+    c->figures.known += *seen == first.high;
+    c->figures.found += *seen == first.high && reused;
+    *seen = first.high;
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */

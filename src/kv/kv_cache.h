@@ -25,6 +25,7 @@ typedef struct spry_kv_cache_options {
 typedef struct spry_kv_cache_figures {
     uint64_t lookups;                         /* prompts */
     uint64_t hit_tokens, miss_tokens;         /* of prompts: cached, or to be computed */
+    uint64_t known, found;                    /* prompts whose first page was seen before; and was reused */
     uint64_t restored_tokens;                 /* of the cached ones: restored from disk */
     uint64_t restore_ns;                      /* time for that */
     uint64_t span_tokens, repaired_tokens;    /* of fragments: reused unchanged, recomputed in place */
@@ -54,6 +55,8 @@ typedef struct spry_kv_host {
     bool told; /* the log says so */
 } spry_kv_host;
 
+enum { SPRY_KV_SEEN = 4096 };
+
 typedef struct spry_kv_cache {
     spry_kv_pool *pool;
     spry_kv_cache_options options;
@@ -64,6 +67,7 @@ typedef struct spry_kv_cache {
     spry_kv_list list;            /* of pages */
     spry_kv_host host;
     double compute_ns, restore_ns; /* per token, measured */
+    uint64_t *seen;                /* [SPRY_KV_SEEN]: keys of first pages, by their low bits */
     spry_kv_cache_figures figures;
 } spry_kv_cache;
 
@@ -114,6 +118,10 @@ bool spry_kv_cache_make_room(spry_kv_cache *cache, size_t n_pages);
 /* Does so for `count` more tokens of a table. Where no page is left for a copy of its last page, which nothing but the
  * cache shares, the cache drops that page, and no copy is needed. */
 bool spry_kv_cache_make_room_for(spry_kv_cache *cache, const spry_kv_table *table, size_t count);
+
+/* Counts a prompt of `count` tokens under `root`, of which `reused` were cached. Its first page was seen before if one
+ * of the latest prompts, a few thousand, began with the same page. */
+void spry_kv_cache_count(spry_kv_cache *cache, spry_kv_key root, const int32_t *tokens, size_t count, size_t reused);
 
 /* Evicts pages that were not used for longer than the time limit. Finding a page uses it, so this comes before. */
 void spry_kv_cache_expire(spry_kv_cache *cache, uint64_t now_ns);

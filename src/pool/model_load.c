@@ -5,8 +5,6 @@
 #include "engine/engine_state.h"
 #include "spry_tools.h"
 
-enum { WARM_ROWS = 16, WARM_ROUNDS = 2 };
-
 /* A drafter's context is as large as its own limit allows; it serves one answer at a time and needs no memory beyond
  * that. */
 static spry_status drafter_options(spry_engine_options *options, const spry_model_place *drafter,
@@ -32,32 +30,6 @@ static spry_status open_engine(spry_engine **out, const spry_model_place *place,
 {
     return place->data ? spry_engine_open_memory(out, place->data, place->size, place->path, options, error)
                        : spry_engine_open(out, place->path, options, error);
-}
-
-/* ---- warming up ------------------------------------------------------------------------------------------------- */
-
-/* Rows of a prompt, then tokens one by one: nothing of it is remembered but what steps cost. The first round fetches
- * the weights and is not counted. */
-static spry_status warm_up(spry_engine *e, spry_error *error)
-{
-    spry_steps *steps;
-    int32_t ids[WARM_ROWS];
-    bool decodes = !e->model->config.bidirectional;
-    size_t rows = e->chunk < WARM_ROWS ? e->chunk : WARM_ROWS;
-    rows = rows < e->context ? rows : e->context - 1; /* one row is left for a token after them */
-    for (size_t i = 0; i < WARM_ROWS; i++)
-        ids[i] = (int32_t)(i % e->model->config.n_vocab);
-    spry_status status = spry_steps_create(&steps, e, 1, error);
-    for (int round = 0; !status && round < WARM_ROUNDS; round++) {
-        spry_step_cost_init(&e->steps);
-        spry_step_time_init(&e->times);
-        status = spry_steps_prefill(steps, ids, rows, decodes, error);
-        if (!status && decodes)
-            status = spry_steps_decode(steps, ids, 1, error);
-        spry_steps_truncate(steps, 0);
-    }
-    spry_steps_destroy(steps);
-    return status;
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -96,7 +68,7 @@ static spry_status add_drafter(spry_loaded_model *loaded, const spry_model_place
         status = open_engine(&loaded->drafter, drafter, &options, error);
     if (!status)
         status = spry_engine_set_drafter(loaded->engine, loaded->drafter, error);
-    return status ? status : warm_up(loaded->drafter, error);
+    return status ? status : spry_engine_warm_up(loaded->drafter, error);
 }
 
 spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_place *model,
@@ -108,7 +80,7 @@ spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_p
     if (!status && drafter)
         status = add_drafter(loaded, drafter, engine, error);
     if (!status)
-        status = warm_up(loaded->engine, error);
+        status = spry_engine_warm_up(loaded->engine, error);
     if (!status)
         status = spry_engine_set_jobs(loaded->engine, sched, error);
     if (status)

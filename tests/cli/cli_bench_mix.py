@@ -145,6 +145,7 @@ class Drawn(MixTest):
                 self.assertLess(request["hit_tokens"], 64)  # nothing of it was seen before, except the template
             else:
                 self.assertGreaterEqual(request["hit_tokens"], 32)
+        self.assertEqual(run["found_share"], 1)
         for system in run["systems"]:
             mine = [r for r in run["requests"] if r["system"] == system["system"]]
             self.assertAlmostEqual(system["hit_share"], sum(r["hit_tokens"] for r in mine) / sum(r["prompt_tokens"] for r in mine), 5)

@@ -37,6 +37,7 @@ class CacheAge(ServerTest):
         self.assertEqual(self.cached(13), 0)
         self.assertGreater(self.cached(14), 200)
         self.assertEqual(self.cached(20), 0)
+        self.assertEqual([self.server.metric("spry_%s_prompts_total" % which) for which in ("known", "found")], [5, 3])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ typedef struct machine {
     double noise;           /* times vary by this share */
     double spike;           /* probability of a step that takes five times as long */
     double growth;          /* of base_ns with every token */
+    double busy;            /* times as long while another program runs, which comes and goes; 0: none does */
 } machine;
 
 /* Acceptance at a moment, given that all before it in the draft were accepted. */
@@ -58,6 +59,8 @@ typedef struct simulation {
     spry_random random;
     size_t token;  /* of the sequence */
     size_t others; /* tokens of the other rows */
+    size_t spell;  /* steps until the other program comes or goes */
+    bool busy;
 } simulation;
 
 static void begin(simulation *s, uint64_t seed)
@@ -66,6 +69,16 @@ static void begin(simulation *s, uint64_t seed)
     spry_step_cost_init(&s->steps);
     spry_draft_cost_init(&s->cost, &s->steps);
     spry_random_seed(&s->random, seed);
+}
+
+/* How many times as long this step takes because of another program, which runs for 1 to 64 steps, and pauses. */
+static double pace(const machine *m, simulation *s)
+{
+    if (m->busy > 0 && !s->spell--) {
+        s->spell = (size_t)(unit(&s->random) * 64);
+        s->busy = !s->busy;
+    }
+    return s->busy ? m->busy : 1;
 }
 
 /* Runs until there are `last` tokens; the time that took, without the disturbances of the clock. */
@@ -78,12 +91,12 @@ static double advance(const run *r, simulation *s, size_t last)
         while (accepted < k && unit(&s->random) < r->acceptance(s->token + accepted, accepted))
             accepted++;
         size_t rows = r->other_rows + 1 + k;
-        double ns = true_ns(r->m, rows, s->token);
-        spry_step_cost_measure(&s->steps, rows, (uint64_t)disturbed(r->m, ns, &s->random));
+        double ns = true_ns(r->m, rows, s->token), slow = pace(r->m, s);
+        spry_step_cost_measure(&s->steps, rows, (uint64_t)disturbed(r->m, ns * slow, &s->random));
         spry_draft_cost_learn(&s->cost, &(spry_draft_outcome){.other_rows = r->other_rows,
                                                               .drafted = k,
                                                               .accepted = accepted,
-                                                              .draft_ns = (uint64_t)(r->m->draft_ns * k)});
+                                                              .draft_ns = (uint64_t)(r->m->draft_ns * slow * k)});
         total += ns + r->m->draft_ns * k;
         s->token += accepted + 1;
         s->others += r->other_rows;
@@ -269,6 +282,47 @@ static void test_noise(void **state)
         }
 }
 
+/* Answers of 128 tokens in turns without drafts and with them, as `spry bench --draft` computes them. Returns how many
+ * times as fast those with drafts were. */
+static double answers_in_turns(const machine *m, acceptance_at *acceptance, uint64_t seed)
+{
+    enum { ANSWERS = 6, ANSWER = 128 };
+    const run with = {.m = m, .acceptance = acceptance, .fixed = -1}, without = {.m = m, .acceptance = acceptance};
+    double ns[2] = {0, 0};
+    simulation s;
+    begin(&s, seed);
+    for (size_t i = 0; i < 2 * ANSWERS; i++) {
+        size_t from = s.token;
+        double taken = advance(i % 2 ? &with : &without, &s, from + ANSWER);
+        ns[i % 2] += taken / (double)(s.token - from);
+    }
+    return ns[0] / ns[1];
+}
+
+/* Beside a program that comes and goes, whatever a row costs and however good the drafts are: hardly a run loses more
+ * than 3 %, and none 7 %; on average no machine loses 2 %. */
+static void test_busy_neighbour(void **state)
+{
+    (void)state;
+    static acceptance_at *const kinds[] = {often, half, fading, never};
+    static const double row_shares[] = {0.02, 0.2, 0.5, 0.9}, draft_shares[] = {0, 0.15, 0.4};
+    enum { RUNS = 20, CASES = 4 * 4 * 3 };
+    size_t below = 0;
+    for (size_t i = 0; i < CASES; i++) {
+        machine m = {.base_ns = 20e6, .row_ns = 20e6 * row_shares[i / 4 % 4], .noise = 0.1, .spike = 0.03, .busy = 2};
+        m.draft_ns = draft_shares[i / 16] * (m.base_ns + m.row_ns);
+        double sum = 0;
+        for (uint64_t seed = 1; seed <= RUNS; seed++) {
+            double faster = answers_in_turns(&m, kinds[i % 4], seed);
+            assert_true(faster >= 0.93);
+            below += faster < 0.97;
+            sum += faster;
+        }
+        assert_true(sum / RUNS >= 0.98);
+    }
+    assert_true(below * 40 <= CASES * RUNS);
+}
+
 /* The more rows others have in the step, the fewer are drafted; never at a loss for all. */
 static void test_batches(void **state)
 {
@@ -407,7 +461,7 @@ static void test_limits(void **state)
         spry_step_cost_measure(&steps, k + 1, 1000 + k);
         spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = k, .accepted = k, .draft_ns = k});
     }
-    assert_in_range(steps_between, 50, 200);
+    assert_in_range(steps_between, 40, 200);
 
     /* Impossible reports are cut to possible ones. */
     spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = 1000, .accepted = 2000});
@@ -422,7 +476,7 @@ static void test_limits(void **state)
         spry_draft_cost_learn(&cost, &(spry_draft_outcome){0});
         waited++;
     }
-    assert_true(waited > 500 && waited < 2000);
+    assert_true(waited > 2000 && waited < 6000);
 }
 
 static void test_figures(void **state)
@@ -477,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_collapse),
         cmocka_unit_test(test_bursts),
         cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_busy_neighbour),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_step_cost),
         cmocka_unit_test(test_step_cost_shared_point),

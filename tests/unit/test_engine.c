@@ -82,8 +82,10 @@ static void test_wrong_options(void **state)
     } cases[] = {
         {"llama", {.sessions = 0, .chunk = 1, .kv_type = "f16", .cpu = "auto"}, SPRY_ERR_INPUT, "sessions is 0|1 to"},
         {"llama", {.sessions = 5000, .chunk = 1, .kv_type = "f16", .cpu = "auto"}, SPRY_ERR_INPUT, "sessions is 5000"},
-        {"llama", {.sessions = 1, .chunk = 0, .kv_type = "f16", .cpu = "auto"}, SPRY_ERR_INPUT, "chunk is 0|1 to"},
-        {"llama", {.sessions = 1, .chunk = 65537, .kv_type = "f16", .cpu = "auto"}, SPRY_ERR_INPUT, "chunk is 65537"},
+        {"llama",
+         {.sessions = 1, .chunk = 65537, .kv_type = "f16", .cpu = "auto"},
+         SPRY_ERR_INPUT,
+         "chunk is 65537, more than 65536"},
         {"llama",
          {.sessions = 1, .chunk = 1, .threads = 1025, .kv_type = "f16", .cpu = "auto"},
          SPRY_ERR_INPUT,

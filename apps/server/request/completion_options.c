@@ -17,6 +17,7 @@ void spry_completion_options_init(spry_completion_options *o, const spry_serve_s
     spry_request_default(&o->request);
     o->request.sampling.seed = spry_entropy() >> 32;
     o->request.speculation = settings->speculation;
+    o->request.draft_most = settings->draft_most;
     o->request.stop = o->stops;
 }
 

@@ -87,7 +87,7 @@ static void print_counts(spry_buffer *out, const spry_model_status *models, size
 
 /* ---- gauges ------------------------------------------------------------------------------------------------------ */
 
-enum { N_GAUGES = 22 };
+enum { N_GAUGES = 24 };
 
 static const struct {
     const char *name, *help, *type;
@@ -105,6 +105,9 @@ static const struct {
     {"kv_host_saved_total", "Cached pages copied to host memory when they were evicted", "counter"},
     {"kv_host_loaded_total", "Cached pages copied back from host memory", "counter"},
     {"kv_disk_bytes", "Cached pages on disk", "gauge"},
+    {"known_prompts_total", "Prompts whose first page one of the latest 4,096 beginnings of prompts had", "counter"},
+    {"found_prompts_total", "Known prompts that were found in the cache: the hit rate is their share of known ones",
+     "counter"},
     {"model_pinned", "1 if the model is pinned in memory", "gauge"},
     {"batch_limit", "Most answers decoded in one step at present", "gauge"},
     {"steps_total", "Steps since the model was loaded, of all its jobs", "counter"},
@@ -135,6 +138,8 @@ static void read_gauges(double values[N_GAUGES], const spry_model_status *model)
                                   (double)kv->host_saved_pages,
                                   (double)kv->host_loaded_pages,
                                   (double)kv->disk_bytes,
+                                  (double)kv->known_prompts,
+                                  (double)kv->found_prompts,
                                   pool->pinned,
                                   pool->work.batch_limit,
                                   (double)pool->work.steps,

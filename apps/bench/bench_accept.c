@@ -1,0 +1,205 @@
+/* `spry bench --accept`: the acceptance criteria, each with a figure of a run of `spry bench` and a bound. A run is a
+ * process of its own, so that none finds what another one cached. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/json.h"
+#include "bench/bench.h"
+#include "cli/interrupt.h"
+#include "platform/child.h"
+
+enum { REPORT_BYTES_MAX = 1 << 24, ARGUMENTS_MAX = 16, PATH_PART = 32 };
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+typedef enum run_name { POINTS, REUSE, MIX, DRAFT, WITHOUT, POLICY, RUNS } run_name;
+
+/* Of the model; `widened`: of the bundled one in the sizes of another, because drafts need a drafter that fits. */
+static const struct {
+    const char *arguments[ARGUMENTS_MAX];
+    double seconds; /* about, with the bundled model on two cores */
+    bool widened;
+} runs[RUNS] = {
+    [POINTS] = {{"--prefill", "512", "--decode-depth", "0", "--batch", "1"}, 12, false},
+    [REUSE] = {{"--reuse"}, 15, false},
+    [MIX] = {{"--mix", "chat", "--mix-scale", "0.2", "--requests", "16", "--together", "1"}, 15, false},
+    [DRAFT] = {{"--widen", "qwen3-0.6b", "--draft", "Spry-Tales-Draft-4M", "--tokens", "64", "--repeat", "1"},
+               120,
+               true},
+    [WITHOUT] = {{"--without", "all"}, 90, false},
+    [POLICY] = {{"--policy"}, 10, false},
+};
+
+static bool collect(void *user, const char *data, size_t size)
+{
+    spry_buffer_append(user, data, size);
+    return !spry_interrupt_seen();
+}
+
+static spry_status run_child(json_t **report, run_name which, const char *model, spry_error *error)
+{
+    const char *arguments[ARGUMENTS_MAX + 6] = {"/proc/self/exe", "bench", "--json"};
+    size_t n = 3;
+    spry_buffer text;
+    for (size_t i = 0; i < ARGUMENTS_MAX && runs[which].arguments[i]; i++)
+        arguments[n++] = runs[which].arguments[i];
+    if (model && !runs[which].widened) {
+        arguments[n++] = "--";
+        arguments[n++] = model;
+    }
+    spry_buffer_init(&text, REPORT_BYTES_MAX);
+    const spry_child child = {
+        .arguments = arguments, .whole_environment = true, .on_output = collect, .user = &text};
+    spry_status status = spry_child_run(&child, error);
+    if (!status)
+        status = spry_json_object(report, spry_buffer_view(&text), error);
+    spry_buffer_deinit(&text);
+    return spry_interrupt_seen() ? spry_fail(error, SPRY_ERR_CANCELLED, "interrupted; nothing is reported") : status;
+}
+
+/* ---- criteria ---------------------------------------------------------------------------------------------------- */
+
+typedef enum bound_kind { AT_LEAST, AT_MOST, REPORTED } bound_kind;
+
+static const struct {
+    const char *what;
+    run_name run;
+    const char *path, *by; /* of the figure in the report, in steps of names and numbers; NULL, or what divides it */
+    bound_kind kind;
+    double bound;
+    spry_bench_unit unit;
+    const char *why; /* path of the reason where there is no figure; NULL: none */
+} criteria[] = {
+    {"Cached prefix of 1,000 tokens, share of cold", REUSE, "prefix.ratio", NULL, AT_MOST, 0.7, SPRY_BENCH_SHARE, NULL},
+    {"The same after a restart", REUSE, "restart.ratio", NULL, AT_MOST, 0.7, SPRY_BENCH_SHARE, NULL},
+    {"Four documents in another order, share of cold", REUSE, "fragments.ratio", NULL, AT_MOST, 0.7, SPRY_BENCH_SHARE,
+     NULL},
+    {"Known system prompts found", MIX, "runs.0.found_share", NULL, AT_LEAST, 0.95, SPRY_BENCH_SHARE, NULL},
+    {"Decode with drafts, memory-bound target", DRAFT, "drafts.speedup", NULL, AT_LEAST, 1.25, SPRY_BENCH_TIMES,
+     "drafts.why"},
+    {"First token with a drafter, relative to without", DRAFT, "drafts.ttft", NULL, AT_MOST, 1.10, SPRY_BENCH_TIMES,
+     NULL},
+    {"Drafts refused, p95 of answers", DRAFT, "drafts.refused_p95", NULL, REPORTED, 0, SPRY_BENCH_SHARE, "drafts.why"},
+    {"Decode step in attention and products", POINTS, "decode.0.ops", NULL, AT_LEAST, 0.8, SPRY_BENCH_SHARE, NULL},
+    {"Tokenizer, share of the first token's time", POINTS, "ttft.parts_ms.tokenize", "ttft.cold_ms", AT_MOST, 0.01,
+     SPRY_BENCH_SHARE, "why_no_ttft"},
+    {"Answers together, interactive", POLICY, "policy.choices.interactive.batch", NULL, REPORTED, 0, SPRY_BENCH_COUNT,
+     NULL},
+    {"Answers together, offline", POLICY, "policy.choices.offline.batch", NULL, REPORTED, 0, SPRY_BENCH_COUNT, NULL},
+    {"512 tokens without KV memory", WITHOUT, "without.kv.ratio", NULL, AT_LEAST, 40, SPRY_BENCH_TIMES, NULL},
+    {"8 answers without batching", WITHOUT, "without.batching.ratio", NULL, AT_LEAST, 3, SPRY_BENCH_TIMES, NULL},
+    {"A known prompt without the cache", WITHOUT, "without.cache.ratio", NULL, AT_LEAST, 2, SPRY_BENCH_TIMES, NULL},
+    {"Time of a token with a grammar", WITHOUT, "without.grammar.with_ms", "without.grammar.without_ms", AT_MOST, 1.05,
+     SPRY_BENCH_TIMES, NULL},
+    {"Energy of 100 tokens", POINTS, "decode.0.energy.joules_per_100_tokens", NULL, REPORTED, 0, SPRY_BENCH_JOULES,
+     "energy.why_no_cpu"},
+    {"First call of a tool", POINTS, "first_call.ms", NULL, REPORTED, 0, SPRY_BENCH_MS, "why_no_first_call"},
+};
+
+/* The value at a path; a number selects an entry of a list. */
+static const json_t *at(const json_t *json, const char *path)
+{
+    while (json && *path) {
+        char part[PATH_PART];
+        size_t length = strcspn(path, ".");
+        snprintf(part, sizeof part, "%.*s", (int)length, path);
+        json = json_is_array(json) ? json_array_get(json, strtoul(part, NULL, 10)) : json_object_get(json, part);
+        path += length + (path[length] == '.');
+    }
+    return json;
+}
+
+/* A number; of a list of ops the share of attention and products. False: there is none. */
+static bool number_at(double *out, const json_t *report, const char *path)
+{
+    static const spry_op products[] = {SPRY_OP_QKV,  SPRY_OP_ATTEND, SPRY_OP_OUT,   SPRY_OP_GATE_UP,
+                                       SPRY_OP_GATE, SPRY_OP_DOWN,   SPRY_OP_LOGITS};
+    const json_t *value = at(report, path);
+    *out = json_number_value(value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        for (size_t k = 0; k < SPRY_COUNT(products); k++)
+            if (strcmp(spry_bench_text(json_array_get(value, i), "op"), spry_op_name(products[k])) == 0)
+                *out += spry_bench_number(json_array_get(value, i), "share");
+    return json_is_number(value) || json_array_size(value);
+}
+
+static json_t *judge(size_t i, const json_t *report, const char *failure, bool *passed)
+{
+    double value, divisor = 1;
+    bool known = number_at(&value, report, criteria[i].path) &&
+                 (!criteria[i].by || (number_at(&divisor, report, criteria[i].by) && divisor > 0));
+    value /= divisor;
+    bool good = criteria[i].kind == REPORTED ||
+                (known && (criteria[i].kind == AT_LEAST ? value >= criteria[i].bound : value <= criteria[i].bound));
+    char bound[SPRY_BENCH_VALUE + 16] = "", shown[SPRY_BENCH_VALUE] = "-", text[SPRY_BENCH_VALUE];
+    if (known)
+        spry_bench_value(shown, criteria[i].unit, value);
+    if (criteria[i].kind != REPORTED)
+        snprintf(bound, sizeof bound, "%s %s", criteria[i].kind == AT_LEAST ? "at least" : "at most",
+                 spry_bench_value(text, criteria[i].unit, criteria[i].bound));
+    const char *reason = criteria[i].why && report ? json_string_value(at(report, criteria[i].why)) : NULL;
+    *passed = *passed && good;
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?}", "what", criteria[i].what, "value",
+                     known ? json_real(value) : json_null(), "shown", shown, "bound", bound, "verdict",
+                     criteria[i].kind == REPORTED ? (known ? "reported" : "not measured")
+                     : good                       ? "passed"
+                     : known                      ? "FAILED"
+                                                  : "FAILED: not measured",
+                     "why",
+                     known     ? NULL
+                     : failure ? failure
+                               : reason);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+static void print(const json_t *rows)
+{
+    static const spry_bench_column columns[] = {{"Criterion", -47, "what", SPRY_BENCH_TEXT, NULL},
+                                                {"figure", 12, "shown", SPRY_BENCH_TEXT, NULL},
+                                                {"bound", 16, "bound", SPRY_BENCH_TEXT, NULL},
+                                                {"  verdict", 0, "verdict", SPRY_BENCH_TEXT, NULL}};
+    spry_bench_table(columns, SPRY_COUNT(columns), rows, NULL, "");
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        if (spry_bench_text(json_array_get(rows, i), "why")[0])
+            spry_out_quote("%s: %s\n", spry_bench_text(json_array_get(rows, i), "what"),
+                           spry_bench_text(json_array_get(rows, i), "why"));
+}
+
+spry_status spry_bench_accept(bool *passed, const char *model, bool json, spry_error *error)
+{
+    char failures[RUNS][SPRY_ERROR_MAX] = {""}, doing[64];
+    json_t *reports[RUNS] = {NULL}, *rows = json_array();
+    double all = 0;
+    spry_progress_line line;
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < RUNS; i++)
+        all += runs[i].seconds;
+    snprintf(doing, sizeof doing, "%d runs, about %.0f minutes:", RUNS, all / 60 + 0.5);
+    spry_progress_begin(&line, doing);
+    for (run_name i = 0; !status && i < RUNS; i++) {
+        spry_progress_update(&line, i, RUNS);
+        if (run_child(&reports[i], i, model, error))
+            snprintf(failures[i], sizeof failures[i], "%s", error->message);
+        status = spry_interrupt_seen() ? SPRY_ERR_CANCELLED : SPRY_OK;
+    }
+    spry_progress_end(&line);
+    *passed = true;
+    for (size_t i = 0; !status && i < SPRY_COUNT(criteria); i++) {
+        const char *failure = failures[criteria[i].run];
+        json_array_append_new(rows, judge(i, reports[criteria[i].run], failure[0] ? failure : NULL, passed));
+    }
+    if (!status && json) {
+        json_t *object = json_pack("{s:s, s:b, s:O}", "format", "spry-accept-1", "passed", *passed, "criteria", rows);
+        status = object ? spry_bench_print_json(object, error) : spry_fail_memory(error, "the verdicts", sizeof *rows);
+        json_decref(object);
+    } else if (!status) {
+        print(rows);
+    }
+    for (size_t i = 0; i < RUNS; i++)
+        json_decref(reports[i]);
+    json_decref(rows);
+    return status;
+}

@@ -1,0 +1,27 @@
+"""spry bench --accept: every acceptance criterion with a figure, or the reason why it has none, and a verdict that follows from both."""
+
+import cli_support
+from cli_support import FAILURE, OK, spry
+
+
+class Accept(cli_support.CliTest):
+    def test_verdicts_follow_from_figures(self):
+        result = spry("bench", "--accept", "--json")
+        report = result.json
+        self.assertEqual(report["format"], "spry-accept-1")
+        self.assertEqual(result.code, OK if report["passed"] else FAILURE)
+        for one in report["criteria"]:
+            words = one["bound"].split()
+            if one["value"] is None:
+                self.assertIn(one["verdict"], ("not measured", "FAILED: not measured"))
+            elif not words:
+                self.assertEqual(one["verdict"], "reported")
+            elif one["shown"].split()[0] != words[2]:  # no verdict at the bound: both are rounded
+                least = float(one["shown"].split()[0].rstrip("x")) > float(words[2].rstrip("x"))
+                self.assertEqual(one["verdict"], "passed" if least == (words[1] == "least") else "FAILED", one)
+        self.assertEqual(report["passed"], not any(one["verdict"].startswith("FAILED") for one in report["criteria"]))
+        self.assertEqual(len(report["criteria"]), 17)
+
+
+if __name__ == "__main__":
+    cli_support.main()
