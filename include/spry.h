@@ -107,7 +107,7 @@ typedef struct spry_engine_options {
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
 #define spry_engine_options_default(options) spry_engine_options_default_sized(options, sizeof(spry_engine_options))
 
-/* Opens a .gguf file or a Hugging Face folder. `options` NULL: the defaults. Any thread. */
+/* Opens a .gguf file, a Hugging Face folder or a model by name (docs/API.md). `options` NULL: defaults. Any thread. */
 SPRY_API spry_status spry_engine_open(spry_engine **out, const char *path, const spry_engine_options *options,
                                       spry_error *error);
 

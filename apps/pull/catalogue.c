@@ -103,6 +103,18 @@ spry_status spry_catalogue_find(spry_buffer *source, const char *name, spry_erro
     return status;
 }
 
+void spry_catalogue_names(const char *source, void (*visit)(void *user, const char *name), void *user)
+{
+    json_t *models;
+    const json_t *model;
+    size_t i;
+    if (spry_catalogue_load(&models, NULL) != SPRY_OK)
+        return;
+    json_array_foreach(models, i, model) if (strcmp(text_of(model, "source"), source) == 0)
+        visit(user, text_of(model, "name"));
+    json_decref(models);
+}
+
 bool spry_catalogue_fits(const json_t *model)
 {
     /* Weights, a context of a few thousand tokens, and the rest of the system. */

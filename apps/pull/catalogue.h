@@ -15,6 +15,9 @@ spry_status spry_catalogue_load(json_t **models, spry_error *error);
  * catalogue has no such name. A family of several sizes is an error that lists them. */
 spry_status spry_catalogue_find(spry_buffer *source, const char *name, spry_error *error);
 
+/* Calls `visit` with every short name of a source. */
+void spry_catalogue_names(const char *source, void (*visit)(void *user, const char *name), void *user);
+
 /* Whether a model of this size can run in this machine's memory. */
 bool spry_catalogue_fits(const json_t *model);
 

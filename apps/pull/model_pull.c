@@ -11,9 +11,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/map.h"
 #include "base/utf8.h"
 #include "platform/file.h"
+#include "pull/catalogue.h"
 #include "pull/pull_state.h"
 
 enum { BLOCK_BYTES = 1 << 20, PATH_BYTES = 4096 };
@@ -184,38 +184,26 @@ static spry_status pull_copy_folder(spry_model_pull *pull, spry_error *error)
 
 /* ---- models of a hub --------------------------------------------------------------------------------------------- */
 
-/* Models of hubs: every file in turn, each in several ranges at once. Unfinished files are kept for the next pull.
- *
- * For every pulled source the models folder has a file, named after the source's hash, that holds the model's name. */
+/* Models of hubs: every file in turn, each in several ranges at once. Unfinished files are kept for the next pull. The
+ * folder remembers the names that a model was pulled by. */
 
-enum { ORIGIN_BYTES = 40 };
-
-static void origin_name(char out[ORIGIN_BYTES], const char *source)
+/* Without it the model is still found by its own name, so a failure is ignored. */
+static void remember_as(void *user, const char *source)
 {
-    snprintf(out, ORIGIN_BYTES, ".%016" PRIx64 ".hub", spry_hash_bytes(source, strlen(source), 0));
-}
-
-/* Without it the model is still found by its name, so a failure is ignored. */
-static void remember(const spry_model_pull *pull)
-{
-    char name[ORIGIN_BYTES];
-    origin_name(name, pull->source);
+    const spry_model_pull *pull = user;
+    char name[SPRY_MODEL_ORIGIN_MAX];
+    spry_model_origin(name, source);
     struct iovec piece = {(void *)(uintptr_t)pull->target, strlen(pull->target)};
     spry_directory_write(&pull->folder, name, &piece, 1);
 }
 
 bool spry_hub_pulled(spry_buffer *path, const char *folder, const char *source)
 {
-    char name[ORIGIN_BYTES];
-    spry_buffer target;
-    spry_buffer_init(&target, SPRY_PULL_NAME_BYTES);
-    origin_name(name, source);
-    bool found = spry_path_join(path, folder, name, NULL) == SPRY_OK &&
-                 spry_file_read(&target, path->data, NULL) == SPRY_OK && !strchr(target.data, '/') &&
-                 target.data[0] != '.' && spry_path_join(path, folder, target.data, NULL) == SPRY_OK &&
-                 spry_path_exists(path->data);
-    spry_buffer_deinit(&target);
-    return found;
+    char called[SPRY_MODEL_NAME_MAX + 1], found[SPRY_MODEL_PATH_MAX + 1];
+    if (spry_model_name_find(called, found, folder, source, NULL) != SPRY_OK)
+        return false;
+    spry_buffer_clear(path);
+    return spry_buffer_text(path, found);
 }
 
 static spry_status pull_file(spry_model_pull *pull, spry_error *error)
@@ -272,8 +260,10 @@ static spry_status pull_from_hub(spry_model_pull *pull, spry_error *error)
     spry_status status = spry_pull_check_room(pull, pull->total, error);
     if (status == SPRY_OK)
         status = pull->hub.folder ? pull_folder(pull, error) : pull_file(pull, error);
-    if (status == SPRY_OK)
-        remember(pull);
+    if (status == SPRY_OK) {
+        remember_as(pull, pull->source);
+        spry_catalogue_names(pull->source, remember_as, pull);
+    }
     return status;
 }
 

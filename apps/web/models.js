@@ -165,6 +165,41 @@ async function changeModel(path, name) {
     }
 }
 
+// ---- the catalogue -------------------------------------------------------------------------------------------------
+
+/** @param {any} entry */
+function catalogueItem(entry) {
+    const name = cleanText(entry?.name, 100);
+    const fits = entry?.fits === true;
+    const facts = [inBytes(finite(entry?.bytes)), cleanText(entry?.licence, 60), cleanText(entry?.use, 200)];
+    return make(
+        "li",
+        { "data-name": name },
+        make(
+            "div",
+            { class: "row-words" },
+            make("b", { dir: "auto" }, name),
+            make("span", { class: "state" }, say(entry?.here ? "on disk" : fits ? "fits this machine" : "too large for this machine")),
+        ),
+        make("p", { class: "muted", dir: "auto" }, facts.filter(Boolean).join(" \u00b7 ")),
+        entry?.here
+            ? null
+            : make("button", { type: "button", class: "quiet", disabled: !!models.pull, onclick: () => pullModel(name, "") }, say("Pull")),
+    );
+}
+
+// What fits comes first.
+async function drawCatalogue() {
+    try {
+        const entries = await readList("/v1/catalogue", "models");
+        const ordered = [...entries.filter(one => one?.fits === true), ...entries.filter(one => one?.fits !== true)];
+        byId("catalogue-list").replaceChildren(...ordered.map(catalogueItem));
+    } catch (error) {
+        noteFailure(error);
+        byId("catalogue-list").replaceChildren(make("li", { class: "error" }, error.message));
+    }
+}
+
 // ---- pulling -------------------------------------------------------------------------------------------------------
 
 // The lines of a response, as they come.
@@ -205,6 +240,9 @@ async function pullModel(source, name) {
     const { signal } = (models.pull = new AbortController());
     byId("pull-progress").removeAttribute("value");
     showPull(true, say("Connecting\u2026"));
+    for (const button of byId("catalogue-list").querySelectorAll("button")) {
+        button.disabled = true;
+    }
     try {
         const body = name ? { model: name, source } : { model: source };
         for await (const line of responseLines(await callServer("/api/pull", body, signal))) {
@@ -227,6 +265,9 @@ async function pullModel(source, name) {
     }
     models.pull = null;
     await refreshModels();
+    if (byId("catalogue").open) {
+        await drawCatalogue();
+    }
 }
 
 export function startModels() {
@@ -248,6 +289,7 @@ export function startModels() {
         event.preventDefault();
         pullModel(byId("pull-source").value.trim(), byId("pull-name").value.trim());
     });
+    byId("catalogue").addEventListener("toggle", () => byId("catalogue").open && drawCatalogue());
     byId("pull-cancel").addEventListener("click", () => models.pull?.abort());
 }
 

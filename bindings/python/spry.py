@@ -501,7 +501,7 @@ def _close_all():
 
 
 class Engine:
-    """A model, loaded once. Options are those of spry_engine_options: context, threads, kv_type, kv_bytes, cache_dir,
+    """A model, loaded once: a file, a folder, or a name of spry_engine_open. Options are those of spry_engine_options: context, threads, kv_type, kv_bytes, cache_dir,
     device, cpu, quantize, chat_template and others. `sessions` is how many answers can be computed together. log: a function of
     a level (0 debug, 1 information, 2 warning) and a sentence, called on threads of the engine."""
 

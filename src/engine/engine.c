@@ -8,7 +8,9 @@
 #include "model/model.h"
 #include "model/quantize.h"
 #include "platform/clock.h"
+#include "platform/file.h"
 #include "platform/memory.h"
+#include "platform/model_names.h"
 #include "sched/driver.h"
 #include "spry_serve.h"
 
@@ -258,7 +260,13 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
 
 spry_status spry_engine_open(spry_engine **out, const char *path, const spry_engine_options *options, spry_error *error)
 {
-    return open_any(out, path, NULL, 0, options, error);
+    char found[SPRY_MODEL_PATH_MAX + 1];
+    *out = NULL;
+    bool is_path = path[0] == '/' || path[0] == '.' || (strchr(path, '/') && !strchr(path, ':')); /* hf:OWNER/REPO */
+    if (is_path || spry_path_exists(path))
+        return open_any(out, path, NULL, 0, options, error);
+    spry_status status = spry_model_locate(found, path, error);
+    return status == SPRY_OK ? open_any(out, found, NULL, 0, options, error) : status;
 }
 
 spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t size, const char *name,

@@ -100,6 +100,19 @@ bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place)
 #define SPRY_MODULE_DIR "../lib/spry"
 #endif
 
+static const char anchor; /* an address inside this library */
+
+bool spry_environment_library_folder(spry_buffer *out, const char *from_there)
+{
+    Dl_info here;
+    char path[PATH_MAX];
+    spry_buffer_clear(out);
+    if (!dladdr((const void *)&anchor, &here) || !here.dli_fname || !realpath(here.dli_fname, path))
+        return false;
+    char *slash = strrchr(path, '/');
+    return slash && spry_buffer_format(out, "%.*s/%s", (int)(slash - path), path, from_there);
+}
+
 void *spry_module_symbol(const char *name, const char *symbol, spry_error *error)
 {
     static const char *const folders[] = {".", SPRY_MODULE_DIR};

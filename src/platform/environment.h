@@ -37,6 +37,10 @@ bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place);
 
 /* Parts of the library that need a library of their own, in files that are opened only when asked for. */
 
+/* Replaces `out` with a folder, given from that of this library, or of the program that contains it. False: neither is
+ * known. */
+bool spry_environment_library_folder(spry_buffer *out, const char *from_there);
+
 /* A symbol of the module `name`, which stays open. It is beside the program, or in the library folder of the tree
  * that the program was installed to. NULL: there is none, and the error says why. */
 void *spry_module_symbol(const char *name, const char *symbol, spry_error *error);

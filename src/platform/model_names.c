@@ -1,9 +1,16 @@
 #include "platform/model_names.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/map.h"
+#include "platform/environment.h"
 #include "platform/file.h"
+
+#ifndef SPRY_MODEL_DIR
+#define SPRY_MODEL_DIR "../share/spry/models"
+#endif
 
 static const char suffix[] = ".gguf";
 
@@ -89,19 +96,15 @@ static void call(char called[SPRY_MODEL_NAME_MAX + 1], const char *folder, const
     spry_buffer_deinit(&real);
 }
 
-spry_status spry_model_name_find(char called[SPRY_MODEL_NAME_MAX + 1], char path[SPRY_MODEL_PATH_MAX + 1],
-                                 const char *folder, const char *name, spry_error *error)
+/* What `name` means by itself. */
+static bool find_named(char called[SPRY_MODEL_NAME_MAX + 1], char path[SPRY_MODEL_PATH_MAX + 1], const char *folder,
+                       const char *name)
 {
     static const char *const ends[] = {"", suffix};
     spry_buffer real;
     bool found = false;
-    if (!is_name(name))
-        return spry_fail(error, SPRY_ERR_FILE,
-                         "there is no model '%.127s': a name has no slash, does not begin with a dot, and has at most "
-                         "%d bytes",
-                         name, SPRY_MODEL_NAME_MAX);
     spry_buffer_init(&real, 1 << 16);
-    for (size_t i = 0; folder && !found && i < SPRY_COUNT(ends); i++)
+    for (size_t i = 0; folder && is_name(name) && !found && i < SPRY_COUNT(ends); i++)
         found = find_inside(&real, folder, name, ends[i]) && is_model(real.data) && real.size <= SPRY_MODEL_PATH_MAX;
     if (found) {
         spry_buffer part;
@@ -112,9 +115,64 @@ spry_status spry_model_name_find(char called[SPRY_MODEL_NAME_MAX + 1], char path
         call(called, folder, name);
     }
     spry_buffer_deinit(&real);
-    return found ? SPRY_OK
-                 : spry_fail(error, SPRY_ERR_FILE, "there is no model '%.127s'%s", name,
-                             folder ? " in the models folder" : "");
+    return found;
+}
+
+void spry_model_origin(char out[SPRY_MODEL_ORIGIN_MAX], const char *source)
+{
+    snprintf(out, SPRY_MODEL_ORIGIN_MAX, ".%016" PRIx64 ".hub", spry_hash_bytes(source, strlen(source), 0));
+}
+
+/* The model that was pulled by this name. */
+static bool find_pulled(char called[SPRY_MODEL_NAME_MAX + 1], char path[SPRY_MODEL_PATH_MAX + 1], const char *folder,
+                        const char *source)
+{
+    char origin[SPRY_MODEL_ORIGIN_MAX];
+    spry_buffer file, target;
+    spry_buffer_init(&file, 1 << 16);
+    spry_buffer_init(&target, SPRY_MODEL_NAME_MAX + sizeof suffix);
+    spry_model_origin(origin, source);
+    bool found = folder && spry_path_join(&file, folder, origin, NULL) == SPRY_OK &&
+                 spry_file_read(&target, file.data, NULL) == SPRY_OK && target.size &&
+                 find_named(called, path, folder, target.data);
+    spry_buffer_deinit(&file);
+    spry_buffer_deinit(&target);
+    return found;
+}
+
+spry_status spry_model_name_find(char called[SPRY_MODEL_NAME_MAX + 1], char path[SPRY_MODEL_PATH_MAX + 1],
+                                 const char *folder, const char *name, spry_error *error)
+{
+    if (find_named(called, path, folder, name) || find_pulled(called, path, folder, name))
+        return SPRY_OK;
+    if (!is_name(name))
+        return spry_fail(error, SPRY_ERR_FILE,
+                         "there is no model '%.127s': a name has no slash, does not begin with a dot, and has at most "
+                         "%d bytes",
+                         name, SPRY_MODEL_NAME_MAX);
+    return spry_fail(error, SPRY_ERR_FILE, "there is no model '%.127s'%s", name, folder ? " in the models folder" : "");
+}
+
+spry_status spry_model_locate(char path[SPRY_MODEL_PATH_MAX + 1], const char *name, spry_error *error)
+{
+    static const char *const installed[] = {SPRY_MODEL_DIR, "../share/spry/models", "../models"};
+    char called[SPRY_MODEL_NAME_MAX + 1];
+    spry_buffer user, folder;
+    spry_buffer_init(&user, SPRY_MODEL_PATH_MAX);
+    spry_buffer_init(&folder, SPRY_MODEL_PATH_MAX);
+    spry_path_user_data(&user, "models");
+    bool found = user.size && spry_model_name_find(called, path, user.data, name, NULL) == SPRY_OK;
+    for (size_t i = 0; !found && i < SPRY_COUNT(installed); i++)
+        found = spry_environment_library_folder(&folder, installed[i]) && find_named(called, path, folder.data, name);
+    spry_status status =
+        found ? SPRY_OK
+              : spry_fail(error, SPRY_ERR_FILE,
+                          "there is no file or folder '%.127s', nor a model of that name in %.300s; `spry pull %.127s` "
+                          "downloads models of hubs and of the catalogue",
+                          name, user.size ? user.data : "a models folder (HOME is not set)", name);
+    spry_buffer_deinit(&user);
+    spry_buffer_deinit(&folder);
+    return status;
 }
 
 typedef struct listing {

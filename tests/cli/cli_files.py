@@ -33,6 +33,18 @@ class BadFiles(cli_support.CliTest):
             file.write(data)
         return path
 
+    def test_a_name_that_exists_twice(self):
+        """The folder has the name, and the file its own with its ending; a pull takes neither place."""
+        shutil.copy(tiny("qwen3"), os.path.join(self.folder, "twice.gguf"))
+        shutil.copytree(tiny("llama", ""), os.path.join(self.folder, "twice"))
+        names = [model["name"] for model in spry("models", "--json", "--models-dir", self.folder).json["models"]]
+        self.assertEqual(sorted(names), ["twice", "twice.gguf"])
+        for name, architecture in (("twice", "llama"), ("twice.gguf", "qwen3")):
+            result = spry("run", name, "-p", "x", "-n", "1", "--stats", "--models-dir", self.folder)
+            self.assertEqual(result.code, OK, result.errors)
+            self.assertIn(architecture, result.errors.lower())
+        self.fails(spry("pull", tiny("qwen3"), "twice", "--models-dir", self.folder), FAILURE, "already contains 'twice'")
+
     def run_model(self, path):
         return spry("run", path, "-p", "x", "-n", "1", "--temperature", "0")
 

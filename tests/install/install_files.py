@@ -31,7 +31,7 @@ class Files(unittest.TestCase):
                   r"lib.*/cmake/spry/spryConfigVersion\.cmake", r"lib.*/cmake/spry/spryTargets\.cmake",
                   r"share/spry/python/spry\.py", r"share/doc/spry/examples/chat\.c", r"share/doc/spry/docs/OPTIONS\.md",
                   r"share/bash-completion/completions/spry", r"share/zsh/site-functions/_spry",
-                  r"share/fish/vendor_completions\.d/spry\.fish"]
+                  r"share/fish/vendor_completions\.d/spry\.fish", r"share/spry/models/Spry-Tales-29M\.gguf"]
         for pattern in wanted:
             self.assertTrue(any(re.fullmatch(pattern, path) for path in there), (pattern, there))
         headers = [path for path in there if path.startswith("include/")]

@@ -27,6 +27,26 @@ os.environ["SPRY_LIBRARY"] = os.path.join(library_folder(), "libspry.so")
 sys.path.insert(0, FOLDER)
 import spry  # noqa: E402
 
+
+class Names(unittest.TestCase):
+    """Models by name: those installed with the library, and those of the user's folder."""
+
+    def test_names(self):
+        models = os.path.join(HOME, "named", "spry", "models")
+        os.makedirs(models)
+        shutil.copy(os.path.join(MODELS, "Spry-Tales-Draft-4M.gguf"), os.path.join(models, "mine.gguf"))
+        before = os.environ.get("XDG_DATA_HOME")
+        os.environ["XDG_DATA_HOME"] = os.path.join(HOME, "named")
+        self.addCleanup(lambda: os.environ.update(XDG_DATA_HOME=before) if before else os.environ.pop("XDG_DATA_HOME"))
+        for name, parameters in (("mine", 3.5e6), ("mine.gguf", 3.5e6), ("Spry-Tales-29M", 29e6)):
+            with spry.Engine(name, context=64) as engine:
+                self.assertGreater(engine.info["parameters"], parameters)
+        for name in ("nothing", "hf:me/nothing", "../spry/models/mine", ""):
+            with self.assertRaises(spry.Error) as caught:
+                spry.Engine(name)
+            self.assertIn("spry pull" if name[:1] in "nh" and name else "", str(caught.exception))
+
+
 FOX = "Tell me a story about a brave little fox."
 
 

@@ -176,6 +176,68 @@ class HubTest(unittest.TestCase):
         return [one for one in self.hub.asked if one[0].startswith("/cdn/")]
 
 
+class Api(HubTest):
+    """Pulling by short names and names of hubs over HTTP, as the page and Ollama's clients do."""
+
+    def setUp(self):
+        super().setUp()
+        data = os.path.join(self.cache, "data")
+        os.makedirs(os.path.join(data, "spry"))
+        with open(os.path.join(data, "spry", "catalogue.json"), "w", encoding="utf-8") as file:
+            json.dump({"models": [{"name": "tales:4m", "source": "hf:me/Tales-GGUF", "bytes": 5, "licence": "MIT", "use": "tales"},
+                                  {"name": "huge:1t", "source": "hf:me/Huge", "bytes": 1e15}]}, file)
+        self.changes["XDG_DATA_HOME"] = data
+
+    def serve(self, *arguments):
+        server = server_support.Server("--models-dir", self.folder, *arguments, **self.changes)
+        self.addCleanup(server.stop)
+        return server
+
+    def test_a_short_name_is_pulled_and_answers(self):
+        server = self.serve("--allow-pull")
+        listed = server.get("/v1/catalogue").json
+        self.assertEqual([(m["name"], m["licence"] if "licence" in m else None, m["fits"], m["here"]) for m in listed["models"]],
+                         [("tales:4m", "MIT", True, None), ("huge:1t", None, False, None)])
+        self.assertTrue(listed["pull"])
+        lines = server.post("/api/pull", {"model": "tales:4m"}).lines
+        self.assertEqual(lines[-1], {"status": "success"})
+        self.assertIn("completed", lines[-2])
+        self.same("tales-Q4_K_M.gguf", self.body)
+        self.assertEqual(server.get("/v1/catalogue").json["models"][0]["here"], "tales-Q4_K_M")
+        for name in ("tales:4m", "hf:me/Tales-GGUF", "tales-Q4_K_M"):
+            reply = server.post("/v1/chat/completions", {"model": name, "max_tokens": 2,
+                                                         "messages": [{"role": "user", "content": "x"}]})
+            self.assertEqual((reply.status, reply.json["model"]), (200, "tales-Q4_K_M"), name)
+        self.hub.asked.clear()
+        for name in ("tales:4m", "hf:me/Tales-GGUF"):
+            self.assertEqual(server.post("/api/pull", {"model": name}).json, {"status": "success"})
+        self.assertEqual(self.hub.asked, [])
+        # The program finds it by the same names.
+        self.assertEqual(self.run_spry("run", "tales:4m", "-p", "x", "-n", "2", "--json").json["model"], "tales-Q4_K_M")
+
+    def test_what_cannot_be_pulled(self):
+        server = self.serve("--allow-pull")
+        for body, status, words in (({"model": "tales"}, 200, ""), ({"model": "nothing"}, 404, "hf:OWNER/REPO[:TYPE]"),
+                                    ({"model": "hf:me/Huge"}, 404, "404"), ({"model": "hf:me"}, 400, "hf:OWNER/REPO"),
+                                    ({"model": "x", "source": "nothing"}, 400, "a name of the catalogue")):
+            reply = server.post("/api/pull", {**body, "stream": False})
+            self.assertEqual(reply.status, status, reply.text)
+            self.assertIn(words, reply.text)
+        server = self.serve()
+        self.assertFalse(server.get("/v1/catalogue").json["pull"])
+        for name in ("huge:1t", "hf:me/Huge"):
+            reply = server.post("/api/pull", {"model": name})
+            self.assertEqual((reply.status, "--allow-pull" in reply.json["error"]), (403, True))
+
+    def test_no_network(self):
+        self.changes["HF_ENDPOINT"] = "http://127.0.0.1:1"
+        self.refused("127.0.0.1", "tales:4m")
+        reply = self.serve("--allow-pull").post("/api/pull", {"model": "tales:4m", "stream": False})
+        self.assertGreaterEqual(reply.status, 400)
+        self.assertIn("127.0.0.1", reply.json["error"])
+        self.assertEqual(os.listdir(self.folder), [])
+
+
 class HuggingFace(HubTest):
     def test_types(self):
         self.pulled("hf:me/Tales-GGUF")

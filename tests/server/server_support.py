@@ -60,13 +60,13 @@ class Reply:
 
 class Server:
     """A server process; it listens once the constructor returns. `under`: a command that becomes the server's. `kv`:
-    memory for keys and values. `device`: flags that say where it computes."""
+    memory for keys and values. `device`: flags that say where it computes. `changes`: of its environment."""
 
-    def __init__(self, *arguments, host="127.0.0.1", under=(), kv="64M", device=tuple(DEVICE)):
+    def __init__(self, *arguments, host="127.0.0.1", under=(), kv="64M", device=tuple(DEVICE), **changes):
         self.process = subprocess.Popen([*under, SPRY, "serve", *allowed(arguments), *device, "--host", host, "--port", "0",
                                          "--kv-bytes", kv],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        cwd=HOME, env=environment())
+                                        cwd=HOME, env=environment(**changes))
         self.log = []
         self.port = None
         while self.port is None:

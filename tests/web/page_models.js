@@ -92,6 +92,48 @@ test("a model is pulled, and appears", async world => {
     });
 });
 
+test("the catalogue shows what fits, and pulls by name", async world => {
+    const page = await openPage(world);
+    await openModels(page);
+    const entries = [
+        { name: "huge:1t", bytes: 1e12, licence: "MIT", use: "much", fits: false, here: null },
+        { name: "small:1b", bytes: 8e8, licence: "Apache-2.0", use: "chat <b>now</b>", fits: true, here: null },
+        { name: "here:4m", bytes: 5e6, fits: true, here: "here-Q4_0" },
+    ];
+    await page.route("**/v1/catalogue", route => route.fulfill({ json: { models: entries, pull: true } }));
+    const asked = [];
+    await page.route("**/api/pull", route => {
+        asked.push(route.request().postDataJSON());
+        entries[1].here = "small-Q4_K_M";
+        return route.fulfill({ body: '{"status":"success"}\n' });
+    });
+    await page.click("#catalogue summary");
+    await page.waitForSelector("#catalogue-list [data-name='small:1b']");
+    const items = await page.locator("#catalogue-list li").allInnerTexts();
+    assert.match(items[0], /^small:1b\s+fits this machine\s+800 MB · Apache-2.0 · chat <b>now<\/b>\s+Pull$/);
+    assert.match(items[1], /^here:4m\s+on disk\s+5 MB$/);
+    assert.match(items[2], /^huge:1t\s+too large for this machine/);
+    await page.locator("[data-name='small:1b']").getByRole("button", { name: "Pull" }).click();
+    await page.waitForFunction(() => /on disk/.test(document.querySelector("[data-name='small:1b'] .state").textContent));
+    assert.deepEqual(asked, [{ model: "small:1b" }]);
+    assert.match(await page.innerText("#pull-words"), /The model is here/);
+    await page.unroute("**/v1/catalogue");
+    await page.route("**/v1/catalogue", route => route.fulfill({ status: 500, json: { error: { message: "broken file" } } }));
+    await page.click("#catalogue summary");
+    await page.click("#catalogue summary");
+    await page.waitForSelector("#catalogue-list .error");
+    await closePage(page);
+});
+
+test("the server's own catalogue is listed", async world => {
+    const page = await openPage(world);
+    await openModels(page);
+    await page.click("#catalogue summary");
+    await page.waitForSelector("#catalogue-list [data-name='qwen3:0.6b']");
+    assert.ok((await page.locator("#catalogue-list li").count()) > 20);
+    await closePage(page);
+});
+
 test("pulling shows how far it is, and can be cancelled", async world => {
     const page = await openPage(world);
     // A pull that stays in the middle until it is cancelled.

@@ -11,6 +11,8 @@
 #include "platform/clock.h"
 #include "platform/directory.h"
 #include "platform/threads.h"
+#include "pull/catalogue.h"
+#include "pull/hub.h"
 #include "pull/model_pull.h"
 #include "server/api/apis.h"
 #include "server/api/ollama.h"
@@ -647,17 +649,11 @@ static bool pull_has_model(void *context, const spry_pool_info *info)
     return *name != NULL;
 }
 
-static void reply_present(spry_exchange *x, const char *name)
+static bool is_present(const spry_exchange *x, const char *name)
 {
     const char *left = name;
     spry_model_pool_each(x->server->pool, pull_has_model, &left);
-    if (left)
-        spry_reply_error(
-            x, SPRY_HTTP_NOT_FOUND, "model",
-            "there is no model '%.127s', and this server uses no registry: send its \"source\", a path or an address",
-            name);
-    else
-        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
+    return !left;
 }
 
 static bool is_place(const char *text)
@@ -671,9 +667,10 @@ static void pull(spry_exchange *x, const char *source, const char *name, bool st
     pull_stream *s = NULL;
     if (!x->server->settings->allow_pull)
         spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL, "pulling models is not allowed; --allow-pull allows it");
-    else if (!is_place(source))
+    else if (!is_place(source) && !spry_hub_is(source))
         spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "source",
-                         "source must be an absolute path or begin with file://, http:// or https://");
+                         "source must be an absolute path, a name of the catalogue, or begin with file://, http://, "
+                         "https://, hf: or ollama:");
     else if (!x->server->models_folder)
         spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, NULL, "this server has no models folder; --models-dir sets one");
     else if (start(&s, x, source, name, &error) != SPRY_OK)
@@ -682,6 +679,27 @@ static void pull(spry_exchange *x, const char *source, const char *name, bool st
         spry_reply_stream(x, "application/x-ndjson", (spry_reply_source){pull_more, pull_end, s});
     else
         reply_whole(x, s);
+}
+
+/* A model that is not here: by its place, its name on a hub, or that of the catalogue. `named`: the request has nothing
+ * else that says what to pull. */
+static void pull_named(spry_exchange *x, const char *model, const char *name, bool named, bool stream)
+{
+    spry_error error;
+    spry_buffer hub;
+    spry_buffer_init(&hub, SPRY_OLLAMA_NAME * 4);
+    spry_status status = is_place(model) || spry_hub_is(model) ? SPRY_OK : spry_catalogue_find(&hub, model, &error);
+    if (status != SPRY_OK)
+        spry_reply_failure(x, &error);
+    else if (hub.size || !named || is_place(model) || spry_hub_is(model))
+        pull(x, hub.size ? hub.data : model, name, stream);
+    else
+        spry_reply_error(
+            x, SPRY_HTTP_NOT_FOUND, "model",
+            "there is no model '%.127s' here or in the catalogue (GET /v1/catalogue); hf:OWNER/REPO[:TYPE] "
+            "and ollama:NAME[:TAG] name models of hubs, \"source\" may be a path or an address",
+            model);
+    spry_buffer_deinit(&hub);
 }
 
 void spry_ollama_pull(spry_exchange *x)
@@ -697,12 +715,14 @@ void spry_ollama_pull(spry_exchange *x)
     if (!*model && !source)
         spry_fields_refuse(&fields, "model", "model is missing");
     if (spry_fields_fine(&fields, x)) {
+        char known[SPRY_MODEL_NAME];
         if (source)
-            pull(x, source, *model ? spry_ollama_model(name, model) : NULL, stream);
-        else if (is_place(model))
-            pull(x, model, NULL, stream);
+            pull_named(x, source, *model ? spry_ollama_model(name, model) : NULL, false, stream);
+        else if (is_present(x, spry_ollama_model(name, model)) || has_model(known, x->server, model))
+            spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
         else
-            reply_present(x, spry_ollama_model(name, model));
+            pull_named(x, is_place(model) || spry_hub_is(model) ? model : spry_ollama_model(name, model), NULL, true,
+                       stream);
     }
     json_decref(root);
 }

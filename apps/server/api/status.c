@@ -5,7 +5,9 @@
 
 #include "cli/model_source.h"
 #include "platform/clock.h"
+#include "platform/model_names.h"
 #include "platform/wakeup.h"
+#include "pull/catalogue.h"
 #include "server/api/apis.h"
 #include "server/api/ollama.h"
 #include "server/fields/fields.h"
@@ -321,4 +323,28 @@ void spry_page_features(spry_exchange *x)
     spry_reply_json(x, SPRY_HTTP_OK,
                     json_pack("{so ss sb sb}", "libraries", paths, "bundled", SPRY_BUNDLED_MODEL, "chats",
                               settings->allow_chats, "pull", settings->allow_pull));
+}
+
+/* ---- GET /v1/catalogue ------------------------------------------------------------------------------------------- */
+
+/* Models to download by short name; `here`: the name of the one that the models folder has, or null. */
+void spry_catalogue_reply(spry_exchange *x)
+{
+    spry_error error;
+    size_t i;
+    json_t *models, *model;
+    if (spry_catalogue_load(&models, &error) != SPRY_OK) {
+        spry_reply_failure(x, &error);
+        return;
+    }
+    json_array_foreach(models, i, model)
+    {
+        char called[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1];
+        const char *source = json_string_value(json_object_get(model, "source"));
+        bool here = spry_model_name_find(called, path, x->server->models_folder, source, NULL) == SPRY_OK;
+        json_object_set_new(model, "fits", json_boolean(spry_catalogue_fits(model)));
+        json_object_set_new(model, "here", here ? json_string(called) : json_null());
+    }
+    spry_reply_json(x, SPRY_HTTP_OK,
+                    json_pack("{s:o, s:b}", "models", models, "pull", x->server->settings->allow_pull));
 }

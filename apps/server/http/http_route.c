@@ -21,6 +21,7 @@ static const spry_route routes[] = {
     {"GET", "/v1/models", spry_openai_models, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"GET", "/v1/models/*", spry_openai_model, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"GET", "/v1/settings", spry_openai_settings, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
+    {"GET", "/v1/catalogue", spry_catalogue_reply, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"GET", "/v1/audio", spry_audio_parts, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"POST", "/v1/audio/transcriptions", spry_audio_transcriptions, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"POST", "/v1/audio/translations", spry_audio_translations, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},

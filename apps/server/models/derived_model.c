@@ -425,5 +425,10 @@ const char *spry_model_name(char out[SPRY_MODEL_NAME], const spry_server *server
     spry_model_pool_each(server->pool, compare, &s);
     if (s.found)
         return out;
+    char called[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1]; /* a name that a model was pulled by */
+    if (spry_model_name_find(called, path, server->models_folder, name, NULL) == SPRY_OK) {
+        snprintf(out, SPRY_MODEL_NAME, "%s", called);
+        return out;
+    }
     return server->settings->any_model || spry_model_is_alias(server, s.name) ? NULL : name;
 }
