@@ -253,13 +253,19 @@ static spry_key read_paste(spry_keyboard *keyboard)
         }
         if (found) {
             size_t size = (size_t)(found - bytes.data);
-            append_pasted(&keyboard->paste, (spry_view){bytes.data, size});
+            if (!keyboard->paste.failed)
+                append_pasted(&keyboard->paste, (spry_view){bytes.data, size});
             spry_buffer_consume(&keyboard->bytes, size + END);
             return SPRY_KEY_PASTE;
         }
         searched = bytes.size > END ? bytes.size - END : 0;
+        if (bytes.size > PASTE_BYTES_MAX) { /* the rest is read until the mark, and dropped */
+            keyboard->paste.failed = true;
+            spry_buffer_consume(&keyboard->bytes, searched);
+            searched = 0;
+        }
         switch (more_bytes(keyboard, NULL)) {
-        case INPUT_INTERRUPTED: return SPRY_KEY_INTERRUPT;
+        case INPUT_INTERRUPTED: spry_buffer_clear(&keyboard->bytes); return SPRY_KEY_INTERRUPT;
         case INPUT_CLOSED: return SPRY_KEY_CLOSED;
         default: break; /* another size is drawn after the paste */
         }

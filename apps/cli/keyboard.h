@@ -49,7 +49,7 @@ typedef enum spry_key {
  * the terminal itself edits lines. */
 typedef struct spry_keyboard {
     uint32_t character; /* of SPRY_KEY_CHARACTER */
-    spry_buffer paste;  /* of SPRY_KEY_PASTE: valid UTF-8, lines ended by newlines, no zero bytes */
+    spry_buffer paste;  /* of SPRY_KEY_PASTE: valid UTF-8, lines ended by newlines, no zero bytes; failed: too long */
     spry_buffer bytes;  /* read and not used yet */
     bool plain;
 } spry_keyboard;

@@ -204,6 +204,16 @@ static void end_drawing(spry_line_editor *e)
     e->cursor_row = e->cursor_column = 0;
 }
 
+static void complain_long(spry_line_editor *e)
+{
+    size_t at = e->cursor;
+    end_drawing(e);
+    e->cursor = at;
+    fputs("\n", e->screen);
+    fflush(e->screen);
+    spry_complain("a message has at most %d bytes; nothing was added", TEXT_BYTES_MAX);
+}
+
 /* ---- changing the text ------------------------------------------------------------------------------------------- */
 
 static bool is_word(uint32_t character)
@@ -280,11 +290,15 @@ static size_t line_end(const spry_line_editor *e, size_t at)
     return newline ? (size_t)(newline - e->text.data) : e->text.size;
 }
 
+/* Text that is too long leaves the message as it was. */
 static void insert(spry_line_editor *e, spry_view what)
 {
     size_t tail = e->text.size - e->cursor;
-    if (!what.size || !spry_buffer_extend(&e->text, what.size)) {
-        e->text.failed = false; /* too long: the text stays as it was */
+    if (!what.size)
+        return;
+    if (!spry_buffer_extend(&e->text, what.size)) {
+        e->text.failed = false;
+        complain_long(e);
         return;
     }
     memmove(e->text.data + e->cursor + what.size, e->text.data + e->cursor, tail);
@@ -493,7 +507,12 @@ static void edit(spry_line_editor *e, spry_key key)
     char bytes[4];
     switch (key) {
     case SPRY_KEY_CHARACTER: insert(e, (spry_view){bytes, spry_utf8_encode(bytes, e->keyboard.character)}); break;
-    case SPRY_KEY_PASTE: insert(e, spry_buffer_view(&e->keyboard.paste)); break;
+    case SPRY_KEY_PASTE:
+        if (e->keyboard.paste.failed)
+            complain_long(e);
+        else
+            insert(e, spry_buffer_view(&e->keyboard.paste));
+        break;
     case SPRY_KEY_NEWLINE: insert(e, SPRY_VIEW("\n")); break;
     case SPRY_KEY_TAB: complete(e); break;
     case SPRY_KEY_LEFT: e->cursor = before(e, e->cursor); break;

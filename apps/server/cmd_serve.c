@@ -1,6 +1,8 @@
 /* spry serve: its options; starting and stopping the server. */
 #include <signal.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
@@ -320,6 +322,16 @@ static void wait_for_last_events(const spry_server *server)
     }
 }
 
+/* What to do next, for people at a terminal. A server on all addresses is reached as localhost. */
+static void invite(const spry_server *server, uint16_t port)
+{
+    const spry_serve_settings *settings = server->settings;
+    bool everywhere = strcmp(settings->host, "0.0.0.0") == 0 || strcmp(settings->host, "::") == 0;
+    spry_complain("%s answers; open %s://%s:%u in your browser, Ctrl-C ends the server",
+                  spry_server_first_model(server), settings->tls_cert ? "https" : "http",
+                  everywhere ? "localhost" : settings->host, port);
+}
+
 static spry_status run(spry_server *server, spry_error *error)
 {
     sigset_t signals;
@@ -328,11 +340,16 @@ static spry_status run(spry_server *server, spry_error *error)
     spry_http_server *http;
     end_signals(&signals);
     sigaddset(&signals, SIGHUP);
+    const spry_serve_settings *settings = server->settings;
+    bool terminal = isatty(STDERR_FILENO);
+    bool logged = settings->verbose || (settings->audit_log && strcmp(settings->audit_log, "-") == 0);
+    server->shows_requests = terminal && !logged;
     spry_status status = spry_http_server_start(&http, server, &port, error);
     if (status != SPRY_OK)
         return status;
-    spry_complain("listening on %s://%s:%u", server->settings->tls_cert ? "https" : "http", server->settings->host,
-                  port);
+    spry_complain("listening on %s://%s:%u", settings->tls_cert ? "https" : "http", settings->host, port);
+    if (terminal)
+        invite(server, port);
     while (sigwait(&signals, &which) == 0 && which == SIGHUP)
         reload(server, http);
     end_signals(&signals);

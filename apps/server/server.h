@@ -72,6 +72,7 @@ typedef struct spry_server {
     spry_access_keys keys;
     spry_key_limits limits;
     spry_audit_log audit;
+    bool shows_requests; /* as lines on the terminal */
     spry_registry registry;
     atomic_bool cutting; /* --grace has passed: unfinished answers end now */
     spry_response_store responses;

@@ -1,10 +1,17 @@
 """The program in tmux, a real terminal: what is on the screen, and where the cursor is. Tests wait for texts, never for time."""
 
+import http.server
+import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 
 import cli_support
 import scripted_model
@@ -28,7 +35,7 @@ class Screen:
             command = "TERM='%s' %s" % (term, command)
         script = os.path.join(self.folder, "script")
         with open(script, "w", encoding="utf-8") as file:
-            file.write("%s\n%s\necho \"ended with $?\"\nexec cat >/dev/null\n" % (before, command))
+            file.write("trap : INT\n%s\n%s\necho \"ended with $?\"\nexec cat >/dev/null\n" % (before, command))
         self.environment = environment(**changes)
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", self.folder, "sh", script)
 
@@ -107,8 +114,6 @@ class TerminalTest(cli_support.CliTest):
 
     def messages(self, screen):
         """What the chat holds now."""
-        import json
-
         path = os.path.join(screen.folder, "saved.json")
         screen.say("/save " + path)
         screen.wait("Saved.")
@@ -379,6 +384,60 @@ class TerminalTest(cli_support.CliTest):
         listed = cli_support.spry("chats", XDG_DATA_HOME=screen.data).text
         self.assertRegex(listed, r"1 .*of boats")
         self.assertRegex(listed, r"2 .*of trains")
+
+    # ---- other commands ----
+
+    def test_a_server_shows_its_requests(self):
+        screen = Screen("serve", DRAFT, "--port", "0", "--kv-bytes", "64M", columns=150)
+        self.addCleanup(screen.close)
+        text = screen.wait("in your browser, Ctrl-C ends the server")
+        url = re.search(r"%s answers; open (http://127\.0\.0\.1:\d+) in your browser" % DRAFT, text).group(1)
+        body = json.dumps({"model": DRAFT, "max_tokens": 3, "messages": [{"role": "user", "content": "Hi"}]}).encode()
+        for path, data in (("/", None), ("/v1/models", None), ("/v1/chat/completions", body), ("/nothing\x1b", b"x")):
+            try:
+                urllib.request.urlopen(urllib.request.Request(url + urllib.parse.quote(path), data)).read()
+            except urllib.error.HTTPError as error:
+                error.close()
+        text = screen.wait("POST /nothing")
+        self.assertRegex(text, r"\n\d\d:\d\d:\d\d  200  GET /v1/models  ")
+        self.assertRegex(text, r"  200  POST /v1/chat/completions  %s  \d+ \+ 3 tokens  \d" % DRAFT)
+        self.assertRegex(text, r"  404  POST /nothing")
+        self.assertNotIn("GET /  ", text)
+        screen.keys("C-c")
+        screen.wait("ended with 0")
+
+    def test_a_pull_shows_a_bar(self):
+        body = b"GGUF" + bytes(3 << 20)
+
+        class Slow(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: len(body) // 2])
+                release.wait(TIMEOUT)
+                self.wfile.write(body[len(body) // 2 :])
+
+        release = threading.Event()
+        web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+        thread = threading.Thread(target=web.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            screen = Screen("pull", "http://127.0.0.1:%d/m.gguf" % web.server_address[1], "mine")
+            self.addCleanup(screen.close)
+            screen.wait("mine [############............] 50 %")
+            release.set()
+            text = screen.wait("ended with 0")
+            self.assertIn("mine is in ", text)
+            self.assertNotIn("[####", text)
+        finally:
+            release.set()
+            web.shutdown()
+            web.server_close()
+            thread.join()
 
     # ---- bad circumstances ----
 

@@ -223,6 +223,7 @@ static void end_exchange(spry_connection *c, bool whole)
     if (x->counted)
         spry_key_limits_end(&c->server->limits, x->key_index);
     spry_audit_log_write(&c->server->audit, x);
+    spry_request_show(x);
     atomic_fetch_sub(&c->server->open_exchanges, 1);
     spry_buffer_deinit(&x->body);
     spry_buffer_deinit(&x->fields);

@@ -105,7 +105,7 @@ const char *spry_phase_name(int phase);
 typedef struct spry_request_status {
     char id[SPRY_REGISTRY_ID], model[SPRY_REGISTRY_NAME];
     char ignored[SPRY_REGISTRY_NAME]; /* parts of the request that nothing uses; cut where the list is longer */
-    const char *key; /* the access key of the request, by address; NULL: the server has no keys */
+    const char *key;                  /* the access key of the request, by address; NULL: the server has no keys */
     uint64_t began_ns, submitted_ns, ended_ns;
     size_t prompt_tokens;
     double parts_ms[SPRY_PART_COUNT];         /* up to its submission; once it has ended, all of them */
@@ -226,5 +226,9 @@ struct spry_exchange;
 
 /* Writes the line of a request that has ended. */
 void spry_audit_log_write(spry_audit_log *log, const struct spry_exchange *exchange);
+
+/* Prints a line about it for people, where the server runs on a terminal: time, status, path, model, tokens. Files of
+ * the page and other requests that need no key are shown when they fail. */
+void spry_request_show(const struct spry_exchange *exchange);
 
 #endif

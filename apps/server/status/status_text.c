@@ -490,3 +490,29 @@ void spry_audit_log_write(spry_audit_log *log, const spry_exchange *x)
     if (!written && !atomic_exchange(&log->failed, true))
         spry_complain("--audit-log: a line could not be written: %s; later lines are still tried", strerror(errno));
 }
+
+/* ---- requests on a terminal -------------------------------------------------------------------------------------- */
+
+void spry_request_show(const spry_exchange *x)
+{
+    enum { LINE_BYTES = 1024, BAD = 400 };
+    const spry_audit_facts *a = &x->audit;
+    if (!x->server->shows_requests || (x->route && x->route->access == SPRY_ROUTE_OPEN && x->status < BAD))
+        return;
+    char line[LINE_BYTES], tokens[64] = "", took[SPRY_AMOUNT_MAX], when[16];
+    struct tm day;
+    time_t now = time(NULL);
+    strftime(when, sizeof when, "%H:%M:%S", localtime_r(&now, &day));
+    if (a->prompt || a->generated)
+        snprintf(tokens, sizeof tokens, "  %zu + %zu tokens", a->prompt, a->generated);
+    snprintf(line, sizeof line, "%s  %u  %s %s%s%s%s  %s%s", when, x->status, a->method, a->path,
+             a->model[0] ? "  " : "", a->model, tokens,
+             spry_amount_time(took, (double)(spry_clock_ns() - x->began_ns) / 1e6),
+             a->whole ? "" : "  the client left");
+    spry_buffer safe;
+    spry_buffer_init(&safe, 4 * LINE_BYTES);
+    spry_terminal_defuse(&safe, spry_view_of(line), "");
+    fprintf(stderr, "%s%s%s\n", spry_style_begin(stderr, x->status < BAD ? SPRY_STYLE_DIM : SPRY_STYLE_ERROR),
+            spry_buffer_view(&safe).data, spry_style_end(stderr));
+    spry_buffer_deinit(&safe);
+}
