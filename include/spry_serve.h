@@ -72,6 +72,14 @@ SPRY_API int32_t spry_engine_begin_token(const spry_engine *engine);
  * they put before all. It lives as long as the engine. NULL: there is none. */
 SPRY_API const char *spry_engine_embedding_prompt(const spry_engine *engine, const char *name);
 
+/* Whether the model is a cross-encoder: its embedding of a pair of texts is one number, the larger the better the
+ * second fits the first. */
+SPRY_API bool spry_engine_ranks(const spry_engine *engine);
+
+/* The ids of a pair of texts, as cross-encoders expect it; ids, capacity and count as in spry_engine_tokenize. */
+SPRY_API spry_status spry_engine_tokenize_pair(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
+                                               const char *first, const char *second, spry_error *error);
+
 /* Whether the model gives embeddings only, no text. */
 SPRY_API bool spry_engine_only_embeds(const spry_engine *engine);
 

@@ -102,6 +102,38 @@ spry_status spry_engine_tokenize_part(const spry_engine *e, int32_t *ids, size_t
     return tokenize(e, ids, capacity, count, (spry_view){text, size}, special ? SPRY_ENCODE_SPECIAL : 0u, error);
 }
 
+bool spry_engine_ranks(const spry_engine *e)
+{
+    return e->model->pooling.ranks;
+}
+
+/* [CLS] first [SEP] second [SEP], or <s> first </s></s> second </s>. */
+spry_status spry_engine_tokenize_pair(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count,
+                                      const char *first, const char *second, spry_error *error)
+{
+    spry_tokens one = {0}, two = {0};
+    spry_status status = need_tokenizer(e, error);
+    const spry_tokenizer *t = e->model->tokenizer;
+    if (!status)
+        status = spry_tokenizer_encode(t, &one, spry_view_of(first), NULL, 0, SPRY_ENCODE_BOS_EOS, error);
+    if (!status)
+        status = spry_tokenizer_encode(t, &two, spry_view_of(second), NULL, 0, SPRY_ENCODE_BOS_EOS, error);
+    int32_t eos = status ? -1 : spry_tokenizer_eos(t);
+    bool twice = eos >= 0 && !spry_view_is(spry_tokenizer_name(t, eos), "[SEP]");
+    bool starts = !status && two.count && two.ids[0] == spry_tokenizer_bos(t);
+    if (starts && twice)
+        two.ids[0] = eos;
+    size_t skipped = starts && !twice, fits = one.count < capacity ? capacity - one.count : 0;
+    size_t more = status ? 0 : two.count - skipped;
+    fits = fits < more ? fits : more;
+    if (fits)
+        memcpy(ids + one.count, two.ids + skipped, fits * sizeof *ids);
+    spry_tokens_deinit(&two);
+    status = hand_over(ids, capacity, count, &one, status);
+    *count += more;
+    return status;
+}
+
 const char *spry_engine_token_bytes(const spry_engine *e, int32_t id, bool special, size_t *size)
 {
     const spry_tokenizer *tokenizer = e->model->tokenizer;

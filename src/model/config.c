@@ -249,6 +249,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_KINDS, spry_config_has_kinds(c) || c->slide.rope_dim != c->rope_dim || c->value_scale != 1 ||
                                  (!arch->latent && c->value_dim)},
         {SPRY_FEATURE_BESIDE, arch->beside},
+        {SPRY_FEATURE_TYPES, c->second_type},
         {SPRY_FEATURE_TEMPERATURE, c->temperature_length},
         {SPRY_FEATURE_CHUNKED, arch->chunked && c->window},
         {SPRY_FEATURE_GATES, arch->attention_gate},
@@ -284,7 +285,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "norms of q and k without weights",
                                         "experts mixed in another way",
                                         "heads of several sizes",
-                                        "parts beside the block"};
+                                        "parts beside the block",
+                                        "tokens of a second type"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {

@@ -75,7 +75,8 @@ typedef enum spry_feature {
     SPRY_FEATURE_MIXING = 1 << 19,      /* experts' inputs scaled, halved sums, groups as good as two experts */
     SPRY_FEATURE_KINDS = 1 << 20,       /* layers that slide have heads of other sizes; values of a size of their own */
     SPRY_FEATURE_BESIDE = 1 << 21,      /* experts beside a dense part, layer scalars, inputs by layer */
-    SPRY_FEATURES_END = 1 << 22
+    SPRY_FEATURE_TYPES = 1 << 22,       /* tokens of a second type */
+    SPRY_FEATURES_END = 1 << 23
 } spry_feature;
 
 typedef struct spry_config {
@@ -110,6 +111,7 @@ typedef struct spry_config {
     uint32_t rope_interval;   /* what arch->rotates needs */
     bool *rotated;            /* [n_layers]: has rope */
     bool bidirectional;       /* rows see all of their text, which must be computed in one step; no logits */
+    uint32_t second_type;     /* rows after the first of token second_type - 1 have the second type; 0: none has */
     uint32_t position_offset; /* of the first row of learned positions */
     float norm_eps;
     float layer_norm_eps;   /* what layer norms' files say instead */

@@ -393,7 +393,7 @@ static void add_dense(spry_export_plan *plan)
     for (size_t i = 0; i < p->n_dense; i++) {
         const spry_dense *d = &p->dense[i];
         char name[32];
-        if (d->is_tanh && !plan->status)
+        if (d->is_tanh && !p->ranks && !plan->status)
             plan->status =
                 spry_fail(plan->error, SPRY_ERR_UNSUPPORTED,
                           "%s: GGUF has no place for the tanh behind a matrix of embeddings", plan->model->name);
@@ -402,10 +402,10 @@ static void add_dense(spry_export_plan *plan)
                                                   .n_out = d->n_out,
                                                   .n_in = d->n_in,
                                                   .row_bytes = d->n_in * sizeof *d->weight});
-        spry_pooling_tensor_name(name, i, "weight");
+        spry_pooling_tensor_name(name, p, i, "weight");
         if (w)
             add(plan, name, w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){d->n_out, d->n_in});
-        spry_pooling_tensor_name(name, i, "bias");
+        spry_pooling_tensor_name(name, p, i, "bias");
         add_vector(plan, name, d->bias, d->n_out);
     }
 }

@@ -462,6 +462,8 @@ static spry_status open_folder(spry_model *model, const char *folder, bool whole
         status = spry_weights_bind(&model->weights, &model->config, NULL, model->files, folder, &model->arena, error);
     if (!status)
         status = spry_pooling_from_folder(&model->pooling, folder, model->config.n_embd, &model->arena, error);
+    if (!status && model->config.arch->encoder)
+        status = spry_pooling_from_classifier(&model->pooling, model->files, folder, &model->arena, error);
     if (!status && whole && (has_file(folder, "tokenizer.json") || has_file(folder, "tokenizer.model")))
         status = spry_tokenizer_open(&model->tokenizer, folder, error);
     if (!status && whole)
@@ -536,6 +538,8 @@ static spry_status open_any(spry_model **out, const char *name, const void *data
         spry_model_close(model);
     else
         *out = model;
+    if (!status && model->pooling.second_type && model->weights.token_types.n_out > 1 && model->tokenizer)
+        model->config.second_type = (uint32_t)(spry_tokenizer_eos(model->tokenizer) + 1);
     return status;
 }
 

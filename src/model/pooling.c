@@ -15,6 +15,7 @@ enum { SETTINGS_BYTES = 1 << 20, MAX_WIDTH = 1 << 16 };
 
 #define KEY_PROMPTS   "spry.embedding.prompts"
 #define KEY_NORMALISE "spry.embedding.normalize"
+#define KEY_TYPES     "spry.rerank.second_type"
 
 /* ---- sentence-transformers ----------------------------------------------------------------------------------------
  */
@@ -224,27 +225,90 @@ spry_status spry_pooling_from_folder(spry_pooling *p, const char *folder, size_t
     return status;
 }
 
+/* ---- heads of cross-encoders ------------------------------------------------------------------------------------- */
+
+/* The first of these tensors that is there; NULL: none. */
+static const spry_tensor *find_any(const spry_safetensors *files, const char *const names[], size_t n,
+                                   const char *suffix)
+{
+    const spry_tensor *found = NULL;
+    for (size_t i = 0; i < n && !found; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", names[i], suffix);
+        found = spry_safetensors_find(files, spry_view_of(name));
+    }
+    return found;
+}
+
+/* Whether transformers' tokenizer says which tokens are of the second text: BERT's own does; a general one only where
+ * the file says so. */
+static bool gives_types(const json_t *tokenizer)
+{
+    const char *kind = json_string_value(json_object_get(tokenizer, "tokenizer_class"));
+    const json_t *inputs = json_object_get(tokenizer, "model_input_names");
+    bool general = kind && (!strcmp(kind, "PreTrainedTokenizerFast") || !strcmp(kind, "TokenizersBackend"));
+    for (size_t i = 0; i < json_array_size(inputs); i++) {
+        const char *name = json_string_value(json_array_get(inputs, i));
+        if (name && !strcmp(name, "token_type_ids"))
+            return true;
+    }
+    return !json_is_array(inputs) && !general;
+}
+
+spry_status spry_pooling_from_classifier(spry_pooling *p, const spry_safetensors *files, const char *name,
+                                         spry_arena *arena, spry_error *error)
+{
+    static const char *const first[] = {"classifier.dense", "bert.pooler.dense", "pooler.dense"};
+    static const char *const last[] = {"classifier.out_proj", "classifier"};
+    const reader r = {p, name, arena, error};
+    const spry_tensor *head = find_any(files, last, SPRY_COUNT(last), "weight");
+    const spry_tensor *dense = find_any(files, first, SPRY_COUNT(first), "weight");
+    if (!head || head->dims[0] != 1 || p->n_dense)
+        return SPRY_OK;
+    if (!dense)
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "%s: tensor 'classifier.dense.weight' or 'pooler.dense.weight' is missing", name);
+    json_t *tokenizer = NULL;
+    spry_status status = read_json(&tokenizer, &r, "tokenizer_config.json", "", "");
+    p->second_type = gives_types(tokenizer);
+    json_decref(tokenizer);
+    p->kind = SPRY_POOL_FIRST;
+    p->ranks = true;
+    p->normalise = false;
+    if (!status)
+        status = add_dense(&r, dense, find_any(files, first, SPRY_COUNT(first), "bias"), true);
+    return status ? status : add_dense(&r, head, find_any(files, last, SPRY_COUNT(last), "bias"), false);
+}
+
 /* ---- GGUF ---------------------------------------------------------------------------------------------------------
  */
 
-void spry_pooling_tensor_name(char name[32], size_t dense, const char *suffix)
+void spry_pooling_tensor_name(char name[32], const spry_pooling *p, size_t dense, const char *suffix)
 {
+    if (p->ranks) {
+        snprintf(name, 32, "%s.%s", dense ? "cls.output" : "cls", suffix);
+        return;
+    }
     snprintf(name, 32, "dense_%zu.%s", dense + 2, suffix); /* as the folders are numbered */
 }
 
 static spry_status read_gguf_dense(const reader *r, const spry_gguf *gguf)
 {
     spry_status status = SPRY_OK;
-    for (size_t i = 0; !status && i < SPRY_MAX_DENSE; i++) {
+    for (size_t i = 0; !status && i < (r->out->ranks ? 2 : SPRY_MAX_DENSE); i++) {
         char name[32], bias[32];
-        spry_pooling_tensor_name(name, i, "weight");
-        spry_pooling_tensor_name(bias, i, "bias");
+        spry_pooling_tensor_name(name, r->out, i, "weight");
+        spry_pooling_tensor_name(bias, r->out, i, "bias");
         const spry_tensor *t = spry_gguf_find_tensor(gguf, spry_view_of(name));
         if (!t)
             break;
-        status = add_dense(r, t, spry_gguf_find_tensor(gguf, spry_view_of(bias)), false);
+        status = add_dense(r, t, spry_gguf_find_tensor(gguf, spry_view_of(bias)), r->out->ranks && i == 0);
     }
-    return status;
+    return !status && r->out->ranks && r->out->width != 1
+               ? spry_fail(r->error, SPRY_ERR_UNSUPPORTED,
+                           "%s: the head of a cross-encoder (cls.output) has %zu outputs, not 1", r->folder,
+                           r->out->width)
+               : status;
 }
 
 spry_status spry_pooling_from_gguf(spry_pooling *p, const spry_gguf *gguf, const char *arch, size_t n_embd,
@@ -257,11 +321,18 @@ spry_status spry_pooling_from_gguf(spry_pooling *p, const spry_gguf *gguf, const
     *p = (spry_pooling){.kind = SPRY_POOL_MEAN, .normalise = true, .width = n_embd};
     snprintf(key, sizeof key, "%s.pooling_type", arch);
     if (spry_gguf_find_entry(gguf, spry_view_of(key)) &&
-        (!spry_gguf_get_u64(gguf, key, &kind) || kind > SPRY_POOL_LAST))
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "%s: %s is %llu; known are 1 (mean), 2 (the first token) and 3 (the last)", r.folder, key,
-                         (unsigned long long)kind);
-    p->kind = kind ? (spry_pool_kind)kind : SPRY_POOL_MEAN; /* 0: the file leaves it open */
+        (!spry_gguf_get_u64(gguf, key, &kind) || kind > SPRY_POOL_RANK))
+        return spry_fail(
+            error, SPRY_ERR_UNSUPPORTED,
+            "%s: %s is %llu; known are 1 (mean), 2 (the first token), 3 (the last) and 4 (a cross-encoder)", r.folder,
+            key, (unsigned long long)kind);
+    p->ranks = kind == SPRY_POOL_RANK;
+    p->normalise = !p->ranks;
+    p->second_type = p->ranks;
+    spry_gguf_get_bool(gguf, KEY_TYPES, &p->second_type);
+    p->kind = p->ranks ? SPRY_POOL_FIRST
+              : kind   ? (spry_pool_kind)kind
+                       : SPRY_POOL_MEAN; /* 0: the file leaves it open */
     spry_gguf_get_bool(gguf, KEY_NORMALISE, &p->normalise);
     spry_status status = read_gguf_dense(&r, gguf);
     if (!status && spry_gguf_get_string(gguf, KEY_PROMPTS, &prompts)) {
@@ -278,8 +349,10 @@ void spry_pooling_to_gguf(const spry_pooling *p, spry_gguf_writer *writer, const
 {
     char key[128];
     snprintf(key, sizeof key, "%s.pooling_type", arch);
-    spry_gguf_writer_u32(writer, key, (uint32_t)p->kind);
+    spry_gguf_writer_u32(writer, key, (uint32_t)(p->ranks ? SPRY_POOL_RANK : p->kind));
     spry_gguf_writer_bool(writer, KEY_NORMALISE, p->normalise);
+    if (p->ranks)
+        spry_gguf_writer_bool(writer, KEY_TYPES, p->second_type);
     json_t *prompts = json_object(), *all;
     const char *chosen = NULL;
     for (size_t i = 0; i < p->n_prompts; i++) {

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import time
+import unittest
 
 import server_support
 from server_support import HOME, MODEL, TALE, Server, ServerTest, spry, tiny
@@ -165,8 +166,29 @@ class Completion(ServerTest):
         judged = self.server.post("/rerank", dict(body, method="yes_no")).json["results"]
         self.assertEqual(sorted(result["index"] for result in judged), [0, 1, 2])
         self.assertTrue(all(0 < result["relevance_score"] < 1 for result in judged))
+        self.refused(self.server.post("/rerank", dict(body, method="pair")), 400, "not a cross-encoder")
         for wrong in ({"documents": []}, {"documents": None}, {"documents": [1]}, {"query": None}, {"method": "guess"}, {"top_n": 0}):
             self.assertEqual(self.server.post("/rerank", dict(body, **wrong)).status, 400, wrong)
+
+
+class CrossEncoder(unittest.TestCase):
+    """/rerank with a model that reads query and document together."""
+
+    def test_scores(self):
+        folder = tiny("reranker-bert", "")
+        with open(os.path.join(folder, "golden.json"), encoding="utf-8") as file:
+            pairs = [pair for pair in json.load(file)["cases"] if pair["query"] == "How deep is the harbour?"]
+        server = Server(folder)
+        try:
+            body = {"query": pairs[0]["query"], "documents": [pair["document"] for pair in pairs]}
+            scores = {r["index"]: r["relevance_score"] for r in server.post("/v1/rerank", body).json["results"]}
+            for index, pair in enumerate(pairs):
+                self.assertAlmostEqual(scores[index], pair["score"], delta=0.02)  # weights and activations in BF16
+            self.assertEqual(server.post("/v1/rerank", dict(body, method="pair")).status, 200)
+            self.assertEqual(server.post("/v1/rerank", dict(body, documents=["word " * 5000])).status, 400)
+            self.assertEqual(server.post("/v1/rerank", dict(body, documents=["\u0000", ""])).status, 200)
+        finally:
+            self.assertEqual(server.stop(), 0, server.log)
 
 
 class Settings(ServerTest):

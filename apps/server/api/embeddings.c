@@ -504,8 +504,8 @@ void spry_ollama_embed_one(spry_exchange *x)
 
 /* ---- POST /rerank ------------------------------------------------------------------------------------------------ */
 
-/* POST /rerank: documents in the order in which they fit a query, by their embeddings or by a model that says yes or
- * no. */
+/* POST /rerank: documents in the order in which they fit a query, by their embeddings, by a cross-encoder or by a model
+ * that says yes or no. */
 
 enum { DOCUMENTS_MAX = 2048 };
 
@@ -519,7 +519,7 @@ typedef struct rerank_call {
     json_t *root;
     const json_t *documents, *texts; /* two names of the same field */
     const char *name, *query, *instruction, *method;
-    bool with_text, yes_no;
+    bool with_text;
     uint32_t top_n;
     spry_costs costs;
     const spry_pooled *model;
@@ -529,7 +529,7 @@ typedef struct rerank_call {
 
 #define TARGET rerank_call
 
-static const char *const methods[] = {"embedding", "yes_no", NULL};
+static const char *const methods[] = {"embedding", "yes_no", "pair", NULL};
 
 static const spry_field rerank_fields[] = {
     BOUND("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model", TO_TEXT(name)),
@@ -539,10 +539,12 @@ static const spry_field rerank_fields[] = {
     BOUND("top_n", INTEGER, "1", "number of documents in the reply, the best first", TO_U32(top_n, 1, INT32_MAX)),
     BOUND("return_documents", BOOL, "true", "the reply has the texts", TO_BOOL(with_text)),
     BOUND("return_text", BOOL, "true", "TEI's name of `return_documents`", TO_BOOL(with_text)),
-    BOUND("method", STRING, "\"embedding\"",
-          "`embedding`: the cosine of embeddings; `yes_no`: the probability of the model's yes; absent: `yes_no` for "
-          "models with `rerank` in their name",
-          TO_TEXT(method), .words = methods),
+    BOUND(
+        "method", STRING, "\"embedding\"",
+        "`embedding`: the cosine of embeddings; `yes_no`: the probability of the model's yes; `pair`: what a "
+        "cross-encoder gives for query and document; absent: `pair` for cross-encoders, else `yes_no` for models with "
+        "`rerank` in their name",
+        TO_TEXT(method), .words = methods),
     BOUND("instruction", STRING, "\"Find tales.\"", "of `yes_no`: the task", TO_TEXT(instruction)),
     NO_EFFECT("truncate", BOOL, "false", "texts beyond the context are errors"),
     NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
@@ -610,6 +612,44 @@ static spry_status rank_by_embedding(rerank_call *call, spry_error *error)
     }
     call->n_tokens = embedder.n_tokens;
     free(query);
+    embedder_deinit(&embedder);
+    return status;
+}
+
+/* ---- by cross-encoders ------------------------------------------------------------------------------------------- */
+
+static spry_status embed_pair(spry_embedder *embedder, const char *query, const char *document, spry_error *error)
+{
+    const spry_engine *engine = embedder->model->engine;
+    spry_tokens ids = {0};
+    spry_status status = spry_engine_tokenize_pair(engine, NULL, 0, &ids.count, query, document, error);
+    if (status == SPRY_OK && !(ids.ids = calloc(ids.count + 1, sizeof *ids.ids)))
+        status = spry_fail_memory(error, "token ids", ids.count * sizeof *ids.ids);
+    if (status == SPRY_OK)
+        status = spry_engine_tokenize_pair(engine, ids.ids, ids.count, &ids.count, query, document, error);
+    if (status == SPRY_OK)
+        status = embedder_add(embedder, &ids, error);
+    if (status == SPRY_OK)
+        status = embedder_take(embedder, error);
+    free(ids.ids);
+    return status;
+}
+
+static spry_status rank_by_pair(rerank_call *call, spry_error *error)
+{
+    spry_embedder embedder;
+    if (!spry_engine_ranks(call->model->engine))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this model is not a cross-encoder: take another method");
+    spry_status status = embedder_init(&embedder, &call->costs, call->model, error);
+    size_t i;
+    const json_t *document;
+    json_array_foreach(call->documents, i, document)
+    {
+        if (status == SPRY_OK)
+            status = embed_pair(&embedder, call->query, text_of(document), error);
+        call->ranking[i] = (ranked){i, status == SPRY_OK ? 1 / (1 + exp(-(double)embedder.vector[0])) : 0};
+    }
+    call->n_tokens = embedder.n_tokens;
     embedder_deinit(&embedder);
     return status;
 }
@@ -739,8 +779,13 @@ static void rank(rerank_call *call, spry_exchange *x)
     call->model = spry_completion_model(x, call->name);
     if (!call->model)
         return;
-    call->yes_no = call->method ? strcmp(call->method, "yes_no") == 0 : strcasestr(call->model->name, "rerank") != NULL;
-    spry_status status = (call->yes_no ? rank_by_verdict : rank_by_embedding)(call, &error);
+    const char *method = call->method                              ? call->method
+                         : spry_engine_ranks(call->model->engine)  ? "pair"
+                         : strcasestr(call->model->name, "rerank") ? "yes_no"
+                                                                   : "embedding";
+    spry_status status = !strcmp(method, "pair")     ? rank_by_pair(call, &error)
+                         : !strcmp(method, "yes_no") ? rank_by_verdict(call, &error)
+                                                     : rank_by_embedding(call, &error);
     spry_costs_end_share(&call->costs);
     const spry_model_counts counts = {.requests = 1, .failed = status != SPRY_OK, .prompt_tokens = call->n_tokens};
     spry_registry_add_counts(&x->server->registry, call->model->name, &counts);

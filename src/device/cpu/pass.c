@@ -489,14 +489,14 @@ static void add_row(spry_pass *p, float *x, const spry_weight *table, size_t row
     p->ops->add(x, p->y, table->n_in);
 }
 
-static void embed_row(spry_pass *p, size_t row)
+static void embed_row(spry_pass *p, size_t row, size_t type)
 {
     const spry_config *c = p->config;
     float *x = p->x + row * c->n_embd;
     decode_embedding(p, x, (size_t)p->tokens[row]);
     if (c->arch->scaled_embedding || c->embedding_scale != 1)
         p->ops->scale(x, c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale, c->n_embd);
-    add_row(p, x, &p->weights->token_types, 0);
+    add_row(p, x, &p->weights->token_types, type);
     add_row(p, x, &p->weights->positions, (size_t)p->positions[row] + c->position_offset);
 }
 
@@ -513,10 +513,13 @@ static void embed_segment(spry_pass *p, const spry_segment *g, size_t row)
     if (g->picture && !p->inputs)
         memcpy(p->x + row * c->n_embd, spry_picture_values(g->picture, 0, g->picture_row),
                (size_t)g->n_rows * c->n_embd * sizeof *p->x);
+    size_t type = 0; /* encoders have all rows of a text in one step */
     for (uint32_t i = 0; i < g->n_rows; i++, row++) {
         uint32_t place[3];
         if (!g->picture && !p->inputs)
-            embed_row(p, row);
+            embed_row(p, row, type);
+        if (c->second_type && p->tokens[row] == (int32_t)c->second_type - 1)
+            type = 1;
         spry_segment_place(place, g, i);
         make_angles(&p->full, c, row, place);
         if (c->window)
