@@ -10,6 +10,8 @@
 #                                ThreadSanitizer
 #   make CC=clang                with another compiler
 #   make CUDA=ON                 with GPU kernels, also where no NVIDIA GPU is found; CUDA=OFF: without, also where one is
+#   make test-macos              compile and link for macOS (arm64 and x86-64) without a Mac; nothing is run
+#   make PLATFORM=posix          with the platform code that systems other than Linux use
 #   make test-arm                build for 64-bit ARM and test the kernels under emulation
 #   make test-gpu                kernels, golden models and the server on this machine's NVIDIA GPU
 #   make test-real               with published weights, which are fetched into a cache
@@ -23,6 +25,7 @@
 SAN      :=
 WERROR   :=
 LTO      :=
+PLATFORM :=
 CUDA     :=
 SAN_KERNELS :=
 PREFIX   := /usr/local
@@ -30,17 +33,18 @@ PROMPT   :=
 TARGET   :=
 SECONDS  := 60
 compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
-BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
+BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))$(addprefix -,$(PLATFORM))
+CORES    := $(shell getconf _NPROCESSORS_ONLN)
 flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefix -DSPRY_WERROR=,$(WERROR)) \
-            $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
+            $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_PLATFORM=,$(PLATFORM)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-gpu test-real fuzz setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real fuzz setup install format clean
 all: configure
-	@cmake --build $(BUILD) --target spry --parallel $$(nproc)
+	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
 everything: configure
-	@cmake --build $(BUILD) --parallel $$(nproc)
+	@cmake --build $(BUILD) --parallel $(CORES)
 
 # CMake runs for a new build folder, for other flags, and for a folder that came with a copy of another checkout. What is
 # installed later it notices by itself (CMAKE_CONFIGURE_DEPENDS).
@@ -75,6 +79,9 @@ fuzz:
 	@scripts/setup fuzz
 	@scripts/fuzz "$(TARGET)" $(SECONDS)
 
+test-macos:
+	@scripts/test-macos
+
 test-gpu: everything
 	@scripts/test-gpu $(BUILD)
 
@@ -85,7 +92,7 @@ setup:
 	@scripts/setup
 
 install: all
-	@cmake --build $(BUILD) --target libspry libspry_shared --parallel $$(nproc)
+	@cmake --build $(BUILD) --target libspry libspry_shared --parallel $(CORES)
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 format:

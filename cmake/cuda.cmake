@@ -82,6 +82,11 @@ if(CUDA_WANTED AND NVCC)
 elseif(CUDA_WANTED)
   message(NOTICE "nvcc not found: built without GPU kernels")
 endif()
+if(NOT CUDA_IMAGES)
+  file(CONFIGURE OUTPUT ${CUDA_FOLDER}/no_images.c CONTENT "const void *const spry_cuda_images[] = {0};\n")
+  list(APPEND LIB_SOURCES ${CUDA_FOLDER}/no_images.c)
+  return()
+endif()
 file(WRITE ${CUDA_FOLDER}/kernel_images.S.new "\
     .section .data.rel.ro,\"aw\"
     .balign 8

@@ -1,4 +1,5 @@
 /* First tokens as a user waits for them: of a new process of this program, and of requests through a session. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "cli/interrupt.h"
 #include "platform/child.h"
 #include "platform/clock.h"
+#include "platform/os.h"
 #include "run/answer.h"
 #include "voice/synthesiser.h"
 
@@ -18,7 +20,7 @@ enum { ARGUMENTS_MAX = 64, VALUE_TEXT = 64 };
 typedef struct arguments {
     const char *list[ARGUMENTS_MAX]; /* ends with NULL */
     size_t count;
-    char texts[ARGUMENTS_MAX][VALUE_TEXT];
+    char texts[ARGUMENTS_MAX][VALUE_TEXT], program[PATH_MAX];
 } arguments;
 
 static void add(arguments *a, const char *text)
@@ -31,8 +33,8 @@ static void add(arguments *a, const char *text)
  */
 static void fill_arguments(arguments *a, const spry_bench *b)
 {
-    const char *const fixed[] = {"/proc/self/exe", "run", "-p",           "Once upon a time", "--raw", "-n", "1",
-                                 "--temperature",  "0",   "--ignore-end", "--profile=none"};
+    const char *const fixed[] = {a->program, "run",           "-p", "Once upon a time", "--raw",         "-n",
+                                 "1",        "--temperature", "0",  "--ignore-end",     "--profile=none"};
     spry_option_table table = spry_engine_flags_table(&b->flags->engine);
     for (size_t i = 0; i < SPRY_COUNT(fixed); i++)
         add(a, fixed[i]);
@@ -63,6 +65,8 @@ static spry_status run_process(spry_bench *b, void *context, double *values)
     arguments a = {0};
     uint64_t first = 0;
     (void)context;
+    if (!spry_os_program(a.program, sizeof a.program))
+        return spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "this system does not tell where the program is");
     fill_arguments(&a, b);
     uint64_t began = spry_clock_ns();
     const spry_child child = {

@@ -28,9 +28,13 @@ enum {
     BEGIN_MAX = 160
 };
 
+#define LENGTH(n, share)                                                                                               \
+    {                                                                                                                  \
+        .tokens = n, .weight = share                                                                                   \
+    }
 #define LENGTHS(a, b, c, d)                                                                                            \
     {                                                                                                                  \
-        .list = {{512, a}, {1024, b}, {2048, c}, {4096, d}}, .count = 4                                                \
+        .list = {LENGTH(512, a), LENGTH(1024, b), LENGTH(2048, c), LENGTH(4096, d)}, .count = 4                        \
     }
 
 static const spry_mix named[] = {

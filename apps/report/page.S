@@ -1,27 +1,22 @@
 /* The style and the scripts of the page, and Chart.js of the system; each ends with a zero. CMake sets the include
  * folder and, when the library was found, SPRY_CHART_FILE. */
-    .section .rodata
+#include "base/embed.S"
 
-    .macro begin name
-    .global spry_report_\name
-    .hidden spry_report_\name
-    .type spry_report_\name, %object
-spry_report_\name:
-    .endm
+    embed_begin
 
-    begin css
+    embed spry_report_css
     .incbin "page.css"
     .byte 0
 
-    begin js
+    embed spry_report_js
     .incbin "report.js"
     .incbin "page.js"
     .byte 0
 
-    begin library
+    embed spry_report_library
 #ifdef SPRY_CHART_FILE
     .incbin SPRY_CHART_FILE
 #endif
     .byte 0
 
-    .section .note.GNU-stack, "", %progbits
+    embed_end

@@ -303,13 +303,15 @@ static void reload(spry_server *server, spry_http_server *http)
 }
 
 /* Until no request is unfinished, --grace has passed, or a second signal arrives. */
-static void wait_for_answers(spry_server *server, const sigset_t *signals)
+static void wait_for_answers(spry_server *server)
 {
     uint64_t until = spry_clock_ns() + (uint64_t)server->settings->grace_s * 1000000000;
     while (atomic_load(&server->open_exchanges) && spry_clock_ns() < until) {
         const struct timespec nap = {.tv_nsec = POLL_MS * 1000000};
-        if (sigtimedwait(signals, NULL, &nap) > 0)
+        sigset_t pending;
+        if (sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1))
             return;
+        nanosleep(&nap, NULL);
     }
 }
 
@@ -355,7 +357,7 @@ static spry_status run(spry_server *server, spry_error *error)
     end_signals(&signals);
     atomic_store(&server->ending, true);
     spry_http_server_quiesce(http);
-    wait_for_answers(server, &signals);
+    wait_for_answers(server);
     atomic_store(&server->cutting, true);
     wait_for_last_events(server);
     spry_http_server_stop(http);

@@ -1,24 +1,19 @@
 /* The bytes of the web page; CMake sets the include folder of the files. */
+#include "base/embed.S"
 #include "web_page.h"
 
-    .section .rodata
-
     .macro begin name
-    .global spry_web_\name\()_begin
-    .hidden spry_web_\name\()_begin
-    .type spry_web_\name\()_begin, %object
-spry_web_\name\()_begin:
+    embed spry_web_\name\()_begin
     .endm
 
     .macro end name
-    .global spry_web_\name\()_end
-    .hidden spry_web_\name\()_end
-    .type spry_web_\name\()_end, %object
-spry_web_\name\()_end:
+    embed spry_web_\name\()_end
     .byte 0
     .endm
 
-#define INCLUDE(symbol, path, file, type) begin symbol; .incbin file; end symbol;
+    embed_begin
+
+#define INCLUDE(symbol, path, file, type) begin symbol NEXT .incbin file NEXT end symbol NEXT
     SPRY_WEB_FILES(INCLUDE)
 
     /* SPRY_WEB_LIBRARIES */
@@ -34,4 +29,4 @@ spry_web_\name\()_end:
 #endif
     end katex
 
-    .section .note.GNU-stack, "", %progbits
+    embed_end

@@ -452,7 +452,8 @@ static int number(const void *user, const char *suffix, double *value)
         return -1;
     for (size_t i = 1; !from->kinds && i < array.count; i++) {
         double other;
-        if (!spry_gguf_array_f64(&array, i, &other) || (other != *value && !(from->skips && (!other || !*value))))
+        if (!spry_gguf_array_f64(&array, i, &other) ||
+            (other != *value && !(from->skips && (other == 0 || *value == 0))))
             return -1;
         *value = other != 0 ? other : *value;
     }

@@ -174,7 +174,7 @@ static void encode(quantizer *q, spry_weight *w, spry_dtype type, size_t row_byt
     encode_job job = {q, w, type, row_bytes, head, q->memory + q->used};
     spry_threads_run(q->threads, encode_part, &job);
     if (q->mapped)
-        spry_memory_drop(w->data, w->n_out * w->row_bytes);
+        spry_memory_drop_file(w->data, w->n_out * w->row_bytes);
     if (w->bias && head)
         permute_bias(q, w, head);
     w->data = job.out;

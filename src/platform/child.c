@@ -19,6 +19,7 @@
 #include "base/compiler.h"
 #include "base/interrupt.h"
 #include "platform/clock.h"
+#include "platform/os.h"
 
 extern char **environ;
 
@@ -214,7 +215,7 @@ spry_status spry_child_run(const spry_child *c, spry_error *error)
 {
     const char *const shell[] = {"sh", "-c", c->command, NULL};
     int in[PIPE_ENDS] = {-1, -1}, out[PIPE_ENDS] = {-1, -1};
-    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
+    if (!spry_os_pipe(in) || !spry_os_pipe(out)) {
         close_pipe(in);
         return spry_fail(error, SPRY_ERR_FILE, "no pipe to a command: %s", strerror(errno));
     }

@@ -6,6 +6,9 @@
 
 uint64_t spry_clock_ns(void);
 
+/* The timeout of poll, in milliseconds, that ends at a time of spry_clock_ns; -1 (none) for 0. */
+int spry_clock_ms_until(uint64_t until_ns);
+
 /* Processor time of this thread: on a busy machine it says what work costs. */
 uint64_t spry_clock_cpu_ns(void);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/os.h"
 
 enum { FOLDER_MODE = 0700, FILE_MODE = 0600, NAME_ATTEMPTS = 8, NAME_BYTES = 48 };
 
@@ -201,6 +202,5 @@ int spry_opened_read(const spry_opened *opened, struct iovec *pieces, size_t n_p
 
 void spry_opened_forget(const spry_opened *opened)
 {
-    fdatasync(opened->descriptor);
-    posix_fadvise(opened->descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    spry_os_forget(opened->descriptor);
 }

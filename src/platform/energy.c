@@ -19,6 +19,7 @@
 
 #include "platform/clock.h"
 #include "platform/energy_impl.h"
+#include "platform/os.h"
 #include "platform/threads.h"
 
 /* ---- counters ---------------------------------------------------------------------------------------------------- */
@@ -216,7 +217,7 @@ static spry_status no_nvml(spry_nvml *nvml, spry_error *why)
     return spry_fail(why, SPRY_ERR_UNSUPPORTED, "an imitated system has no GPU");
 }
 
-/* Opens powercap or perf; with neither, the message says why for both. */
+/* Opens powercap, perf, or the counter of another system; without any, the message says why for the first two. */
 static void open_cpu(spry_energy_source *source, const spry_energy_system *system)
 {
     spry_status powercap = spry_energy_open_powercap(source, system);
@@ -228,6 +229,9 @@ static void open_cpu(spry_energy_source *source, const spry_energy_system *syste
     if (perf == SPRY_OK)
         return;
     spry_error second = source->why;
+    if (!*system->root && spry_os_open_energy(source, system) == SPRY_OK)
+        return;
+    source->why = second;
     if (powercap == SPRY_ERR_UNSUPPORTED && perf == SPRY_ERR_UNSUPPORTED)
         spry_fail(&source->why, SPRY_ERR_UNSUPPORTED,
                   "this machine shows no package's energy counter, neither in /sys/class/powercap nor to perf "

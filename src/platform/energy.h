@@ -4,8 +4,8 @@
  * Counters wrap. A thread samples them often enough to see every wrap. A decrease that no wrap explains, an
  * implausible power, or a counter that vanishes or stops ends the measurement with a message.
  *
- * The whole machine is measured, including other processes. Memory is part of the processor's energy where it has a
- * counter. */
+ * The whole machine is measured, including other processes; on macOS this process only. Memory is part of the
+ * processor's energy where it has a counter. */
 #ifndef SPRY_PLATFORM_ENERGY_H
 #define SPRY_PLATFORM_ENERGY_H
 

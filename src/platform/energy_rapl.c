@@ -2,12 +2,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/number.h"
@@ -260,12 +258,6 @@ typedef struct processors {
 } processors;
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-
-int spry_energy_perf_open(uint32_t type, uint64_t config, unsigned cpu)
-{
-    struct perf_event_attr attributes = {.type = type, .size = sizeof attributes, .config = config};
-    return (int)syscall(SYS_perf_event_open, &attributes, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
-}
 
 static spry_status perf_read(void *context, size_t index, uint64_t *value, uint64_t now_ns, spry_error *why)
 {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "platform/os.h"
 
 bool spry_environment_knows_escapes(void)
 {
@@ -117,8 +118,7 @@ void *spry_module_symbol(const char *name, const char *symbol, spry_error *error
 {
     static const char *const folders[] = {".", SPRY_MODULE_DIR};
     char program[PATH_MAX] = "", path[2 * PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    char *slash = length > 0 ? strrchr(program, '/') : NULL;
+    char *slash = spry_os_program(program, sizeof program) ? strrchr(program, '/') : NULL;
     void *module = NULL;
     if (slash)
         *slash = 0;

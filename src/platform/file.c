@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "platform/os.h"
+
 enum { CHUNK_BYTES = 1 << 14, NAME_ATTEMPTS = 1000 };
 
 static spry_status fail_errno(spry_error *error, const char *path, const char *action)
@@ -311,7 +313,7 @@ void spry_file_writer_abandon(spry_file_writer *writer)
 
 /* ---- temporary files --------------------------------------------------------------------------------------------- */
 
-/* The unlinked file is reached through /proc/self/fd, also by children that inherit the descriptor. */
+/* The unlinked file is reached through the folder of open descriptors, also by children that inherit the descriptor. */
 
 enum { PATH_BYTES = 4096 };
 
@@ -353,7 +355,7 @@ spry_status spry_temporary_hide(spry_temporary *t, spry_error *error)
     t->file = open(t->path, O_RDONLY);
     if (t->file < 0)
         return spry_fail(error, SPRY_ERR_FILE, "%s: %s", t->path, strerror(errno));
-    snprintf(path, sizeof path, "/proc/self/fd/%d", t->file);
+    snprintf(path, sizeof path, "%s/%d", spry_os_descriptors, t->file);
     char *hidden = strdup(path);
     if (!hidden)
         return spry_fail_memory(error, "a temporary file's name", sizeof path);

@@ -1,5 +1,5 @@
-/* Linux reports these facts in small text files: /proc for processor and memory, /sys for the rest. Values that are not
- * understood stay unknown. */
+/* Linux reports these facts in small text files: /proc for processor and memory, /sys for the rest; other systems by
+ * calls (os.h). Values that are not understood stay unknown. */
 #include "platform/hardware.h"
 
 #include <limits.h>
@@ -13,19 +13,15 @@
 #include "base/compiler.h"
 #include "base/number.h"
 #include "base/view.h"
+#include "platform/os.h"
 #include "platform/system_file.h"
 
 /* ---- features of the processor ----------------------------------------------------------------------------------- */
 
-/* Asks the processor on x86 and Linux's auxiliary vector on ARM; on other systems only the features the program was
- * compiled for are known. */
+/* The processor itself tells on x86; elsewhere, and on Macs, the operating system. */
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__APPLE__)
 #include <cpuid.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 /* Clang's builtin does not support this feature name. */
 static bool has_f16c(void)
@@ -42,22 +38,9 @@ static bool has_avxvnni(void)
     return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & AVXVNNI);
 }
 
-/* Tiles are 8 KB of state a thread: Linux saves them only for processes that have asked for it. */
-static bool has_amx(void)
-{
-#if defined(__linux__) && defined(SYS_arch_prctl)
-    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25, REQUEST_STATE = 0x1023, TILE_DATA = 18 };
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & AMX_TILE) && (edx & AMX_INT8) &&
-           (edx & AMX_BF16) && syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
-#else
-    return false;
-#endif
-}
-
 uint32_t spry_cpu_features(void)
 {
-    uint32_t features = 0;
+    uint32_t features = spry_os_cpu_features();
     if (SPRY_X86_HAS("avx2") && SPRY_X86_HAS("fma") && has_f16c())
         features |= has_avxvnni() ? SPRY_CPU_AVX2 | SPRY_CPU_AVXVNNI : SPRY_CPU_AVX2;
     if (SPRY_X86_HAS("avx512f") && SPRY_X86_HAS("avx512bw") && SPRY_X86_HAS("avx512dq") && SPRY_X86_HAS("avx512vl"))
@@ -68,22 +51,6 @@ uint32_t spry_cpu_features(void)
         features |= SPRY_CPU_VBMI;
     if (SPRY_X86_HAS("avx512bf16"))
         features |= SPRY_CPU_BF16;
-    if (has_amx())
-        features |= SPRY_CPU_AMX;
-    return features;
-}
-
-#elif defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-
-uint32_t spry_cpu_features(void)
-{
-    enum { I8MM = 1 << 13, BF16 = 1 << 14 }; /* of AT_HWCAP2, which older headers do not name */
-    unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
-    uint32_t features = first & HWCAP_ASIMDDP ? SPRY_CPU_DOTPROD : 0;
-    features |= second & I8MM ? SPRY_CPU_I8MM : 0;
-    features |= second & BF16 ? SPRY_CPU_ARM_BF16 : 0;
     return features;
 }
 
@@ -91,17 +58,7 @@ uint32_t spry_cpu_features(void)
 
 uint32_t spry_cpu_features(void)
 {
-    uint32_t features = 0;
-#if defined(__ARM_FEATURE_DOTPROD)
-    features |= SPRY_CPU_DOTPROD;
-#endif
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-    features |= SPRY_CPU_I8MM;
-#endif
-#if defined(__ARM_FEATURE_BF16)
-    features |= SPRY_CPU_ARM_BF16;
-#endif
-    return features;
+    return spry_os_cpu_features();
 }
 
 #endif
@@ -143,7 +100,10 @@ static void processor_name_below(char out[SPRY_PROCESSOR_NAME_MAX], const char *
 
 void spry_processor_name(char out[SPRY_PROCESSOR_NAME_MAX])
 {
-    processor_name_below(out, "");
+    spry_hardware named;
+    processor_name_below(named.cpu, "");
+    spry_os_hardware(&named);
+    memcpy(out, named.cpu, sizeof named.cpu);
 }
 
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
@@ -370,6 +330,8 @@ void spry_hardware_read(spry_hardware *h, const char *root)
     h->load = read_load(root);
     read_memory(h, root, &limits);
     read_huge_pages(h, root);
+    if (!*root)
+        spry_os_hardware(h);
 }
 
 bool spry_hardware_has(const spry_hardware *h, const char *set)

@@ -1,5 +1,5 @@
-/* Properties of this machine as reported by Linux: processor, caches, memory, and system settings that affect speed.
- * Reading them measures nothing and needs no privileges.
+/* Properties of this machine as the operating system reports them: processor, caches, memory, and system settings that
+ * affect speed. Reading them measures nothing and needs no privileges.
  *
  * Every path is read below a root: "" on a real system, a folder in tests. Values that are missing, unreadable or
  * implausible are unknown, for which each field has a value; they are never an error. */

@@ -12,6 +12,7 @@
 #include "base/view.h"
 #include "platform/file.h"
 #include "platform/gpu.h"
+#include "platform/os.h"
 #include "platform/system_file.h"
 
 enum { SENSORS = 32, INPUTS = 16, PROCESSORS = 64 /* whose frequency is read */, FOLDER = 4096 };
@@ -33,6 +34,8 @@ const spry_machine_field spry_machine_fields[SPRY_MACHINE_FIELDS] = {
     {"load", "Load average of the last minute", FIELD(load), 0},
     {"processors", "Processors that are online", FIELD(processors), 0},
     {"resident_bytes", "Memory of the process, weights in mapped files included", FIELD(resident_bytes), 0},
+    {"thermal_level", "How far the system slows processors because of heat, from 0 (not) to 4", FIELD(thermal_level),
+     0},
     {"gpu_busy_percent", "Percent of the time the busiest GPU ran kernels", FIELD(gpu_busy), 0},
 };
 
@@ -225,4 +228,7 @@ void spry_machine_state_read(spry_machine_state *s, const char *root)
     s->resident_bytes =
         resident && spry_system_number(&kib, resident) && kib < UINT64_C(1) << 40 ? (double)kib * 1024 : NAN;
     free(resident);
+    s->thermal_level = NAN;
+    if (!*root)
+        spry_os_machine_state(s);
 }

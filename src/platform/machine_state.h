@@ -18,6 +18,7 @@ typedef struct spry_machine_state {
     double cpu_pressure, disk_pressure;  /* some for a processor, some for a disk */
     double load, processors;             /* load average of the last minute; processors that are online */
     double resident_bytes;               /* memory of this process */
+    double thermal_level;                /* how far the system slows processors because of heat: 0 (not) to 4 */
     double gpu_busy;                     /* percent of the time the busiest GPU ran kernels (gpu.h) */
 } spry_machine_state;
 
@@ -28,7 +29,7 @@ typedef struct spry_machine_field {
     int counts; /* 1: it only grows */
 } spry_machine_field;
 
-enum { SPRY_MACHINE_FIELDS = 15 };
+enum { SPRY_MACHINE_FIELDS = 16 };
 extern const spry_machine_field spry_machine_fields[SPRY_MACHINE_FIELDS];
 
 double spry_machine_field_value(const spry_machine_state *state, const spry_machine_field *field);

@@ -10,9 +10,10 @@
 void *spry_memory_map(size_t bytes);
 void spry_memory_unmap(void *memory, size_t bytes);
 
-/* Releases the whole pages in a range. Pages of a mapped file are read again on access; pages of spry_memory_map become
- * zero. */
-void spry_memory_drop(const void *memory, size_t bytes);
+/* Releases the whole pages in a range: of spry_memory_map, which become zero; of a mapped file, which are read again on
+ * access. */
+void spry_memory_drop(void *memory, size_t bytes);
+void spry_memory_drop_file(const void *memory, size_t bytes);
 
 /* Reads a range of a mapped file into memory now instead of on first access. */
 void spry_memory_fetch(const void *memory, size_t bytes);

@@ -13,7 +13,6 @@
 #include "platform/threads.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,11 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/compiler.h"
 #include "base/interrupt.h"
 #include "platform/clock.h"
+#include "platform/os.h"
 #include "platform/system_file.h"
 
 /* ---- the processor of a thread ----------------------------------------------------------------------------------- */
@@ -47,8 +46,8 @@ typedef struct spry_thread_place {
     pthread_t thread;
     /* under the mutex */
     bool moved;
-    bool returns;   /* to `cpu`, when its blocks are done */
-    cpu_set_t mask; /* that it had before */
+    bool returns;            /* to `cpu`, when its blocks are done */
+    spry_processor_set mask; /* that it had before */
     uint64_t ran_ns;
 } spry_thread_place;
 
@@ -64,31 +63,13 @@ static void place_release(spry_thread_place *place);
 /* This thread begins to take blocks. */
 static void place_begin(spry_thread_place *place)
 {
-    atomic_store_explicit(&place->cpu, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&place->cpu, spry_os_processor(), memory_order_relaxed);
     atomic_store(&place->working, true);
-}
-
-/* Processor time of the thread; 0 where it cannot be read. */
-static uint64_t processor_ns(pthread_t thread)
-{
-    clockid_t clock;
-    struct timespec time;
-    if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &time))
-        return 0;
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
-static void stay_on(pthread_t thread, int cpu)
-{
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET((size_t)cpu, &one);
-    pthread_setaffinity_np(thread, sizeof one, &one);
 }
 
 static bool is_valid(int cpu)
 {
-    return cpu >= 0 && cpu < CPU_SETSIZE;
+    return cpu >= 0 && cpu < SPRY_PROCESSOR_SET_MAX;
 }
 
 /* After spry_place_end, when no other thread waits for this one: undoes a move. */
@@ -98,13 +79,13 @@ static void place_undo(spry_thread_place *place, pthread_mutex_t *mutex)
         return;
     pthread_mutex_lock(mutex);
     bool moved = place->moved, returns = place->returns;
-    cpu_set_t mask = place->mask;
+    spry_processor_set mask = place->mask;
     place_release(place);
     pthread_mutex_unlock(mutex);
     if (moved && returns)
-        stay_on(pthread_self(), atomic_load(&place->cpu));
+        spry_os_bind(pthread_self(), atomic_load(&place->cpu));
     if (moved)
-        pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
+        spry_os_set_affinity(pthread_self(), &mask);
 }
 
 /* Under the mutex: keeps a thread that is working where it is and reads its processor time; false: it is not working.
@@ -118,7 +99,7 @@ static bool place_hold(spry_thread_place *place)
         atomic_store(&place->held, false);
         return false;
     }
-    place->ran_ns = processor_ns(place->thread);
+    place->ran_ns = spry_os_thread_ns(place->thread);
     return true;
 }
 
@@ -127,18 +108,17 @@ static bool place_hold(spry_thread_place *place)
 static bool place_is_stuck(const spry_thread_place *place, uint64_t elapsed_ns)
 {
     return atomic_load(&place->working) && place->ran_ns &&
-           processor_ns(place->thread) - place->ran_ns < elapsed_ns / 4;
+           spry_os_thread_ns(place->thread) - place->ran_ns < elapsed_ns / 4;
 }
 
 /* Under the mutex: moves a thread that is held. */
 static void place_move(spry_thread_place *place, int cpu, bool returns)
 {
-    if (!is_valid(cpu) || !is_valid(atomic_load(&place->cpu)) ||
-        pthread_getaffinity_np(place->thread, sizeof place->mask, &place->mask))
+    if (!is_valid(cpu) || !is_valid(atomic_load(&place->cpu)) || !spry_os_affinity(&place->mask, place->thread))
         return;
     place->moved = true;
     place->returns = returns;
-    stay_on(place->thread, cpu);
+    spry_os_bind(place->thread, cpu);
 }
 
 static void place_release(spry_thread_place *place)
@@ -150,14 +130,16 @@ static void place_release(spry_thread_place *place)
 /* Moves this thread, which may go elsewhere afterwards. Returns when it runs there. */
 static void place_go(int cpu)
 {
-    cpu_set_t mask;
-    if (!is_valid(cpu) || pthread_getaffinity_np(pthread_self(), sizeof mask, &mask))
+    spry_processor_set mask;
+    if (!is_valid(cpu) || !spry_os_affinity(&mask, pthread_self()))
         return;
-    stay_on(pthread_self(), cpu);
-    pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
+    spry_os_bind(pthread_self(), cpu);
+    spry_os_set_affinity(pthread_self(), &mask);
 }
 
 /* ---- background threads ------------------------------------------------------------------------------------------ */
+
+enum { SECOND = 1000000000 };
 
 spry_status spry_background_start(pthread_t *thread, void *(*run)(void *), void *context, const char *who,
                                   spry_error *error)
@@ -175,23 +157,26 @@ void spry_background_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
+#if !defined(__APPLE__) /* whose relative waits do not depend on the time of day */
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+#endif
     pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
 
 bool spry_background_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns)
 {
-    const long second = 1000000000;
+#if defined(__APPLE__)
+    const struct timespec span = {.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+    return pthread_cond_timedwait_relative_np(condition, lock, &span) == 0;
+#else
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(ns / (uint64_t)second);
-    until.tv_nsec += (long)(ns % (uint64_t)second);
-    if (until.tv_nsec >= second) {
-        until.tv_sec++;
-        until.tv_nsec -= second;
-    }
+    uint64_t fraction = (uint64_t)until.tv_nsec + ns % SECOND;
+    until.tv_sec += (time_t)(ns / SECOND + fraction / SECOND);
+    until.tv_nsec = (long)(fraction % SECOND);
     return pthread_cond_timedwait(condition, lock, &until) == 0;
+#endif
 }
 
 /* ---- the pool ---------------------------------------------------------------------------------------------------- */
@@ -277,7 +262,7 @@ static void help_caller(spry_threads *threads)
     spry_thread_place *caller = &threads->workers[0].place;
     if (!threads->spins || !atomic_load(&caller->working) || pthread_mutex_trylock(&threads->moving))
         return;
-    int here = sched_getcpu(), there = here;
+    int here = spry_os_processor(), there = here;
     if (place_hold(caller)) {
         uint64_t start = spry_clock_ns();
         spin_until(threads, caller_waits, 0, STUCK_NS);
@@ -301,7 +286,7 @@ static int next_free_cpu(const spry_threads *threads, size_t *i)
     while (*i < threads->count && atomic_load(&threads->workers[*i].place.working))
         ++*i;
     size_t found = (*i)++;
-    return found && found < threads->count ? atomic_load(&threads->workers[found].place.cpu) : sched_getcpu();
+    return found && found < threads->count ? atomic_load(&threads->workers[found].place.cpu) : spry_os_processor();
 }
 
 /* Workers that hold blocks and get no processor take the processors of threads that have no block left. */
@@ -391,6 +376,7 @@ static void *worker_main(void *argument)
     worker *self = argument;
     spry_threads *threads = self->pool;
     self->place.thread = pthread_self();
+    spry_os_begin_worker();
     for (uint64_t epoch = 0;;) {
         wait_for_epoch_after(threads, epoch);
         if (!enter(threads, &epoch))
@@ -544,25 +530,6 @@ size_t spry_threads_count(const spry_threads *threads)
     return threads->count;
 }
 
-/* Processors in the affinity mask; all processors when it cannot be read. */
-static size_t affinity_count(void)
-{
-    size_t count = 0;
-    for (size_t cpus = CPU_SETSIZE; !count && cpus <= ((size_t)1 << 20); cpus *= 2) {
-        /* The kernel refuses a mask shorter than its own: try longer ones. */
-        cpu_set_t *set = CPU_ALLOC(cpus);
-        if (!set)
-            break;
-        if (sched_getaffinity(0, CPU_ALLOC_SIZE(cpus), set) == 0)
-            count = (size_t)CPU_COUNT_S(CPU_ALLOC_SIZE(cpus), set);
-        CPU_FREE(set);
-    }
-    if (count)
-        return count;
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (size_t)online : 1;
-}
-
 bool spry_lock_patiently(pthread_mutex_t *lock)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
@@ -576,7 +543,7 @@ bool spry_lock_patiently(pthread_mutex_t *lock)
 
 size_t spry_threads_usable(void)
 {
-    size_t count = affinity_count();
+    size_t count = spry_os_processors();
     spry_cgroup_limits limits;
     spry_cgroup_read(&limits, "");
     return limits.cpus < count ? limits.cpus : count;

@@ -7,7 +7,8 @@
 
 /* A flag that one thread raises and another waits for. */
 typedef struct spry_wakeup {
-    int file;
+    int file;   /* readable while it is raised */
+    int raised; /* written to raise it */
 } spry_wakeup;
 
 /* False when the process can open no more files. */

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 #include <time.h>
 
 #include "platform/threads.h"
@@ -285,6 +286,14 @@ typedef struct move_job {
     atomic_bool moved; /* the thread that slept was bound to one processor meanwhile */
 } move_job;
 
+static bool cannot_bind(const char *test)
+{
+    bool cannot = strcmp(TEST_PLATFORM, "linux") != 0;
+    if (cannot)
+        print_message("SKIPPED %s: on the platform " TEST_PLATFORM " threads are not bound to processors\n", test);
+    return cannot;
+}
+
 static size_t allowed_cpus(pthread_t thread)
 {
     cpu_set_t mask;
@@ -314,6 +323,8 @@ static void sleepers_are_moved_and_return(void **state)
     (void)state;
     spry_threads *threads;
     size_t allowed = allowed_cpus(pthread_self());
+    if (cannot_bind(__func__))
+        skip();
     if (spry_threads_usable() < 2 || allowed < 2) {
         print_message("SKIPPED sleepers_are_moved_and_return: there is one processor\n");
         skip();
@@ -360,6 +371,8 @@ static void usable_follows_affinity(void **state)
 {
     (void)state;
     cpu_set_t before, one;
+    if (cannot_bind(__func__))
+        skip();
     if (sched_getaffinity(0, sizeof before, &before) != 0) {
         print_message("SKIPPED usable_follows_affinity: there are more processors than the fixed mask holds\n");
         skip();

@@ -104,9 +104,10 @@ static json_t *answer_line(batch *b, const json_t *request, const char *id, size
                          (int)status, "request_id", name, "body", answer, "error");
     return json_pack("{s:s, s:s, s:n, s:{s:s, s:s}}", "id", name, "custom_id", id, "response", "error", "code",
                      "invalid_request", "message",
-                     !request           ? "the line is not a JSON object"
-                     : !is_allowed(url) ? "url must be /v1/chat/completions or /v1/completions"
-                                        : "body must be an object");
+                     !request                ? "the line is not a JSON object"
+                     : !is_allowed(url)      ? "url must be /v1/chat/completions or /v1/completions"
+                     : !json_is_object(body) ? "body must be an object"
+                                             : "there is not enough memory for the answer");
 }
 
 /* Stores an answer. */

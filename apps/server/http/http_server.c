@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/os.h"
 #include "platform/threads.h"
 #include "platform/wakeup.h"
 #include "server/http/http_connection.h"
@@ -193,7 +194,7 @@ static void accept_some(spry_http_server *http)
         pthread_mutex_unlock(&http->lock);
         if (full)
             return;
-        int socket = accept4(http->listening, (struct sockaddr *)(void *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int socket = spry_os_accept(http->listening, (struct sockaddr *)(void *)&address, &size);
         if (socket >= 0)
             accept_one(http, socket, &address);
         else if (errno != EINTR && errno != ECONNABORTED) {
@@ -302,7 +303,7 @@ static spry_status check_reach(spry_server *server, const struct addrinfo *found
 
 static int open_socket(const struct addrinfo *found)
 {
-    int file = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+    int file = spry_os_socket(found->ai_family), on = 1;
     if (file < 0)
         return -1;
     setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/number.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
@@ -92,13 +92,9 @@ struct spry_kept_stream {
 
 void spry_kept_streams_init(spry_kept_streams *streams)
 {
-    pthread_condattr_t clock;
     *streams = (spry_kept_streams){0};
     pthread_mutex_init(&streams->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&streams->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    spry_background_condition(&streams->changed);
 }
 
 static void drop(spry_kept_stream **link)
@@ -245,26 +241,12 @@ static bool kept_stream_seek(spry_kept_stream *stream, size_t *position, size_t 
     return found;
 }
 
-static struct timespec after_ms(uint32_t ms)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    time.tv_sec += ms / 1000;
-    time.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (time.tv_nsec >= 1000000000) {
-        time.tv_sec++;
-        time.tv_nsec -= 1000000000;
-    }
-    return time;
-}
-
 ssize_t spry_kept_stream_read(spry_kept_stream *stream, char *out, size_t *position, size_t size, uint32_t wait_ms)
 {
     pthread_mutex_lock(&stream->owner->lock);
-    struct timespec until = after_ms(wait_ms);
-    int waited = wait_ms ? 0 : 1;
-    while (!waited && *position >= stream->bytes.size && !stream->ended)
-        waited = pthread_cond_timedwait(&stream->owner->changed, &stream->owner->lock, &until);
+    uint64_t now = spry_clock_ns(), until = now + (uint64_t)wait_ms * 1000000;
+    for (; *position >= stream->bytes.size && !stream->ended && now < until; now = spry_clock_ns())
+        spry_background_wait(&stream->owner->changed, &stream->owner->lock, until - now);
     size_t n = stream->bytes.size > *position ? stream->bytes.size - *position : 0;
     ssize_t result = n || !stream->ended ? (ssize_t)(n < size ? n : size) : -1;
     if (n && result > 0)

@@ -500,7 +500,7 @@ static spry_status submit(spry_whisper_device *device, const spry_whisper_step *
     return SPRY_OK;
 }
 
-static spry_status wait(spry_whisper_device *device, spry_error *error)
+static spry_status wait_for_step(spry_whisper_device *device, spry_error *error)
 {
     (void)device;
     (void)error;
@@ -529,7 +529,7 @@ static void close_device(spry_whisper_device *device)
 }
 
 static const spry_whisper_device_ops device_ops = {
-    .close = close_device, .submit = submit, .wait = wait, .logits = logits, .states = states};
+    .close = close_device, .submit = submit, .wait = wait_for_step, .logits = logits, .states = states};
 
 spry_status spry_cpu_whisper_create(spry_whisper_device **out, spry_cpu_region *region, const spry_whisper_setup *setup,
                                     bool all, spry_error *error)

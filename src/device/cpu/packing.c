@@ -91,7 +91,7 @@ void spry_late_multiply(const spry_weight *w, const spry_matmul_kernel *kernel, 
         part.out += first;
         kernel->run(&part, 0, stop - first);
         if (late->keep && late->drop && ((stop - kept) * w->row_bytes >= LATE_DROP_BYTES || stop == end)) {
-            spry_memory_drop(w->data + kept * w->row_bytes, (stop - kept) * w->row_bytes);
+            spry_memory_drop_file(w->data + kept * w->row_bytes, (stop - kept) * w->row_bytes);
             kept = stop;
         }
     }
@@ -110,12 +110,12 @@ bool spry_late_multiplied(const spry_weight *w)
     }
     late->packed = late->memory;
     if (late->drop) /* pages that two workers shared */
-        spry_memory_drop(w->data, w->n_out * w->row_bytes);
+        spry_memory_drop_file(w->data, w->n_out * w->row_bytes);
     spry_late_store *store = late->store;
     if (--store->n_left)
         return true;
     if (store->first) /* pages where matrices meet, or that the system read ahead */
-        spry_memory_drop(store->first, (size_t)(store->last - store->first));
+        spry_memory_drop_file(store->first, (size_t)(store->last - store->first));
     spry_memory_drop(store->rooms, store->n_rooms * store->room_bytes);
     return true;
 }
@@ -168,7 +168,7 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
         weight_pack_group(job->out + g * w->group_bytes, w, first, job->group);
         size_t done = (first + n_rows - kept * job->group) * w->row_bytes;
         if (job->drop && (done >= DROP_BYTES || g + 1 == end)) {
-            spry_memory_drop(w->data + kept * job->group * w->row_bytes, done);
+            spry_memory_drop_file(w->data + kept * job->group * w->row_bytes, done);
             kept = g + 1;
         }
     }
@@ -471,7 +471,7 @@ static void give_back(const packer *p, const spry_weights *files, spry_late_stor
         late->first = p->first;
         late->last = p->last;
     } else if (p->first && !files->several_files) {
-        spry_memory_drop(p->first, (size_t)(p->last - p->first));
+        spry_memory_drop_file(p->first, (size_t)(p->last - p->first));
     }
     bool shared = embedding->n_out != files->output.n_out; /* among processes: one reads few of its rows */
     if (embedding->data && !is_tied(files) && !p->all &&

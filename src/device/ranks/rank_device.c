@@ -41,7 +41,7 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     return status;
 }
 
-static spry_status wait(spry_device *device, spry_error *error)
+static spry_status wait_for_step(spry_device *device, spry_error *error)
 {
     (void)device;
     (void)error;
@@ -192,7 +192,7 @@ static void close_device(spry_device *device)
 
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
-                                    .wait = wait,
+                                    .wait = wait_for_step,
                                     .draw = draw,
                                     .logits = logits,
                                     .hidden = hidden,

@@ -185,7 +185,7 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     return status ? status : spry_device_submit(d->inside[BACK], &behind, error);
 }
 
-static spry_status wait(spry_device *device, spry_error *error)
+static spry_status wait_for_step(spry_device *device, spry_error *error)
 {
     spry_status status = spry_device_wait(back_of(device), error);
     device->sampling_ns = spry_device_sampling_ns(back_of(device));
@@ -371,7 +371,7 @@ static void close_device(spry_device *device)
 
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
-                                    .wait = wait,
+                                    .wait = wait_for_step,
                                     .draw = draw,
                                     .logits = logits,
                                     .hidden = hidden,
