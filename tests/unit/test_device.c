@@ -78,7 +78,8 @@ static void lacking_parts_are_named(void **state)
 {
     (void)state;
     spry_error error = {0};
-    spry_config config = {.arch = &spry_arch_starcoder2, .embedding_scale = 2, .residual_scale = 1, .logit_scale = 1};
+    spry_config config = {
+        .arch = &spry_arch_starcoder2, .layer_norm = true, .embedding_scale = 2, .residual_scale = 1, .logit_scale = 1};
     const spry_device_kind *cpu;
     assert_int_equal(spry_device_find(&cpu, "cpu", NULL), SPRY_OK);
     assert_int_equal(spry_device_check(cpu, &config, NULL), SPRY_OK);
