@@ -139,7 +139,11 @@ static pid_t start_program(start *s)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
+#ifdef __APPLE__
+    pid_t child = fork(); /* there vfork is deprecated; a program that cannot be run is seen by its status 127 */
+#else
     pid_t child = vfork();
+#endif
     if (child == 0) {
         run_program(s);
         _exit(NOT_RUN);
