@@ -86,7 +86,8 @@ static void lacking_parts_are_named(void **state)
     const spry_device_kind plain = {.name = "plain"};
     hostile_expect(spry_device_check(&plain, &config, &error), &error, SPRY_ERR_UNSUPPORTED,
                    "device 'plain'|StarCoder 2|layer norms|multipliers|without a gate");
-    config = (spry_config){.arch = &spry_arch_llama, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1};
+    config = (spry_config){
+        .arch = &spry_arch_llama, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1, .value_scale = 1};
     assert_int_equal(spry_device_check(&plain, &config, NULL), SPRY_OK);
 }
 
