@@ -264,8 +264,10 @@ void spry_progress_begin(spry_progress_line *progress, const char *what)
     spry_error error;
     if (shown.line)
         spry_progress_end(shown.line);
+    pthread_mutex_lock(&shown.lock);
     *progress = (spry_progress_line){.source = what, .began_ns = spry_clock_ns()};
     snprintf(progress->what, sizeof progress->what, "%s", what);
+    pthread_mutex_unlock(&shown.lock);
     if (!isatty(fileno(stderr)) || !spry_environment_knows_escapes())
         return;
     fflush(stdout);
@@ -278,7 +280,7 @@ void spry_progress_begin(spry_progress_line *progress, const char *what)
 void spry_progress_update(spry_progress_line *progress, size_t done, size_t total)
 {
     pthread_mutex_lock(&shown.lock);
-    snprintf(progress->what, sizeof progress->what, "%s", progress->source);
+    snprintf(progress->what, sizeof progress->what, "%s", progress->source ? progress->source : "");
     progress->done = done;
     progress->total = total;
     pthread_mutex_unlock(&shown.lock);
