@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/kv_types.h"
 #include "base/sampling_options.h"
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
@@ -14,7 +15,9 @@
 static const char *const layer_words[] = {"auto", "all", NULL};
 static const char *const think_words[] = {"on", "off", "show", NULL};
 static const char *const draft_words[] = {"auto", "none", "lookup", NULL};
-static const char *const kv_types[] = {"auto", "f16", "q8_0", "f32", NULL};
+#define KV_NAME(name, type) #name,
+static const char *const kv_types[] = {"auto", SPRY_KV_TYPES(KV_NAME) NULL};
+#undef KV_NAME
 
 enum { QUANTIZE_TYPES = 64 };
 static const char *quantize_types[QUANTIZE_TYPES] = {"auto"}; /* then the types of `spry convert` */

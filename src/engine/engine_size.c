@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
+#include "base/kv_types.h"
 #include "base/number.h"
 #include "device/split/split_device.h"
 #include "engine/engine_state.h"
@@ -39,9 +41,21 @@ static spry_status kv_type(spry_dtype *type, const char *name, spry_error *error
         *type = SPRY_F16;
         return SPRY_OK;
     }
-    if (spry_dtype_find(type, spry_view_of(name)) && (*type == SPRY_F16 || *type == SPRY_F32 || *type == SPRY_Q8_0))
-        return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are auto, f16, q8_0, f32", name);
+#define KV_TYPE(lower, TYPE) {#lower, SPRY_##TYPE},
+    static const struct {
+        const char *name;
+        spry_dtype type;
+    } types[] = {SPRY_KV_TYPES(KV_TYPE)};
+#undef KV_TYPE
+#define KV_NAME(lower, TYPE) ", " #lower
+    for (size_t i = 0; i < SPRY_COUNT(types); i++)
+        if (strcasecmp(name, types[i].name) == 0) {
+            *type = types[i].type;
+            return SPRY_OK;
+        }
+    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are auto" SPRY_KV_TYPES(KV_NAME),
+                     name);
+#undef KV_NAME
 }
 
 static spry_status check_ranges(const spry_engine_options *o, spry_error *error)

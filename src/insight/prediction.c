@@ -48,7 +48,8 @@ static void visit_layer(const spry_layer *l, visit_fn visit, void *context)
             visit(context, matrices[i], false);
     const spry_weight *const experts[] = {l->expert_gate, l->expert_up, l->expert_down};
     for (size_t i = 0; l->expert_gate && i < SPRY_COUNT(experts); i++)
-        visit(context, experts[i], true);
+        if (experts[i]->data)
+            visit(context, experts[i], true);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */

@@ -199,4 +199,18 @@ static_assert(sizeof(spry_block_iq3_s) == 110, "iq3_s has padding");
 static_assert(sizeof(spry_block_tq1_0) == 54, "tq1_0 has padding");
 static_assert(sizeof(spry_block_tq2_0) == 66, "tq2_0 has padding");
 
+/* The types that a GPU stores as quants, scales and minima in planes (device/cuda/kernels/weight_tiles.cuh):
+ * X(name, TYPE, bits of a quant, the quant that means 0, values with a common scale, bytes of scales for 64 values,
+ * whether they have minima, whether 256 values have a second scale, whether quants are 4-bit floats). */
+#define SPRY_QUANT_TYPES(X)                                                                                            \
+    X(q4_0, Q4_0, 4, 8, 32, 4, 0, 0, 0)                                                                                \
+    X(q4_1, Q4_1, 4, 0, 32, 8, 1, 0, 0)                                                                                \
+    X(q5_0, Q5_0, 5, 16, 32, 4, 0, 0, 0)                                                                               \
+    X(q5_1, Q5_1, 5, 0, 32, 8, 1, 0, 0)                                                                                \
+    X(q8_0, Q8_0, 8, 0, 32, 4, 0, 0, 0)                                                                                \
+    X(q4_k, Q4_K, 4, 0, 32, 4, 1, 1, 0)                                                                                \
+    X(q5_k, Q5_K, 5, 0, 32, 4, 1, 1, 0)                                                                                \
+    X(q6_k, Q6_K, 6, 32, 16, 4, 0, 1, 0)                                                                               \
+    X(mxfp4, MXFP4, 4, 16, 32, 4, 0, 0, 1)
+
 #endif

@@ -2,7 +2,7 @@
  *
  * Values: token after token, each [head_dim] in the page's type.
  * Keys: transposed, so that one vector holds one coordinate of many tokens and scores need no horizontal sums:
- *   F32, F16: [head_dim, SPRY_PAGE_TOKENS]
+ *   floats:   [head_dim, SPRY_PAGE_TOKENS]
  *   Q8_0:     int8 [head_dim, SPRY_PAGE_TOKENS], then f16 scales [head_dim / 32, SPRY_PAGE_TOKENS]
  * Both take SPRY_PAGE_TOKENS times the size of [head_dim] in the type. */
 #ifndef SPRY_KERNELS_KV_LAYOUT_H

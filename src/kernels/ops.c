@@ -14,14 +14,14 @@
 #include "kernels/arm/arm.h"
 #endif
 
-static const spry_ops ref = {.name = "ref", SPRY_REF_OPS};
+const spry_ops spry_ops_ref = {.name = "ref", SPRY_REF_OPS};
 
 /* Ascending by speed: the last one whose features a machine has is the best. */
 static const struct {
     const spry_ops *ops;
     uint32_t needs;
 } tables[] = {
-    {&ref, 0},
+    {&spry_ops_ref, 0},
 #if defined(__x86_64__)
     {&spry_ops_avx2, SPRY_CPU_AVX2},
     {&spry_ops_avx512bw, SPRY_CPU_AVX2 | SPRY_CPU_AVX512},

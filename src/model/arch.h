@@ -77,6 +77,14 @@ typedef struct spry_arch {
     bool shared_expert;    /* every row also goes through a shared expert, after a gate of its own */
     bool convolutions;     /* some layers have a short convolution instead of attention */
     bool delta;            /* some layers have a gated delta net instead of attention */
+    bool delta_tiled;      /* GGUF files hold the delta net's heads so that every n-th one shares a key head */
+    bool mamba;            /* that has no delta rule: Mamba-2 */
+    bool delta_parts;      /* its queries, keys and values are three matrices */
+    bool grouped_norm;     /* Mamba-2: results are normalised group by group */
+    bool single_parts;     /* layers have attention, a state or a feed-forward part */
+    bool attention_free;   /* layers have a state and no feed-forward part */
+    bool both_mixers;      /* layers with a state have attention, too; both are added */
+    bool folded_scales;    /* GGUF files hold matrices with their multipliers */
     bool gated_attention;  /* q has a gate beside each head, for what attention gives */
     bool attention_gate;   /* the same gates come from a matrix of their own */
     bool chunked;          /* layers that slide see the keys of their own block of `window` positions instead */
@@ -119,6 +127,8 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_deepseek_v3, spry_arch_gemma3n, spry_arch_bert, spry_arch_roberta, spry_arch_xlm_roberta,
     spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2, spry_arch_qwen3_next, spry_arch_ministral3,
     spry_arch_mistral4, spry_arch_minimax_m2, spry_arch_hunyuan_moe, spry_arch_exaone_moe, spry_arch_glm4_moe_lite,
-    spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe, spry_arch_gemma4, spry_arch_mimo2;
+    spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe, spry_arch_gemma4, spry_arch_mimo2,
+    spry_arch_qwen3_5, spry_arch_qwen3_5_moe, spry_arch_mamba2, spry_arch_granite_hybrid, spry_arch_bamba,
+    spry_arch_falcon_h1, spry_arch_nemotron_h, spry_arch_nemotron_h_moe;
 
 #endif

@@ -47,7 +47,7 @@ static const field fields[] = {
     WHOLE("expert_gating_func", JSON(NULL), routing, 1 << 10),
     WHOLE("nextn_predict_layers", JSON(NULL), n_extra_layers, SPRY_MAX_LAYERS),
     WHOLE("expert_feed_forward_length", JSON("moe_intermediate_size"), n_expert_ff, 1 << 24),
-    WHOLE("expert_shared_feed_forward_length", JSON("shared_expert_intermediate_size"), n_shared_ff, 1 << 24),
+    WHOLE("expert_shared_feed_forward_length", JSON("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size"), n_shared_ff, 1 << 24),
     WHOLE(NULL, JSON("prefix_dense_intermediate_size", "intermediate_size_mlp"), n_dense_ff, 1 << 24),
     WHOLE("leading_dense_block_count", JSON("first_k_dense_replace", "num_dense_layers"), n_dense_first, SPRY_MAX_LAYERS),
     WHOLE(NULL, JSON("prefix_dense_sliding_window_pattern"), dense_pattern, 1 << 20),
@@ -64,12 +64,19 @@ static const field fields[] = {
     WHOLE("attention.shared_kv_layers", JSON("num_kv_shared_layers"), n_shared_kv, SPRY_MAX_LAYERS),
     WHOLE(NULL, JSON("no_rope_layer_interval"), rope_interval, 1 << 20),
     WHOLE("shortconv.l_cache", JSON("conv_L_cache"), n_conv, 64),
-    WHOLE("ssm.conv_kernel", JSON("linear_conv_kernel_dim"), n_conv, 64),
-    WHOLE("ssm.time_step_rank", JSON("linear_num_value_heads"), n_delta_heads, 1 << 12),
-    WHOLE("ssm.group_count", JSON("linear_num_key_heads"), n_delta_keys, 1 << 12),
-    WHOLE("ssm.state_size", JSON("linear_key_head_dim"), delta_key_dim, SPRY_MAX_DELTA_DIM),
-    WHOLE("ssm.inner_size", JSON(NULL), delta_inner, 1 << 20),
-    WHOLE(NULL, JSON("linear_value_head_dim"), delta_value_dim, SPRY_MAX_DELTA_DIM),
+    WHOLE("ssm.conv_kernel", JSON("linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel"), n_conv, 64),
+    WHOLE("ssm.time_step_rank", JSON("linear_num_value_heads", "mamba_n_heads", "mamba_num_heads", "num_heads", "n_mamba_heads"), n_delta_heads, 1 << 12),
+    WHOLE("ssm.group_count", JSON("linear_num_key_heads", "mamba_n_groups", "n_groups", "mamba_ngroups"), n_delta_keys, 1 << 12),
+    WHOLE("ssm.state_size", JSON("linear_key_head_dim", "mamba_d_state", "ssm_state_size", "state_size"), delta_key_dim, SPRY_MAX_DELTA_DIM),
+    WHOLE("ssm.inner_size", JSON("mamba_d_ssm"), delta_inner, 1 << 20),
+    WHOLE(NULL, JSON("linear_value_head_dim", "mamba_head_dim", "mamba_headdim"), delta_value_dim, SPRY_MAX_DELTA_DIM),
+    WHOLE(NULL, JSON("mamba_expand", "expand"), n_expand, 64),
+    WHOLE("moe_latent_size", JSON("moe_latent_size"), n_latent, 1 << 20),
+    REAL(NULL, JSON("attention_in_multiplier"), attention_in_scale),
+    REAL(NULL, JSON("attention_out_multiplier"), attention_out_scale),
+    REAL(NULL, JSON("key_multiplier"), key_scale),
+    REAL(NULL, JSON("ssm_in_multiplier"), state_in_scale),
+    REAL(NULL, JSON("ssm_out_multiplier"), state_out_scale),
     WHOLE("full_attention_interval", JSON("full_attention_interval"), attention_interval, SPRY_MAX_LAYERS),
     REAL(NULL, JSON("partial_rotary_factor", "rotary_emb_fraction"), rope_part),
     REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
@@ -84,7 +91,7 @@ static const field fields[] = {
     WHOLE("attention.temperature_length", JSON("floor_scale"), temperature_length, 1 << 30),
     REAL("embedding_scale", JSON("embedding_multiplier"), embedding_scale),
     REAL("residual_scale", JSON("residual_multiplier"), residual_scale),
-    REAL("logit_scale", JSON("logit_scale", "logits_scaling"), logit_scale),
+    REAL("logit_scale", JSON("logit_scale", "logits_scaling", "lm_head_multiplier"), logit_scale),
 };
 /* clang-format on */
 
@@ -116,6 +123,16 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
                             .routing = arch->routing ? arch->routing : SPRY_ROUTING_SOFTMAX,
                             .routed_scale = 1,
                             .scale_block = {128, 128},
+                            .beta_scale = 1,
+                            .time_limit = {0, INFINITY},
+                            .attention_in_scale = 1,
+                            .attention_out_scale = 1,
+                            .key_scale = 1,
+                            .state_in_scale = 1,
+                            .state_out_scale = 1,
+                            .gate_scale = 1,
+                            .down_scale = 1,
+                            .state_scales = {1, 1, 1, 1, 1},
                             .embedding_scale = 1,
                             .value_scale = 1,
                             .residual_scale = 1,
@@ -185,7 +202,7 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
             "the experts do not divide into their groups, or more groups or experts of them are used than there are";
     else if (c->n_experts && !usable(c->routed_scale, 0))
         wrong = "the multiplier of experts' weights is not positive";
-    else if (!c->n_ff && !c->n_experts)
+    else if (!c->n_ff && !c->n_experts && !c->arch->attention_free)
         wrong = "the feed-forward size is missing";
     else if (!(c->norm_eps > 0) || !usable(c->rope.theta, 1) || !usable(c->rope_sliding.theta, 1))
         wrong = "a norm epsilon or rope base is not positive, or too large";
@@ -199,7 +216,7 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
     else if (c->arch->delta && (!c->n_delta_heads || !c->n_delta_keys || c->n_delta_heads % c->n_delta_keys))
         wrong = "a delta net's heads are not a multiple of its key heads";
     else if (c->arch->delta && (!c->delta_key_dim || !c->delta_value_dim || c->delta_value_dim > SPRY_MAX_DELTA_DIM ||
-                                c->n_conv < 2 || !c->attention_interval))
+                                c->n_conv < 2 || (!c->attention_interval && !c->arch->mamba)))
         wrong = "a size of its delta nets is zero or over 256, or their convolution sees fewer than two tokens";
     else if (c->n_shared_kv >= c->n_layers)
         wrong = "no layer has keys and values of its own";
@@ -250,6 +267,7 @@ uint32_t spry_config_features(const spry_config *c)
                                  (!arch->latent && c->value_dim)},
         {SPRY_FEATURE_BESIDE, arch->beside},
         {SPRY_FEATURE_TYPES, c->second_type},
+        {SPRY_FEATURE_MAMBA, arch->mamba || arch->delta_parts},
         {SPRY_FEATURE_TEMPERATURE, c->temperature_length},
         {SPRY_FEATURE_CHUNKED, arch->chunked && c->window},
         {SPRY_FEATURE_GATES, arch->attention_gate},
@@ -286,7 +304,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "experts mixed in another way",
                                         "heads of several sizes",
                                         "parts beside the block",
-                                        "tokens of a second type"};
+                                        "tokens of a second type",
+                                        "Mamba-2 layers"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -303,6 +322,8 @@ static void derive_sizes(spry_config *c)
         if (c->key_dim > c->rope_dim)
             c->nope_dim = c->key_dim - c->rope_dim;
     }
+    if (c->arch->attention_free) /* sizes of pages without keys and values */
+        c->n_heads = c->n_kv_heads = 1, c->head_dim = SPRY_PAGE_TOKENS;
     if (!c->n_kv_heads)
         c->n_kv_heads = c->n_heads;
     if (!c->head_dim && c->n_heads)
@@ -322,20 +343,34 @@ static void derive_sizes(spry_config *c)
         c->n_ff = c->n_dense_ff;
     if (c->embedding_scale < 0)
         c->embedding_scale = sqrtf((float)c->n_embd);
-    if (c->n_shared)
+    if (c->n_shared && !(c->arch->mamba && c->n_shared_ff))
         c->n_shared_ff = c->n_shared * c->n_expert_ff;
     c->layer_norm = c->arch->layer_norm && !(c->arch->either_norm && c->norm_eps > 0);
     if (c->layer_norm)
         c->norm_eps = c->layer_norm_eps;
+    if (c->arch->mamba && !c->delta_inner && !c->delta_value_dim && c->n_expand)
+        c->delta_inner = c->n_expand * c->n_embd;
     if (c->delta_inner && c->n_delta_heads)
         c->delta_value_dim = c->delta_inner % c->n_delta_heads ? 0 : c->delta_inner / c->n_delta_heads;
     c->n_layers -= c->n_extra_layers < c->n_layers ? c->n_extra_layers : 0;
+}
+
+static void derive_states(spry_config *c)
+{
+    size_t inner = (size_t)c->n_delta_heads * c->delta_value_dim;
+    c->delta_gate_first = c->arch->mamba && !c->delta_norm_first;
+    if (!c->arch->mamba)
+        c->delta_norm_size = c->delta_value_dim;
+    else if (!c->delta_unnormed)
+        c->delta_norm_size = (uint32_t)(inner / (c->arch->grouped_norm ? c->n_delta_keys : 1));
 }
 
 static void derive_scales(spry_config *c)
 {
     if (c->arch->finish)
         c->arch->finish(c);
+    if (c->arch->delta)
+        derive_states(c);
     if (c->bidirectional && c->window)
         c->window = c->window / 2 + 1; /* half of it on each side */
     if (c->attention_scale > 0)
@@ -361,7 +396,7 @@ bool spry_config_has_kinds(const spry_config *c)
 void spry_config_sort_layers(spry_config *c)
 {
     for (uint32_t i = 0; i < c->n_layers; i++)
-        c->rotated[i] = !c->arch->rotates || c->arch->rotates(c, i);
+        c->rotated[i] = !c->unrotated && (!c->arch->rotates || c->arch->rotates(c, i));
     uint32_t own = c->n_layers - c->n_shared_kv, *from = c->kv_layer;
     for (uint32_t i = 0; i < c->n_layers; i++) { /* the last one that slides as this one does */
         from[i] = i < own ? i : own - 1;
@@ -371,16 +406,16 @@ void spry_config_sort_layers(spry_config *c)
     uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* of a place: keys and values */
     c->n_kv_slots = c->n_slide_slots = c->n_delta_layers = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
-        if (c->arch->delta && c->convolves[i]) {
-            c->kv_slot[i] = c->n_delta_layers++;
+        if (spry_config_recurs(c, i))
+            c->state_slot[i] = c->n_delta_layers++;
+        if (c->arch->delta && !spry_config_attends(c, i))
             continue;
-        }
         if (c->sliding[i] && spry_config_has_kinds(c)) {
             c->kv_slot[i] = i < own ? c->n_slide_slots++ : c->kv_slot[from[i]];
             continue;
         }
         c->kv_slot[i] = i < own ? c->n_kv_slots : c->kv_slot[from[i]];
-        c->n_kv_slots += i >= own ? 0 : c->convolves[i] ? (c->n_embd + width - 1) / width : 1;
+        c->n_kv_slots += i >= own ? 0 : c->convolves[i] && !c->arch->delta ? (c->n_embd + width - 1) / width : 1;
     }
 }
 
@@ -400,14 +435,38 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
     c->kv_layer = spry_arena_alloc(arena, c->n_layers, sizeof *c->kv_layer);
     c->kv_slot = spry_arena_alloc(arena, c->n_layers, sizeof *c->kv_slot);
     c->convolves = spry_arena_alloc(arena, c->n_layers, sizeof *c->convolves);
-    if (!c->sliding || !c->rotated || !c->kv_layer || !c->kv_slot || !c->convolves)
+    c->kinds = spry_arena_alloc(arena, c->n_layers, sizeof *c->kinds);
+    c->state_slot = spry_arena_alloc(arena, c->n_layers, sizeof *c->state_slot);
+    if (!c->sliding || !c->rotated || !c->kv_layer || !c->kv_slot || !c->convolves || !c->kinds || !c->state_slot)
         return spry_fail_memory(error, "the layers", c->n_layers);
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->sliding[i] = c->window && (!c->arch->slides || c->arch->slides(c, i));
     for (uint32_t i = 0; c->arch->delta && i < c->n_layers; i++)
-        c->convolves[i] = (i + 1) % c->attention_interval != 0;
+        c->convolves[i] = c->arch->mamba || (i + 1) % c->attention_interval != 0;
+    for (uint32_t i = 0; c->arch->attention_free && i < c->n_layers; i++)
+        c->kinds[i] = SPRY_LAYER_MIXES;
     spry_config_sort_layers(c);
     return SPRY_OK;
+}
+
+bool spry_config_attends(const spry_config *c, uint32_t layer)
+{
+    return c->kinds[layer] != SPRY_LAYER_FEEDS && (!c->convolves[layer] || c->arch->both_mixers);
+}
+
+bool spry_config_recurs(const spry_config *c, uint32_t layer)
+{
+    return c->kinds[layer] != SPRY_LAYER_FEEDS && c->convolves[layer] && c->arch->delta;
+}
+
+spry_mixed_places spry_config_mixed_places(const spry_config *c, size_t head)
+{
+    size_t keys = (size_t)c->n_delta_keys * c->delta_key_dim, value = head * c->delta_value_dim;
+    size_t key = spry_config_key_head(c, head) * (size_t)c->delta_key_dim;
+    size_t inner = (size_t)c->n_delta_heads * c->delta_value_dim;
+    if (c->arch->mamba)
+        return (spry_mixed_places){.v = value, .k = inner + key, .q = inner + keys + key};
+    return (spry_mixed_places){.q = key, .k = keys + key, .v = 2 * keys + value};
 }
 
 size_t spry_config_delta_mixed(const spry_config *c)
@@ -553,14 +612,26 @@ static void read_convolutions(spry_config *config, const source *from)
     spry_gguf_array array;
     double heads;
     uint64_t recurs;
+    bool rotates;
     full_key(key, from, "attention.recurrent_layers");
     if (config->arch->delta && spry_gguf_get_array(from->gguf, key, &array) && array.count >= config->n_layers)
         for (uint32_t i = 0; i < config->n_layers; i++)
             config->convolves[i] = spry_gguf_array_u64(&array, i, &recurs) && recurs;
     full_key(key, from, "attention.head_count_kv");
-    if (config->arch->convolutions && spry_gguf_get_array(from->gguf, key, &array))
+    if ((config->arch->convolutions || (config->arch->mamba && !config->arch->both_mixers)) &&
+        spry_gguf_get_array(from->gguf, key, &array))
         for (uint32_t i = 0; i < config->n_layers && i < array.count; i++)
             config->convolves[i] = spry_gguf_array_f64(&array, i, &heads) && !(heads > 0);
+    full_key(key, from, "feed_forward_length");
+    for (uint32_t i = 0; config->arch->single_parts && i < config->n_layers; i++) {
+        double width = 0;
+        bool feeds =
+            spry_gguf_get_array(from->gguf, key, &array) && spry_gguf_array_f64(&array, i, &width) && width > 0;
+        config->kinds[i] = feeds ? SPRY_LAYER_FEEDS : SPRY_LAYER_MIXES;
+    }
+    full_key(key, from, "rope.scaling.finetuned");
+    if (config->arch->mamba && spry_gguf_get_bool(from->gguf, key, &rotates))
+        config->unrotated = !rotates;
 }
 
 /* DeepSeek's files may leave out how experts are chosen: V3's have a bias for that, V2's have none. */
@@ -575,6 +646,18 @@ static void find_routing(spry_config *config, const source *from)
         if (spry_gguf_find_tensor(from->gguf, spry_view_of(name)))
             config->routing = SPRY_ROUTING_SIGMOID;
     }
+}
+
+/* Sizes of recurrent states cannot be guessed. */
+static spry_status check_states(const source *from, const char *name, spry_error *error)
+{
+    static const char *const keys[] = {"ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank",
+                                       "ssm.inner_size"};
+    double value;
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++)
+        if (!number(from, keys[i], &value))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s.%s is missing", name, from->arch, keys[i]);
+    return SPRY_OK;
 }
 
 /* The last value stands for layers after the list. */
@@ -642,7 +725,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     if (!config->arch)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not known; known are %s", name,
                          SPRY_VIEW_ARG(architecture), spry_arch_gguf_names());
-    source from = {gguf, config->arch->gguf, config->arch->convolutions, config->arch->kinds};
+    source from = {gguf, config->arch->gguf, config->arch->convolutions || config->arch->mamba, config->arch->kinds};
     spry_status status = spry_config_read(config, SPRY_DIALECT_GGUF, number, &from, name, error);
     if (status)
         return status;
@@ -663,6 +746,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     if (config->arch->chunked && !config->window)
         config->rope_interval = 0;
     config->bidirectional = config->arch->encoder || config->arch == &spry_arch_gemma_embedding;
+    config->delta_tiled = config->arch->delta_tiled;
     char key[128];
     full_key(key, &from, "expert_weights_norm");
     spry_gguf_get_bool(gguf, key, &config->normalise_experts);
@@ -671,6 +755,8 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     if (spry_gguf_get_f64(gguf, key, &period) && period >= 1 && period < SPRY_MAX_LAYERS)
         config->window_layers = (uint32_t)period;
     status = read_rope(config, &from, name, error);
+    if (!status && config->arch->delta)
+        status = check_states(&from, name, error);
     if (!status)
         status = spry_config_finish(config, name, arena, error);
     if (!status) {

@@ -76,8 +76,16 @@ typedef enum spry_feature {
     SPRY_FEATURE_KINDS = 1 << 20,       /* layers that slide have heads of other sizes; values of a size of their own */
     SPRY_FEATURE_BESIDE = 1 << 21,      /* experts beside a dense part, layer scalars, inputs by layer */
     SPRY_FEATURE_TYPES = 1 << 22,       /* tokens of a second type */
-    SPRY_FEATURES_END = 1 << 23
+    SPRY_FEATURE_MAMBA = 1 << 23,       /* Mamba-2, layers of one part, scaled products */
+    SPRY_FEATURES_END = 1 << 24
 } spry_feature;
+
+/* The parts of a layer. */
+typedef enum spry_layer_kind {
+    SPRY_LAYER_BOTH,  /* attention, or what replaces it, and a feed-forward part */
+    SPRY_LAYER_MIXES, /* the first alone */
+    SPRY_LAYER_FEEDS, /* the second alone */
+} spry_layer_kind;
 
 typedef struct spry_config {
     const struct spry_arch *arch;
@@ -100,10 +108,24 @@ typedef struct spry_config {
                            * and have other sizes */
     uint32_t n_kv_slots, n_slide_slots;
     uint32_t n_conv; /* tokens that a short convolution sees */
-    bool *convolves; /* [n_layers]: has one, or a gated delta net, instead of attention */
+    bool *convolves; /* [n_layers]: has one, or a recurrent state, instead of attention (arch->beside: and attention) */
+    unsigned char *kinds; /* [n_layers]: spry_layer_kind */
     /* Gated delta nets: heads with a state [delta_key_dim, delta_value_dim] each, groups of which share queries and
-     * keys; kv_slot is the layer's place among those that have one. */
+     * keys. Mamba-2's heads are alike: B is their keys, C their queries, x their values. */
+    uint32_t *state_slot; /* [n_layers]: the layer's place among those with a state */
     uint32_t n_delta_layers, n_delta_heads, n_delta_keys, delta_key_dim, delta_value_dim;
+    bool delta_tiled;                      /* heads h, h + n_delta_keys, ... share a key head */
+    uint32_t delta_norm_size;              /* values that are normalised together; 0: none */
+    bool delta_unnormed, delta_norm_first; /* Mamba-2: results are not normalised; or before they are gated */
+    bool delta_gate_first;                 /* results are gated before they are normalised */
+    float delta_norm_eps;                  /* 0: norm_eps */
+    float beta_scale;                      /* of the sigmoid that gives beta */
+    float time_limit[2];                   /* Mamba-2: steps in time are within them */
+    uint32_t n_expand; /* Mamba-2: the size of all values is this times n_embd, where the file says so */
+    float attention_in_scale, attention_out_scale, key_scale, state_in_scale, state_out_scale; /* Falcon-H1's */
+    float gate_scale, down_scale, state_scales[5];                                             /* of z, x, B, C, dt */
+    uint32_t n_latent;           /* size of experts' inputs, where rows are made smaller for them; 0: n_embd */
+    bool unrotated;              /* no layer has rope */
     uint32_t delta_inner;        /* the size of all values, where the file says that */
     uint32_t attention_interval; /* one layer in this number has attention, where the file does not list them */
     const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
@@ -163,6 +185,26 @@ bool spry_config_has_kinds(const spry_config *config);
 /* Inputs of a delta net's convolution: queries, keys and values of all heads; floats that a page keeps of a layer. */
 size_t spry_config_delta_mixed(const spry_config *config);
 size_t spry_config_delta_floats(const spry_config *config);
+
+/* Whether a layer has attention, a recurrent state, a feed-forward part. */
+bool spry_config_attends(const spry_config *config, uint32_t layer);
+bool spry_config_recurs(const spry_config *config, uint32_t layer);
+static inline bool spry_config_feeds(const spry_config *c, uint32_t layer)
+{
+    return c->kinds[layer] != SPRY_LAYER_MIXES;
+}
+
+/* Where a recurrent layer's queries, keys and values are among its mixed inputs. */
+typedef struct spry_mixed_places {
+    size_t q, k, v;
+} spry_mixed_places;
+spry_mixed_places spry_config_mixed_places(const spry_config *config, size_t head);
+
+/* The key head of a head of a delta net: neighbouring heads share one, or in `delta_tiled` models every n-th head. */
+static inline uint32_t spry_config_key_head(const spry_config *c, size_t head)
+{
+    return (uint32_t)(c->delta_tiled ? head % c->n_delta_keys : head / (c->n_delta_heads / c->n_delta_keys));
+}
 
 /* Whether a GGUF file of Llama 4 has norms of q and k: all but its largest model have. */
 bool spry_config_has_bare_norms(const spry_config *config);

@@ -8,9 +8,26 @@
 #include "model/arch.h"
 #include "model/config.h"
 
+/* The kinds of layers of models that name them: a list, or a letter each. */
+static const json_t *block_list(const json_t *json)
+{
+    const json_t *list = json_object_get(json, "layers_block_type");
+    list = json_is_array(list) ? list : json_object_get(json, "layer_types");
+    return json_is_array(list) ? list : NULL;
+}
+
+static size_t count_blocks(const json_t *json)
+{
+    const char *pattern = json_string_value(json_object_get(json, "hybrid_override_pattern"));
+    const json_t *list = block_list(json);
+    return list ? json_array_size(list) : pattern ? strlen(pattern) : 0;
+}
+
 static int number(const void *source, const char *key, double *value)
 {
     const json_t *item = json_object_get((const json_t *)source, key);
+    if (!item && !strcmp(key, "num_hidden_layers") && (*value = (double)count_blocks(source)) > 0)
+        return 1;
     if (!item)
         return 0;
     if (json_array_size(item) > 1) { /* one number per layer: accepted when all are equal */
@@ -72,6 +89,15 @@ static const typed_key config_keys[] = {
     {"rope_interleave", TRUTH},
     {"topk_method", TEXT},
     {"qkv_bias", TRUTH},
+    {"layers_block_type", LIST},
+    {"attn_layer_indices", LIST},
+    {"hybrid_override_pattern", TEXT},
+    {"position_embedding_type", TEXT},
+    {"time_step_limit", LIST},
+    {"mlp_multipliers", LIST},
+    {"ssm_multipliers", LIST},
+    {"mamba_rms_norm", TRUTH},
+    {"mamba_norm_before_gate", TRUTH},
     {"mlp_layer_types", LIST},
     {"hybrid_layer_pattern", LIST},
     {"per_layer_config", OBJECT},
@@ -306,15 +332,18 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
 static spry_status check_activation(const spry_arch *arch, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *item = json_object_get(json, "hidden_activation");
-    if (!json_is_string(item))
+    if (arch->gate == SPRY_GATE_RELU_SQUARED)
+        item = json_object_get(json, "mlp_hidden_act");
+    else if (!json_is_string(item))
         item = json_object_get(json, "hidden_act");
     if (!json_is_string(item))
         return SPRY_OK;
     const char *act = json_string_value(item);
     /* Gemma's first configs say gelu and mean its tanh form. */
-    bool ok = arch->gate == SPRY_GATE_GELU_TANH ? !strncmp(act, "gelu", 4)
-              : arch->gate == SPRY_GATE_GELU    ? !strcmp(act, "gelu")
-                                                : !strcmp(act, "silu") || !strcmp(act, "swish");
+    bool ok = arch->gate == SPRY_GATE_RELU_SQUARED ? !strcmp(act, "relu2")
+              : arch->gate == SPRY_GATE_GELU_TANH  ? !strncmp(act, "gelu", 4)
+              : arch->gate == SPRY_GATE_GELU       ? !strcmp(act, "gelu")
+                                                   : !strcmp(act, "silu") || !strcmp(act, "swish");
     return ok ? SPRY_OK
               : spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: hidden_act '%.60s' is not what %s models use", name, act,
                           arch->name);
@@ -352,7 +381,7 @@ static spry_status read_convolutions(spry_config *config, const json_t *json, co
 {
     const json_t *types = json_object_get(json, "layer_types"), *full = json_object_get(json, "full_attn_idxs");
     const char *other = config->arch->delta ? "linear_attention" : "conv";
-    if (!config->arch->convolutions && !(config->arch->delta && json_is_array(types)))
+    if (config->arch->mamba || (!config->arch->convolutions && !(config->arch->delta && json_is_array(types))))
         return SPRY_OK;
     if (json_is_array(types) && json_array_size(types) != config->n_layers)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: layer_types lists %zu layers of %u", name, json_array_size(types),
@@ -371,6 +400,104 @@ static spry_status read_convolutions(spry_config *config, const json_t *json, co
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: full_attn_idxs[%zu] is not a layer", name, i);
         config->convolves[(uint32_t)layer] = false;
     }
+    return SPRY_OK;
+}
+
+/* Numbers of a list that must be there whole; infinity may be an object that says so. */
+static spry_status read_list(float *out, size_t n, const json_t *json, const char *key, const char *name,
+                             spry_error *error)
+{
+    const json_t *list = json_object_get(json, key);
+    if (!json_is_array(list))
+        return SPRY_OK;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(list, i);
+        const char *word = json_string_value(json_object_get(item, "__float__"));
+        bool infinite = word && !strcmp(word, "Infinity");
+        if (json_array_size(list) != n || (!infinite && !json_is_number(item)))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is not a list of %zu numbers", name, key, n);
+        double value = json_number_value(item);
+        out[i] = infinite || value > 1e38 ? INFINITY : (float)value;
+    }
+    return SPRY_OK;
+}
+
+static spry_status read_mamba(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    float mlp[2] = {1, 1}, head_dim = 0;
+    if (!config->arch->mamba)
+        return SPRY_OK;
+    spry_status status = read_list(config->time_limit, 2, json, "time_step_limit", name, error);
+    if (!status)
+        status = read_list(config->state_scales, 5, json, "ssm_multipliers", name, error);
+    if (!status)
+        status = read_list(mlp, 2, json, "mlp_multipliers", name, error);
+    config->gate_scale = mlp[0];
+    config->down_scale = mlp[1];
+    config->delta_unnormed = !truth(json, "mamba_rms_norm", true);
+    config->delta_norm_first =
+        !config->delta_unnormed && config->arch->both_mixers && truth(json, "mamba_norm_before_gate", true);
+    real(&head_dim, json, "mamba_d_head"); /* may be "auto" */
+    if (head_dim >= 1 && head_dim <= SPRY_MAX_DELTA_DIM && !config->delta_value_dim)
+        config->delta_value_dim = (uint32_t)head_dim;
+    const char *rope = json_string_value(json_object_get(json, "position_embedding_type"));
+    config->unrotated = config->unrotated && !(rope && !strcmp(rope, "rope"));
+    return status;
+}
+
+/* A layer's kind by its name or letter. */
+static bool read_block(spry_config *config, uint32_t layer, const char *kind, bool *experts)
+{
+    static const struct {
+        const char *name;
+        bool recurs, feeds, experts;
+    } kinds[] = {{"mamba", true, false, false},
+                 {"linear_attention", true, false, false},
+                 {"M", true, false, false},
+                 {"attention", false, false, false},
+                 {"full_attention", false, false, false},
+                 {"*", false, false, false},
+                 {"mlp", false, true, false},
+                 {"-", false, true, false},
+                 {"moe", false, true, true},
+                 {"E", false, true, true}};
+    for (size_t i = 0; i < SPRY_COUNT(kinds); i++)
+        if (!strcmp(kind, kinds[i].name) && (config->arch->single_parts || !kinds[i].feeds)) {
+            config->convolves[layer] = kinds[i].recurs;
+            if (config->arch->single_parts)
+                config->kinds[layer] = kinds[i].feeds ? SPRY_LAYER_FEEDS : SPRY_LAYER_MIXES;
+            *experts = *experts || kinds[i].experts;
+            return true;
+        }
+    return false;
+}
+
+/* Which layers of a model with Mamba-2 layers are attention: a list or a string of kinds, or of the layers. */
+static spry_status read_blocks(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *list = block_list(json), *indices = json_object_get(json, "attn_layer_indices");
+    const char *pattern = json_string_value(json_object_get(json, "hybrid_override_pattern"));
+    bool experts = false;
+    if (!config->arch->mamba || config->arch->attention_free || config->arch->both_mixers)
+        return SPRY_OK;
+    if ((list || pattern) && count_blocks(json) != config->n_layers)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: the pattern of layers has %zu of them, num_hidden_layers is %u",
+                         name, count_blocks(json), config->n_layers);
+    for (uint32_t i = 0; (list || pattern) && i < config->n_layers; i++) {
+        char letter[2] = {pattern ? pattern[i] : 0};
+        const char *kind = list ? json_string_value(json_array_get(list, i)) : letter;
+        if (!kind || !read_block(config, i, kind, &experts))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: layer %u is '%.60s', which %s models do not have", name,
+                             i, kind ? kind : "not a string", config->arch->name);
+    }
+    for (size_t i = 0; !list && !pattern && i < json_array_size(indices); i++) {
+        double layer = json_number_value(json_array_get(indices, i));
+        if (!json_is_number(json_array_get(indices, i)) || !(layer >= 0 && layer < config->n_layers))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: attn_layer_indices[%zu] is not a layer", name, i);
+        config->convolves[(uint32_t)layer] = false;
+    }
+    if (config->arch->single_parts && experts)
+        config->arch = &spry_arch_nemotron_h_moe;
     return SPRY_OK;
 }
 
@@ -681,8 +808,9 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     config->tied = truth(json, "tie_word_embeddings", truth(json, "tie_embedding", config->tied));
     read_experts(config, json);
     config->qkv_bias =
-        truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
-    config->every_bias = truth(json, "use_bias", config->arch->every_bias);
+        truth(json, "qkv_bias",
+              truth(json, "attention_bias", !config->arch->mamba && truth(json, "use_bias", config->arch->qkv_bias)));
+    config->every_bias = !config->arch->mamba && truth(json, "use_bias", config->arch->every_bias);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
     config->unscaled_stream = !truth(json, "altup_correct_scale", true);
     if (truth(json, "mup_enabled", false))
@@ -692,7 +820,11 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         config->temperature_scale = 0;
     config->qk_norm = config->arch->qk_norm && (!config->arch->qk_norm_flag ||
                                                 truth(json, "use_qk_norm", config->arch->qk_norm == SPRY_QK_NORM_BARE));
-    status = spry_config_finish(config, name, arena, error);
+    status = read_mamba(config, json, name, error);
+    if (!status)
+        status = spry_config_finish(config, name, arena, error);
+    if (!status)
+        status = read_blocks(config, json, name, error);
     if (!status)
         status = read_layer_types(config, json, name, error);
     if (!status)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "model/arch.h"
 #include "model/config.h"
 #include "model/tensor_names.h"
 #include "model/weights_bind.h"
@@ -150,7 +151,7 @@ static void add_experts(spry_export_plan *plan, uint32_t layer, const char *what
     char name[SPRY_TENSOR_NAME_MAX];
     if (experts && experts[0].bias)
         add_expert_biases(plan, layer, what, experts, n);
-    if (experts)
+    if (experts && experts[0].data)
         add(plan, layer_name(name, plan, layer, what, "weight"), experts, n, 3,
             (size_t[SPRY_TENSOR_DIMS]){n, experts[0].n_out, experts[0].n_in});
 }
@@ -255,28 +256,167 @@ static void add_convolution(spry_export_plan *plan, const spry_layer *l, uint32_
         add_linear(plan, i, "shortconv.conv", conv, 0);
 }
 
+/* Where rows come from when GGUF holds a delta net's heads, each of `size` rows after the first `before`, so that every
+ * n-th one shares a key head. NULL: they stay. */
+static const uint32_t *tiled_rows(spry_export_plan *plan, size_t before, size_t size)
+{
+    const spry_config *c = &plan->model->config;
+    size_t heads = c->n_delta_heads, each = heads / c->n_delta_keys, n = before + heads * size;
+    if (!c->arch->delta_tiled || c->delta_tiled)
+        return NULL;
+    uint32_t *rows = spry_arena_alloc(&plan->arena, n, sizeof *rows);
+    if (!rows && !plan->status)
+        plan->status = spry_fail_memory(plan->error, "rows in another order", n * sizeof *rows);
+    for (size_t i = 0; rows && i < n; i++) {
+        size_t head = i < before ? 0 : (i - before) / size;
+        size_t from = head % c->n_delta_keys * each + head / c->n_delta_keys;
+        rows[i] = (uint32_t)(i < before ? i : before + from * size + (i - before) % size);
+    }
+    return rows;
+}
+
+/* Beta and fading of the heads that share a key head, one after the other, as Qwen3-Next's files have them. */
+static const uint32_t *grouped_rows(spry_export_plan *plan)
+{
+    const spry_config *c = &plan->model->config;
+    size_t heads = c->n_delta_heads, each = heads / c->n_delta_keys;
+    uint32_t *rows = spry_arena_alloc(&plan->arena, 2 * heads, sizeof *rows);
+    if (!rows && !plan->status)
+        plan->status = spry_fail_memory(plan->error, "rows in another order", 2 * heads * sizeof *rows);
+    for (size_t i = 0; rows && i < 2 * heads; i++)
+        rows[i] = (uint32_t)(i / each % 2 * heads + i / (2 * each) * each + i % each);
+    return rows;
+}
+
+static void add_ordered(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *w,
+                        const uint32_t *rows, const uint32_t *columns)
+{
+    size_t count = plan->count;
+    add_linear(plan, layer, what, w, 0);
+    if (plan->count > count) {
+        plan->items[count].rows = rows;
+        plan->items[count].columns = columns;
+    }
+}
+
+/* A vector of the heads. */
+static void add_head_values(spry_export_plan *plan, uint32_t layer, const char *what, const char *suffix,
+                            const float *values)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    size_t n = plan->model->config.n_delta_heads;
+    const uint32_t *rows = tiled_rows(plan, 0, 1);
+    float *ordered = rows ? spry_arena_alloc(&plan->arena, n, sizeof *ordered) : NULL;
+    for (size_t i = 0; ordered && i < n; i++)
+        ordered[i] = values[rows[i]];
+    if (rows && !ordered && !plan->status)
+        plan->status = spry_fail_memory(plan->error, "a vector", n * sizeof *ordered);
+    add_vector(plan, layer_name(name, plan, layer, what, suffix), ordered ? ordered : values, n);
+}
+
 static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
-    char name[SPRY_TENSOR_NAME_MAX];
-    size_t n = spry_config_delta_mixed(c);
+    size_t n = spry_config_delta_mixed(c), size = c->delta_value_dim;
+    size_t keys = 2 * (size_t)c->n_delta_keys * c->delta_key_dim, count;
     spry_weight *conv = keep(plan, (spry_weight){.data = (const unsigned char *)l->delta_conv,
                                                  .type = SPRY_F32,
                                                  .n_out = n,
                                                  .n_in = c->n_conv,
                                                  .row_bytes = c->n_conv * sizeof *l->delta_conv});
-    add_linear(plan, i, "attn_qkv", &l->delta_qkv, 0);
-    add_linear(plan, i, "attn_gate", &l->delta_gate, 0);
-    add_linear(plan, i, "ssm_ba", &l->delta_ba, 0);
-    add_linear(plan, i, "ssm_out", &l->delta_out, 0);
-    add_vector(plan, layer_name(name, plan, i, "ssm_a", ""), l->delta_fading, c->n_delta_heads);
-    add_vector(plan, layer_name(name, plan, i, "ssm_dt", "bias"), l->delta_dt, c->n_delta_heads);
+    add_ordered(plan, i, "attn_qkv", &l->delta_qkv[0], tiled_rows(plan, keys, size), NULL);
+    add_ordered(plan, i, "attn_gate", &l->delta_gate, tiled_rows(plan, 0, size), NULL);
+    if (c->arch == &spry_arch_qwen3_next) {
+        spry_weight *both = keep(plan, l->delta_b);
+        if (both)
+            both->n_out *= 2; /* fading follows */
+        add_ordered(plan, i, "ssm_ba", both ? both : &l->delta_b, grouped_rows(plan), NULL);
+    } else {
+        add_ordered(plan, i, "ssm_beta", &l->delta_b, tiled_rows(plan, 0, 1), NULL);
+        add_ordered(plan, i, "ssm_alpha", &l->delta_a, tiled_rows(plan, 0, 1), NULL);
+    }
+    add_ordered(plan, i, "ssm_out", &l->delta_out, NULL, tiled_rows(plan, 0, size));
+    add_head_values(plan, i, "ssm_a", "", l->delta_fading);
+    add_head_values(plan, i, "ssm_dt", "bias", l->delta_dt);
     add_norm(plan, i, "ssm_norm", l->delta_norm, c->delta_value_dim);
-    spry_export_item *item = conv ? add(plan, layer_name(name, plan, i, "ssm_conv1d", "weight"), conv, 1, 2,
-                                        (size_t[SPRY_TENSOR_DIMS]){n, c->n_conv})
-                                  : NULL;
+    count = plan->count;
+    if (conv)
+        add_ordered(plan, i, "ssm_conv1d", conv, tiled_rows(plan, keys, size), NULL);
+    if (plan->count > count)
+        plan->items[count].as.type = SPRY_F32;
+}
+
+/* Of the parts of a matrix that are there one after another, as one tensor. */
+static void add_parts(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *const *parts,
+                      size_t n)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    spry_weight *pieces = spry_arena_alloc(&plan->arena, n, sizeof *pieces);
+    size_t n_out = 0, count = 0;
+    for (size_t i = 0; pieces && i < n; i++)
+        if (parts[i]->data) {
+            pieces[count++] = *parts[i];
+            n_out += parts[i]->n_out;
+        }
+    float *bias = pieces && pieces[0].bias ? spry_arena_alloc(&plan->arena, n_out, sizeof *bias) : NULL;
+    if (!pieces || (pieces[0].bias && !bias)) {
+        plan->status = spry_fail_memory(plan->error, "a tensor", n * sizeof *pieces);
+        return;
+    }
+    for (size_t i = 0, at = 0; bias && i < count; at += pieces[i++].n_out)
+        memcpy(bias + at, pieces[i].bias, pieces[i].n_out * sizeof *bias);
+    add(plan, layer_name(name, plan, layer, what, "weight"), pieces, count, 2,
+        (size_t[SPRY_TENSOR_DIMS]){n_out, pieces[0].n_in});
+    add_vector(plan, layer_name(name, plan, layer, what, "bias"), bias, n_out);
+}
+
+/* Floats in rows. */
+static void add_table(spry_export_plan *plan, uint32_t layer, const char *what, const char *suffix, const float *values,
+                      size_t n_out, size_t n_in)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    spry_weight *w = values ? keep(plan, (spry_weight){.data = (const unsigned char *)values,
+                                                       .type = SPRY_F32,
+                                                       .n_out = n_out,
+                                                       .n_in = n_in,
+                                                       .row_bytes = n_in * sizeof *values})
+                            : NULL;
+    spry_export_item *item =
+        w ? add(plan, layer_name(name, plan, layer, what, suffix), w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){n_out, n_in})
+          : NULL;
     if (item)
         item->as.type = SPRY_F32;
+}
+
+static void add_mamba(spry_export_plan *plan, const spry_layer *l, uint32_t i)
+{
+    const spry_config *c = &plan->model->config;
+    char name[SPRY_TENSOR_NAME_MAX];
+    size_t heads = c->n_delta_heads, groups = c->n_delta_keys, inner = heads * c->delta_value_dim;
+    const spry_weight *const parts[] = {&l->delta_gate, &l->delta_qkv[0], &l->delta_qkv[1], &l->delta_qkv[2],
+                                        &l->delta_a};
+    add_parts(plan, i, "ssm_in", parts, SPRY_COUNT(parts));
+    add_linear(plan, i, "ssm_out", &l->delta_out, 0);
+    add_table(plan, i, "ssm_conv1d", "weight", l->delta_conv, spry_config_delta_mixed(c), c->n_conv);
+    add_vector(plan, layer_name(name, plan, i, "ssm_conv1d", "bias"), l->delta_conv_bias, spry_config_delta_mixed(c));
+    add_table(plan, i, "ssm_a", "", l->delta_fading, heads, 1);
+    add_table(plan, i, "ssm_d", "", l->delta_skip, heads, 1);
+    add_vector(plan, layer_name(name, plan, i, "ssm_dt", "bias"), l->delta_dt, heads);
+    add_table(plan, i, "ssm_norm", "weight", l->delta_norm, groups, inner / groups);
+}
+
+/* Rows of heads of which rope turns a part: within it from pairs (i, i + d/2) to (2i, 2i + 1). */
+static const uint32_t *partial_rows(spry_export_plan *plan, size_t n)
+{
+    const spry_config *c = &plan->model->config;
+    uint32_t *rows = spry_arena_alloc(&plan->arena, n, sizeof *rows);
+    if (!rows && !plan->status)
+        plan->status = spry_fail_memory(plan->error, "rows in another order", n * sizeof *rows);
+    for (size_t i = 0; rows && i < n; i++) {
+        size_t in_head = i % c->head_dim;
+        rows[i] = (uint32_t)(in_head < c->rope_dim ? i - in_head + spry_export_source_row(c->rope_dim, in_head) : i);
+    }
+    return rows;
 }
 
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
@@ -286,9 +426,13 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
     add_norm_bias(plan, i, "attn_norm", l->attn_norm_bias);
-    if (c->convolves[i] && c->arch->delta) {
-        add_delta(plan, l, i);
-    } else if (c->convolves[i]) {
+    if (spry_config_recurs(c, i))
+        c->arch->mamba ? add_mamba(plan, l, i) : add_delta(plan, l, i);
+    if (head && c->rope_dim != c->head_dim && l->q.data) {
+        add_ordered(plan, i, "attn_q", &l->q, partial_rows(plan, l->q.n_out), NULL);
+        add_ordered(plan, i, "attn_k", &l->k, partial_rows(plan, l->k.n_out), NULL);
+        add_linear(plan, i, "attn_v", &l->v, 0);
+    } else if (c->convolves[i] && !c->arch->delta) {
         add_convolution(plan, l, i);
     } else if (c->arch->latent) {
         add_latent(plan, l, i);
@@ -320,6 +464,8 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
         char name[SPRY_TENSOR_NAME_MAX];
         add_vector(plan, layer_name(name, plan, i, "exp_probs_b", "bias"), l->choice_bias, c->n_experts);
     }
+    add_linear(plan, i, "ffn_latent_down", &l->latent_in, 0);
+    add_linear(plan, i, "ffn_latent_up", &l->latent_out, 0);
     add_experts(plan, i, "ffn_gate_exps", l->expert_gate, c->n_experts);
     add_experts(plan, i, "ffn_up_exps", l->expert_up, c->n_experts);
     add_experts(plan, i, "ffn_down_exps", l->expert_down, c->n_experts);
@@ -422,7 +568,7 @@ static void check_usual(spry_export_plan *plan)
     usual.window = c->window;
     if (c->arch->chunked && !c->window)
         usual.rope_interval = 0;
-    for (uint32_t i = 0; i < c->n_layers; i++)
+    for (uint32_t i = 0; i < c->n_layers && !c->arch->mamba; i++)
         if (c->rotated[i] != (!c->arch->rotates || c->arch->rotates(&usual, i)))
             unsaid = "which layers have rope";
     if (c->interleaved != c->arch->interleaved && !c->arch->permuted_in_gguf)
@@ -445,13 +591,20 @@ static void plan_checkpoint(spry_export_plan *plan)
     const spry_model *m = plan->model;
     const spry_weights *w = &m->weights;
     check_usual(plan);
-    add(plan, "token_embd.weight", &w->embedding, 1, 2,
-        (size_t[SPRY_TENSOR_DIMS]){w->embedding.n_out, m->config.n_embd});
+    bool folded = m->config.arch->folded_scales && (m->config.embedding_scale != 1 || m->config.logit_scale != 1);
+    spry_weight *ends[] = {keep(plan, w->embedding), keep(plan, w->output)};
+    if (!ends[0] || !ends[1])
+        return;
+    if (folded) {
+        ends[0]->scale = m->config.embedding_scale;
+        ends[1]->scale = m->config.logit_scale;
+    }
+    add(plan, "token_embd.weight", ends[0], 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->embedding.n_out, m->config.n_embd});
     add_vector(plan, m->config.arch->gguf_output_norm ? "token_embd_norm.weight" : "output_norm.weight", w->output_norm,
                m->config.n_embd);
     add_vector(plan, "output_norm.bias", w->output_norm_bias, m->config.n_embd);
-    if (!m->config.tied)
-        add(plan, "output.weight", &w->output, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});
+    if (!m->config.tied || folded)
+        add(plan, "output.weight", ends[1], 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});
     add_vector(plan, "output.bias", w->output.bias, m->config.n_vocab);
     if (m->config.arch->encoder)
         add_encoder(plan);

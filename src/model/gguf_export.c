@@ -111,16 +111,42 @@ static void write_delta(keys *k, const spry_config *c)
     bool regular = true;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         recurs[i] = c->convolves[i];
-        regular = regular && c->convolves[i] == ((i + 1) % c->attention_interval != 0);
+        regular = regular && (c->arch->mamba || c->convolves[i] == ((i + 1) % c->attention_interval != 0));
     }
     whole(k, "ssm.conv_kernel", c->n_conv);
     whole(k, "ssm.state_size", c->delta_key_dim);
     whole(k, "ssm.group_count", c->n_delta_keys);
     whole(k, "ssm.time_step_rank", c->n_delta_heads);
     whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
+    if (c->arch->delta_tiled) { /* of rope for pictures; its readers require them */
+        const int32_t pairs = (int32_t)c->rope_dim / 2, sections[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+        spry_gguf_writer_i32s(k->writer, below(k, "rope.dimension_sections"), sections, 4);
+    }
     whole(k, "full_attention_interval", c->attention_interval);
     if (!regular)
         spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
+}
+
+/* Of models with Mamba-2 layers: layers without attention have no key/value heads; layers of one part that is not the
+ * feed-forward part have no such size. */
+static void write_mamba(keys *k, const spry_config *c)
+{
+    int32_t heads[SPRY_MAX_LAYERS], widths[SPRY_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        heads[i] = spry_config_attends(c, i) ? (int32_t)c->n_kv_heads : 0;
+        widths[i] = !spry_config_feeds(c, i) ? 0 : (int32_t)(c->n_ff ? c->n_ff : c->n_expert_ff);
+    }
+    if (c->arch->attention_free || c->arch->both_mixers)
+        spry_gguf_writer_u32(k->writer, below(k, "attention.head_count_kv"), c->arch->both_mixers ? c->n_kv_heads : 0);
+    else
+        spry_gguf_writer_i32s(k->writer, below(k, "attention.head_count_kv"), heads, c->n_layers);
+    if (c->arch->single_parts)
+        spry_gguf_writer_i32s(k->writer, below(k, "feed_forward_length"), widths, c->n_layers);
+    else
+        spry_gguf_writer_u32(k->writer, below(k, "feed_forward_length"), c->n_ff);
+    if (!c->arch->attention_free && !c->arch->both_mixers)
+        spry_gguf_writer_bool(k->writer, below(k, "rope.scaling.finetuned"), !c->unrotated);
+    whole(k, "moe_latent_size", c->n_latent);
 }
 
 /* How many of the first layers are dense, and, of ERNIE, that the others are not; of Llama 4, one in how many is not.
@@ -145,9 +171,12 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
     whole(&k, "block_count", c->n_layers);
     whole(&k, "context_length", c->n_context);
     whole(&k, "embedding_length", c->n_embd);
-    write_feed_forward(&k, c);
-    whole(&k, "attention.head_count", c->n_heads);
-    if (c->arch->convolutions || c->arch->kinds)
+    if (!c->arch->mamba)
+        write_feed_forward(&k, c);
+    spry_gguf_writer_u32(writer, below(&k, "attention.head_count"), c->arch->attention_free ? 0 : c->n_heads);
+    if (c->arch->mamba)
+        write_mamba(&k, c);
+    else if (c->arch->convolutions || c->arch->kinds)
         write_kv_heads(&k, c);
     else
         whole(&k, "attention.head_count_kv", c->n_kv_heads);
@@ -175,11 +204,11 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
     whole(&k, "attention.temperature_length", c->temperature_length);
     real(&k, "attn_logit_softcapping", c->attn_softcap);
     real(&k, "final_logit_softcapping", c->final_softcap);
-    if (c->embedding_scale != 1 || c->arch == &spry_arch_afmoe)
+    if ((c->embedding_scale != 1 && !c->arch->folded_scales) || c->arch == &spry_arch_afmoe)
         real(&k, "embedding_scale", c->embedding_scale);
     if (c->residual_scale != 1)
         real(&k, "residual_scale", c->residual_scale);
-    if (c->logit_scale != 1 || c->layer_norm)
+    if ((c->logit_scale != 1 && !c->arch->folded_scales) || c->layer_norm)
         real(&k, "logit_scale", c->arch->divides_logits ? 1 / c->logit_scale : c->logit_scale);
     if (c->arch->streams) {
         whole(&k, "altup.num_inputs", c->n_streams);
@@ -287,7 +316,7 @@ typedef struct batch {
     const spry_weight *from;
     const spry_export_item *item;
     size_t first_row, n_rows, row_bytes;
-    float *floats;      /* [n_rows, n_in] */
+    float *floats;      /* [n_rows, n_in]; twice that where columns move */
     unsigned char *out; /* [n_rows, row_bytes] */
 } batch;
 
@@ -363,9 +392,15 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
     size_t begin, end, n = b->from->n_in;
     spry_threads_part(&begin, &end, b->n_rows, 1, worker, n_workers);
     for (size_t i = begin; i < end; i++) {
-        size_t row = spry_export_source_row(b->item->permute_head, b->first_row + i);
-        b->ops->decode[b->from->type](b->floats + i * n, b->from->data + row * b->from->row_bytes, n);
-        merge_row(b->merge, b->floats + i * n, b->from->data + row * b->from->row_bytes);
+        size_t row = b->item->rows ? b->item->rows[b->first_row + i]
+                                   : spry_export_source_row(b->item->permute_head, b->first_row + i);
+        float *decoded = b->floats + (b->item->columns ? b->n_rows + i : i) * n;
+        b->ops->decode[b->from->type](decoded, b->from->data + row * b->from->row_bytes, n);
+        merge_row(b->merge, decoded, b->from->data + row * b->from->row_bytes);
+        if (b->from->scale != 0)
+            b->ops->scale(decoded, b->from->scale, n);
+        for (size_t j = 0; b->item->columns && j < n; j++)
+            b->floats[i * n + j] = decoded[b->item->columns[j]];
         b->ops->encode[b->item->as.type](b->out + i * b->row_bytes, b->floats + i * n, n);
     }
 }
@@ -381,7 +416,7 @@ static spry_status write_piece(spry_gguf_writer *writer, merge *merged, const sp
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "tensor '%.*s': rows of %zu are not whole blocks of %s",
                          SPRY_VIEW_ARG(item->as.name), from->n_in, spry_dtype_name(item->as.type));
     batch b = {.ops = ops, .merge = merged, .from = from, .item = item, .row_bytes = row_bytes};
-    b.floats = malloc(rows_at_once * from->n_in * sizeof *b.floats);
+    b.floats = malloc((item->columns ? 2 : 1) * rows_at_once * from->n_in * sizeof *b.floats);
     b.out = malloc(rows_at_once * row_bytes);
     spry_status status = SPRY_OK;
     if (!b.floats || !b.out)

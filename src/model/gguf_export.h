@@ -39,6 +39,7 @@ typedef struct spry_export_item {
     const spry_weight *pieces; /* [n_pieces] */
     size_t n_pieces;
     size_t permute_head; /* rows of a head of this size change from rope pairs (i, i + d/2) to (2i, 2i + 1); 0: not */
+    const uint32_t *rows, *columns; /* NULL, or where each row, and each value of a row, comes from */
 } spry_export_item;
 
 typedef struct spry_export_plan {

@@ -290,6 +290,17 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->n_delta_keys,
                             c->delta_key_dim,
                             c->delta_value_dim,
+                            c->delta_tiled,
+                            c->delta_norm_size,
+                            c->delta_gate_first,
+                            (double)c->beta_scale,
+                            (double)c->time_limit[0],
+                            (double)c->time_limit[1],
+                            (double)c->attention_in_scale * 3 + (double)c->attention_out_scale,
+                            (double)c->key_scale,
+                            (double)c->state_in_scale * 3 + (double)c->state_out_scale,
+                            (double)c->gate_scale * 3 + (double)c->down_scale,
+                            (double)c->n_latent,
                             c->int4,
                             c->int4_group,
                             (double)c->temperature_scale,
@@ -319,6 +330,8 @@ static XXH128_hash_t hash_config(const spry_config *c)
                              XXH3_128bits(c->sliding, c->n_layers * sizeof *c->sliding),
                              XXH3_128bits(c->convolves, c->n_layers * sizeof *c->convolves),
                              XXH3_128bits(c->rotated, c->n_layers * sizeof *c->rotated),
+                             XXH3_128bits(c->kinds, c->n_layers * sizeof *c->kinds),
+                             XXH3_128bits(c->state_scales, sizeof c->state_scales),
                              hash_factors(c->sparsity, c->n_layers),
                              hash_factors(c->rope.factors, c->rope_dim / 2),
                              hash_factors(c->rope.long_factors, c->rope_dim / 2),
@@ -345,6 +358,21 @@ spry_status spry_model_fingerprint(spry_kv_key *out, const spry_model *model, sp
 
 enum { SMALL_FILE_BYTES = 64 << 20 };
 
+/* Python writes an infinite number as a bare word, which is no JSON: a number that is as good. */
+static void spell_infinity(char *text)
+{
+    static const char word[] = "Infinity", number[] = "1e+00300";
+    bool quoted = false;
+    for (char *at = text; at && *at; at++) {
+        if (*at == '\\' && quoted && at[1])
+            at++;
+        else if (*at == '"')
+            quoted = !quoted;
+        else if (!quoted && !strncmp(at, word, sizeof word - 1))
+            memcpy(at, number, sizeof number - 1);
+    }
+}
+
 spry_status spry_model_read_json(json_t **out, const char *folder, const char *file, spry_error *error)
 {
     *out = NULL;
@@ -357,6 +385,7 @@ spry_status spry_model_read_json(json_t **out, const char *folder, const char *f
     status = spry_file_read(&text, path.data, error);
     if (status)
         goto done;
+    spell_infinity(text.data);
     /* Integers as reals: a model_max_length of 10^30 is common and fits no integer. */
     status = spry_json_object(out, spry_buffer_view(&text), error);
     if (status)

@@ -158,9 +158,12 @@ static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
         visit(w, &l->attn_gate, "attn_gate");
     }
     visit(w, &l->o, "attn_output");
-    visit(w, &l->delta_qkv, "attn_qkv");
+    visit(w, &l->delta_qkv[0], "attn_qkv");
+    visit(w, &l->delta_qkv[1], "attn_k");
+    visit(w, &l->delta_qkv[2], "attn_v");
     visit(w, &l->delta_gate, "attn_gate");
-    visit(w, &l->delta_ba, "ssm_ba");
+    visit(w, &l->delta_b, "ssm_beta");
+    visit(w, &l->delta_a, "ssm_alpha");
     visit(w, &l->delta_out, "ssm_out");
     visit(w, &l->conv_in, "shortconv.in_proj");
     visit(w, &l->conv_out, "shortconv.out_proj");

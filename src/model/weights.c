@@ -310,7 +310,12 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
         return status;
     if (c->arch->sinks && (status = bind_sinks(b, l, i)))
         return status;
-    return spry_bind_linear(b, &l->o, i, "attn_output", c->n_embd, c->n_heads * value_dim, REQUIRED);
+    if ((status = spry_bind_linear(b, &l->o, i, "attn_output", c->n_embd, c->n_heads * value_dim, REQUIRED)) ||
+        (status = spry_bind_scale(b, &l->q, c->attention_in_scale, 1)) ||
+        (status = spry_bind_scale(b, &l->k, c->attention_in_scale, c->key_scale)) ||
+        (status = spry_bind_scale(b, &l->v, c->attention_in_scale, 1)))
+        return status;
+    return spry_bind_scale(b, &l->o, 1, c->attention_out_scale);
 }
 
 static spry_status bind_convolution(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -330,6 +335,24 @@ static spry_status bind_convolution(const spry_binder *b, spry_layer *l, uint32_
     return t ? spry_bind_vector(b, &l->conv_bias, t, n, 0) : status;
 }
 
+spry_status spry_bind_gate_up(const spry_binder *b, spry_weight *gate, spry_weight *up, uint32_t i,
+                              const char *const names[3], size_t n_ff)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    const spry_config *c = b->config;
+    spry_weight both = {0};
+    if (c->arch->fused_gate_up || spry_bind_find_in_layer(b, name, i, names[2], 0, "weight")) {
+        spry_status status = spry_bind_linear(b, &both, i, names[2], 2 * n_ff, c->n_embd, REQUIRED);
+        if (status)
+            return status;
+        *gate = spry_weight_rows(&both, 0, n_ff);
+        *up = spry_weight_rows(&both, n_ff, n_ff);
+        return SPRY_OK;
+    }
+    spry_status status = c->arch->ungated ? SPRY_OK : spry_bind_linear(b, gate, i, names[0], n_ff, c->n_embd, REQUIRED);
+    return status ? status : spry_bind_linear(b, up, i, names[1], n_ff, c->n_embd, REQUIRED);
+}
+
 static spry_status bind_feed_forward(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
@@ -342,18 +365,27 @@ static spry_status bind_feed_forward(const spry_binder *b, spry_layer *l, uint32
         status = spry_bind_moe(b, l, i);
     if (status || (l->router.data && !c->arch->beside))
         return status;
-    if (c->arch->fused_gate_up) {
-        spry_weight both = {0};
-        if ((status = spry_bind_linear(b, &both, i, "ffn_up", 2 * ff, c->n_embd, REQUIRED)))
-            return status;
-        l->gate = spry_weight_rows(&both, 0, ff);
-        l->up = spry_weight_rows(&both, ff, ff);
-    } else if ((!c->arch->ungated &&
-                (status = spry_bind_linear(b, &l->gate, i, "ffn_gate", ff, c->n_embd, REQUIRED))) ||
-               (status = spry_bind_linear(b, &l->up, i, "ffn_up", ff, c->n_embd, REQUIRED))) {
-        return status;
-    }
-    return spry_bind_linear(b, &l->down, i, "ffn_down", c->n_embd, ff, REQUIRED);
+    const char *both = c->arch->fused_gate_up ? "ffn_up" : "ffn_gate_up";
+    status = spry_bind_gate_up(b, &l->gate, &l->up, i, (const char *const[]){"ffn_gate", "ffn_up", both}, ff);
+    if (!status && l->gate.data)
+        status = spry_bind_scale(b, &l->gate, 1, c->gate_scale);
+    if (!status)
+        status = spry_bind_linear(b, &l->down, i, "ffn_down", c->n_embd, ff, REQUIRED);
+    return status ? status : spry_bind_scale(b, &l->down, 1, c->down_scale);
+}
+
+/* Attention, or what a layer has in its place or beside it. */
+static spry_status bind_mixer(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    spry_status status = SPRY_OK;
+    if (c->arch->latent)
+        return spry_bind_latent(b, l, i);
+    if (spry_config_recurs(c, i))
+        status = c->arch->mamba ? spry_bind_mamba(b, l, i) : spry_bind_delta(b, l, i);
+    else if (c->convolves[i])
+        status = bind_convolution(b, l, i);
+    return status || !spry_config_attends(c, i) ? status : bind_attention(b, l, i);
 }
 
 static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -362,9 +394,10 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
     spry_norm_places norms = b->config->arch->norms;
     bool after = norms == SPRY_NORMS_AROUND || norms == SPRY_NORMS_AFTER, sums = norms == SPRY_NORMS_SUM;
     spry_status status = SPRY_OK;
-    if (norms != SPRY_NORMS_AFTER && !sums)
+    bool mixes = b->config->kinds[i] != SPRY_LAYER_FEEDS, feeds = spry_config_feeds(b->config, i);
+    if (mixes && norms != SPRY_NORMS_AFTER && !sums)
         status = layer_norm_with_bias(b, &l->attn_norm, &l->attn_norm_bias, i, "attn_norm");
-    if (!status && norms != SPRY_NORMS_AFTER && norms != SPRY_NORMS_PARALLEL && !sums)
+    if (!status && feeds && norms != SPRY_NORMS_AFTER && norms != SPRY_NORMS_PARALLEL && !sums)
         status = layer_norm_with_bias(b, &l->ffn_norm, &l->ffn_norm_bias, i, "ffn_norm");
     if (!status && sums)
         status = layer_norm_with_bias(b, &l->attn_post_norm, &l->attn_post_norm_bias, i, "post_attention_norm");
@@ -374,14 +407,11 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
         status = layer_norm(b, &l->attn_post_norm, i, "post_attention_norm", n, REQUIRED);
     if (!status && after)
         status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, REQUIRED);
-    if (!status)
-        status = b->config->arch->latent ? spry_bind_latent(b, l, i)
-                 : b->config->convolves[i]
-                     ? b->config->arch->delta ? spry_bind_delta(b, l, i) : bind_convolution(b, l, i)
-                     : bind_attention(b, l, i);
+    if (!status && mixes)
+        status = bind_mixer(b, l, i);
     if (!status && b->config->arch->streams)
         status = spry_bind_side(b, l, i);
-    if (!status)
+    if (!status && feeds)
         status = bind_feed_forward(b, l, i);
     return !status && b->config->arch->beside ? spry_bind_beside(b, l, i) : status;
 }
@@ -454,8 +484,9 @@ static spry_status bind_output_norm(const spry_binder *b)
 
 static spry_status bind_ends(spry_binder *b)
 {
-    static const char *const prefixes[] = {"model.",   "language_model.model.", "model.language_model.", "", "bert.",
-                                           "roberta.", "xlm_roberta."};
+    static const char *const prefixes[] = {
+        "model.",   "language_model.model.", "model.language_model.", "", "bert.", "roberta.", "xlm_roberta.",
+        "backbone."};
     spry_config *c = b->config;
     const char *embedding = c->arch->hf_embedding ? c->arch->hf_embedding : "embed_tokens";
     char name[SPRY_TENSOR_NAME_MAX] = "token_embd.weight";
@@ -464,6 +495,10 @@ static spry_status bind_ends(spry_binder *b)
         b->prefix = prefixes[i];
         snprintf(name, sizeof name, "%s%s.weight", b->prefix, embedding);
         t = spry_bind_find(b, name);
+        if (!t && !strcmp(embedding, "embeddings")) { /* as transformers saves it */
+            snprintf(name, sizeof name, "%sembedding.weight", b->prefix);
+            t = spry_bind_find(b, name);
+        }
     }
     if (!t && !b->gguf)
         snprintf(name, sizeof name, "%s%s.weight", c->arch->encoder ? "" : prefixes[0], embedding);

@@ -21,6 +21,7 @@ typedef struct spry_weight {
     spry_dtype type;
     size_t n_out, n_in, row_bytes;
     const float *bias; /* [n_out] or NULL */
+    float scale;       /* what products are multiplied by before that; 0: they are not */
     /* Groups of rows as kernels want them, in weights that the CPU has placed (device/cpu/packing.h); NULL: rows as
      * they lie. */
     const unsigned char *packed;
@@ -81,12 +82,14 @@ typedef struct spry_layer {
     spry_weight conv_in, conv_out; /* a short convolution instead of attention: into [B | C | x], and out of it */
     const float *conv, *conv_bias; /* [n_embd, n_conv]; [n_embd] or NULL */
     const float *sinks;            /* [n_heads] or NULL */
-    /* A gated delta net instead of attention: queries, keys and values of all heads; gates; beta and fading; out of it.
-     */
-    spry_weight delta_qkv, delta_gate, delta_ba, delta_out;
-    const float *delta_conv;              /* [queries, keys and values, n_conv] */
-    const float *delta_dt, *delta_fading; /* [n_delta_heads] */
-    const float *delta_norm;              /* [delta_value_dim] */
+    /* A gated delta net instead of attention: queries, keys and values of all heads; gates; beta; fading; out of it. */
+    spry_weight delta_qkv[3], delta_gate, delta_b, delta_a, delta_out; /* the first in up to three matrices */
+    const float *delta_conv;                                           /* [queries, keys and values, n_conv] */
+    const float *delta_conv_bias;                                      /* or NULL */
+    const float *delta_skip;                                           /* Mamba-2: [n_delta_heads], D; or NULL */
+    const float *delta_dt, *delta_fading;                              /* [n_delta_heads] */
+    const float *delta_norm;           /* [delta_value_dim], Mamba-2: [all values]; or NULL */
+    spry_weight latent_in, latent_out; /* of what experts take and give, or absent */
 } spry_layer;
 
 /* How a tensor of a file is used. */

@@ -62,6 +62,17 @@ spry_status spry_bind_beside(const spry_binder *b, spry_layer *l, uint32_t layer
 /* All tensors of a gated delta net. */
 spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t layer);
 
+/* All tensors of a Mamba-2 layer. */
+spry_status spry_bind_mamba(const spry_binder *b, spry_layer *l, uint32_t layer);
+
+/* What a matrix takes is multiplied by `in`, what it gives by `out`. */
+spry_status spry_bind_scale(const spry_binder *b, spry_weight *w, float in, float out);
+
+/* Gate and up, n_ff outputs each, under the first two names; or one above the other under the third, where a file has
+ * that. */
+spry_status spry_bind_gate_up(const spry_binder *b, spry_weight *gate, spry_weight *up, uint32_t layer,
+                              const char *const names[3], size_t n_ff);
+
 /* All tensors of latent attention except the output. */
 spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t layer);
 

@@ -113,8 +113,12 @@ static spry_status bind_experts(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    size_t ff = c->n_expert_ff;
+    size_t ff = c->n_expert_ff, width = c->n_latent ? c->n_latent : c->n_embd;
     spry_status status;
+    if (c->n_latent &&
+        ((status = spry_bind_linear(b, &l->latent_in, i, "ffn_latent_down", width, c->n_embd, REQUIRED)) ||
+         (status = spry_bind_linear(b, &l->latent_out, i, "ffn_latent_up", c->n_embd, width, REQUIRED))))
+        return status;
     if (!b->gguf && (c->arch->experts_mixed || c->arch->experts_across)) {
         size_t step = c->arch->experts_mixed ? 2 : 1;
         const spry_expert_part gate = {0, 0, step, ff, c->n_embd, 2 * ff};
@@ -128,10 +132,11 @@ static spry_status bind_experts(const spry_binder *b, spry_layer *l, uint32_t i)
     bool in_rows = spry_bind_find_in_layer(b, name, i, "ffn_gate_up_exps", 0, "weight"), stacked = b->gguf || in_rows;
     if (in_rows)
         status = bind_in_rows(b, l, i);
-    else if (!(status = bind_kind(b, &l->expert_gate, i, "ffn_gate_exps", ff, c->n_embd, stacked)))
-        status = bind_kind(b, &l->expert_up, i, "ffn_up_exps", ff, c->n_embd, stacked);
+    else if (!(status = c->arch->ungated ? make_list(b, &l->expert_gate)
+                                         : bind_kind(b, &l->expert_gate, i, "ffn_gate_exps", ff, width, stacked)))
+        status = bind_kind(b, &l->expert_up, i, "ffn_up_exps", ff, width, stacked);
     const char *down = in_rows && !b->gguf ? "ffn_down_exps_all" : "ffn_down_exps";
-    return status ? status : bind_kind(b, &l->expert_down, i, down, c->n_embd, ff, stacked);
+    return status ? status : bind_kind(b, &l->expert_down, i, down, width, ff, stacked);
 }
 
 static spry_status bind_choice_bias(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -152,12 +157,12 @@ spry_status spry_bind_moe(const spry_binder *b, spry_layer *l, uint32_t i)
         return status;
     if (!c->arch->shared_expert && !c->n_shared)
         return SPRY_OK;
-    if ((c->arch->shared_expert &&
-         (status = spry_bind_linear(b, &l->shared_router, i, "ffn_gate_inp_shexp", 1, c->n_embd, REQUIRED))) ||
-        (status = spry_bind_linear(b, &l->shared_gate, i, "ffn_gate_shexp", shared, c->n_embd, REQUIRED)) ||
-        (status = spry_bind_linear(b, &l->shared_up, i, "ffn_up_shexp", shared, c->n_embd, REQUIRED)))
+    if (c->arch->shared_expert &&
+        (status = spry_bind_linear(b, &l->shared_router, i, "ffn_gate_inp_shexp", 1, c->n_embd, REQUIRED)))
         return status;
-    return spry_bind_linear(b, &l->shared_down, i, "ffn_down_shexp", c->n_embd, shared, REQUIRED);
+    status = spry_bind_gate_up(b, &l->shared_gate, &l->shared_up, i,
+                               (const char *const[]){"ffn_gate_shexp", "ffn_up_shexp", "ffn_gate_up_shexp"}, shared);
+    return status ? status : spry_bind_linear(b, &l->shared_down, i, "ffn_down_shexp", c->n_embd, shared, REQUIRED);
 }
 
 /* ---- latent attention -------------------------------------------------------------------------------------------- */
@@ -311,9 +316,42 @@ static spry_status split_rows(const spry_binder *b, spry_layer *l, const spry_we
     whole.data = copy;
     b->out->copied_bytes += bytes;
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim;
-    l->delta_qkv = spry_weight_rows(&whole, 0, all->n_out - n_values);
+    l->delta_qkv[0] = spry_weight_rows(&whole, 0, all->n_out - n_values);
     l->delta_gate = spry_weight_rows(&whole, all->n_out - n_values, n_values);
     return SPRY_OK;
+}
+
+/* Beta and fading of the heads that share a key head, one after the other: [n_delta_keys, 2, heads of each]. */
+static spry_status split_ba(const spry_binder *b, spry_layer *l, const spry_weight *all)
+{
+    const spry_config *c = b->config;
+    size_t heads = c->n_delta_heads, each = heads / c->n_delta_keys;
+    unsigned char *copy = spry_arena_alloc(b->arena, all->n_out, all->row_bytes), *at = copy;
+    if (!copy)
+        return spry_fail_memory(b->error, "rows in another order", all->n_out * all->row_bytes);
+    for (size_t part = 0; part < 2; part++)
+        for (size_t key = 0; key < c->n_delta_keys; key++)
+            take_rows(&at, all, (2 * key + part) * each, each);
+    spry_weight whole = *all;
+    whole.data = copy;
+    b->out->copied_bytes += all->n_out * all->row_bytes;
+    l->delta_b = spry_weight_rows(&whole, 0, heads);
+    l->delta_a = spry_weight_rows(&whole, heads, heads);
+    return SPRY_OK;
+}
+
+static spry_status bind_ba(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    spry_weight all = {0};
+    spry_status status;
+    if (spry_tensor_hf_name(name, c->arch, b->prefix, i, "ssm_ba", 0, "weight")) { /* so in GGUF files, too */
+        status = spry_bind_linear(b, &all, i, "ssm_ba", 2 * (size_t)c->n_delta_heads, c->n_embd, REQUIRED);
+        return status ? status : split_ba(b, l, &all);
+    }
+    status = spry_bind_linear(b, &l->delta_b, i, "ssm_beta", c->n_delta_heads, c->n_embd, REQUIRED);
+    return status ? status : spry_bind_linear(b, &l->delta_a, i, "ssm_alpha", c->n_delta_heads, c->n_embd, REQUIRED);
 }
 
 static spry_status bind_inputs(const spry_binder *b, spry_layer *l, uint32_t i)
@@ -321,8 +359,10 @@ static spry_status bind_inputs(const spry_binder *b, spry_layer *l, uint32_t i)
     const spry_config *c = b->config;
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim, n_mixed = spry_config_delta_mixed(c);
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    if (b->gguf && !spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight")) {
-        spry_status status = spry_bind_linear(b, &l->delta_qkv, i, "attn_qkv", n_mixed, c->n_embd, REQUIRED);
+    bool together = b->gguf ? spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight") != NULL
+                            : spry_tensor_hf_name(name, c->arch, b->prefix, i, "delta_qkvz", 0, "weight");
+    if (!together) {
+        spry_status status = spry_bind_linear(b, &l->delta_qkv[0], i, "attn_qkv", n_mixed, c->n_embd, REQUIRED);
         return status ? status : spry_bind_linear(b, &l->delta_gate, i, "attn_gate", n_values, c->n_embd, REQUIRED);
     }
     spry_weight all = {0};
@@ -359,7 +399,7 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t i)
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim;
     spry_status status = bind_inputs(b, l, i);
     if (!status)
-        status = spry_bind_linear(b, &l->delta_ba, i, "ssm_ba", 2 * (size_t)c->n_delta_heads, c->n_embd, REQUIRED);
+        status = bind_ba(b, l, i);
     if (!status)
         status = spry_bind_linear(b, &l->delta_out, i, "ssm_out", c->n_embd, n_values, REQUIRED);
     if (!status)
@@ -368,6 +408,89 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t i)
         status = vector(b, &l->delta_dt, i, "ssm_dt", "bias", c->n_delta_heads);
     if (!status)
         status = vector(b, &l->delta_norm, i, "ssm_norm", "weight", c->delta_value_dim);
+    return status ? status : bind_fading(b, l, i);
+}
+
+/* ---- Mamba-2 ----------------------------------------------------------------------------------------------------- */
+
+/* A copy of `n` floats times `scale`; they stay where that is 1. */
+static const float *scaled(const spry_binder *b, const float *values, size_t n, float scale)
+{
+    float *copy = values && scale != 1 ? spry_arena_alloc(b->arena, n, sizeof *copy) : NULL;
+    for (size_t i = 0; copy && i < n; i++)
+        copy[i] = values[i] * scale;
+    return values && scale != 1 ? copy : values;
+}
+
+spry_status spry_bind_scale(const spry_binder *b, spry_weight *w, float in, float out)
+{
+    const float *bias = scaled(b, w->bias, w->n_out, out);
+    if (w->bias && !bias)
+        return spry_fail_memory(b->error, "a bias", w->n_out * sizeof *bias);
+    w->bias = bias;
+    w->scale = in * out != 1 ? in * out : 0;
+    return SPRY_OK;
+}
+
+/* Rows of the one matrix: z, x, B, C and dt, each with its multiplier. */
+static spry_status split_in(const spry_binder *b, spry_layer *l, const spry_weight *all)
+{
+    const spry_config *c = b->config;
+    size_t inner = (size_t)c->n_delta_heads * c->delta_value_dim, group = (size_t)c->n_delta_keys * c->delta_key_dim;
+    spry_weight *const apart[] = {&l->delta_gate, &l->delta_qkv[0], &l->delta_qkv[1], &l->delta_qkv[2], &l->delta_a};
+    size_t sizes[] = {inner, inner, group, group, c->n_delta_heads}, at = 0;
+    bool alike = c->state_scales[1] == c->state_scales[2] && c->state_scales[2] == c->state_scales[3];
+    spry_status status = SPRY_OK;
+    if (alike) { /* x, B and C in one */
+        sizes[1] += 2 * group;
+        sizes[2] = sizes[3] = 0;
+    }
+    for (size_t i = 0; !status && i < SPRY_COUNT(apart); at += sizes[i++])
+        if (sizes[i]) {
+            *apart[i] = spry_weight_rows(all, at, sizes[i]);
+            status = spry_bind_scale(b, apart[i], c->state_in_scale, c->state_scales[i]);
+        }
+    return status;
+}
+
+static spry_status bind_mamba_vectors(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    size_t mixed = spry_config_delta_mixed(c), inner = (size_t)c->n_delta_heads * c->delta_value_dim;
+    spry_status status = vector(b, &l->delta_conv, i, "ssm_conv1d", "weight", mixed * c->n_conv);
+    const spry_tensor *t = status ? NULL : spry_bind_find_in_layer(b, name, i, "ssm_conv1d", 0, "bias");
+    if (t)
+        status = spry_bind_vector(b, &l->delta_conv_bias, t, mixed, 0);
+    if (!status)
+        status = vector(b, &l->delta_dt, i, "ssm_dt", "bias", c->n_delta_heads);
+    if (!status)
+        status = vector(b, &l->delta_skip, i, "ssm_d", "weight", c->n_delta_heads);
+    bool normed =
+        !status && (c->delta_norm_size || b->gguf) && spry_bind_find_in_layer(b, name, i, "ssm_norm", 0, "weight");
+    if (normed)
+        return vector(b, &l->delta_norm, i, "ssm_norm", "weight", inner);
+    if (!status && c->delta_norm_size && !(b->gguf && c->arch->both_mixers))
+        return spry_bind_missing(b, name);
+    b->config->delta_norm_size = 0;
+    return status;
+}
+
+spry_status spry_bind_mamba(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    size_t inner = (size_t)c->n_delta_heads * c->delta_value_dim;
+    spry_weight all = {0};
+    spry_status status = spry_bind_linear(b, &all, i, "ssm_in", inner + spry_config_delta_mixed(c) + c->n_delta_heads,
+                                          c->n_embd, REQUIRED);
+    if (!status)
+        status = split_in(b, l, &all);
+    if (!status)
+        status = spry_bind_linear(b, &l->delta_out, i, "ssm_out", c->n_embd, inner, REQUIRED);
+    if (!status)
+        status = spry_bind_scale(b, &l->delta_out, 1, c->state_out_scale);
+    if (!status)
+        status = bind_mamba_vectors(b, l, i);
     return status ? status : bind_fading(b, l, i);
 }
 

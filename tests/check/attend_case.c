@@ -180,7 +180,7 @@ void attend_case_destroy(check *c, attend_case *k)
 /* The layout of kv_layout.h once more. */
 static void spoil_slot(const spry_attend *a, unsigned char *keys, unsigned char *values, size_t slot)
 {
-    size_t size = a->type == SPRY_F32 ? sizeof(float) : a->type == SPRY_F16 ? sizeof(uint16_t) : sizeof(int8_t);
+    size_t size = a->type == SPRY_Q8_0 ? sizeof(int8_t) : spry_dtype_bytes(a->type);
     for (size_t d = 0; d < a->head_dim; d++)
         memset(keys + (d * SPRY_PAGE_TOKENS + slot) * size, 0xff, size);
     unsigned char *scales = keys + a->head_dim * SPRY_PAGE_TOKENS;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/kv_types.h"
 #include "check/attend_case.h"
 
 /* What one query sees, in the order of the table. */
@@ -306,7 +307,9 @@ static void check_shape(check *c, spry_dtype type, size_t head_dim, size_t group
 
 void check_attend(check *c)
 {
-    static const spry_dtype types[] = {SPRY_F32, SPRY_F16, SPRY_Q8_0};
+#define KV_TYPE(name, TYPE) SPRY_##TYPE,
+    static const spry_dtype types[] = {SPRY_KV_TYPES(KV_TYPE)};
+#undef KV_TYPE
     /* 20 and 40 are not whole vectors of every instruction set. */
     static const size_t head_dims[] = {16, 20, 32, 40, 64, 80, 96, 128, 256, SPRY_ATTEND_HEAD_DIM_MAX};
     for (size_t i = 0; i < SPRY_COUNT(types); i++) {

@@ -57,6 +57,21 @@ static double naive_gelu_erf(double *magnitude, double a, double b, double param
     return 0.5 * a * (1 + erf(a * sqrt(0.5))) * b;
 }
 
+static void call_relu_squared(const spry_ops *ops, float *out, const float *a, const float *b, float parameter,
+                              size_t n)
+{
+    (void)parameter;
+    ops->gate[SPRY_GATE_RELU_SQUARED](out, a, b, n);
+}
+
+static double naive_relu_squared(double *magnitude, double a, double b, double parameter)
+{
+    (void)parameter;
+    double value = a < 0 ? 0 : a * a * b;
+    *magnitude = fabs(value);
+    return value;
+}
+
 static void call_clamped(const spry_ops *ops, float *out, const float *a, const float *b, float parameter, size_t n)
 {
     (void)parameter;
@@ -141,6 +156,7 @@ static const elementwise_op ops[] = {
     {"add", true, 1, call_add, naive_add},
     {"add_scaled", true, 2, call_add_scaled, naive_add_scaled},
     {"gate clamped", false, 7, call_clamped, naive_clamped},
+    {"gate relu squared", false, 3, call_relu_squared, naive_relu_squared},
     {"scale", true, 1, call_scale, naive_scale},
     {"softcap", true, 6, call_softcap, naive_softcap},
 };

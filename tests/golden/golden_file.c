@@ -58,6 +58,7 @@ void golden_open(golden_file *golden, const char *folder)
         assert_non_null(c->margins);
         for (size_t m = 0; m < c->n_greedy; m++)
             c->margins[m] = json_number_value(json_array_get(margins, m));
+        c->wobble = json_number_value(json_object_get(json, "wobble"));
         c->first_row = (size_t)json_integer_value(json_object_get(rows, "first_token"));
         c->n_rows = (size_t)json_integer_value(json_object_get(rows, "count"));
         size_t offset = (size_t)json_integer_value(json_object_get(rows, "row_offset"));

@@ -14,6 +14,7 @@ typedef struct golden_case {
     size_t n_ids, n_greedy;
     size_t first_row, n_rows; /* the prompt's rows whose logits are recorded */
     const float *logits;      /* [n_rows, n_vocab] */
+    double wobble;            /* how far its logits moved when all weights were disturbed by 1e-6; 0: not known */
 } golden_case;
 
 typedef struct golden_file {

@@ -8,6 +8,12 @@
 extern const char *const golden_models[];
 
 /* Writes the folder of a model to `path` and returns true; fails the running test when there is none. */
+extern const char *const golden_recurrent[];
+
+/* Whether some of its layers have a recurrent state: text after other text gives other states, so fragments are plain
+ * text. */
+bool golden_recurs(const char *model);
+
 bool golden_folder(char path[512], const char *model);
 
 #endif

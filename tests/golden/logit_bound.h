@@ -40,6 +40,14 @@ static inline double logit_bound(const model_runner *r, const float *hidden, siz
            logit_magnitude(r, hidden + row * c->n_embd, weights);
 }
 
+/* Some models amplify what is rounded, which no sum of roundings shows: their recurrent states multiply it, a router
+ * chooses by it. The golden says how far its logits moved when all weights were disturbed by 1e-6, and rounding
+ * disturbs a sum of n products by a walk of sqrt(n) steps. */
+static inline double logit_wobble(const model_runner *r, double wobble)
+{
+    return wobble * (double)FLT_EPSILON / 2 / 1e-6 * sqrt((double)r->model->config.n_embd);
+}
+
 /* What rounding the inputs of products to BF16 adds: each of a layer's seven products, and the last, moves by at most
  * 2^-9 of the sum of its terms' sizes. q and k move scores, the more so where these are scaled by more than the usual
  * root of the head's size. */

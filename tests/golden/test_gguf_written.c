@@ -117,6 +117,14 @@ static const struct {
      "attn_norm post_attention_norm " QKV SHARED_MOE
      "ffn_gate_inp_shexp attn_q_norm attn_k_norm attn_qkv attn_gate ssm_conv1d ssm_dt.bias =ssm_a ssm_ba ssm_norm "
      "ssm_out"},
+    {"qwen3.5-moe",
+     RMS HEAD ROTATED EXPERT_SIZE
+     "expert_shared_feed_forward_length ssm.conv_kernel ssm.state_size ssm.group_count ssm.time_step_rank "
+     "ssm.inner_size full_attention_interval rope.dimension_sections",
+     ENDS "output",
+     "attn_norm post_attention_norm " QKV SHARED_MOE
+     "ffn_gate_inp_shexp attn_q_norm attn_k_norm attn_qkv attn_gate ssm_conv1d ssm_dt.bias =ssm_a ssm_beta ssm_alpha "
+     "ssm_norm ssm_out"},
     {"bert",
      "block_count context_length embedding_length feed_forward_length attention.head_count "
      "attention.layer_norm_epsilon attention.causal",

@@ -59,7 +59,7 @@ static void compare_case(model_runner *r, const golden_case *c, deviation *d)
     float *logits = runner_logits(r, c->ids, c->n_ids, c->n_ids), *hidden = runner_hidden(r, c->ids, c->n_ids);
     for (size_t row = 0; row < c->n_rows; row++) {
         size_t at = c->first_row + row;
-        double allowed = logit_bound(r, hidden, at, weights) * act_rounding(r);
+        double allowed = fmax(logit_bound(r, hidden, at, weights), logit_wobble(r, c->wobble)) * act_rounding(r);
         if (kernel_of(r)->bf16)
             allowed += logit_bound_bf16(r, hidden, at, weights);
         for (size_t o = 0; o < n_vocab; o++) {

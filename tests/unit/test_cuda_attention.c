@@ -20,16 +20,25 @@ typedef struct attend_shape {
     uint32_t ahead; /* later positions that a row sees */
 } attend_shape;
 
+#define EVERY_TYPE(name, TYPE) {SPRY_##TYPE, 32, 2, 0, 0, false, 0},
 static const attend_shape attend_shapes[] = {
-    {SPRY_F16, 128, 2, 0, 0, false, 0},   {SPRY_F16, 64, 4, 100, 0, true, 0},
-    {SPRY_F32, 16, 3, 0, 5, false, 0},    {SPRY_F32, 32, 1, 1, 0, false, 0},
-    {SPRY_Q8_0, 96, 2, 0, 0, false, 0},   {SPRY_Q8_0, 256, 4, 40, 3, true, 0},
-    {SPRY_F16, 512, 2, 0, 0, false, 0},   {SPRY_F16, 80, 9, 333, 0, false, 0},
-    {SPRY_F16, 256, 1, 50, 2, false, 0},  {SPRY_F16, 96, 20, 0, 0, true, 0},
-    {SPRY_F16, 32, 5, 0, 0, false, 0},    {SPRY_F16, 64, 1, 0, 0, false, 1 << 30},
-    {SPRY_F16, 128, 4, 20, 0, false, 19}, {SPRY_F32, 16, 2, 0, 0, false, 1 << 30},
+    SPRY_KV_TYPES(EVERY_TYPE){SPRY_F16, 128, 2, 0, 0, false, 0},
+    {SPRY_F16, 64, 4, 100, 0, true, 0},
+    {SPRY_F32, 16, 3, 0, 5, false, 0},
+    {SPRY_F32, 32, 1, 1, 0, false, 0},
+    {SPRY_Q8_0, 96, 2, 0, 0, false, 0},
+    {SPRY_Q8_0, 256, 4, 40, 3, true, 0},
+    {SPRY_F16, 512, 2, 0, 0, false, 0},
+    {SPRY_F16, 80, 9, 333, 0, false, 0},
+    {SPRY_F16, 256, 1, 50, 2, false, 0},
+    {SPRY_F16, 96, 20, 0, 0, true, 0},
+    {SPRY_F16, 32, 5, 0, 0, false, 0},
+    {SPRY_F16, 64, 1, 0, 0, false, 1 << 30},
+    {SPRY_F16, 128, 4, 20, 0, false, 19},
+    {SPRY_F32, 16, 2, 0, 0, false, 1 << 30},
     {SPRY_Q8_0, 32, 1, 9, 0, false, 8},
 };
+#undef EVERY_TYPE
 
 typedef struct attend_scene {
     const attend_shape *shape;

@@ -15,8 +15,9 @@
 
 enum { OUTPUTS = 150, ROWS = 70, SLOTS = 128 };
 
-static const spry_dtype types[] = {SPRY_F32,  SPRY_F16,  SPRY_BF16, SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0,
-                                   SPRY_Q5_1, SPRY_Q8_0, SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K, SPRY_MXFP4};
+#define TYPE(name, NAME, ...) SPRY_##NAME,
+static const spry_dtype types[] = {SPRY_F32, SPRY_HALF_TYPES(TYPE) SPRY_QUANT_TYPES(TYPE)};
+#undef TYPE
 
 typedef struct gemm_case {
     spry_dtype type;
@@ -29,6 +30,7 @@ typedef struct gemm_case {
     spry_weights model;
     spry_config config;
     spry_cuda_device device; /* the parts of a device that launches need */
+    bool mma_layout;         /* rows are not quantised in the wgmma layout */
 } gemm_case;
 
 static void make_weights(gemm_case *c)
@@ -132,14 +134,20 @@ static void close_case(gemm_case *c)
     free(c->allowed);
 }
 
+static void multiply_rows(gemm_case *c, spry_quantise_args in, const spry_cuda_gemm *products, size_t n_products,
+                          size_t n_rows)
+{
+    const spry_cuda_rows rows = spry_cuda_quantise(&c->device, in, products, n_products, n_rows, c->mma_layout);
+    spry_cuda_gemms(&c->device, &rows, products, n_products, n_rows, false, (spry_cuda_expert_groups){0});
+}
+
 /* out[n_rows, OUTPUTS] of rows from `first` on. */
 static void multiply(gemm_case *c, float *out, size_t first, size_t n_rows)
 {
     spry_cuda_memory in = on_gpu(c->floats + first * c->n_in, n_rows * c->n_in * sizeof(float));
     spry_cuda_memory to = on_gpu(NULL, n_rows * OUTPUTS * sizeof(float));
     const spry_cuda_gemm product = {to, OUTPUTS, &c->device.model.output};
-    spry_cuda_quantise(&c->device, (spry_quantise_args){.in = in, .n = (uint32_t)c->n_in}, &product, 1, n_rows);
-    spry_cuda_gemms(&c->device, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
+    multiply_rows(c, (spry_quantise_args){.in = in, .n = (uint32_t)c->n_in}, &product, 1, n_rows);
     assert_int_equal(c->device.context.fault, 0);
     from_gpu(out, to, n_rows * OUTPUTS * sizeof(float));
     spry_cuda_free(&gpu, &in);
@@ -228,7 +236,7 @@ static void wide_products_have_the_same_bits(void **state)
         gemm_case c;
         const spry_kernel_id *kernels = spry_cuda_weight_types[types[t]].large;
         open_case(&c, types[t]);
-        c.device.mma_layout = true; /* by kernels for few rows */
+        c.mma_layout = true; /* by kernels for few rows */
         multiply(&c, few, 0, 30);
         multiply(&c, few + 30 * OUTPUTS, 30, 30);
         if (types[t] == SPRY_F16 || types[t] == SPRY_BF16) {
@@ -353,25 +361,26 @@ static void compare_prequantised(gemm_case *c, size_t n_rows, spry_cuda_memory i
     w.bias = on_gpu(c->floats + GATED, GATED * sizeof(float));
     next.tiles.n_units = GATED / 64;
     d->scratch.x = on_gpu(NULL, n_rows * GATED * sizeof(float));
-    const spry_cuda_gemm product = {d->scratch.x, GATED, &w}, behind = {0, 0, &next};
+    const spry_cuda_gemm product = {d->scratch.x, GATED, &w}, after = {0, 0, &next};
     const spry_quantise_args rows = {.in = in, .n = (uint32_t)c->n_in};
-    const spry_quantise_args of_x = {.in = d->scratch.x, .weight = norm, .n = GATED};
+    spry_quantise_args of_x = {.in = d->scratch.x, .weight = norm, .n = GATED};
 
     begin_rows(c, c->floats, n_rows);
-    spry_cuda_quantise(d, rows, &product, 1, n_rows);
-    spry_cuda_gemms(d, &product, 1, n_rows, true, (spry_cuda_expert_groups){0});
-    spry_cuda_quantise(d, of_x, &behind, 1, n_rows);
+    spry_cuda_rows quantised = spry_cuda_quantise(d, rows, &product, 1, n_rows, false);
+    spry_cuda_gemms(d, &quantised, &product, 1, n_rows, true, (spry_cuda_expert_groups){0});
+    spry_cuda_quantise(d, of_x, &after, 1, n_rows, false);
     take_rows(c, &expected, d->scratch.act_values[format], n_rows);
 
     w.next_norm = norm;
     w.next[0] = &next;
     begin_rows(c, c->floats, n_rows);
-    spry_cuda_quantise(d, rows, &product, 1, n_rows);
-    spry_cuda_gemms(d, &product, 1, n_rows, true, (spry_cuda_expert_groups){0});
+    quantised = spry_cuda_quantise(d, rows, &product, 1, n_rows, false);
+    const spry_cuda_rows x = spry_cuda_gemms(d, &quantised, &product, 1, n_rows, true, (spry_cuda_expert_groups){0});
+    assert_int_equal(x.in[format].values, d->scratch.x_values);
+    memcpy(of_x.to, x.in, sizeof of_x.to);
+    quantised = spry_cuda_quantise(d, of_x, &after, 1, n_rows, false); /* finds nothing to do */
+    assert_int_equal(quantised.in[format].values, d->scratch.x_values);
     expect_rows(c, &expected, n_rows, "as it is picked");
-    spry_cuda_quantise(d, of_x, &behind, 1, n_rows); /* which finds nothing to do */
-    assert_int_equal(d->activations[format].values, d->scratch.x_values);
-    assert_int_equal(d->prequantised.norm, 0);
 
     spry_gemm_args args = {.parts = {{.weight = w.tiles, .out = d->scratch.x, .bias = w.bias, .stride = GATED}},
                            .act = spry_cuda_activations(d, &w, c->n_in),
@@ -381,12 +390,12 @@ static void compare_prequantised(gemm_case *c, size_t n_rows, spry_cuda_memory i
                            .add = true,
                            .from = {.weight = norm, .n = GATED}};
     args.act.wgmma_groups = SLOTS / 8;
-    args.from.to[format] = d->activations[format];
+    args.from.to[format] = x.in[format];
     for (size_t i = 0; i < SPRY_COUNT(fused_kinds); i++) {
         if (spry_cuda_wgmma_smem(c->type, fused_kinds[i]) > gpu.shared_bytes)
             continue;
         begin_rows(c, c->floats, n_rows);
-        spry_cuda_quantise(d, rows, &product, 1, n_rows);
+        spry_cuda_quantise(d, rows, &product, 1, n_rows, false);
         launch_kind(c, &args, false, &fused_kinds[i]);
         expect_rows(c, &expected, n_rows, fused_kinds[i].warpgroups > 1 ? "by two teams" : "by a cluster");
     }
@@ -404,11 +413,11 @@ static void compare_fused(gemm_case *c, size_t n_rows, float *norm, size_t sm_co
     spry_cuda_memory to = on_gpu(NULL, n_rows * OUTPUTS * 4), up = on_gpu(NULL, n_rows * OUTPUTS * 4);
     const spry_cuda_gemm product = {to, OUTPUTS, &c->device.model.output};
     const spry_quantise_args from = {.in = in, .weight = weight, .n = (uint32_t)c->n_in, .gate = gate};
-    spry_cuda_quantise(&c->device, from, &product, 1, n_rows);
-    spry_cuda_gemms(&c->device, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
+    const spry_cuda_rows rows = spry_cuda_quantise(&c->device, from, &product, 1, n_rows, false);
+    spry_cuda_gemms(&c->device, &rows, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
     from_gpu(apart, to, n_rows * OUTPUTS * 4);
     c->device.context.sm_count = sm_count;
-    spry_cuda_gemms(&c->device, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
+    spry_cuda_gemms(&c->device, &rows, &product, 1, n_rows, false, (spry_cuda_expert_groups){0});
     from_gpu(fused, to, n_rows * OUTPUTS * 4);
     if (memcmp(apart, fused, n_rows * OUTPUTS * 4))
         fail_msg("%s: %zu rows have other bits on %zu processors", spry_dtype_name(c->type), n_rows, sm_count);
@@ -421,13 +430,13 @@ static void compare_fused(gemm_case *c, size_t n_rows, float *norm, size_t sm_co
     whole.tiles.n_out = GATED;
     whole.tiles.n_tiles = GATED / 16;
     const spry_cuda_gemm both[] = {{to, GATED, &whole}, {up, GATED, &whole}};
-    spry_cuda_quantise(&c->device, from, both, 2, n_rows);
-    spry_cuda_gemms(&c->device, both, 2, n_rows, false, (spry_cuda_expert_groups){0});
+    spry_quantise_args activated = {.in = to, .up = up, .n = GATED, .gate = gate};
+    multiply_rows(c, from, both, 2, n_rows);
     clear_activations(c);
-    spry_cuda_quantise(&c->device, (spry_quantise_args){.in = to, .up = up, .n = GATED, .gate = gate}, both, 1, n_rows);
+    spry_cuda_quantise(&c->device, activated, both, 1, n_rows, false);
     read_activations(c, &expected);
     clear_activations(c);
-    assert_true(spry_cuda_gate_up_gemms(&c->device, from, both, &whole, n_rows));
+    assert_true(spry_cuda_gate_up_gemms(&c->device, &activated, from, both, &whole, n_rows));
     expect_activations(c, &expected, n_rows);
     for (size_t i = 0; n_rows > SPRY_ACT_ROWS && i < SPRY_COUNT(fused_kinds); i++) {
         if (spry_cuda_wgmma_smem(c->type, fused_kinds[i]) > gpu.shared_bytes)
@@ -483,7 +492,7 @@ static void products_are_right_and_do_not_depend_on_other_rows(void **state)
         }
         for (size_t k = 0; k < 2 * SPRY_COUNT(counts); k++) {
             size_t count = counts[k / 2], first = random_bits() % (ROWS - count + 1);
-            c.device.mma_layout = k % 2; /* and by the kernels of GPUs without wgmma */
+            c.mma_layout = k % 2; /* and by the kernels of GPUs without wgmma */
             multiply(&c, some, first, count);
             if (memcmp(some, all + first * OUTPUTS, count * OUTPUTS * sizeof(float)))
                 fail_msg("%s: rows %zu to %zu alone have other bits", spry_dtype_name(types[t]), first, first + count);

@@ -285,9 +285,9 @@ static void expect_column(const delta_scene *s, size_t first, size_t end, size_t
     size_t each = p->n_heads / p->n_keys, keys = (size_t)p->n_keys * p->key_dim, group = head / each;
     double x[SPRY_MAX_DELTA_DIM] = {0}, size[SPRY_MAX_DELTA_DIM] = {0}, k[SPRY_MAX_DELTA_DIM], q[SPRY_MAX_DELTA_DIM];
     for (size_t token = first; token < end; token++) {
-        const float *ba = s->ba + token * 2 * p->n_heads + group * 2 * each;
-        double fade = exp((double)s->fading[head] * log1p(exp((double)ba[each + head % each] + (double)s->dt[head])));
-        double beta = 1 / (1 + exp(-(double)ba[head % each])), sum = 0, sizes = 0, answer = 0, answer_size = 0;
+        const float *ba = s->ba + token * 2 * p->n_heads;
+        double fade = exp((double)s->fading[head] * log1p(exp((double)ba[p->n_heads + head] + (double)s->dt[head])));
+        double beta = 1 / (1 + exp(-(double)ba[head])), sum = 0, sizes = 0, answer = 0, answer_size = 0;
         double v = mixed_at(s, first, token, 2 * keys + head * p->value_dim + column);
         unit_at(s, q, first, token, group * p->key_dim, 1 / sqrt((double)p->key_dim));
         unit_at(s, k, first, token, keys + group * p->key_dim, 1);

@@ -108,7 +108,7 @@ static void test_every_architecture(void **state)
     for (size_t i = 0; golden_models[i]; i++) {
         if (!golden_folder(model, golden_models[i]))
             continue;
-        bool ordinary = strcmp(golden_models[i], "qwen3-next") == 0; /* states of a delta net cannot be moved */
+        bool ordinary = golden_recurs(golden_models[i]); /* states cannot be moved */
         spry_engine *engine = scene_engine(model, CONTEXT, 48, 0);
         spry_session *s = fixture_session(engine);
         prompt elsewhere = make_prompt("7 da9", 0, 9), p = make_prompt("40 ad7", 0, 1);

@@ -93,18 +93,18 @@ static void choose(const spry_pass *p, size_t row, const spry_layer *l)
         weight[i] *= l->expert_scale[chosen[i]];
 }
 
-/* Gathers the rows that chose an expert into expert_in; returns how many. */
-static size_t gather(spry_pass *p, uint32_t expert)
+/* Gathers the rows of `in`, n values each, that chose an expert into expert_in; returns how many. */
+static size_t gather(spry_pass *p, const float *in, size_t n, uint32_t expert)
 {
     const spry_config *c = p->config;
     size_t count = 0;
     for (size_t row = 0; row < p->n_rows; row++)
         for (uint32_t i = 0; i < c->n_experts_used; i++)
             if (p->chosen[row * c->n_experts_used + i] == expert) {
-                float *in = p->expert_in + count * c->n_embd, weight = p->chosen_weight[row * c->n_experts_used + i];
-                memcpy(in, p->in + row * c->n_embd, c->n_embd * sizeof *in);
+                float *to = p->expert_in + count * n, weight = p->chosen_weight[row * c->n_experts_used + i];
+                memcpy(to, in + row * n, n * sizeof *to);
                 if (c->arch->scales_inputs)
-                    p->ops->scale(in, weight, c->n_embd);
+                    p->ops->scale(to, weight, n);
                 p->expert_rows[count] = (uint32_t)row;
                 p->expert_weight[count++] = c->arch->scales_inputs ? 1 : weight;
                 break;
@@ -112,11 +112,10 @@ static size_t gather(spry_pass *p, uint32_t expert)
     return count;
 }
 
-static void scatter(spry_pass *p, size_t count)
+static void scatter(spry_pass *p, float *out, size_t n, size_t count)
 {
-    size_t n = p->config->n_embd;
     for (size_t i = 0; i < count; i++)
-        p->ops->add_scaled(p->y + p->expert_rows[i] * n, p->expert_out + i * n, p->expert_weight[i], n);
+        p->ops->add_scaled(out + p->expert_rows[i] * n, p->expert_out + i * n, p->expert_weight[i], n);
 }
 
 /* The shared expert processes every row; its own gate, a sigmoid, weights it, where it has one. */
@@ -140,13 +139,19 @@ static void route(spry_pass *p, const spry_layer *l)
         choose(p, row, l);
 }
 
-/* y = what the chosen experts and the shared ones make of the input. */
+/* y = what the chosen experts and the shared ones make of the input. Some take rows that were made smaller for them. */
 static void mix_experts(spry_pass *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
-    memset(p->y, 0, p->n_rows * c->n_embd * sizeof(float));
+    bool latent = l->latent_in.data;
+    size_t n = latent ? c->n_latent : c->n_embd;
+    const float *in = latent ? p->latent : p->in;
+    float *out = latent ? p->latent + p->limits.max_rows * n : p->y;
+    if (latent)
+        spry_pass_linear(p, SPRY_OP_ROUTE, p->latent, n, &l->latent_in, p->in, p->n_rows);
+    memset(out, 0, p->n_rows * n * sizeof(float));
     for (uint32_t e = 0; e < c->n_experts; e++) {
-        size_t count = gather(p, e);
+        size_t count = gather(p, in, n, e);
         if (!count)
             continue;
         if (p->experts)
@@ -156,8 +161,10 @@ static void mix_experts(spry_pass *p, const spry_layer *l)
         spry_pass_gated(p, p->expert_out, &l->expert_gate[e], &l->expert_up[e], &l->expert_down[e], p->expert_in,
                         count);
         p->row_numbers = NULL;
-        scatter(p, count);
+        scatter(p, out, n, count);
     }
+    if (latent)
+        spry_pass_linear(p, SPRY_OP_ROUTE, p->y, c->n_embd, &l->latent_out, out, p->n_rows);
     if (l->shared_up.data)
         add_shared(p, l);
     spry_pass_charge(p, SPRY_OP_ROUTE);
@@ -259,6 +266,8 @@ static void multiply_part(const product_job *job, const spry_product *product, s
         kernel->run(&m, begin, end);
     else
         spry_late_multiply(w, kernel, &m, begin, end);
+    for (size_t row = 0; w->scale != 0 && row < job->n_rows; row++)
+        job->pass->ops->scale(product->out + row * product->stride + begin, w->scale, end - begin);
     for (size_t row = 0; w->bias && row < job->n_rows; row++)
         for (size_t o = begin; o < end; o++)
             product->out[row * product->stride + o] += w->bias[o];
@@ -629,7 +638,8 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     p->encoded = job.encodes ? p->gate : NULL;
     spry_pass_charge(p, SPRY_OP_GATE);
     const float *whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
-    spry_pass_linear_whole(p, SPRY_OP_DOWN, out, p->config->n_embd, down, whole, n_rows);
+    size_t n_out = down->n_out + down->n_before + down->n_behind;
+    spry_pass_linear_whole(p, SPRY_OP_DOWN, out, n_out, down, whole, n_rows);
 }
 
 /* x += y; y is normalised first, or the sum afterwards, where the architecture says so. `later`: the next input adds.
@@ -675,29 +685,37 @@ static void end_layer(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_charge(p, SPRY_OP_ADD);
 }
 
-void spry_pass_block(spry_pass *p, uint32_t index)
+/* Attention, or what a layer has in its place or beside it. */
+static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
 {
-    const spry_layer *l = &p->weights->layers[index];
-    p->sparsity = p->config->sparsity ? p->config->sparsity[index] : -INFINITY;
-    bool streams = p->config->arch->streams;
-    if (streams)
-        spry_pass_streams_predict(p, l->side);
-    take_input(p, l->attn_norm, l->attn_norm_bias, streams || p->config->convolves[index] ? NULL : &l->q);
+    const spry_config *c = p->config;
+    bool parallel = c->arch->norms == SPRY_NORMS_PARALLEL, feeds = spry_config_feeds(c, index);
+    bool streams = c->arch->streams;
+    take_input(p, l->attn_norm, l->attn_norm_bias, streams || c->convolves[index] ? NULL : &l->q);
     if (streams)
         spry_pass_laurel(p, l->side);
-    if (p->config->convolves[index] && p->config->arch->delta)
+    if (spry_config_recurs(c, index))
         spry_pass_delta(p, l, index);
-    else if (p->config->convolves[index])
+    else if (c->convolves[index])
         spry_pass_convolution(p, l, index);
-    else if (p->config->arch->latent)
+    else if (c->arch->latent)
         spry_pass_latent(p, l, index);
     else
         attention(p, l, index);
-    bool parallel = p->config->arch->norms == SPRY_NORMS_PARALLEL;
-    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, !streams && !parallel && l->ffn_norm);
+    if (spry_config_recurs(c, index) && spry_config_attends(c, index)) {
+        memcpy(p->beside_state, p->y, p->n_rows * c->n_embd * sizeof *p->y);
+        attention(p, l, index);
+        p->ops->add(p->y, p->beside_state, p->n_rows * c->n_embd);
+    }
+    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, feeds && !streams && !parallel && l->ffn_norm);
     if (streams)
         spry_pass_add_laurel(p);
-    if (!parallel)
+}
+
+static void feed(spry_pass *p, const spry_layer *l, uint32_t index)
+{
+    bool more = index + 1 < p->config->n_layers, streams = p->config->arch->streams;
+    if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
         take_input(p, l->ffn_norm, l->ffn_norm_bias, l->router.data ? NULL : &l->up);
     if (l->dense_post_norm)
         pass_beside(p, l);
@@ -705,11 +723,23 @@ void spry_pass_block(spry_pass *p, uint32_t index)
         pass_experts(p, l);
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
-    bool more = index + 1 < p->config->n_layers;
     add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias,
                  !streams && !p->config->arch->beside && more && l[1].attn_norm);
     if (streams)
         spry_pass_streams_correct(p, l->side, index);
     if (p->config->arch->beside)
         end_layer(p, l, index);
+}
+
+void spry_pass_block(spry_pass *p, uint32_t index)
+{
+    const spry_layer *l = &p->weights->layers[index];
+    p->sparsity = p->config->sparsity ? p->config->sparsity[index] : -INFINITY;
+    bool streams = p->config->arch->streams;
+    if (streams)
+        spry_pass_streams_predict(p, l->side);
+    if (p->config->kinds[index] != SPRY_LAYER_FEEDS)
+        mix(p, l, index);
+    if (p->config->kinds[index] != SPRY_LAYER_MIXES)
+        feed(p, l, index);
 }

@@ -360,10 +360,29 @@ static void pack_side(packer *p, spry_side *s)
 
 static void pack_layer(packer *p, spry_layer *l)
 {
-    spry_weight *const matrices[] = {&l->q_a,         &l->q,         &l->k,        &l->v,           &l->o,
-                                     &l->gate,        &l->up,        &l->down,     &l->shared_gate, &l->shared_up,
-                                     &l->shared_down, &l->conv_in,   &l->conv_out, &l->delta_qkv,   &l->delta_gate,
-                                     &l->delta_ba,    &l->delta_out, &l->attn_gate};
+    spry_weight *const matrices[] = {&l->q_a,
+                                     &l->q,
+                                     &l->k,
+                                     &l->v,
+                                     &l->o,
+                                     &l->gate,
+                                     &l->up,
+                                     &l->down,
+                                     &l->shared_gate,
+                                     &l->shared_up,
+                                     &l->shared_down,
+                                     &l->conv_in,
+                                     &l->conv_out,
+                                     &l->delta_qkv[0],
+                                     &l->delta_qkv[1],
+                                     &l->delta_qkv[2],
+                                     &l->latent_in,
+                                     &l->latent_out,
+                                     &l->delta_gate,
+                                     &l->delta_b,
+                                     &l->delta_a,
+                                     &l->delta_out,
+                                     &l->attn_gate};
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         pack(p, matrices[i]);
     for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++)

@@ -338,6 +338,8 @@ static void carve_all(spry_pass *p, carver *c)
     p->delta_gate = carve(c, delta_rows, n_delta, sizeof(float));
     p->delta_ba = carve(c, delta_rows, 2 * (size_t)f->n_delta_heads, sizeof(float));
     p->delta_result = carve(c, delta_rows, n_delta, sizeof(float));
+    p->beside_state = carve(c, f->arch->both_mixers ? rows : 0, f->n_embd, sizeof(float));
+    p->latent = carve(c, 2 * rows, f->n_latent, sizeof(float));
     p->streams = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->predicted = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->laurel = carve(c, layer_rows, f->n_embd, sizeof(float));

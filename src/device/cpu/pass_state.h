@@ -64,6 +64,8 @@ struct spry_pass {
                            * attention with gates: q and gates */
     float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: inputs, gates, betas and decays */
     float *delta_result;                        /* and outputs of states: [max_rows, n_delta_heads * delta_value_dim] */
+    float *beside_state;                        /* [max_rows, n_embd]: of a state beside attention */
+    float *latent;                              /* [2, max_rows, n_latent]: what experts take and give */
     float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */
     float *streams, *predicted;                 /* Gemma 3n: [n_streams, max_rows, n_embd] */
     float *laurel;                              /* [max_rows, n_embd] */
@@ -123,7 +125,7 @@ const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *
 void spry_pass_join_norms(spry_pass *pass, const spry_layer *layer);
 
 /* Adds the products of the adapters of each row. */
-enum { SPRY_PASS_ADAPTED = 4 }; /* products at once */
+enum { SPRY_PASS_ADAPTED = 6 }; /* products at once */
 void spry_pass_adapt(spry_pass *pass, const spry_product *products, size_t n_products, const float *in, size_t n_rows);
 
 /* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */

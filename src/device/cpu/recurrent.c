@@ -1,4 +1,4 @@
-/* Layers that keep a state in place of attention: short convolutions and gated delta nets. */
+/* Layers that keep a state in place of attention: short convolutions, gated delta nets and Mamba-2. */
 #include <math.h>
 #include <string.h>
 
@@ -117,6 +117,12 @@ void spry_pass_convolution(spry_pass *p, const spry_layer *l, uint32_t index)
  *
  *   S = exp(g) * S;  S += k (beta * (v - S k));  out = S q
  *
+ * Mamba-2's states have no delta rule: with the step in time dt
+ *
+ *   S = exp(g) * S;  S += B dt x;  out = S C + D x
+ *
+ * so that B is a key, C a query, x a value, and dt stands for beta.
+ *
  * q, k and v come through a short convolution. A page keeps, in floats and after its keys and values, what its tokens
  * give: the input of the convolution, exp(g) and beta; and the state before its first token. So pages hold all that is
  * needed to go on after any token: states are made again from the beginning of a page, at most a page of tokens, in
@@ -143,7 +149,7 @@ static delta_page page_of(const delta_job *job, unsigned char *page)
     const spry_kv_pool *pool = job->pass->pool;
     size_t heads = c->n_delta_heads, state = heads * c->delta_key_dim * c->delta_value_dim;
     float *base =
-        (float *)(void *)(page + spry_kv_extra_offset(pool)) + c->kv_slot[job->index] * spry_config_delta_floats(c);
+        (float *)(void *)(page + spry_kv_extra_offset(pool)) + c->state_slot[job->index] * spry_config_delta_floats(c);
     return (delta_page){base, base + state, base + state + SPRY_PAGE_TOKENS * 2 * heads};
 }
 
@@ -158,7 +164,7 @@ static void store_part(void *context, size_t worker, size_t n_workers)
     const delta_job *job = context;
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t mixed = spry_config_delta_mixed(c), heads = c->n_delta_heads, each = heads / c->n_delta_keys, begin, end;
+    size_t mixed = spry_config_delta_mixed(c), heads = c->n_delta_heads, begin, end;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         const spry_slot *slot = &p->slots[row];
@@ -166,11 +172,12 @@ static void store_part(void *context, size_t worker, size_t n_workers)
         const float *ba = p->delta_ba + row * 2 * heads;
         float *gates = page.gates + slot->token * 2 * heads;
         memcpy(page.mixed + slot->token * mixed, p->delta_mixed + row * mixed, mixed * sizeof(float));
-        for (size_t h = 0; h < heads; h++) { /* b and a stand key head by key head */
-            const float *group = ba + h / each * 2 * each;
-            float b = group[h % each], a = group[each + h % each];
-            gates[h] = expf(job->layer->delta_fading[h] * softplus(a + job->layer->delta_dt[h]));
-            gates[heads + h] = 1 / (1 + expf(-b));
+        for (size_t h = 0; h < heads; h++) {
+            float time = softplus(ba[heads + h] + job->layer->delta_dt[h]);
+            if (c->arch->mamba)
+                time = fminf(fmaxf(time, c->time_limit[0]), c->time_limit[1]);
+            gates[h] = expf(job->layer->delta_fading[h] * time);
+            gates[heads + h] = c->arch->mamba ? time : c->beta_scale / (1 + expf(-ba[h]));
         }
     }
 }
@@ -195,8 +202,9 @@ static void convolve(const head_work *w, float *out, size_t position, size_t fir
     const spry_config *c = w->job->pass->config;
     size_t mixed = spry_config_delta_mixed(c), reach = c->n_conv;
     const float *weight = w->job->layer->delta_conv + first * reach;
+    const float *bias = w->job->layer->delta_conv_bias;
     for (size_t i = 0; i < n; i++)
-        out[i] = 0;
+        out[i] = bias ? bias[first + i] : 0;
     for (size_t step = 0; step < reach; step++) {
         if (position + step + 1 < reach) /* before the first token there is nothing */
             continue;
@@ -225,18 +233,20 @@ static void make_unit(float *x, size_t n, float scale)
 static void learn(head_work *w, size_t position)
 {
     const spry_config *c = w->job->pass->config;
-    size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim, keys = (size_t)c->n_delta_keys * n_k;
-    size_t key_head = w->head / (c->n_delta_heads / c->n_delta_keys);
+    size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim;
+    const spry_mixed_places places = spry_config_mixed_places(c, w->head);
     const spry_kv_entry *entry = spry_kv_table_find(w->table, position);
     const float *gates = entry_page(w, entry).gates + (position - entry->start) * 2 * c->n_delta_heads;
     float fade = gates[w->head], beta = gates[c->n_delta_heads + w->head];
-    convolve(w, w->k, position, keys + key_head * n_k, n_k);
-    convolve(w, w->v, position, 2 * keys + w->head * n_v, n_v);
-    make_unit(w->k, n_k, 1);
+    bool corrects = !c->arch->mamba;
+    convolve(w, w->k, position, places.k, n_k);
+    convolve(w, w->v, position, places.v, n_v);
+    if (corrects)
+        make_unit(w->k, n_k, 1);
     for (size_t j = 0; j < n_v; j++)
         w->change[j] = 0;
     for (size_t i = 0; i < n_k; i++) {
-        float *row = w->state + i * n_v, key = w->k[i];
+        float *row = w->state + i * n_v, key = corrects ? w->k[i] : 0;
         for (size_t j = 0; j < n_v; j++) {
             row[j] *= fade;
             w->change[j] += row[j] * key;
@@ -251,16 +261,17 @@ static void learn(head_work *w, size_t position)
     }
 }
 
-/* What the state gives for the query at a position. */
+/* What the state gives for the query at a position, the last one it learned. */
 static void answer(head_work *w, float *out, size_t position)
 {
     const spry_config *c = w->job->pass->config;
     size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim;
-    size_t key_head = w->head / (c->n_delta_heads / c->n_delta_keys);
-    convolve(w, w->q, position, key_head * n_k, n_k);
-    make_unit(w->q, n_k, 1 / sqrtf((float)n_k));
+    const float *skip = w->job->layer->delta_skip;
+    convolve(w, w->q, position, spry_config_mixed_places(c, w->head).q, n_k);
+    if (!c->arch->mamba)
+        make_unit(w->q, n_k, 1 / sqrtf((float)n_k));
     for (size_t j = 0; j < n_v; j++)
-        out[j] = 0;
+        out[j] = skip ? skip[w->head] * w->v[j] : 0;
     for (size_t i = 0; i < n_k; i++)
         for (size_t j = 0; j < n_v; j++)
             out[j] += w->state[i * n_v + j] * w->q[i];
@@ -322,31 +333,39 @@ static void recur_part(void *context, size_t worker, size_t n_workers)
             }
 }
 
-/* Each head's result is normalised and gated. */
+/* Results are normalised, group by group, and gated. */
 static void gate_part(void *context, size_t worker, size_t n_workers)
 {
     const delta_job *job = context;
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t n = c->delta_value_dim, width = c->n_delta_heads * n, begin, end;
+    size_t n = c->delta_norm_size, width = (size_t)c->n_delta_heads * c->delta_value_dim, begin, end;
+    float eps = c->delta_norm_eps > 0 ? c->delta_norm_eps : c->norm_eps;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         float *out = p->delta_result + row * width, *gate = p->delta_gate + row * width;
-        for (size_t h = 0; h < c->n_delta_heads; h++)
-            p->ops->rms_norm(out + h * n, out + h * n, job->layer->delta_norm, n, c->norm_eps);
-        p->ops->gate[SPRY_GATE_SILU](out, gate, out, width);
+        if (c->delta_gate_first)
+            p->ops->gate[SPRY_GATE_SILU](out, gate, out, width);
+        for (size_t at = 0; n && at < width; at += n) /* heads of a delta net share their weights */
+            p->ops->rms_norm(out + at, out + at, job->layer->delta_norm + (c->arch->mamba ? at : 0), n, eps);
+        if (!c->delta_gate_first)
+            p->ops->gate[SPRY_GATE_SILU](out, gate, out, width);
     }
 }
 
 void spry_pass_delta(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     const spry_config *c = p->config;
-    size_t heads = c->n_delta_heads, width = heads * c->delta_value_dim;
+    size_t heads = c->n_delta_heads, width = heads * c->delta_value_dim, mixed = spry_config_delta_mixed(c), n = 0;
     delta_job job = {p, l, index};
-    const spry_product inputs[] = {{p->delta_mixed, spry_config_delta_mixed(c), &l->delta_qkv},
-                                   {p->delta_gate, width, &l->delta_gate},
-                                   {p->delta_ba, 2 * heads, &l->delta_ba}};
-    spry_pass_products(p, SPRY_OP_QKV, inputs, SPRY_COUNT(inputs), p->in, p->n_rows);
+    spry_product inputs[SPRY_PASS_ADAPTED];
+    for (size_t i = 0, at = 0; i < SPRY_COUNT(l->delta_qkv) && l->delta_qkv[i].data; at += l->delta_qkv[i++].n_out)
+        inputs[n++] = (spry_product){p->delta_mixed + at, mixed, &l->delta_qkv[i]};
+    inputs[n++] = (spry_product){p->delta_gate, width, &l->delta_gate};
+    if (l->delta_b.data)
+        inputs[n++] = (spry_product){p->delta_ba, 2 * heads, &l->delta_b};
+    inputs[n++] = (spry_product){p->delta_ba + heads, 2 * heads, &l->delta_a};
+    spry_pass_products(p, SPRY_OP_QKV, inputs, n, p->in, p->n_rows);
     spry_threads_run(p->threads, store_part, &job);
     spry_threads_run(p->threads, recur_part, &job);
     spry_threads_run(p->threads, gate_part, &job);

@@ -308,7 +308,8 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
                              &args);
 }
 
-bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+spry_quantise_args spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
+                                    const spry_cuda_rows *x)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
@@ -317,7 +318,7 @@ bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     bool gated = c->arch->gated_attention;
     const spry_cuda_gemm qkv[] = {
         {gated ? s->raw : s->q, gated ? 2 * n_q : n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
-    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, x), qkv, n_qkv, d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
     if (gated)
         spry_cuda_head_gates(d, spry_gated_query_split_id, s->q);
@@ -338,8 +339,8 @@ bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     if (gated)
         spry_cuda_head_gates(d, spry_gated_heads_apply_id, s->attn);
     spry_cuda_charge_attention(d, layer);
-    bool quantised = attention_quantises(d);
-    if (quantised)
-        d->activations[spry_cuda_act_format(l->o.type)] = attention_activations(d, &l->o);
-    return quantised;
+    spry_quantise_args result = {.in = s->attn, .n = l->o.tiles.n_in};
+    if (attention_quantises(d))
+        result.to[spry_cuda_act_format(l->o.type)] = attention_activations(d, &l->o);
+    return result;
 }

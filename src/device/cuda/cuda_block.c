@@ -7,8 +7,6 @@
 
 enum { SOFTCAP_BLOCKS = 1024 };
 
-static const spry_cuda_expert_groups no_groups = {0};
-
 /* ---- before the layers ------------------------------------------------------------------------------------------- */
 
 /* Adds or stores a table row for each row. */
@@ -99,46 +97,39 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
-void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+spry_cuda_rows spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
+                                        const spry_cuda_rows *x)
 {
     const spry_config *c = d->config;
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_gemm o = {sum.out, c->n_embd, &l->o};
-    bool quantised = false;
-    if (c->n_kv_rank)
-        spry_cuda_mla(d, l, layer);
-    else
-        quantised = spry_cuda_attend(d, l, layer);
-    if (quantised) {
-        spry_cuda_lora_input(d, &(spry_quantise_args){.in = d->scratch.attn});
-        spry_cuda_gemms(d, &o, 1, d->n_rows, sum.add, no_groups);
-    } else {
-        const spry_quantise_args rows = {.in = c->n_kv_rank ? d->scratch.raw : d->scratch.attn, .n = l->o.tiles.n_in};
-        spry_cuda_quantise_gemms(d, rows, &o, 1, d->n_rows, sum.add);
-    }
+    const spry_quantise_args attended = c->n_kv_rank ? spry_cuda_mla(d, l, layer) : spry_cuda_attend(d, l, layer, x);
+    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, attended, &o, 1, d->n_rows, sum.add);
     spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (c->arch->streams)
         spry_cuda_add_laurel(d, l);
     else if (!sum.done)
         add_residual(d, &sum);
+    return result;
 }
 
 /* A recurrent layer, in place of attention. */
-static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+static spry_cuda_rows keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_gemm o = {sum.out, d->config->n_embd, &l->o};
     const spry_quantise_args given =
         d->config->arch->delta ? spry_cuda_delta(d, l, layer) : spry_cuda_convolution(d, l, layer);
-    spry_cuda_quantise_gemms(d, given, &o, 1, d->n_rows, sum.add);
+    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, given, &o, 1, d->n_rows, sum.add);
     spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (!sum.done)
         add_residual(d, &sum);
+    return result;
 }
 
 /* `input`: the rows, as attention or as this part reads them. */
-static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, spry_quantise_args input,
-                         const part_sum *sum)
+static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
+                                   spry_quantise_args input, const part_sum *sum)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
@@ -146,22 +137,20 @@ static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t
     size_t n = l->up.tiles.n_out, n_both = has_gate ? 2 : 1;
     const spry_cuda_gemm both[] = {{s->gate, n, has_gate ? &l->gate : &l->up}, {s->up, n, &l->up}};
     const spry_cuda_gemm down = {sum->out, c->n_embd, &l->down};
-    const spry_quantise_args activated = {
+    spry_quantise_args activated = {
         .in = s->gate, .up = has_gate ? s->up : 0, .ungated = !has_gate, .n = (uint32_t)n, .gate = c->arch->gate};
-    if (has_gate && !sparse && spry_cuda_gate_up_gemms(d, input, both, &l->down, d->n_rows)) {
-        spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
-        spry_cuda_gemms(d, &down, 1, d->n_rows, sum->add, no_groups);
-    } else {
+    if (!has_gate || sparse || !spry_cuda_gate_up_gemms(d, &activated, input, both, &l->down, d->n_rows))
         spry_cuda_quantise_gemms(d, input, both, n_both, d->n_rows, false);
-        spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
-        if (sparse)
-            spry_cuda_sparsify(d, layer, n);
-        spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, sum->add);
-    }
+    spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+    if (sparse)
+        spry_cuda_sparsify(d, layer, n);
+    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, sum->add);
     spry_cuda_charge_gemms(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
+    return result;
 }
 
-static void run_layer(spry_cuda_device *d, uint32_t layer)
+/* x: see spry_cuda_input; on return for the next layer. */
+static void run_layer(spry_cuda_device *d, uint32_t layer, spry_cuda_rows *x)
 {
     const spry_cuda_layer *l = &d->model.layers[layer];
     bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
@@ -170,17 +159,12 @@ static void run_layer(spry_cuda_device *d, uint32_t layer)
         spry_cuda_streams_predict(d, &l->side);
         spry_cuda_laurel(d, l);
     }
-    if (d->config->convolves[layer])
-        keep_state(d, l, layer);
-    else
-        spry_cuda_attention_part(d, l, layer);
+    *x = d->config->convolves[layer] ? keep_state(d, l, layer) : spry_cuda_attention_part(d, l, layer, x);
+    const spry_quantise_args input = parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, x)
+                                              : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, x);
     if (experts)
         spry_cuda_experts(d, l);
-    else
-        feed_forward(d, l, layer,
-                     parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias)
-                              : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias),
-                     &sum);
+    *x = experts ? (spry_cuda_rows){0} : feed_forward(d, l, layer, input, &sum);
     if (experts || !sum.done)
         add_residual(d, &sum);
     if (d->config->arch->streams)
@@ -202,11 +186,11 @@ void spry_cuda_unembed(spry_cuda_device *d)
                                      .plain = s->h,
                                      .source = d->upload.memory + d->upload.source,
                                      .n = c->n_embd};
-    spry_cuda_quantise(d, norm, &logits, d->n_logits ? 1 : 0, d->n_wanted);
+    const spry_cuda_rows rows = spry_cuda_quantise(d, norm, &logits, d->n_logits ? 1 : 0, d->n_wanted, false);
     spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     if (!d->n_logits)
         return;
-    spry_cuda_gemms(d, &logits, 1, d->n_logits, false, no_groups);
+    spry_cuda_gemms(d, &rows, &logits, 1, d->n_logits, false, (spry_cuda_expert_groups){0});
     const spry_softcap_args cap = {s->logits, d->n_logits * c->n_vocab, c->final_softcap, c->logit_scale};
     if (c->final_softcap > 0 || c->logit_scale != 1)
         spry_cuda_launch(&d->context, spry_softcap_id, SOFTCAP_BLOCKS, 1, 1, &cap);
@@ -215,6 +199,7 @@ void spry_cuda_unembed(spry_cuda_device *d)
 
 void spry_cuda_run(spry_cuda_device *d)
 {
+    spry_cuda_rows x = {0};
     spry_cuda_charge(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
     spry_cuda_embed(d);
     make_angles(d);
@@ -224,7 +209,7 @@ void spry_cuda_run(spry_cuda_device *d)
         spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
     for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
-        run_layer(d, layer);
+        run_layer(d, layer, &x);
     if (d->config->arch->streams)
         spry_cuda_streams_end(d);
     spry_cuda_unembed(d);

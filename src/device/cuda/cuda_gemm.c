@@ -1,6 +1,9 @@
 /* GEMMs: choice of the kernel, launches, and the quantisation of activations. */
 
 #include "device/cuda/cuda_gemm.h"
+
+#include <string.h>
+
 #include "device/cuda/smem_sizes.h"
 #include "model/arch.h"
 
@@ -208,7 +211,7 @@ static bool fits(const spry_cuda_device *d, spry_dtype type, spry_wgmma_config k
 uint32_t spry_cuda_wgmma_groups(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
 {
     size_t rows = n_rows < LARGE_ROWS ? 64 : 128;
-    bool can = d->context.has_wgmma && !d->mma_layout && spry_cuda_act_format(type) != SPRY_ACT_BF16X3 &&
+    bool can = d->context.has_wgmma && spry_cuda_act_format(type) != SPRY_ACT_BF16X3 &&
                fits(d, type, (spry_wgmma_config){8, 1, 1, 1});
     size_t min_rows = spry_cuda_act_format(type) == SPRY_ACT_Q8 ? FEW_ROWS_Q8 : FEW_ROWS;
     return can && n_rows > min_rows ? (uint32_t)((n_rows + rows - 1) / rows * (rows / SPRY_ACT_ROWS)) : 0;
@@ -301,36 +304,36 @@ static void launch_quantise(spry_cuda_device *d, spry_quantise_args args, bool w
         spry_cuda_launch(&d->context, spry_quantise_id, n_rows, 1, 1, &args);
 }
 
-/* Uses the rows of x that the previous GEMM has quantised for this norm. Only once, because the next step has the same
- * norm. */
-static bool take_prequantised(spry_cuda_device *d, const spry_quantise_args *args)
+/* True if the rows are in the formats of all products already. */
+static bool is_quantised(const spry_quantise_args *args, const spry_cuda_gemm *products, size_t n_products)
 {
-    bool so = d->prequantised.norm && args->in == d->scratch.x && args->weight == d->prequantised.norm;
-    if (so)
-        d->activations[d->prequantised.format] = d->prequantised.activations;
-    d->prequantised.norm = 0;
+    bool so = n_products;
+    for (size_t i = 0; i < n_products; i++)
+        so = so && args->to[spry_cuda_act_format(products[i].w->type)].values;
     return so;
 }
 
-void spry_cuda_quantise(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products, size_t n_products,
-                        size_t n_rows)
+spry_cuda_rows spry_cuda_quantise(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products,
+                                  size_t n_products, size_t n_rows, bool mma_layout)
 {
+    spry_cuda_rows rows = {.source = args.source};
     if (spry_cuda_has_lora(d, products, n_products))
-        spry_cuda_lora_input(d, &args);
-    if (take_prequantised(d, &args))
-        return;
-    /* the fast kernel, if all formats are in the wgmma layout and nothing else is wanted */
-    bool wgmma = !args.plain && !args.source && args.n % 8 == 0 && !(args.weight && normalises_first(&args));
-    for (size_t i = 0; i < n_products; i++) {
-        const spry_cuda_matrix *w = products[i].w;
-        spry_act_format format = spry_cuda_act_format(w->type);
-        spry_activations activations = spry_cuda_activations(d, w, args.n);
-        activations.norms = normalises_first(&args) ? 0 : d->scratch.act_norms;
-        activations.wgmma_groups = spry_cuda_wgmma_groups(d, w->type, n_rows);
-        args.to[format] = d->activations[format] = activations;
-        wgmma = wgmma && activations.wgmma_groups;
+        rows.plain = spry_cuda_lora_input(d, &args);
+    if (!is_quantised(&args, products, n_products)) {
+        /* the fast kernel, if all formats are in the wgmma layout and nothing else is wanted */
+        bool wgmma = !args.plain && !args.source && args.n % 8 == 0 && !(args.weight && normalises_first(&args));
+        for (size_t i = 0; i < n_products; i++) {
+            const spry_cuda_matrix *w = products[i].w;
+            spry_activations activations = spry_cuda_activations(d, w, args.n);
+            activations.norms = normalises_first(&args) ? 0 : d->scratch.act_norms;
+            activations.wgmma_groups = mma_layout ? 0 : spry_cuda_wgmma_groups(d, w->type, n_rows);
+            args.to[spry_cuda_act_format(w->type)] = activations;
+            wgmma = wgmma && activations.wgmma_groups;
+        }
+        launch_quantise(d, args, wgmma, n_rows);
     }
-    launch_quantise(d, args, wgmma, n_rows);
+    memcpy(rows.in, args.to, sizeof rows.in);
+    return rows;
 }
 
 static void launch_gemm(spry_cuda_device *d, const spry_gemm_launch *launch, const spry_gemm_args *args)
@@ -353,13 +356,11 @@ static void launch_gemms(spry_cuda_device *d, const spry_gemm_args *args, spry_d
 }
 
 /* Collects the next products of one type, as many as one launch takes; advances *at. */
-static spry_gemm_args gather_gemms(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products,
+static spry_gemm_args gather_gemms(const spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products,
                                    size_t n_rows, size_t *at)
 {
     const spry_cuda_matrix *first = products[*at].w;
-    spry_gemm_args args = {.act = d->activations[spry_cuda_act_format(first->type)],
-                           .n_rows = (uint32_t)n_rows,
-                           .from.eps = d->config->norm_eps};
+    spry_gemm_args args = {.n_rows = (uint32_t)n_rows, .from.eps = d->config->norm_eps};
     for (; *at < n_products && products[*at].w->type == first->type && args.n_parts < SPRY_GEMM_PARTS; ++*at) {
         const spry_cuda_gemm *p = &products[*at];
         args.parts[args.n_parts++] = (spry_gemm_part){.weight = p->w->tiles,
@@ -381,49 +382,57 @@ static spry_activations x_activations(const spry_cuda_device *d, const spry_cuda
                               .wgmma_groups = spry_cuda_wgmma_groups(d, w->type, n_rows)};
 }
 
-/* Makes a GEMM whose result is x quantise it for the next norm, if possible. */
-static void fuse_next_norm(spry_cuda_device *d, spry_gemm_args *args, const spry_cuda_gemm *product)
+/* Makes a GEMM whose result is x quantise it for the next norm, if possible; returns these rows. */
+static spry_cuda_rows fuse_next_norm(const spry_cuda_device *d, spry_gemm_args *args, const spry_cuda_gemm *product)
 {
+    spry_cuda_rows rows = {0};
     const spry_cuda_matrix *w = product->w, *const *next = w->next;
     if (!args->act.wgmma_groups || !w->next_norm || !next[0] || product->out != d->scratch.x || args->n_parts > 1 ||
         product->stride % SPRY_TILE_UNIT || spry_cuda_has_lora(d, product, 1))
-        return;
+        return rows;
     spry_act_format format = spry_cuda_act_format(next[0]->type);
     for (size_t i = 0; i < SPRY_GEMM_PARTS && next[i]; i++)
         if (spry_cuda_act_format(next[i]->type) != format || !spry_cuda_wgmma_groups(d, next[i]->type, args->n_rows) ||
             spry_cuda_has_lora(d, &(spry_cuda_gemm){.w = next[i]}, 1))
-            return;
-    d->prequantised = (spry_cuda_prequantised){w->next_norm, format, x_activations(d, next[0], args->n_rows)};
+            return rows;
+    rows.in[format] = x_activations(d, next[0], args->n_rows);
     args->from.weight = w->next_norm;
     args->from.n = next[0]->tiles.n_in;
-    args->from.to[format] = d->prequantised.activations;
+    args->from.to[format] = rows.in[format];
+    return rows;
 }
 
-void spry_cuda_gemms(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows, bool add,
-                     spry_cuda_expert_groups groups)
+spry_cuda_rows spry_cuda_gemms(spry_cuda_device *d, const spry_cuda_rows *rows, const spry_cuda_gemm *products,
+                               size_t n_products, size_t n_rows, bool add, spry_cuda_expert_groups groups)
 {
+    spry_cuda_rows result = {0};
     for (size_t i = 0; i < n_products;) {
         spry_dtype type = products[i].w->type;
         spry_gemm_args args = gather_gemms(d, products, n_products, n_rows, &i);
-        args.act.wgmma_groups = d->mma_layout ? 0 : args.act.wgmma_groups;
+        args.act = rows->in[spry_cuda_act_format(type)];
         args.experts = groups.experts;
         args.expert_rows = (uint32_t)groups.align;
         args.add = add;
-        fuse_next_norm(d, &args, &products[i - 1]);
+        result = fuse_next_norm(d, &args, &products[i - 1]);
         launch_gemms(d, &args, type);
     }
-    spry_cuda_lora(d, products, n_products, n_rows, groups);
+    spry_cuda_lora(d, rows, products, n_products, n_rows, groups);
+    return result;
 }
 
-spry_quantise_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias)
+spry_quantise_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias,
+                                   const spry_cuda_rows *x)
 {
     const spry_config *c = d->config;
-    return (spry_quantise_args){.in = d->scratch.x,
-                                .weight = norm,
-                                .bias = bias,
-                                .centre = c->layer_norm,
-                                .n = c->n_embd,
-                                .gate = c->arch->gate};
+    spry_quantise_args args = {.in = d->scratch.x,
+                               .weight = norm,
+                               .bias = bias,
+                               .centre = c->layer_norm,
+                               .n = c->n_embd,
+                               .gate = c->arch->gate};
+    if (x)
+        memcpy(args.to, x->in, sizeof args.to);
+    return args;
 }
 
 /* True if the products can be computed by kernels with a fused norm. */
@@ -454,13 +463,12 @@ static void launch_fused(spry_cuda_device *d, spry_gemm_args *args, spry_quantis
                             launch.shared_bytes, args);
 }
 
-void spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm *products,
-                              size_t n_products, size_t n_rows, bool add)
+spry_cuda_rows spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm *products,
+                                        size_t n_products, size_t n_rows, bool add)
 {
     if (!normalises(d, &from, products, n_products, n_rows, false)) {
-        spry_cuda_quantise(d, from, products, n_products, n_rows);
-        spry_cuda_gemms(d, products, n_products, n_rows, add, (spry_cuda_expert_groups){0});
-        return;
+        const spry_cuda_rows rows = spry_cuda_quantise(d, from, products, n_products, n_rows, false);
+        return spry_cuda_gemms(d, &rows, products, n_products, n_rows, add, (spry_cuda_expert_groups){0});
     }
     for (size_t i = 0; i < n_products;) {
         const spry_cuda_matrix *first = products[i].w;
@@ -468,16 +476,18 @@ void spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, cons
         args.add = add;
         launch_fused(d, &args, from, first, false, args.n_tiles <= 2 * d->context.sm_count ? 2 : 4);
     }
+    return (spry_cuda_rows){0};
 }
 
 /* gate and up for more than 8 rows, with wgmma. */
-static bool gate_up_wgmma(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm both[2],
-                          const spry_cuda_matrix *down, size_t n_rows)
+static bool gate_up_wgmma(spry_cuda_device *d, spry_quantise_args *result, spry_quantise_args from,
+                          const spry_cuda_gemm both[2], const spry_cuda_matrix *down, size_t n_rows)
 {
     spry_gemm_launch launch;
     const spry_cuda_matrix *w = both[0].w;
     spry_act_format format = spry_cuda_act_format(down->type);
     size_t at = 0;
+    bool quantised = is_quantised(&from, both, 2);
     spry_gemm_args args = gather_gemms(d, both, 2, n_rows, &at);
     args.act = x_activations(d, w, n_rows);
     args.from.gate = from.gate;
@@ -487,29 +497,29 @@ static bool gate_up_wgmma(spry_cuda_device *d, spry_quantise_args from, const sp
         !args.from.to[format].wgmma_groups || !spry_cuda_pick_wgmma(&launch, d, &args, w->type, true))
         return false;
     from.to[spry_cuda_act_format(w->type)] = args.act;
-    if (!take_prequantised(d, &from))
+    if (!quantised)
         launch_quantise(d, from, true, n_rows);
     launch_gemm(d, &launch, &args);
-    d->activations[format] = args.from.to[format];
+    result->to[format] = args.from.to[format];
     return true;
 }
 
-bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm both[2],
-                             const spry_cuda_matrix *down, size_t n_rows)
+bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args *result, spry_quantise_args from,
+                             const spry_cuda_gemm both[2], const spry_cuda_matrix *down, size_t n_rows)
 {
     const spry_tiles *gate = &both[0].w->tiles, *up = &both[1].w->tiles;
     if (both[0].w->type != both[1].w->type || gate->n_out != up->n_out || gate->n_out % SPRY_TILE_UNIT ||
         spry_cuda_has_lora(d, &(spry_cuda_gemm){.w = down}, 1))
         return false;
     if (n_rows > SPRY_ACT_ROWS)
-        return gate_up_wgmma(d, from, both, down, n_rows);
+        return gate_up_wgmma(d, result, from, both, down, n_rows);
     if (spry_cuda_act_format(down->type) != spry_cuda_act_format(both[0].w->type) ||
         !normalises(d, &from, both, 2, n_rows, true))
         return false;
     size_t at = 0;
     spry_gemm_args args = gather_gemms(d, both, 2, n_rows, &at);
     spry_act_format format = spry_cuda_act_format(down->type);
-    from.to[format] = d->activations[format] = spry_cuda_activations(d, down, gate->n_out);
+    from.to[format] = result->to[format] = spry_cuda_activations(d, down, gate->n_out);
     launch_fused(d, &args, from, both[0].w, true, args.n_tiles <= 4 * d->context.sm_count ? 4 : 8);
     return true;
 }

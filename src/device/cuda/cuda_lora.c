@@ -21,27 +21,26 @@ bool spry_cuda_has_lora(const spry_cuda_device *d, const spry_cuda_gemm *product
     return any && d->adapted;
 }
 
-void spry_cuda_lora_input(spry_cuda_device *d, spry_quantise_args *args)
+spry_cuda_memory spry_cuda_lora_input(const spry_cuda_device *d, spry_quantise_args *args)
 {
     bool dense = !args->in_stride || args->in_stride == args->n;
     bool made = args->weight || args->up || args->ungated || args->source || !dense;
     if (made && !args->plain)
         args->plain = d->scratch.plain;
-    d->lora_in = made ? args->plain : args->in;
-    d->lora_source = args->source;
+    return made ? args->plain : args->in;
 }
 
 /* The products of one launch. */
-static void lora_parts(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows,
-                       spry_cuda_expert_groups groups)
+static void lora_parts(spry_cuda_device *d, const spry_cuda_rows *rows, const spry_cuda_gemm *products,
+                       size_t n_products, size_t n_rows, spry_cuda_expert_groups groups)
 {
     enum { WARPS = SPRY_LORA_THREADS / 32 };
     const spry_step_limits *limits = &d->device.limits;
     size_t row_blocks = (n_rows + SPRY_LORA_ROWS - 1) / SPRY_LORA_ROWS, n_out = 0;
-    spry_lora_args args = {.in = d->lora_in,
+    spry_lora_args args = {.in = rows->plain,
                            .shrunk = d->scratch.shrunk,
                            .scales = d->upload.memory + d->upload.scales,
-                           .source = groups.experts ? d->scratch.source : d->lora_source,
+                           .source = rows->source,
                            .experts = groups.experts,
                            .expert_rows = (uint32_t)groups.align,
                            .n_rows = (uint32_t)n_rows,
@@ -60,12 +59,12 @@ static void lora_parts(spry_cuda_device *d, const spry_cuda_gemm *products, size
                      n_products, &args);
 }
 
-void spry_cuda_lora(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows,
-                    spry_cuda_expert_groups groups)
+void spry_cuda_lora(spry_cuda_device *d, const spry_cuda_rows *rows, const spry_cuda_gemm *products, size_t n_products,
+                    size_t n_rows, spry_cuda_expert_groups groups)
 {
     for (size_t i = 0; i < n_products; i += SPRY_LORA_PARTS) {
         size_t n = n_products - i < SPRY_LORA_PARTS ? n_products - i : SPRY_LORA_PARTS;
         if (spry_cuda_has_lora(d, products + i, n))
-            lora_parts(d, products + i, n, n_rows, groups);
+            lora_parts(d, rows, products + i, n, n_rows, groups);
     }
 }

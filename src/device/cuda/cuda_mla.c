@@ -60,11 +60,9 @@ static void multiply_heads(spry_cuda_device *d, spry_op op, const spry_cuda_matr
     const spry_cuda_gemm product = {d->scratch.heads, w->tiles.n_out, w};
     const spry_quantise_args heads = {
         .in = in, .source = d->scratch.head_source, .n = w->tiles.n_in, .in_stride = (uint32_t)stride};
-    d->mma_layout = true; /* groups of slots belong to different heads */
-    spry_cuda_quantise(d, heads, &product, 1, slots);
-    spry_cuda_gemms(d, &product, 1, slots, false,
-                    (spry_cuda_expert_groups){d->scratch.head_numbers, align_of(d->n_rows)});
-    d->mma_layout = false;
+    const spry_cuda_expert_groups groups = {d->scratch.head_numbers, align_of(d->n_rows)};
+    const spry_cuda_rows rows = spry_cuda_quantise(d, heads, &product, 1, slots, true);
+    spry_cuda_gemms(d, &rows, &product, 1, slots, false, groups);
     spry_cuda_charge(d, op, w->type, w->read_bytes * d->config->n_heads,
                      (double)w->tiles.n_out * w->tiles.n_in * (double)slots);
 }
@@ -78,8 +76,8 @@ static void project(spry_cuda_device *d, const spry_cuda_layer *l)
     bool low = l->q_a.type != SPRY_DTYPE_COUNT;
     const spry_cuda_gemm q = {s->raw, n_q, &l->q}, q_a = {s->low, c->n_q_rank, &l->q_a};
     const spry_cuda_gemm both[] = {low ? q_a : q, {s->k, c->head_dim, &l->k}};
-    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), both, SPRY_COUNT(both), d->n_rows,
-                             false);
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, NULL), both, SPRY_COUNT(both),
+                             d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, both, SPRY_COUNT(both), d->n_rows);
     if (!low)
         return;
@@ -134,7 +132,7 @@ static void attend(spry_cuda_device *d, const spry_attend_args *attend)
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
 }
 
-void spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+spry_quantise_args spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
@@ -147,4 +145,5 @@ void spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer
     multiply_heads(d, SPRY_OP_OUT, &l->v_b, s->attn, c->n_kv_rank);
     spry_cuda_launch(&d->context, spry_mla_join_id, d->n_rows, 1, 1, &join);
     spry_cuda_charge(d, SPRY_OP_OUT, SPRY_F32, 0, 0);
+    return (spry_quantise_args){.in = s->raw, .n = l->o.tiles.n_in};
 }

@@ -40,7 +40,7 @@ typedef struct spry_cuda_layer {
     spry_cuda_matrix o; /* output projection of attention, or of its replacement */
     spry_cuda_matrix conv_in;
     spry_cuda_memory delta_conv, delta_dt, delta_fading, delta_norm; /* gated delta net; see spry_layer */
-    spry_cuda_matrix delta_qkv, delta_gate, delta_ba;
+    spry_cuda_matrix delta_qkv, delta_gate, delta_b, delta_a;
     spry_cuda_memory q_a_norm, kv_a_norm;
     spry_cuda_matrix q_a, k_b, v_b;  /* MLA; k_b and v_b of all heads */
     spry_cuda_matrix gate, up, down; /* of all experts, if there are any */

@@ -37,7 +37,8 @@ static size_t route(spry_cuda_device *d, spry_cuda_memory choice_bias, size_t al
     return slots;
 }
 
-/* out = down(activation(gate) * up) of the rows of `input`, or with groups of the slots' rows. */
+/* out = down(activation(gate) * up) of the rows of `input`, or with groups of the slots' rows. Everything is in the mma
+ * layout, because groups of slots belong to different experts. */
 static void gated(spry_cuda_device *d, spry_cuda_memory out, const spry_cuda_matrix *gate, const spry_cuda_matrix *up,
                   const spry_cuda_matrix *down, spry_quantise_args input, size_t n_rows, spry_cuda_expert_groups groups)
 {
@@ -47,14 +48,15 @@ static void gated(spry_cuda_device *d, spry_cuda_memory out, const spry_cuda_mat
     input.source = groups.experts ? s->source : 0;
     const spry_cuda_gemm both[] = {{s->gate, n, gate}, {s->up, n, up}};
     const spry_cuda_gemm last = {out, c->n_embd, down};
-    spry_cuda_quantise(d, input, both, SPRY_COUNT(both), n_rows);
+    spry_cuda_rows rows = spry_cuda_quantise(d, input, both, SPRY_COUNT(both), n_rows, true);
     spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
-    spry_cuda_gemms(d, both, SPRY_COUNT(both), n_rows, false, groups);
+    spry_cuda_gemms(d, &rows, both, SPRY_COUNT(both), n_rows, false, groups);
     spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), n_rows);
-    spry_cuda_quantise(d, (spry_quantise_args){.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate},
-                       &last, 1, n_rows);
+    const spry_quantise_args activated = {.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate};
+    rows = spry_cuda_quantise(d, activated, &last, 1, n_rows, true);
     spry_cuda_charge(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
-    spry_cuda_gemms(d, &last, 1, n_rows, false, groups);
+    rows.source = input.source; /* adapters belong to the rows of the slots */
+    spry_cuda_gemms(d, &rows, &last, 1, n_rows, false, groups);
     spry_cuda_charge_gemms(d, SPRY_OP_DOWN, &last, 1, n_rows);
 }
 
@@ -63,21 +65,19 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l)
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     const spry_cuda_expert_groups none = {0};
-    const spry_quantise_args input = spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias);
+    const spry_quantise_args input = spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, NULL);
     bool shared = l->shared_up.type != SPRY_DTYPE_COUNT, weighed = l->shared_router.type != SPRY_DTYPE_COUNT;
     const spry_cuda_gemm routers[] = {{s->router, c->n_experts, &l->router}, {s->shared_gate, 1, &l->shared_router}};
     size_t n_routers = weighed ? 2 : 1, pairs = d->n_rows * c->n_experts_used;
     size_t align =
         pairs / c->n_experts >= SPRY_CUDA_EXPERT_ALIGN_MANY ? SPRY_CUDA_EXPERT_ALIGN_MANY : SPRY_CUDA_EXPERT_ALIGN;
-    d->mma_layout = true; /* groups of slots belong to different experts */
-    spry_cuda_quantise(d, input, routers, n_routers, d->n_rows);
-    spry_cuda_gemms(d, routers, n_routers, d->n_rows, false, none);
+    const spry_cuda_rows rows = spry_cuda_quantise(d, input, routers, n_routers, d->n_rows, true);
+    spry_cuda_gemms(d, &rows, routers, n_routers, d->n_rows, false, none);
     size_t slots = route(d, l->choice_bias, align);
     spry_cuda_charge(d, SPRY_OP_ROUTE, l->router.type, l->router.read_bytes, 0);
     gated(d, s->expert_out, &l->gate, &l->up, &l->down, input, slots, (spry_cuda_expert_groups){s->experts, align});
     if (shared)
         gated(d, s->shared_out, &l->shared_gate, &l->shared_up, &l->shared_down, input, d->n_rows, none);
-    d->mma_layout = false;
     const spry_moe_combine_args combine = {.y = s->y,
                                            .out = s->expert_out,
                                            .slot = s->slot,

@@ -12,7 +12,7 @@ static spry_delta_args delta_args(const spry_cuda_device *d, const spry_cuda_lay
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    size_t before = c->kv_slot[layer] * spry_config_delta_floats(c) * sizeof(float);
+    size_t before = c->state_slot[layer] * spry_config_delta_floats(c) * sizeof(float);
     return (spry_delta_args){.out = s->delta_result,
                              .mixed = s->delta_mixed,
                              .ba = s->delta_ba,
@@ -29,7 +29,8 @@ static spry_delta_args delta_args(const spry_cuda_device *d, const spry_cuda_lay
                              .key_dim = c->delta_key_dim,
                              .value_dim = c->delta_value_dim,
                              .n_mixed = (uint32_t)spry_config_delta_mixed(c),
-                             .reach = c->n_conv};
+                             .reach = c->n_conv,
+                             .tiled = c->delta_tiled};
 }
 
 /* Updates the states over the rows, then normalises each head's output. */
@@ -56,12 +57,13 @@ spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *l
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    uint32_t width = c->n_delta_heads * c->delta_value_dim;
+    uint32_t heads = c->n_delta_heads, width = heads * c->delta_value_dim;
     const spry_cuda_gemm in[] = {{s->delta_mixed, spry_config_delta_mixed(c), &l->delta_qkv},
                                  {s->delta_gate, width, &l->delta_gate},
-                                 {s->delta_ba, 2 * (size_t)c->n_delta_heads, &l->delta_ba}};
-    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), in, SPRY_COUNT(in), d->n_rows,
-                             false);
+                                 {s->delta_ba, 2 * (size_t)heads, &l->delta_b},
+                                 {s->delta_ba + heads * sizeof(float), 2 * (size_t)heads, &l->delta_a}};
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, NULL), in, SPRY_COUNT(in),
+                             d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, in, SPRY_COUNT(in), d->n_rows);
     recur(d, l, layer);
     spry_cuda_charge(d, SPRY_OP_ATTEND, SPRY_F32, 0, 0);
@@ -98,7 +100,7 @@ spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_la
                                  .n_rows = (uint32_t)d->n_rows,
                                  .n = n,
                                  .reach = d->config->n_conv};
-    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), &in, 1, d->n_rows, false);
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, NULL), &in, 1, d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, &in, 1, d->n_rows);
     launch(d, spry_cuda_kv_kernels[d->pool->shape.type].conv_store, &args);
     launch(d, spry_cuda_kv_kernels[d->pool->shape.type].convolve, &args);

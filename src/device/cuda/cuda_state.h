@@ -150,12 +150,12 @@ typedef struct spry_cuda_marks {
     const spry_segment *segments; /* the step's segments, borrowed during the launch */
 } spry_cuda_marks;
 
-/* Rows of x that the epilogue of a GEMM has quantised for the next norm; norm 0: none. */
-typedef struct spry_cuda_prequantised {
-    spry_cuda_memory norm;
-    spry_act_format format;
-    spry_activations activations;
-} spry_cuda_prequantised;
+/* Rows as GEMMs read them, in each format that was wanted; for adapters also as floats, and the number of each row in
+ * the step (0: rows are in order). */
+typedef struct spry_cuda_rows {
+    spry_activations in[SPRY_ACT_FORMATS];
+    spry_cuda_memory plain, source;
+} spry_cuda_rows;
 
 typedef struct spry_cuda_device {
     spry_device device;
@@ -194,14 +194,10 @@ typedef struct spry_cuda_device {
 
     /* the step that is being prepared */
     size_t n_segments, n_rows, n_decode_rows, n_decode_tiles, n_prefill_tiles, n_chunks, n_logits, n_wanted;
-    size_t longest_prefill_tile;                    /* rows of the longest tile */
-    size_t n_kv_splits;                             /* split-KV parts of prefill; 0: not split */
-    bool mma_layout;                                /* activations are in the mma layout, however many rows there are */
-    spry_activations activations[SPRY_ACT_FORMATS]; /* the rows that were quantised last, in each format */
-    spry_cuda_prequantised prequantised;
-    bool alone;                            /* every row is the only new row of its sequence */
-    bool adapted;                          /* some rows use adapters */
-    spry_cuda_memory lora_in, lora_source; /* the rows that were quantised last, as floats, and their row numbers */
+    size_t longest_prefill_tile; /* rows of the longest tile */
+    size_t n_kv_splits;          /* split-KV parts of prefill; 0: not split */
+    bool alone;                  /* every row is the only new row of its sequence */
+    bool adapted;                /* some rows use adapters */
 } spry_cuda_device;
 
 /* cuda_scratch.c: takes a part of the working memory, or only counts it if the memory has no address yet; sections for
@@ -233,9 +229,10 @@ void spry_cuda_tier_deinit(spry_cuda_device *d);
 /* cuda_attention.c: the kernels for a KV type and head size. */
 spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *config, spry_dtype type);
 
-/* Attention of a layer; the result is in attn and, if it returns true, in `activations` as the output projection needs
- * it. A layer without k and v uses pages that are filled already. */
-bool spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
+/* Attention of a layer, which reads x. Returns the rows in attn as the input of the output projection, quantised if the
+ * kernels do that. A layer without k and v uses pages that are filled already. */
+spry_quantise_args spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
+                                    const spry_cuda_rows *x);
 
 /* Its parts: prefill with tiles of at most `longest` rows, split over `n_kv_splits` parts if that is not 0; arguments
  * and pages of a layer. */
@@ -255,11 +252,11 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
 void spry_cuda_encode_tensor_maps(spry_cuda_context *gpu, spry_cuda_attention *attention, const spry_kv_pages *kv,
                                   size_t n_pages);
 
-/* cuda_mla.c: the MLA kernels; preparation for all layers of a step; attention of a layer, [rows, n_heads * value_dim]
- * in `raw`; slots for a number of rows. */
+/* cuda_mla.c: the MLA kernels; preparation for all layers of a step; attention of a layer, which returns the input of
+ * the output projection; slots for a number of rows. */
 spry_cuda_attention spry_cuda_mla_attention(spry_dtype type);
 void spry_cuda_mla_begin(spry_cuda_device *d);
-void spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
+spry_quantise_args spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
 size_t spry_cuda_mla_slots(const spry_config *config, size_t rows);
 
 /* cuda_streams.c: the parts of Gemma 3n in their order. add_laurel adds attention's result, in y, to x. sparsify
@@ -276,9 +273,11 @@ void spry_cuda_streams_end(spry_cuda_device *d);
 /* cuda_block.c: all layers of the step and the logits. */
 void spry_cuda_run(spry_cuda_device *d);
 
-/* Its parts, which Whisper uses, too: embedding, attention of a layer, norm and logits of the wanted rows. */
+/* Its parts, which Whisper uses, too: embedding, attention of a layer (see spry_cuda_input and spry_cuda_gemms for x
+ * and the result), norm and logits of the wanted rows. */
 void spry_cuda_embed(spry_cuda_device *d);
-void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
+spry_cuda_rows spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
+                                        const spry_cuda_rows *x);
 void spry_cuda_unembed(spry_cuda_device *d);
 
 /* cuda_graph.c: runs `run`, as a CUDA graph if a step with the same key came before. */
@@ -288,7 +287,7 @@ void spry_cuda_graphs_deinit(spry_cuda_device *d);
 /* cuda_moe.c: y = feed-forward of a layer with experts. */
 void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
 
-/* cuda_recurrent.c: the short convolution of a layer; returns the input of its output projection. */
+/* cuda_recurrent.c: the short convolution of a layer; returns the input of the output projection. */
 spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
 
 /* The same for a gated delta net; the kernels for attention heads with gates in `raw`. */
@@ -316,8 +315,10 @@ typedef struct spry_cuda_expert_groups {
     size_t align;
 } spry_cuda_expert_groups;
 
-void spry_cuda_gemms(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows, bool add,
-                     spry_cuda_expert_groups groups);
+/* Multiplies rows. A kernel whose result is x may also quantise it for the norm that follows: returns these rows, with
+ * values = 0 in formats that it has not stored. */
+spry_cuda_rows spry_cuda_gemms(spry_cuda_device *d, const spry_cuda_rows *rows, const spry_cuda_gemm *products,
+                               size_t n_products, size_t n_rows, bool add, spry_cuda_expert_groups groups);
 
 /* ---- cuda_lora.c ------------------------------------------------------------------------------------------------- */
 
@@ -327,30 +328,33 @@ void spry_cuda_lora_rows(spry_cuda_device *d, const spry_segment *segment, size_
 /* True if adapters of the step's rows change one of these products. */
 bool spry_cuda_has_lora(const spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products);
 
-/* Keeps the rows that are being quantised as floats, for such products. */
-void spry_cuda_lora_input(spry_cuda_device *d, spry_quantise_args *args);
+/* The address of the rows as floats, for such products; makes quantisation store them if they are only its result. */
+spry_cuda_memory spry_cuda_lora_input(const spry_cuda_device *d, spry_quantise_args *args);
 
 /* Adds the adapters' part to products. */
-void spry_cuda_lora(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products, size_t n_rows,
-                    spry_cuda_expert_groups groups);
+void spry_cuda_lora(spry_cuda_device *d, const spry_cuda_rows *rows, const spry_cuda_gemm *products, size_t n_products,
+                    size_t n_rows, spry_cuda_expert_groups groups);
 
 /* ---- cuda_gemm.c: activations and fused products ----------------------------------------------------------------- */
 
-/* Quantises rows of n values in the formats that the products need. in_stride 0: n. */
-void spry_cuda_quantise(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products, size_t n_products,
-                        size_t n_rows);
+/* Quantises rows of n values in the formats that the products need, unless `to` has them already. in_stride 0: n.
+ * mma_layout: not in the wgmma layout, however many rows there are. */
+spry_cuda_rows spry_cuda_quantise(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products,
+                                  size_t n_products, size_t n_rows, bool mma_layout);
 
-/* The rows of x as the input of a part, normalised if there is a norm. */
-spry_quantise_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias);
+/* The rows of x as the input of a part, normalised if there is a norm. x: NULL, or what the previous product of x has
+ * returned. */
+spry_quantise_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias,
+                                   const spry_cuda_rows *x);
 
-/* Quantises and multiplies; at most 8 rows in one kernel if possible. */
-void spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products,
-                              size_t n_products, size_t n_rows, bool add);
+/* Quantises and multiplies; at most 8 rows in one kernel if possible. Returns the same as spry_cuda_gemms. */
+spry_cuda_rows spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products,
+                                        size_t n_products, size_t n_rows, bool add);
 
-/* Multiplies by gate and up, gates, and quantises for the product with `down`, in one kernel; returns false, having
- * done nothing, if there is no such kernel. */
-bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm both[2],
-                             const spry_cuda_matrix *down, size_t n_rows);
+/* Multiplies by gate and up, gates, and quantises for the product with `down`, whose input this result is, in one
+ * kernel. Returns false, having done nothing, if there is no such kernel. */
+bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args *result, spry_quantise_args args,
+                             const spry_cuda_gemm both[2], const spry_cuda_matrix *down, size_t n_rows);
 
 /* Address and layout of a row of n values in the format that products with a matrix need. */
 spry_activations spry_cuda_activations(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n);

@@ -109,7 +109,7 @@ static spry_streams_mix_args make_modalities(spry_cuda_device *d, const spry_cud
 {
     const spry_config *c = d->config;
     const spry_cuda_gemm product = {d->scratch.modality, c->n_streams, &side->router};
-    spry_quantise_args from = spry_cuda_input(d, side->router_norm, 0);
+    spry_quantise_args from = spry_cuda_input(d, side->router_norm, 0, NULL);
     from.in = x;
     multiply(d, SPRY_OP_ROUTE, from, &product, 1);
     return (spry_streams_mix_args){.x = d->scratch.x,
@@ -170,7 +170,7 @@ void spry_cuda_laurel(spry_cuda_device *d, const spry_cuda_layer *l)
     size_t rank = l->side.laurel_l.tiles.n_out;
     const spry_cuda_gemm left = {s->laurel_low, rank, &l->side.laurel_l},
                          right = {s->laurel, c->n_embd, &l->side.laurel_r};
-    multiply(d, SPRY_OP_OUT, spry_cuda_input(d, l->attn_norm, 0), &left, 1);
+    multiply(d, SPRY_OP_OUT, spry_cuda_input(d, l->attn_norm, 0, NULL), &left, 1);
     multiply(d, SPRY_OP_OUT, (spry_quantise_args){.in = s->laurel_low, .n = (uint32_t)rank}, &right, 1);
 }
 

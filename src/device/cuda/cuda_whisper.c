@@ -408,8 +408,6 @@ spry_status spry_cuda_whisper_load(spry_cuda_whisper *w, const spry_ops *ops, sp
 /* Convolutions are GEMMs whose input rows overlap in memory. Rows of the encoder have the last position, so that each
  * sees all keys. */
 
-static const spry_cuda_expert_groups no_groups = {0};
-
 /* ---- upload ------------------------------------------------------------------------------------------------------ */
 
 /* Selects a kind of attention for the launches that follow. */
@@ -497,7 +495,7 @@ static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
     const spry_cuda_gemm up = {d->scratch.gate, n, &l->up}, down = {d->scratch.x, d->config->n_embd, &l->down};
     const spry_quantise_args activated = {
         .in = d->scratch.gate, .n = (uint32_t)n, .ungated = true, .gate = SPRY_GATE_GELU};
-    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias), &up, 1, d->n_rows, false);
+    spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, NULL), &up, 1, d->n_rows, false);
     spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, true);
 }
 
@@ -541,7 +539,7 @@ static void keep_states(spry_cuda_whisper *w)
     spry_cuda_device *d = &w->gpu;
     const spry_whisper_shape *s = &w->weights->shape;
     size_t n = s->n_audio_state, first_cross = s->n_audio_layers + s->n_text_layers;
-    spry_quantise_args states = spry_cuda_input(d, w->audio_norm, w->audio_norm_bias);
+    spry_quantise_args states = spry_cuda_input(d, w->audio_norm, w->audio_norm_bias, NULL);
     states.plain = d->scratch.h;
     look_at(w, SPRY_VIEW_CROSS);
     for (size_t i = 0; i < s->n_text_layers; i++) {
@@ -552,9 +550,9 @@ static void keep_states(spry_cuda_whisper *w)
                                         .rows = d->upload.memory + w->rows,
                                         .kv = spry_cuda_layer_pages(d, (uint32_t)(first_cross + i)),
                                         .n_rows = (uint32_t)d->n_rows};
-        spry_cuda_quantise(d, states, kv, SPRY_COUNT(kv), d->n_rows);
+        const spry_cuda_rows in = spry_cuda_quantise(d, states, kv, SPRY_COUNT(kv), d->n_rows, false);
         states.plain = 0;
-        spry_cuda_gemms(d, kv, SPRY_COUNT(kv), d->n_rows, false, no_groups);
+        spry_cuda_gemms(d, &in, kv, SPRY_COUNT(kv), d->n_rows, false, (spry_cuda_expert_groups){0});
         spry_cuda_launch(&d->context, spry_cuda_kv_kernels[w->weights->kv_type].rope_kv,
                          (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS, 2 * (size_t)s->n_text_heads, 1,
                          &args);
@@ -572,7 +570,7 @@ void spry_cuda_whisper_encode(spry_cuda_whisper *w, const float *features, size_
     send_sound(w, features);
     convolve(w);
     for (uint32_t i = 0; i < w->weights->shape.n_audio_layers; i++) {
-        spry_cuda_attention_part(d, &d->model.layers[i], i);
+        spry_cuda_attention_part(d, &d->model.layers[i], i, NULL);
         feed_forward(d, &d->model.layers[i]);
     }
     keep_states(w);
@@ -588,9 +586,9 @@ static void run_text(spry_cuda_device *d)
     for (uint32_t i = s->n_audio_layers; i < s->n_audio_layers + s->n_text_layers; i++) {
         uint32_t cross = i + s->n_text_layers;
         look_at(w, SPRY_VIEW_TEXT);
-        spry_cuda_attention_part(d, &d->model.layers[i], i);
+        spry_cuda_attention_part(d, &d->model.layers[i], i, NULL);
         look_at(w, SPRY_VIEW_CROSS);
-        spry_cuda_attention_part(d, &d->model.layers[cross], cross);
+        spry_cuda_attention_part(d, &d->model.layers[cross], cross, NULL);
         feed_forward(d, &d->model.layers[i]);
     }
     spry_cuda_unembed(d);

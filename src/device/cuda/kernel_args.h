@@ -483,9 +483,9 @@ typedef struct spry_conv_args {
 enum { SPRY_DELTA_STORE_THREADS = 256, SPRY_DELTA_THREADS = 128, SPRY_DELTA_COLUMNS = 32 };
 
 typedef struct spry_delta_args {
-    SPRY_AT(float) out;         /* [rows, n_heads, value_dim] */
-    SPRY_AT(const float) mixed; /* [rows, n_mixed]: queries and keys of n_keys heads, values of n_heads */
-    SPRY_AT(const float) ba; /* [rows, n_keys, 2, n_heads / n_keys]: beta and decay before their activation functions */
+    SPRY_AT(float) out;          /* [rows, n_heads, value_dim] */
+    SPRY_AT(const float) mixed;  /* [rows, n_mixed]: queries and keys of n_keys heads, values of n_heads */
+    SPRY_AT(const float) ba;     /* [rows, 2, n_heads]: beta and decay before their activation functions */
     SPRY_AT(const float) weight; /* [n_mixed, reach] */
     SPRY_AT(const float) dt;     /* [n_heads] */
     SPRY_AT(const float) fading; /* [n_heads] */
@@ -495,6 +495,7 @@ typedef struct spry_delta_args {
     SPRY_AT(unsigned char) pages;           /* of page 0: address of the layer's floats */
     uint64_t page_bytes;
     uint32_t n_heads, n_keys, key_dim, value_dim, n_mixed, reach;
+    uint32_t tiled; /* heads h, h + n_keys, ... share a key head; else neighbouring heads */
 } spry_delta_args;
 
 /* Attention with a gate per query: spry_gated_query_split copies the queries from `raw` to x; spry_gated_heads_apply

@@ -3,36 +3,24 @@
  * name for the driver and the threads of its blocks (cuda_kernels.c). So nothing is written twice, and no kernel is
  * looked up by a name that is put together at run time.
  *
- * To add a weight type: a line in SPRY_QUANT_TYPES or SPRY_FLOAT_TYPES, and how its blocks are read in repack.cu. */
+ * docs/HOW_TO_ADD.md says how to add a weight type or a KV type. */
 #ifndef SPRY_DEVICE_CUDA_KERNEL_LIST_H
 #define SPRY_DEVICE_CUDA_KERNEL_LIST_H
 
+#include "base/kv_types.h"
 #include "device/cuda/kernel_args.h"
+#include "kernels/blocks.h"
 
 /* ---- weight types ------------------------------------------------------------------------------------------------ */
 
-/* X(name, dtype, bits, zero, group, scale bytes, minima, super plane, 4-bit floats); see weight_tiles.cuh. */
-#define SPRY_QUANT_TYPES(X)                                                                                            \
-    X(q4_0, Q4_0, 4, 8, 32, 4, 0, 0, 0)                                                                                \
-    X(q4_1, Q4_1, 4, 0, 32, 8, 1, 0, 0)                                                                                \
-    X(q5_0, Q5_0, 5, 16, 32, 4, 0, 0, 0)                                                                               \
-    X(q5_1, Q5_1, 5, 0, 32, 8, 1, 0, 0)                                                                                \
-    X(q8_0, Q8_0, 8, 0, 32, 4, 0, 0, 0)                                                                                \
-    X(q4_k, Q4_K, 4, 0, 32, 4, 1, 1, 0)                                                                                \
-    X(q5_k, Q5_K, 5, 0, 32, 4, 1, 1, 0)                                                                                \
-    X(q6_k, Q6_K, 6, 32, 16, 4, 0, 1, 0)                                                                               \
-    X(mxfp4, MXFP4, 4, 16, 32, 4, 0, 0, 1)
-
-/* X(name, dtype, bf16 terms of a weight and of an activation, activation format, bytes of a lane for 16 inputs). */
+/* Quantised types: SPRY_QUANT_TYPES of kernels/blocks.h. Types of KV pages: base/kv_types.h. Floats: X(name, dtype,
+ * bf16 terms of a weight and of an activation, activation format, bytes of a lane for 16 inputs). */
 #define SPRY_HALF_TYPES(X)                                                                                             \
     X(f16, F16, 2, SPRY_ACT_BF16X2, 16)                                                                                \
     X(bf16, BF16, 1, SPRY_ACT_BF16, 16)
 #define SPRY_FLOAT_TYPES(X)                                                                                            \
     SPRY_HALF_TYPES(X)                                                                                                 \
     X(f32, F32, 3, SPRY_ACT_BF16X3, 32)
-
-/* X(name, dtype) of types of KV pages. */
-#define SPRY_KV_TYPES(X) X(f16, F16) X(f32, F32) X(q8_0, Q8_0)
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 

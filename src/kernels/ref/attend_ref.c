@@ -117,11 +117,10 @@ static bool place_tile(query_state *queries, size_t n, const spry_kv_entry *entr
 static const float *value_floats(float buffer[SPRY_ATTEND_HEAD_DIM_MAX], const spry_attend *a,
                                  const unsigned char *bytes)
 {
-    switch (a->type) {
-    case SPRY_F16: spry_ref_decode_f16(buffer, bytes, a->head_dim); return buffer;
-    case SPRY_Q8_0: spry_ref_decode_q8_0(buffer, bytes, a->head_dim); return buffer;
-    default: return (const float *)(const void *)bytes;
-    }
+    if (a->type == SPRY_F32)
+        return (const float *)(const void *)bytes;
+    spry_ops_ref.decode[a->type](buffer, bytes, a->head_dim);
+    return buffer;
 }
 
 static void score_tile(query_state *queries, size_t n, const spry_attend *a, const unsigned char *keys, size_t begin,

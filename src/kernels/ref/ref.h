@@ -7,6 +7,9 @@
 
 typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
 
+/* The table of all plain kernels; ops.c. */
+extern const spry_ops spry_ops_ref;
+
 /* The types that can also be written. */
 #define SPRY_REF_ENCODED_TYPES(X) SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_WRITTEN(X)
 
@@ -36,6 +39,7 @@ void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n
 void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n);
 void spry_ref_gate_clamped(float *out, const float *gate, const float *up, size_t n);
 void spry_ref_gate_gelu(float *out, const float *gate, const float *up, size_t n);
+void spry_ref_gate_relu_squared(float *out, const float *gate, const float *up, size_t n);
 
 void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps);
 void spry_ref_layer_norm(float *out, const float *in, const float *weight, const float *bias, size_t n, float eps);
@@ -62,7 +66,8 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
     .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu,                                                                    \
              [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh,                                                          \
              [SPRY_GATE_CLAMPED] = spry_ref_gate_clamped,                                                              \
-             [SPRY_GATE_GELU] = spry_ref_gate_gelu},                                                                   \
+             [SPRY_GATE_GELU] = spry_ref_gate_gelu,                                                                    \
+             [SPRY_GATE_RELU_SQUARED] = spry_ref_gate_relu_squared},                                                   \
     .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
     .softmax = spry_ref_softmax, .weigh = spry_ref_weigh
 

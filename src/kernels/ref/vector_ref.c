@@ -99,6 +99,14 @@ void spry_ref_gate_gelu(float *out, const float *gate, const float *up, size_t n
         out[i] = 0.5f * gate[i] * (1.0f + erff(gate[i] * sqrt_half)) * up[i];
 }
 
+void spry_ref_gate_relu_squared(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i] < 0 ? 0 : gate[i];
+        out[i] = x * x * up[i];
+    }
+}
+
 /* gpt-oss: gates of at most 7, the rest within 7; (up + 1) * gate * sigmoid(1.702 gate). */
 void spry_ref_gate_clamped(float *out, const float *gate, const float *up, size_t n)
 {

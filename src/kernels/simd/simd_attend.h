@@ -430,11 +430,12 @@ ATTEND_PAGE(F32)
 ATTEND_PAGE(F16)
 ATTEND_PAGE(Q8_0)
 
-/* Heads that are not a multiple of the vector size, and values within keys, use the plain version; the choice depends
- * on the model alone. */
+/* Heads that are not a multiple of the vector size, values within keys, and other types use the plain version; the
+ * choice depends on the model and the type alone. */
 static bool attends_plainly(const spry_attend *a)
 {
-    return a->head_dim % LANES || a->latent;
+    bool known = a->type == SPRY_F32 || a->type == SPRY_F16 || a->type == SPRY_Q8_0;
+    return a->head_dim % LANES || a->latent || !known;
 }
 
 static void OP(attend)(const spry_attend *a, size_t kv_begin, size_t kv_end)

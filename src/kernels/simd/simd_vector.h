@@ -117,6 +117,18 @@ static void OP(gate_gelu)(float *out, const float *gate, const float *up, size_t
          v_store_part(out + i, v_mul(v_gelu(v_load_part(gate + i, rest)), v_load_part(up + i, rest)), rest));
 }
 
+static vec relu_squared(vec gate, vec up)
+{
+    vec x = v_max(v_set(0), gate);
+    return v_mul(v_mul(x, x), up);
+}
+
+static void OP(gate_relu_squared)(float *out, const float *gate, const float *up, size_t n)
+{
+    EACH(n, v_store(out + i, relu_squared(v_load(gate + i), v_load(up + i))),
+         v_store_part(out + i, relu_squared(v_load_part(gate + i, rest), v_load_part(up + i, rest)), rest));
+}
+
 static vec clamped(vec gate, vec up)
 {
     vec limit = v_set(7), x = v_min(limit, gate), y = v_clamp(v_set(-7), limit, up);

@@ -43,7 +43,6 @@ static void finish(spry_config *config)
 static const spry_tensor_name names[] = {
     {"ffn_gate_inp", "block_sparse_moe.router.layer", NULL},
     {"ffn_gate_up_exps", "block_sparse_moe.input_linear", NULL},
-    {"ffn_down_exps", "block_sparse_moe.output_linear", NULL},
     {"ffn_down_exps_all", "block_sparse_moe.output_linear", NULL},
     {0},
 };

@@ -149,14 +149,17 @@ static void qwen3_next_defaults(spry_config *config, spry_config_dialect dialect
     config->n_experts_used = 10;
 }
 
-static const spry_tensor_name names[] = {
-    {"ffn_norm", "post_attention_layernorm", "post_attention_norm"},
-    {"ssm_conv1d", "linear_attn.conv1d", NULL},
-    {"ssm_dt", "=linear_attn.dt_bias", NULL},
-    {"ssm_a", "=linear_attn.A_log", "=ssm_a"},
+#define DELTA_NAMES                                                                                                    \
+    {"ffn_norm", "post_attention_layernorm", "post_attention_norm"}, {"ssm_conv1d", "linear_attn.conv1d", NULL},       \
+        {"ssm_dt", "=linear_attn.dt_bias", NULL}, {"ssm_a", "=linear_attn.A_log", "=ssm_a"},                           \
+        {"ssm_norm", "linear_attn.norm", NULL},                                                                        \
+    {                                                                                                                  \
+        "ssm_out", "linear_attn.out_proj", NULL                                                                        \
+    }
+
+static const spry_tensor_name qwen3_next_names[] = {
+    DELTA_NAMES,
     {"ssm_ba", "linear_attn.in_proj_ba", NULL},
-    {"ssm_norm", "linear_attn.norm", NULL},
-    {"ssm_out", "linear_attn.out_proj", NULL},
     {"delta_qkvz", "linear_attn.in_proj_qkvz", "ssm_in"}, /* GGUF's first files */
     {0},
 };
@@ -172,6 +175,68 @@ const spry_arch spry_arch_qwen3_next = {
     .shared_expert = true,
     .delta = true,
     .gated_attention = true,
-    .names = names,
+    .names = qwen3_next_names,
     .defaults = qwen3_next_defaults,
+};
+
+/* ---- Qwen 3.5 ---------------------------------------------------------------------------------------------------- */
+
+/* Qwen 3.5, 3.6 and 3.8: Qwen3-Next's layers with a matrix for each input of the delta net, dense or with Qwen3-Next's
+ * experts. In GGUF files the delta net's heads are in another order. */
+
+static void qwen3_5_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    qwen3_next_defaults(config, dialect);
+    config->n_experts = config->n_experts_used = 0;
+    config->n_expert_ff = config->n_shared_ff = 0;
+    config->rope.theta = config->rope_sliding.theta = 1e7f;
+}
+
+static void qwen3_5_moe_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    qwen3_5_defaults(config, dialect);
+    if (dialect == SPRY_DIALECT_JSON)
+        config->n_expert_ff = config->n_shared_ff = 512;
+    config->n_experts = 256;
+    config->n_experts_used = 8;
+    config->normalise_experts = true;
+}
+
+static const spry_tensor_name qwen3_5_names[] = {
+    DELTA_NAMES,
+    {"attn_qkv", "linear_attn.in_proj_qkv", NULL},
+    {"attn_gate", "linear_attn.in_proj_z", NULL},
+    {"ssm_beta", "linear_attn.in_proj_b", NULL},
+    {"ssm_alpha", "linear_attn.in_proj_a", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_qwen3_5 = {
+    .name = "Qwen3.5",
+    .gguf = "qwen35",
+    .hf_type = "qwen3_5_text",
+    .gate = SPRY_GATE_SILU,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .norm_plus_one = true,
+    .delta = true,
+    .delta_tiled = true,
+    .gated_attention = true,
+    .names = qwen3_5_names,
+    .defaults = qwen3_5_defaults,
+};
+
+const spry_arch spry_arch_qwen3_5_moe = {
+    .name = "Qwen3.5-MoE",
+    .gguf = "qwen35moe",
+    .hf_type = "qwen3_5_moe_text",
+    .gate = SPRY_GATE_SILU,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .norm_plus_one = true,
+    .gguf_normalises = true,
+    .shared_expert = true,
+    .delta = true,
+    .delta_tiled = true,
+    .gated_attention = true,
+    .names = qwen3_5_names,
+    .defaults = qwen3_5_moe_defaults,
 };

@@ -13,7 +13,10 @@
  * page is loaded without the new row, whose key and value are inserted later. A block stores them before it reads
  * other pages.
  *
- * Shared memory: decode_heads (queries, new key and value), decode_warp_smem of each warp, partial results. */
+ * Shared memory: decode_heads (queries, new key and value), decode_warp_smem of each warp, partial results.
+ *
+ * Measured share of the limit (docs/lab/2026-11-16.md, H200, 64 sequences): pages are read at 2.7 of 4.3 TB/s; whole
+ * steps reach 37 % of what memory gives at depth 512 and 66 % at depth 4,096. */
 #pragma once
 
 #include "device/cuda/kernels/attention_mma.cuh"

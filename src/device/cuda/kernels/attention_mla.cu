@@ -193,7 +193,14 @@ SPRY_DEVICE void softmax_mla(mla_smem &smem, const mla_queries &l, const spry_at
     }
 }
 
-/* Coordinate d of eight tokens. */
+/* Coordinate d of eight tokens; for some types with fewer loads. */
+template <class KV>
+SPRY_DEVICE void load_tokens(float out[8], const unsigned char *keys, uint32_t d, uint32_t token, uint32_t key_dim, KV)
+{
+    for (uint32_t i = 0; i < 8; i++)
+        out[i] = load_key(keys, d, token + i, key_dim, KV());
+}
+
 SPRY_DEVICE void load_tokens(float out[8], const unsigned char *keys, uint32_t d, uint32_t token, uint32_t, kv_f16)
 {
     uint4 words = *(const uint4 *)(keys + (d * PAGE_TOKENS + token) * 2);

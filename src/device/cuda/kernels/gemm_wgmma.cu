@@ -17,7 +17,10 @@
  *
  * Q8 values are multiplied as bf16, which represents them exactly, so the sums are those of integers. For floats a
  * test shows that wgmma adds 16 products as mma does. Rows past the last are computed from whatever memory holds and
- * are not stored. */
+ * are not stored.
+ *
+ * Measured share of the limit (docs/lab/2026-11-17.md, H200, BF16, prompts of 2,048 tokens): 340 TFLOP/s, 34 % of the
+ * tensor cores' 989; without any copies 2 % more. */
 #include "device/cuda/kernels/gemm_wgmma_tiles.cuh"
 
 /* ---- epilogue ---------------------------------------------------------------------------------------------------- */

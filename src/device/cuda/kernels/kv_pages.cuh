@@ -1,11 +1,13 @@
 /* Keys and values in pages of 32 tokens, as kernels/kv_layout.h lays them out: keys transposed, [coordinate, token],
- * values [token, coordinate]; F16, F32 or Q8_0. Also RoPE and head norms of the rows that go into pages. */
+ * values [token, coordinate]; each type of SPRY_KV_TYPES has a struct kv_NAME and overloads of the functions below.
+ * Also RoPE and head norms of the rows that go into pages. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/primitives.cuh"
+#include "kernels/blocks.h"
 
-enum { PAGE_TOKENS = 32, HEAD_DIM_MAX = 512, Q8_BLOCK = 34 };
+enum { PAGE_TOKENS = 32, HEAD_DIM_MAX = 512, Q8_BLOCK = sizeof(spry_block_q8_0) };
 
 struct kv_f16 {
 };

@@ -142,15 +142,13 @@ SPRY_KERNEL(spry_delta_store, spry_delta_args)
     delta_page page = page_of(a, row.page);
     const float *mixed = a.mixed + (uint64_t)blockIdx.x * a.n_mixed, *ba = a.ba + (uint64_t)blockIdx.x * 2 * a.n_heads;
     float *to = page.mixed + (uint64_t)row.slot * a.n_mixed, *gates = page.gates + row.slot * 2 * a.n_heads;
-    uint32_t each = a.n_heads / a.n_keys;
     for (uint32_t i = threadIdx.x; i < a.n_mixed; i += blockDim.x)
         to[i] = mixed[i];
-    for (uint32_t h = threadIdx.x; h < a.n_heads; h += blockDim.x) { /* b and a are stored key head by key head */
-        const float *group = ba + h / each * 2 * each;
-        float time = group[each + h % each] + a.dt[h];
+    for (uint32_t h = threadIdx.x; h < a.n_heads; h += blockDim.x) {
+        float time = ba[a.n_heads + h] + a.dt[h];
         time = time > 20 ? time : log1pf(expf(time));
         gates[h] = expf(a.fading[h] * time);
-        gates[a.n_heads + h] = 1 / (1 + expf(-group[h % each]));
+        gates[a.n_heads + h] = 1 / (1 + expf(-ba[h]));
     }
 }
 
@@ -201,7 +199,8 @@ template <int KEYS>
 SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, const spry_step_entry *entry,
                              uint32_t begin, uint32_t n, uint32_t first_row)
 {
-    uint32_t head = blockIdx.y, key_head = head / (a.n_heads / a.n_keys), lane = threadIdx.x % WARP;
+    uint32_t head = blockIdx.y, lane = threadIdx.x % WARP;
+    uint32_t key_head = a.tiled ? head % a.n_keys : head / (a.n_heads / a.n_keys);
     uint32_t keys = a.n_keys * a.key_dim, column = blockIdx.x * SPRY_DELTA_COLUMNS;
     for (uint32_t t = threadIdx.x / WARP; t < n; t += DELTA_WARPS) {
         uint32_t position = begin + t;
