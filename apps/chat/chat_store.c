@@ -243,7 +243,9 @@ static spry_status check_file(const char *path, bool create, spry_error *error)
     if (errno != ENOENT || !create)
         return spry_fail(error, SPRY_ERR_FILE, "%s: cannot open: %s", path, strerror(errno));
     /* SQLite would create it readable by others. */
-    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    int descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (descriptor < 0 && errno == EEXIST) /* another process has made it, or it is a link to nothing */
+        return check_file(path, false, error);
     if (descriptor < 0)
         return spry_fail(error, SPRY_ERR_FILE, "%s: cannot create: %s", path, strerror(errno));
     close(descriptor);

@@ -5,17 +5,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "platform/os.h"
 
-enum { CHUNK_BYTES = 1 << 14, NAME_ATTEMPTS = 1000 };
+enum { CHUNK_BYTES = 1 << 14, NAME_ATTEMPTS = 1000, TEMPORARY_BYTES = 8192, ABANDONED_S = 86400 };
 
 static spry_status fail_errno(spry_error *error, const char *path, const char *action)
 {
@@ -226,6 +228,38 @@ static int create_temporary(char **name, const char *path)
     return -1;
 }
 
+/* Temporary files of writers that were killed: their process is gone, and they are older than a day, since processes of
+ * another container cannot be seen. */
+static void remove_abandoned(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    spry_buffer folder, file;
+    spry_buffer_init(&folder, TEMPORARY_BYTES);
+    spry_buffer_init(&file, TEMPORARY_BYTES);
+    spry_buffer_append(&folder, slash ? path : "./", slash ? (size_t)(slash - path) + 1 : 2);
+    DIR *list = folder.failed ? NULL : opendir(folder.data);
+    for (const struct dirent *entry; list && (entry = readdir(list));) {
+        long process;
+        unsigned attempt;
+        int end = 0;
+        struct stat facts;
+        size_t size = strlen(name);
+        if (strncmp(entry->d_name, name, size) != 0 ||
+            sscanf(entry->d_name + size, ".%ld-%u.part%n", &process, &attempt, &end) != 2 || !end ||
+            entry->d_name[size + (size_t)end] || process <= 0)
+            continue;
+        spry_buffer_clear(&file);
+        spry_buffer_format(&file, "%s%s", folder.data, entry->d_name);
+        if (!file.failed && kill((pid_t)process, 0) != 0 && errno == ESRCH && lstat(file.data, &facts) == 0 &&
+            time(NULL) - facts.st_mtime > ABANDONED_S)
+            unlink(file.data);
+    }
+    if (list)
+        closedir(list);
+    spry_buffer_deinit(&folder);
+    spry_buffer_deinit(&file);
+}
+
 spry_status spry_file_writer_open(spry_file_writer *writer, const char *path, spry_error *error)
 {
     *writer = (spry_file_writer){0};
@@ -235,6 +269,7 @@ spry_status spry_file_writer_open(spry_file_writer *writer, const char *path, sp
         if (status != SPRY_OK)
             return status;
     }
+    remove_abandoned(path);
     spry_file_writer opened = {.path = strdup(path)};
     int descriptor = opened.path ? create_temporary(&opened.temporary, path) : -1;
     if (descriptor >= 0)

@@ -93,6 +93,14 @@ class Batch(unittest.TestCase):
         result = self.run_batch()
         self.assertEqual(result.code, 1)
         self.assertIn("not the output of a batch", result.errors)
+        with open(self.answers, "w", encoding="utf-8") as file:
+            file.write("a text of one line, without its end")  # is not ours, so it is not dropped
+        self.assertIn("not the output of a batch", self.run_batch().errors)
+        with open(self.answers, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "a text of one line, without its end")
+        with open(self.answers, "w", encoding="utf-8") as file:
+            file.write("something else\n")
+        self.assertEqual(self.run_batch().code, 1)
         with open(self.answers, encoding="utf-8") as file:
             self.assertEqual(file.read(), "something else\n")
 

@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "platform/file.h"
 #include "support/hostile.h"
@@ -364,6 +367,34 @@ static void a_full_disk_leaves_nothing(void **state)
     assert_int_equal(scratch_count(&place), 0);
 }
 
+/* A writer that was killed leaves its temporary file; another removes it when the process is gone and a day has passed.
+ */
+static void abandoned_files_are_removed(void **state)
+{
+    (void)state;
+    spry_file_writer writer;
+    spry_error error;
+    char names[3][64];
+    pid_t gone = fork();
+    if (gone == 0)
+        _exit(0);
+    assert_int_equal(waitpid(gone, NULL, 0), gone);
+    snprintf(names[0], sizeof names[0], "f.%ld-0.part", (long)gone);     /* old, of a process that is gone */
+    snprintf(names[1], sizeof names[1], "f.%ld-1.part", (long)gone);     /* new */
+    snprintf(names[2], sizeof names[2], "f.%ld-7.part", (long)getpid()); /* old, of a process that lives */
+    const struct timespec times[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
+    for (size_t i = 0; i < 3; i++) {
+        const char *path = scratch_write(&place, names[i], "x", 1);
+        if (i != 1)
+            assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    const char *target = scratch_path(&place, "f");
+    assert_int_equal(spry_file_writer_open(&writer, target, &error), SPRY_OK);
+    assert_int_equal(spry_file_writer_commit(&writer, &error), SPRY_OK);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(access(scratch_path(&place, names[i]), F_OK), i == 0 ? -1 : 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +413,7 @@ int main(void)
         cmocka_unit_test(targets_that_are_no_files_are_refused),
         cmocka_unit_test(a_failed_rename_leaves_nothing),
         cmocka_unit_test(a_full_disk_leaves_nothing),
+        cmocka_unit_test(abandoned_files_are_removed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -393,7 +393,7 @@ void spry_ollama_create(spry_exchange *x)
         spry_fields_refuse(&fields, "model", "\"%s\" is the name of a model that is not derived", known);
     if (may_change(x) && spry_fields_fine(&fields, x)) {
         if (spry_derived_save(x->server, name, description, &error) != SPRY_OK)
-            spry_reply_failure(x, &error);
+            spry_reply_write_failure(x, &error);
         else
             spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
     }
@@ -422,7 +422,7 @@ void spry_ollama_copy(spry_exchange *x)
         if (!description)
             spry_reply_error(x, SPRY_HTTP_NOT_FOUND, "source", "there is no model \"%.100s\"", source);
         else if (spry_derived_save(x->server, to, description, &error) != SPRY_OK)
-            spry_reply_failure(x, &error);
+            spry_reply_write_failure(x, &error);
         else
             spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s}", "status", "success"));
     }

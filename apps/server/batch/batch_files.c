@@ -143,6 +143,14 @@ static spry_status output_read_line(spry_batch_output *o, spry_view text, spry_e
     return fits ? SPRY_OK : spry_fail_memory(error, "earlier answers", text.size);
 }
 
+/* Whether the only line, without its end, is one that was being written: then it is dropped. */
+static bool is_begun(spry_view line)
+{
+    const spry_view begin = SPRY_VIEW("{\"id\":\"batch_req_");
+    size_t size = line.size < begin.size ? line.size : begin.size;
+    return memcmp(line.data, begin.data, size) == 0;
+}
+
 /* *whole: bytes of complete lines. */
 static spry_status read_earlier(spry_batch_output *o, size_t *whole, spry_error *error)
 {
@@ -154,6 +162,8 @@ static spry_status read_earlier(spry_batch_output *o, size_t *whole, spry_error 
     while (status == SPRY_OK && *whole < mapping.size) {
         const char *begin = (const char *)mapping.data + *whole;
         const char *end = memchr(begin, '\n', mapping.size - *whole);
+        if (!end && !*whole && !is_begun((spry_view){begin, mapping.size - *whole}))
+            status = spry_fail(error, SPRY_ERR_FORMAT, "%s: the file exists and is not the output of a batch", o->path);
         if (!end)
             break;
         status = output_read_line(o, (spry_view){begin, (size_t)(end - begin)}, error);

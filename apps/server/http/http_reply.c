@@ -215,3 +215,11 @@ void spry_reply_failure(spry_exchange *x, const spry_error *error)
     unsigned status = x->late ? SPRY_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error->status);
     spry_reply_error(x, status, NULL, "%s", error->message);
 }
+
+void spry_reply_write_failure(spry_exchange *x, const spry_error *error)
+{
+    if (error->status == SPRY_ERR_FILE)
+        spry_reply_error(x, SPRY_HTTP_INTERNAL_SERVER_ERROR, NULL, "%s", error->message);
+    else
+        spry_reply_failure(x, error);
+}

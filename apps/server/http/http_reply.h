@@ -25,6 +25,9 @@ void spry_reply_wrong_method(spry_exchange *exchange, const char *allowed);
 /* An error of the engine, the scheduler or the pool. */
 void spry_reply_failure(spry_exchange *exchange, const spry_error *error);
 
+/* An error of something that is written here: that a file cannot be written is a fault of the server. */
+void spry_reply_write_failure(spry_exchange *exchange, const spry_error *error);
+
 /* Adds a header field to the reply. */
 void spry_reply_field(spry_exchange *exchange, const char *name, const char *value);
 

@@ -1,6 +1,7 @@
 #include "server/models/derived_model.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -280,7 +281,8 @@ static void add_parameter(json_t *parameters, spry_view line)
     json_t *json = json_stringn(value.data, value.size), *before = json_object_get(parameters, name);
     if (strcmp(name, "stop") != 0 && spry_number_double(&number, value)) {
         json_decref(json);
-        json = number == (double)(json_int_t)number ? json_integer((json_int_t)number) : json_real(number);
+        bool whole = fabs(number) < 1e15 && number == (double)(json_int_t)number;
+        json = whole ? json_integer((json_int_t)number) : json_real(number);
     } else if (spry_view_is(value, "true") || spry_view_is(value, "false")) {
         json_decref(json);
         json = json_boolean(spry_view_is(value, "true"));

@@ -91,7 +91,8 @@ static void push_extra(spry_needed_list *list, const spry_grammar *grammar, cons
         }
     }
     push_declared(list, grammar, record, also, false);
-    sort_shortest(list->items + first, list->count - first, list->extra);
+    if (list->count > first)
+        sort_shortest(list->items + first, list->count - first, list->extra);
     while (kept < list->count && often.times && list->items[kept].length < often.length) {
         often.times--;
         kept++;
