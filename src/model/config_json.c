@@ -709,6 +709,7 @@ static spry_status read_kinds(spry_config *config, const json_t *json, const cha
 {
     const json_t *layers = json_object_get(json, "per_layer_config"), *types = json_object_get(json, "layer_types");
     bool first = true, fits = true;
+    size_t n_full = 0, n_given = 0;
     if (!config->arch->kinds)
         return SPRY_OK;
     if (!config->arch->beside && !config->slide.n_kv_heads)
@@ -728,16 +729,18 @@ static spry_status read_kinds(spry_config *config, const json_t *json, const cha
         snprintf(key, sizeof key, "%zu", i);
         const json_t *layer = json_object_get(layers, key);
         const char *type = json_string_value(json_array_get(types, i));
+        bool full = type && !strcmp(type, "full_attention");
+        n_full += full;
+        n_given += full && layer;
         if (!layer)
             continue;
-        bool full = type && !strcmp(type, "full_attention");
         uint32_t *head_dim = full ? &config->head_dim : &config->slide.head_dim;
         uint32_t *heads = full ? &config->n_kv_heads : &config->slide.n_kv_heads;
         fits = fits && set_size(head_dim, json_object_get(layer, "head_dim"), SPRY_MAX_HEAD_DIM, full && first) &&
                set_size(heads, json_object_get(layer, "num_key_value_heads"), 1 << 16, full && first);
         first = first && !full;
     }
-    if (!fits)
+    if (!fits || (n_given && n_given != n_full))
         return spry_fail(
             error, SPRY_ERR_UNSUPPORTED,
             "%s: sizes of heads in per_layer_config, global_head_dim or num_global_key_value_heads are not "
@@ -747,7 +750,7 @@ static spry_status read_kinds(spry_config *config, const json_t *json, const cha
 }
 
 /* How experts are chosen and mixed; which of the first layers have none. */
-static void read_experts(spry_config *config, const json_t *json)
+static spry_status read_experts(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const char *method = json_string_value(json_object_get(json, "topk_method"));
     const char *choice = json_string_value(json_object_get(json, "expert_selection_fn"));
@@ -761,6 +764,12 @@ static void read_experts(spry_config *config, const json_t *json)
         config->routing = SPRY_ROUTING_CHOSEN;
         config->normalise_experts = true;
     }
+    if (choice && strcmp(choice, "softmax") != 0 && strcmp(choice, "sigmoid") != 0)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: expert_selection_fn is '%.60s'; known are sigmoid and softmax", name, choice);
+    if (shared && strcmp(shared, "sum") != 0 && strcmp(shared, "average") != 0)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: shared_expert_combination_strategy is '%.60s'; known are average and sum", name, shared);
     if (shared && !strcmp(shared, "sum"))
         config->average_shared = false;
     for (size_t i = 0; i < json_array_size(types); i++) {
@@ -769,6 +778,7 @@ static void read_experts(spry_config *config, const json_t *json)
             break;
         config->n_dense_first = (uint32_t)i + 1;
     }
+    return SPRY_OK;
 }
 
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
@@ -806,7 +816,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     if (config->arch->never_slides)
         config->window = 0;
     config->tied = truth(json, "tie_word_embeddings", truth(json, "tie_embedding", config->tied));
-    read_experts(config, json);
+    if ((status = read_experts(config, json, name, error)))
+        return status;
     config->qkv_bias =
         truth(json, "qkv_bias",
               truth(json, "attention_bias", !config->arch->mamba && truth(json, "use_bias", config->arch->qkv_bias)));

@@ -15,12 +15,12 @@
 const unsigned char spry_unmade[1] = {0};
 
 const char *const spry_shape_names[] = {
-    "qwen3-0.6b",    "qwen3-1.7b",   "qwen3-4b",        "qwen3-8b",   "qwen3-14b",    "qwen3-32b",
-    "qwen3-30b-a3b", "qwen2.5-0.5b", "qwen2.5-1.5b",    "qwen2.5-3b", "qwen2.5-7b",   "llama3.2-1b",
-    "llama3.2-3b",   "llama3.1-8b",  "llama3.1-70b",    "mistral-7b", "mixtral-8x7b", "gemma-2b",
-    "gemma-7b",      "gemma2-2b",    "gemma2-9b",       "gemma2-27b", "gemma3-1b",    "gemma3-4b",
-    "gemma3-12b",    "gemma3-27b",   "phi3-mini",       "phi4",       "gpt-oss-20b",  "gpt-oss-120b",
-    "glm4-9b",       "glm4-32b",     "qwen3-moe-small", "tiny",       "tiny-moe",     NULL};
+    "qwen3-0.6b",      "qwen3-1.7b",   "qwen3-4b",     "qwen3-8b",   "qwen3-14b",     "qwen3-32b",   "qwen3-30b-a3b",
+    "qwen2.5-0.5b",    "qwen2.5-1.5b", "qwen2.5-3b",   "qwen2.5-7b", "llama3.2-1b",   "llama3.2-3b", "llama3.1-8b",
+    "llama3.1-70b",    "mistral-7b",   "mixtral-8x7b", "gemma-2b",   "gemma-7b",      "gemma2-2b",   "gemma2-9b",
+    "gemma2-27b",      "gemma3-1b",    "gemma3-4b",    "gemma3-12b", "gemma3-27b",    "phi3-mini",   "phi4",
+    "gpt-oss-20b",     "gpt-oss-120b", "glm4-9b",      "glm4-32b",   "ministral3-8b", "gemma4-31b",  "gemma4-26b-a4b",
+    "qwen3-moe-small", "tiny",         "tiny-moe",     NULL};
 
 #define SIZES(layers, embd, ff, heads, kv_heads, head, vocab, context)                                                 \
     .n_layers = layers, .n_embd = embd, .n_ff = ff, .n_heads = heads, .n_kv_heads = kv_heads, .head_dim = head,        \
@@ -49,6 +49,21 @@ const char *const spry_shape_names[] = {
     .arch = &spry_arch_gemma3, .norm_eps = 1e-6f, .tied = true, .window = sees, .window_layers = 6,                    \
     .query_scalar = scalar, .rope_sliding = {.theta = 1e4f, .factor = 1},                                              \
     .rope = {.kind = by > 1 ? SPRY_ROPE_LINEAR : SPRY_ROPE_DEFAULT, .theta = 1e6f, .factor = by}
+#define GEMMA4(sees, kv_heads, head)                                                                                   \
+    .arch = &spry_arch_gemma4, .norm_eps = 1e-6f, .tied = true, .window = sees, .window_layers = 6,                    \
+    .final_softcap = 30, .slide = {kv_heads, head, head}, .keys_as_values = true,                                      \
+    .rope_sliding = {.theta = 1e4f, .factor = 1},                                                                      \
+    .rope = {.kind = SPRY_ROPE_PROPORTIONAL, .theta = 1e6f, .factor = 1, .share = 0.25f}
+#define MINISTRAL3                                                                                                     \
+    .arch = &spry_arch_ministral3, .norm_eps = 1e-5f, .temperature_scale = 0.1f,                                       \
+    .rope = {.kind = SPRY_ROPE_YARN,                                                                                   \
+             .theta = 1e6f,                                                                                            \
+             .factor = 16,                                                                                             \
+             .beta_fast = 32,                                                                                          \
+             .beta_slow = 1,                                                                                           \
+             .attention_factor = 1,                                                                                    \
+             .truncate = true,                                                                                         \
+             .original_context = 16384}
 #define PHI(base) .arch = &spry_arch_phi3, .norm_eps = 1e-5f, PLAIN_ROPE(base)
 #define GLM4      .arch = &spry_arch_glm4, .norm_eps = 1e-5f, PLAIN_ROPE(1e4f), .rope_dim = 64
 #define GPT_OSS                                                                                                        \
@@ -107,6 +122,11 @@ static const spry_shape shapes[] = {
      .config = {GPT_OSS, SIZES(36, 2880, 2880, 64, 8, 64, 201088, 131072), EXPERTS(128, 4, 2880)}},
     {NAMED("glm4-9b", "glm4"), .biased = true, .config = {GLM4, SIZES(40, 4096, 13696, 32, 2, 128, 151552, 32768)}},
     {NAMED("glm4-32b", "glm4"), .config = {GLM4, SIZES(61, 6144, 23040, 48, 2, 128, 151552, 32768)}},
+    {NAMED("ministral3-8b", "tekken"), .config = {MINISTRAL3, SIZES(34, 4096, 14336, 32, 8, 128, 131072, 262144)}},
+    {NAMED("gemma4-31b", "default"),
+     .config = {GEMMA4(1024, 16, 256), SIZES(60, 5376, 21504, 32, 4, 512, 262144, 262144)}},
+    {NAMED("gemma4-26b-a4b", "default"),
+     .config = {GEMMA4(1024, 8, 256), SIZES(30, 2816, 2112, 16, 2, 512, 262144, 262144), EXPERTS(128, 8, 704)}},
     /* Not a published model: a small version of Qwen3-30B-A3B for small machines. */
     {NAMED("qwen3-moe-small", "qwen2"),
      .config = {QWEN3_MOE, SIZES(16, 1024, 3072, 16, 4, 128, 151936, 40960), EXPERTS(32, 4, 512), .tied = true},
@@ -177,24 +197,26 @@ static spry_weight *experts(builder *b, size_t n_out, size_t n_in)
     return list;
 }
 
-static void build_attention(builder *b, spry_layer *l)
+static void build_attention(builder *b, spry_layer *l, uint32_t layer)
 {
     const spry_config *c = &b->model->config;
     const bool biased = b->shape->biased;
-    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    spry_heads h = spry_config_heads(c, layer);
+    size_t n_q = (size_t)c->n_heads * h.head_dim, n_kv = (size_t)h.n_kv_heads * h.head_dim;
     if (c->arch->qk_norm) {
-        l->q_norm = vector(b, c->head_dim, 1);
-        l->k_norm = vector(b, c->head_dim, 1);
+        l->q_norm = vector(b, h.head_dim, 1);
+        l->k_norm = vector(b, h.head_dim, 1);
     }
     l->q = biased_matrix(b, n_q, c->n_embd, biased);
     l->k = biased_matrix(b, n_kv, c->n_embd, biased);
-    l->v = biased_matrix(b, n_kv, c->n_embd, biased);
+    if (!c->keys_as_values || c->sliding[layer])
+        l->v = biased_matrix(b, n_kv, c->n_embd, biased);
     l->o = biased_matrix(b, c->n_embd, n_q, biased && c->arch->out_bias);
     if (c->arch->sinks)
         l->sinks = vector(b, c->n_heads, 0);
 }
 
-static void build_layer(builder *b, spry_layer *l)
+static void build_layer(builder *b, spry_layer *l, uint32_t layer)
 {
     const spry_config *c = &b->model->config;
     l->attn_norm = vector(b, c->n_embd, 1);
@@ -203,13 +225,23 @@ static void build_layer(builder *b, spry_layer *l)
         l->attn_post_norm = vector(b, c->n_embd, 1);
         l->ffn_post_norm = vector(b, c->n_embd, 1);
     }
-    build_attention(b, l);
+    build_attention(b, l, layer);
     if (c->n_experts) {
         l->router = biased_matrix(b, c->n_experts, c->n_embd, c->arch->router_bias);
         l->expert_gate = experts(b, c->n_expert_ff, c->n_embd);
         l->expert_up = experts(b, c->n_expert_ff, c->n_embd);
         l->expert_down = experts(b, c->n_embd, c->n_expert_ff);
-    } else {
+    }
+    if (c->n_experts && c->arch->beside) {
+        l->router_norm = vector(b, c->n_embd, 1 / sqrtf((float)c->n_embd));
+        l->expert_norm = vector(b, c->n_embd, 1);
+        l->expert_post_norm = vector(b, c->n_embd, 1);
+        l->dense_post_norm = vector(b, c->n_embd, 1);
+        l->expert_scale = vector(b, c->n_experts, 1);
+    }
+    if (c->arch->beside)
+        l->output_scale = vector(b, 1, 1);
+    if (!c->n_experts || c->arch->beside) {
         l->gate = matrix(c->n_ff, c->n_embd);
         l->up = matrix(c->n_ff, c->n_embd);
         l->down = matrix(c->n_embd, c->n_ff);
@@ -225,7 +257,7 @@ static void build_weights(builder *b)
     w->layers = spry_arena_alloc(&b->model->arena, c->n_layers, sizeof *w->layers);
     b->failed = b->failed || !w->layers;
     for (uint32_t i = 0; w->layers && i < c->n_layers; i++)
-        build_layer(b, &w->layers[i]);
+        build_layer(b, &w->layers[i], i);
 }
 
 spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const char *name, spry_error *error)
@@ -242,6 +274,7 @@ spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const ch
     m->config.qkv_bias = shape->biased;
     m->config.interleaved = m->config.arch->interleaved;
     m->config.routing = m->config.arch->routing ? m->config.arch->routing : SPRY_ROUTING_SOFTMAX;
+    m->config.value_scale = 1;
     m->config.routed_scale = m->config.embedding_scale = m->config.residual_scale = m->config.logit_scale = 1;
     m->name = spry_arena_copy(&m->arena, spry_view_of(name));
     spry_status status = m->name ? SPRY_OK : spry_fail_memory(error, "a model's name", strlen(name));
