@@ -544,14 +544,15 @@ static spry_status read_int4(spry_config *config, const json_t *stored, const ch
     return SPRY_OK;
 }
 
-/* compressed-tensors: whole numbers of 8 bits, symmetric, whose scales the tensors show. How activations would be
- * quantised elsewhere does not matter here. */
+/* compressed-tensors: whole numbers or floats of 8 bits, symmetric, whose scales the tensors show. How activations
+ * would be quantised elsewhere does not matter here. */
 static spry_status check_compressed(const json_t *stored, const char *name, spry_error *error)
 {
     const char *format = json_string_value(json_object_get(stored, "format")), *wrong = NULL, *key;
     const char *sparse = json_string_value(json_object_get(json_object_get(stored, "sparsity_config"), "format"));
     json_t *group;
-    if (!format || (strcmp(format, "int-quantized") != 0 && strcmp(format, "naive-quantized") != 0))
+    bool floats = format && !strcmp(format, "float-quantized");
+    if (!format || (strcmp(format, "int-quantized") != 0 && strcmp(format, "naive-quantized") != 0 && !floats))
         wrong = "its format";
     else if (sparse && strcmp(sparse, "dense") != 0)
         wrong = "its sparsity_config";
@@ -559,7 +560,8 @@ static spry_status check_compressed(const json_t *stored, const char *name, spry
     {
         const json_t *weights = json_object_get(group, "weights");
         const char *type = json_string_value(json_object_get(weights, "type"));
-        if (!type || strcmp(type, "int") != 0 || json_integer_value(json_object_get(weights, "num_bits")) != 8)
+        if (!type || strcmp(type, floats ? "float" : "int") != 0 ||
+            json_integer_value(json_object_get(weights, "num_bits")) != 8)
             wrong = "type or num_bits of its weights";
         else if (!json_is_true(json_object_get(weights, "symmetric")))
             wrong = "weights that are not symmetric";
@@ -569,7 +571,7 @@ static spry_status check_compressed(const json_t *stored, const char *name, spry
     return spry_fail(
         error, SPRY_ERR_UNSUPPORTED,
         "%s: weights are stored by compressed-tensors (format '%.40s') in a form that is not read because of "
-        "%s; read are symmetric int8 weights of the format int-quantized",
+        "%s; read are symmetric int8 weights of the format int-quantized and 8-bit floats of float-quantized",
         name, format ? format : "?", wrong);
 }
 
@@ -585,7 +587,7 @@ static spry_status read_stored_types(spry_config *config, const json_t *json, co
         return read_int4(config, stored, method, name, error);
     if (method && !strcmp(method, "compressed-tensors"))
         return check_compressed(stored, name, error);
-    if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0))
+    if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "fbgemm_fp8") != 0 && strcmp(method, "mxfp4") != 0))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s: weights are stored by the method '%.60s'%s; known are fp8 (e4m3 in blocks), mxfp4, gptq "
                          "and awq of 4 bits, and compressed-tensors of int8",

@@ -34,20 +34,36 @@ static float f8_scale(const spry_block_f8 *block, float scale)
     return scale;
 }
 
-spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
+/* The scales of 8-bit floats: of blocks, of rows, or one. _scale_inv and _scale both multiply. */
+static spry_status find_f8_scales(const spry_binder *b, const float **scales, size_t *rows, size_t *columns,
+                                  const spry_tensor *t, size_t n_out, size_t n_in)
 {
-    char name[SPRY_TENSOR_NAME_MAX];
-    size_t rows = b->config->scale_block[0], columns = b->config->scale_block[1];
-    size_t n_row_blocks = (n_out + rows - 1) / rows, n_column_blocks = (n_in + columns - 1) / columns;
-    unsigned char *room = NULL;
-    const float *scales = NULL;
+    char name[SPRY_TENSOR_NAME_MAX], other[SPRY_TENSOR_NAME_MAX];
     snprintf(name, sizeof name, "%.*s_scale_inv", SPRY_VIEW_ARG(t->name));
+    snprintf(other, sizeof other, "%.*s_scale", SPRY_VIEW_ARG(t->name));
     const spry_tensor *s = spry_bind_find(b, name);
+    s = s ? s : spry_bind_find(b, other);
     if (!s)
         return spry_bind_missing(b, name);
-    if (s->dims[0] != n_row_blocks || s->dims[1] != n_column_blocks)
-        return spry_bind_wrong_shape(b, s, n_row_blocks, n_column_blocks);
-    spry_status status = spry_bind_vector(b, &scales, s, n_row_blocks * n_column_blocks, 0);
+    size_t given[2] = {s->n_dims > 0 ? s->dims[0] : 1, s->n_dims > 1 ? s->dims[1] : 1};
+    const size_t sizes[][2] = {{b->config->scale_block[0], b->config->scale_block[1]}, {1, n_in}, {n_out, n_in}};
+    for (size_t i = 0; i < SPRY_COUNT(sizes); i++) {
+        *rows = sizes[i][0];
+        *columns = sizes[i][1];
+        size_t n_rows = (n_out + *rows - 1) / *rows, n_columns = (n_in + *columns - 1) / *columns;
+        if (given[0] == n_rows && given[1] == n_columns && s->dims[2] == 1 && s->dims[3] == 1)
+            return spry_bind_vector(b, scales, s, n_rows * n_columns, 0);
+    }
+    return spry_bind_wrong_shape(b, s, n_out, 1);
+}
+
+spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
+{
+    size_t rows = 1, columns = 1;
+    unsigned char *room = NULL;
+    const float *scales = NULL;
+    spry_status status = find_f8_scales(b, &scales, &rows, &columns, t, n_out, n_in);
+    size_t n_column_blocks = (n_in + columns - 1) / columns;
     if (!status)
         status = make_room(b, out, &room, t, SPRY_F8, n_out, n_in);
     for (size_t row = 0; !status && row < n_out; row++)

@@ -247,7 +247,7 @@ static void other_forms_are_refused(void **state)
         const char *says;
     } cases[] = {
         {compressed("pack-quantized", "int", 4, true), "pack-quantized"},
-        {compressed("float-quantized", "float", 8, true), "float-quantized"},
+        {compressed("float-quantized", "float", 4, true), "num_bits"},
         {compressed("int-quantized", "int", 4, true), "num_bits"},
         {compressed("int-quantized", "float", 8, true), "type or num_bits"},
         {compressed("int-quantized", "int", 8, false), "not symmetric"},
