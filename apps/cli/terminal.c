@@ -22,7 +22,7 @@
 
 static void erase_progress(void);
 
-enum { DEFAULT_WIDTH = 80, DEFAULT_HEIGHT = 24, SENTENCE_MAX = 4096, LINE_MAX_BYTES = 200 };
+enum { DEFAULT_WIDTH = 80, DEFAULT_HEIGHT = 24, SENTENCE_MAX = 4096, LINE_MAX_BYTES = 512 };
 
 /* ---- style ------------------------------------------------------------------------------------------------------- */
 
@@ -232,7 +232,9 @@ static void draw_progress(const spry_progress_line *line, uint64_t now)
     else if (line->note[0])
         snprintf(time, sizeof time, "  %s", line->note);
     snprintf(text, sizeof text, "%s%s%s", line->what, part, time);
-    int width = (int)spry_terminal_width(stderr) - 3;
+    enum { BESIDE = 3 }; /* the frame, a space, and the last column */
+    int width = (int)spry_terminal_width(stderr) - BESIDE;
+    width = width < 0 ? 0 : width;
     fprintf(stderr, "\r%s %-*.*s", frames[passed / PROGRESS_STEP_NS % SPRY_COUNT(frames)], width, width, text);
     fflush(stderr);
     shown.drawn = true;

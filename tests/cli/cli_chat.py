@@ -19,6 +19,7 @@ from cli_support import HOME, OK, SPRY, TIMEOUT, environment, tiny
 
 UP, LEFT, DELETE_LINE, BEGIN = b"\x1b[A", b"\x1b[D", b"\x15", b"\x01"
 DRAFT = "Spry-Tales-Draft-4M"  # slow enough to be interrupted, quick enough for a sanitizer
+PROGRESS = re.compile("\r[\u2800-\u28ff\ufffd][^\r\n]*|\r +\r")  # the line that says what is done before the first word
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x07")
 
 
@@ -42,7 +43,8 @@ class Chat:
 
     @property
     def shown(self):
-        return ESCAPES.sub(b"", self.raw).replace(b"\r", b"").decode("utf-8", "replace")
+        text = ESCAPES.sub(b"", self.raw).decode("utf-8", "replace")
+        return PROGRESS.sub("", text).replace("\r", "")
 
     def wait_for(self, words, timeout=TIMEOUT):
         """Reads until `words` appear behind what earlier calls waited for."""
