@@ -40,6 +40,14 @@ struct spry_sound_file {
     void *source;
 };
 
+/* Whether bytes begin as WAV, FLAC, Ogg or MP3 do. Libsndfile reads twenty further formats, most of them for one
+ * program of long ago, with readers that few inputs have tested. */
+static bool is_common(const unsigned char *data, size_t size)
+{
+    return size >= 4 && (memcmp(data, "RIFF", 4) == 0 || memcmp(data, "fLaC", 4) == 0 || memcmp(data, "OggS", 4) == 0 ||
+                         memcmp(data, "ID3", 3) == 0 || (data[0] == 0xFF && (data[1] & 0xE0) == 0xE0));
+}
+
 static spry_status open_source(spry_sound_file *f, unsigned *rate, const void *data, size_t size, const char *name,
                                spry_error *error)
 {
@@ -58,6 +66,9 @@ static spry_status open_source(spry_sound_file *f, unsigned *rate, const void *d
                                "which reads other formats with libsndfile, is not there",
                                name)
                    : status;
+    if (!is_common(data, size))
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "%s: not a sound file that can be read: it is no WAV, FLAC, Ogg or MP3", name);
     status = decoder->open(&f->decoded, rate, data, size, name, error);
     if (status == SPRY_OK) {
         f->decoder = decoder;

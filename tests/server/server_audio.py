@@ -144,6 +144,14 @@ class Audio(ServerTest):
             self.assertEqual(self.speak(voice=voice).status, 200)
         self.assertGreater(len(self.speak(input="One. Two. Three, four. " * 20).body), 20 * len(reply.body))
 
+    def test_rare_formats(self):
+        """Libsndfile would read them."""
+        aiff = b"FORM" + (46).to_bytes(4, "big") + b"AIFFCOMM" + (18).to_bytes(4, "big") + bytes.fromhex(
+            "0001" "00000000" "0010" "400DFA00000000000000") + b"SSND" + (8).to_bytes(4, "big") + bytes(8)
+        for sound in (aiff, b".snd" + bytes(28), b"caff" + bytes(40)):
+            reply = self.send(file=sound)
+            self.assertEqual((reply.status, "WAV, FLAC, Ogg or MP3" in reply.text), (400, True), reply.text)
+
     def test_speech_refused(self):
         for fields in ({"input": ""}, {"input": None}, {"input": 7}, {"input": "x" * 70000}, {"voice": "nobody's"},
                        {"response_format": "mp3"}, {"speed": 2}, {"stream_format": "sse"}):
