@@ -335,7 +335,7 @@ static void derive_sizes(spry_config *c)
     c->slide.rope_dim = c->slide.rope_dim                  ? c->slide.rope_dim
                         : c->slide.head_dim != c->head_dim ? c->slide.head_dim
                                                            : c->rope_dim;
-    if (!c->arch->latent && c->value_dim == c->head_dim)
+    if (!c->arch->latent && (!c->arch->kinds || c->value_dim == c->head_dim))
         c->value_dim = 0;
     if (!c->n_expert_ff)
         c->n_expert_ff = c->n_ff; /* Mixtral has one size */
