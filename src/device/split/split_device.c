@@ -451,11 +451,14 @@ static spry_status open_split(spry_device **out, const spry_split_side sides[2],
     d->device = (spry_device){.ops = &ops, .config = setup->config, .limits = setup->limits};
     d->pool = setup->pool;
     spry_status status = open_both(d, sides, setup, layers, error);
-    if (status)
+    if (status) {
         close_device(&d->device);
-    else
-        *out = &d->device;
-    return status;
+        return status;
+    }
+    d->device.pictures = d->inside[FRONT]->pictures && d->inside[BACK]->pictures;
+    d->device.two_way = d->inside[FRONT]->two_way && d->inside[BACK]->two_way;
+    *out = &d->device;
+    return SPRY_OK;
 }
 
 static void tell(const spry_split_side sides[2], const spry_device_setup *setup, uint32_t layers)
@@ -493,8 +496,6 @@ spry_status spry_split_open(spry_device **out, const spry_split_side sides[2], c
     if (status)
         return spry_fail(error, status, "%s", trouble.message);
     (*out)->split_layers = layers;
-    (*out)->pictures = split_of(*out)->inside[FRONT]->pictures && back_of(*out)->pictures;
-    (*out)->two_way = split_of(*out)->inside[FRONT]->two_way && back_of(*out)->two_way;
     tell(sides, setup, layers);
     return SPRY_OK;
 }
