@@ -28,7 +28,7 @@ class Reports(cli_support.CliTest):
         report = self.measure("--prefill", "33,7", "--decode-depth", "64,0", "--batch", "2,1", "--repeat", "3")
         self.assertEqual(list(report), ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "main_type", "model_id",
                                         "machine", "settings", "prefill", "decode", "skipped", "load_ms", "load_spread", "first_token_ms",
-                                        "first_token_spread", "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "first_call", "memory", "energy"])
+                                        "first_token_spread", "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "first_call", "memory", "energy", "expected_s"])
         self.assertEqual((report["format"], report["model"], report["architecture"]), ("spry-bench-1", "tiny-q4_0", "Qwen3"))
         self.assertRegex(report["when"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertRegex(report["model_id"], r"^[0-9a-f]{32}$")
