@@ -408,7 +408,8 @@ typedef struct spry_request {
     bool ignore_end; /* continue after the end token */
     bool marks;      /* control tokens that take part in calls and thoughts appear in the text, for spry_chat_parser */
     unsigned char json_style; /* spry_json_style, perhaps with SPRY_JSON_LENIENT */
-    bool reserved[4];
+    bool draft_precise;       /* draft only tokens that the drafter is sure of, about nine of ten accepted */
+    bool reserved[3];
     const struct spry_placed *pictures; /* of the prompt: spry_pictures.h */
     size_t n_pictures;
 } spry_request;
@@ -468,8 +469,7 @@ SPRY_API spry_status spry_engine_warnings(spry_engine *engine, char **warnings, 
 SPRY_API spry_status spry_session_generate(spry_session *session, spry_result *result, const spry_request *request,
                                            spry_error *error);
 
-/* Ends the generation in progress at its next step. Any thread, and signal handlers. */
-SPRY_API void spry_session_cancel(spry_session *session);
+SPRY_API void spry_session_cancel(spry_session *session); /* at its next step; any thread, and signal handlers */
 
 SPRY_API const char *spry_finish_name(spry_finish finish); /* "end", "stop", "length", ... Any thread. */
 

@@ -36,9 +36,10 @@ typedef struct spry_bench_flags {
     const char *save, *max_drop;
     const char *chunk_text; /* a number, or a list; NULL: not given */
     bool json, reuse, with_policy, curve;
-    uint32_t draft_most; /* 0: as many as pay */
-    const char *only;    /* the part of points that is measured; NULL: all */
-    const char *without; /* the part that is left out; NULL: not measured */
+    const char *draft_mode; /* "fast" or "precise" */
+    uint32_t draft_most;    /* 0: as many as pay */
+    const char *only;       /* the part of points that is measured; NULL: all */
+    const char *without;    /* the part that is left out; NULL: not measured */
     bool accept;
     spry_bench_list prefill, depth, batch;
     spry_bench_list policy; /* batch sizes, ascending; empty: not measured */

@@ -14,7 +14,7 @@ enum { REPORT_BYTES_MAX = 1 << 24, ARGUMENTS_MAX = 16, PATH_PART = 32 };
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-typedef enum run_name { POINTS, REUSE, MIX, DRAFT, WITHOUT, POLICY, RUNS } run_name;
+typedef enum run_name { POINTS, REUSE, MIX, DRAFT, PRECISE, WITHOUT, POLICY, RUNS } run_name;
 
 /* Of the model; `widened`: of the bundled one in the sizes of another, because drafts need a drafter that fits. */
 static const struct {
@@ -28,6 +28,7 @@ static const struct {
     [DRAFT] = {{"--widen", "qwen3-0.6b", "--draft", "Spry-Tales-Draft-4M", "--tokens", "64", "--repeat", "1"},
                120,
                true},
+    [PRECISE] = {{"--widen", "qwen3-0.6b", "--draft", "Spry-Tales-Draft-4M", "--draft-mode", "precise"}, 120, true},
     [WITHOUT] = {{"--without", "all"}, 90, false},
     [POLICY] = {{"--policy"}, 10, false},
 };
@@ -50,8 +51,7 @@ static spry_status run_child(json_t **report, run_name which, const char *model,
         arguments[n++] = model;
     }
     spry_buffer_init(&text, REPORT_BYTES_MAX);
-    const spry_child child = {
-        .arguments = arguments, .whole_environment = true, .on_output = collect, .user = &text};
+    const spry_child child = {.arguments = arguments, .whole_environment = true, .on_output = collect, .user = &text};
     spry_status status = spry_child_run(&child, error);
     if (!status)
         status = spry_json_object(report, spry_buffer_view(&text), error);
@@ -81,7 +81,9 @@ static const struct {
      "drafts.why"},
     {"First token with a drafter, relative to without", DRAFT, "drafts.ttft", NULL, AT_MOST, 1.10, SPRY_BENCH_TIMES,
      NULL},
-    {"Drafts refused, p95 of answers", DRAFT, "drafts.refused_p95", NULL, REPORTED, 0, SPRY_BENCH_SHARE, "drafts.why"},
+    {"Precise drafts refused, p95 of answers", PRECISE, "drafts.refused_p95", NULL, AT_MOST, 0.1, SPRY_BENCH_SHARE,
+     "drafts.why"},
+    {"Decode with precise drafts", PRECISE, "drafts.speedup", NULL, REPORTED, 0, SPRY_BENCH_TIMES, "drafts.why"},
     {"Decode step in attention and products", POINTS, "decode.0.ops", NULL, AT_LEAST, 0.8, SPRY_BENCH_SHARE, NULL},
     {"Tokenizer, share of the first token's time", POINTS, "ttft.parts_ms.tokenize", "ttft.cold_ms", AT_MOST, 0.01,
      SPRY_BENCH_SHARE, "why_no_ttft"},

@@ -74,6 +74,7 @@ static spry_status answer(spry_bench *b, const drafting *d, const char *prompt, 
     request.sampling.seed = 1;
     request.speculation = drafted ? d->who : SPRY_DRAFT_NONE;
     request.draft_most = b->flags->draft_most;
+    request.draft_precise = strcmp(b->flags->draft_mode, "precise") == 0;
     status = spry_session_generate(b->session, result, &request, b->error);
     const int32_t *all = spry_session_tokens(b->session, &held);
     *count = status ? 0 : held - n_ids;

@@ -14,6 +14,7 @@
 
 static const char *const layer_words[] = {"auto", "all", NULL};
 static const char *const think_words[] = {"on", "off", "show", NULL};
+const char *const spry_draft_modes[] = {"fast", "precise", NULL};
 static const char *const draft_words[] = {"auto", "none", "lookup", NULL};
 #define KV_NAME(name, type) #name,
 static const char *const kv_types[] = {"auto", SPRY_KV_TYPES(KV_NAME) NULL};
@@ -304,6 +305,14 @@ static const spry_option answer_options[] = {
      .help = "Drafter for speculative decoding: none, lookup (tokens that followed an earlier occurrence of the same "
              "text), a smaller MODEL with the same vocabulary, or auto. The answer is the same; drafting stops when it "
              "does not pay"},
+    {.name = "draft-mode",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = offsetof(spry_answer_flags, draft_mode),
+     .choices = spry_draft_modes,
+     .metavar = "MODE",
+     .help =
+         "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter is sure of, so "
+         "that hardly one is refused"},
     {.name = "draft-most",
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(spry_answer_flags, draft_most),
@@ -360,6 +369,7 @@ void spry_answer_flags_default(spry_answer_flags *flags)
     flags->sampling.temperature = flags->sampling.top_p = flags->sampling.min_p = flags->sampling.repeat_penalty = NAN;
     flags->sampling.top_k = UINT32_MAX;
     flags->draft = "auto";
+    flags->draft_mode = spry_draft_modes[0];
     flags->stop = (spry_option_list){flags->stops, SPRY_STOPS_MAX, 0};
 }
 

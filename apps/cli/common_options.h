@@ -62,6 +62,8 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
 
 enum { SPRY_STOPS_MAX = 16 };
 
+extern const char *const spry_draft_modes[]; /* "fast", "precise"; ends with NULL */
+
 typedef struct spry_answer_flags {
     spry_sampling sampling; /* with fields unset that no option gave: see spry_answer_flags_sampling */
     const char *seed_text;  /* NULL: no seed given */
@@ -73,6 +75,7 @@ typedef struct spry_answer_flags {
     uint32_t keep;     /* tokens kept at the start of the context */
     const char *draft; /* auto, none, lookup or a model */
     uint32_t draft_most;
+    const char *draft_mode;
     const char *schema_file, *grammar_file, *regex, *choice; /* constraint of the answer; at most one is not NULL */
     const char *json_style;
     bool json_lenient;

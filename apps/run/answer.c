@@ -172,6 +172,7 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.span_repair = job->span_repair;
     request.speculation = job->speculation;
     request.draft_most = job->flags->draft_most;
+    request.draft_precise = strcmp(job->flags->draft_mode, "precise") == 0;
     request.constraint = job->constraint;
     request.constraint_text = job->constraint_text;
     request.json_style = spry_answer_flags_style(job->flags);

@@ -54,6 +54,7 @@ typedef struct spry_serve_settings {
     size_t responses_bytes;         /* limit for stored responses */
     uint32_t responses_s;           /* they are kept for this time; 0: none is */
     spry_speculation speculation;
+    bool draft_precise;
     uint32_t draft_most; /* tokens for a step; 0: as many as pay */
     bool answer_spans;   /* answers become fragments unless the request has "answer_span": false */
     bool slide;          /* full contexts slide unless the request has "context_overflow" */

@@ -58,6 +58,14 @@ static const spry_option work_options[] = {
      .offset = FIELD(draft),
      .metavar = "DRAFTER",
      .help = "Drafter of the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto"},
+    {.name = "draft-mode",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(draft_mode),
+     .choices = spry_draft_modes,
+     .metavar = "MODE",
+     .help =
+         "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter is sure of, so "
+         "that hardly one is refused"},
     {.name = "draft-most",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.draft_most),
@@ -102,6 +110,7 @@ void spry_server_flags_default(spry_server_flags *flags)
                                  .parallel = 8,
                                  .queue = sched.max_waiting,
                                  .policy = "auto",
+                                 .draft_mode = spry_draft_modes[0],
                                  .draft = "auto"};
     spry_engine_flags_default(&flags->engine);
     spry_speech_flags_default(&flags->speech);
@@ -299,6 +308,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     flags->settings.speculation = strcmp(flags->draft, "none") == 0     ? SPRY_DRAFT_NONE
                                   : strcmp(flags->draft, "lookup") == 0 ? SPRY_DRAFT_LOOKUP
                                                                         : SPRY_DRAFT_AUTO;
+    flags->settings.draft_precise = strcmp(flags->draft_mode, "precise") == 0;
     server->settings = &flags->settings;
     server->models = models;
     server->audit.file = -1;

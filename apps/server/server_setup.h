@@ -12,7 +12,7 @@ enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 5 };
 typedef struct spry_server_flags {
     spry_serve_settings settings;
     uint32_t parallel, queue, stall_ms, keep_alive_s, models_max;
-    const char *policy, *draft;
+    const char *policy, *draft, *draft_mode;
     size_t model_bytes;
     spry_engine_flags engine;
     spry_model_flags model;

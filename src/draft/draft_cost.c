@@ -190,6 +190,8 @@ static void update_account(spry_draft_cost *cost, const spry_draft_outcome *o)
 {
     double tokens = (double)(o->accepted + 1), plain_ns = step_ns(cost, o->other_rows, 0);
     double taken_ns = step_ns(cost, o->other_rows, o->drafted) + (double)o->sync_ns;
+    if (!o->drafted && o->draft_ns && cost->draft_tokens > 0)
+        taken_ns += cost->draft_ns / cost->draft_tokens;
     double share = (double)(o->other_rows + 1);
     cost->account += earned * tokens;
     if (plain_ns > 0)
@@ -231,7 +233,7 @@ void spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outc
     bool after_pause = cost->since_draft >= cost->pause;
     if (o.draft_ns || o.drafted) {
         cost->draft_ns = cost->draft_ns * memory_draft + (double)o.draft_ns;
-        cost->draft_tokens = cost->draft_tokens * memory_draft + o.drafted;
+        cost->draft_tokens = cost->draft_tokens * memory_draft + (o.drafted ? o.drafted : 1); /* one that was refused */
     }
     if (o.drafted) {
         if (after_pause)

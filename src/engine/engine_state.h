@@ -63,6 +63,7 @@ struct spry_session {
     spry_kv_key salted;         /* root of its pages without adapters */
     spry_prompt_lookup *lookup; /* NULL until first use */
     spry_drafter propose;       /* drafter of the current answer */
+    bool precise;               /* it drafts, or lets another draft, only what is almost certain */
     spry_draft_cost cost;
     size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, spry_draft_times *); /* the drafter that the
                                                                                                 * costs belong to */
@@ -195,9 +196,10 @@ void spry_session_leave(spry_session *session);
 /* Runs a job on the session and waits for it. */
 spry_status spry_session_run(spry_session *session, spry_job *job, spry_error *error);
 
-/* The most likely token after ids that the session is made to hold, or (`append`) that follow what it holds. */
-spry_status spry_session_likeliest(spry_session *session, int32_t *token, const int32_t *ids, size_t count, bool append,
-                                   spry_error *error);
+/* The most likely token and, where it is not NULL, its log probability after ids that the session is made to hold, or
+ * (`append`) that follow what it holds. */
+spry_status spry_session_likeliest(spry_session *session, int32_t *token, double *logprob, const int32_t *ids,
+                                   size_t count, bool append, spry_error *error);
 
 /* Checks that these ids have an embedding. Thread-safe. */
 spry_status spry_embed_check(const spry_engine *engine, const int32_t *ids, size_t count, spry_error *error);

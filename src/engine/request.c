@@ -15,6 +15,10 @@
 
 enum { MIN_MATCH = 2, MAX_MATCH = 8, DIFFERENT_AT_MOST = 100 /* one token in this number may differ */ };
 
+/* In precise mode: the least log probability of a drafted token to the drafter. Its own errors are not in that, so it
+ * is above what is asked of the drafts, nine of ten. */
+static const double sure = -0.05;
+
 /* ---- lookup ------------------------------------------------------------------------------------------------------ */
 
 static size_t propose_lookup(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
@@ -25,7 +29,8 @@ static size_t propose_lookup(void *self, int32_t *draft, size_t most, const int3
     *times = (spry_draft_times){0};
     if (spry_prompt_lookup_follow(s->lookup, tokens, n_tokens, NULL)) /* longer than the context: it slid */
         return 0;
-    return spry_prompt_lookup_propose(s->lookup, draft, &match, most);
+    size_t n = spry_prompt_lookup_propose(s->lookup, draft, &match, most);
+    return s->precise && match < MAX_MATCH ? 0 : n;
 }
 
 static spry_status use_lookup(spry_session *s, spry_error *error)
@@ -40,7 +45,8 @@ static spry_status use_lookup(spry_session *s, spry_error *error)
 
 /* Brings the drafter's session up to these tokens and gives the likeliest one after them. *reads: it had to read
  * more than the answer's last tokens. */
-static spry_status read_along(spry_session *d, int32_t *next, bool *reads, const int32_t *tokens, size_t n_tokens)
+static spry_status read_along(spry_session *d, int32_t *next, double *logprob, bool *reads, const int32_t *tokens,
+                              size_t n_tokens)
 {
     spry_sequence *s = &d->sequence;
     size_t same = 0, most = s->n_tokens < n_tokens - 1 ? s->n_tokens : n_tokens - 1;
@@ -51,9 +57,9 @@ static spry_status read_along(spry_session *d, int32_t *next, bool *reads, const
         if ((uint32_t)tokens[i] >= d->engine->model->config.n_vocab)
             return SPRY_ERR_UNSUPPORTED;             /* a token that only the model has: no draft */
     if (!same || n_tokens - same > d->engine->chunk) /* a new prompt: some of it may be cached */
-        return spry_session_likeliest(d, next, tokens, n_tokens, false, NULL);
+        return spry_session_likeliest(d, next, logprob, tokens, n_tokens, false, NULL);
     spry_sequence_truncate(s, same);
-    return spry_session_likeliest(d, next, tokens + same, n_tokens - same, true, NULL);
+    return spry_session_likeliest(d, next, logprob, tokens + same, n_tokens - same, true, NULL);
 }
 
 static size_t propose_model(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
@@ -61,17 +67,18 @@ static size_t propose_model(void *self, int32_t *draft, size_t most, const int32
 {
     spry_session *d = self;
     size_t n = 0;
+    double logprob = 0, *wanted = d->precise ? &logprob : NULL;
     uint64_t start = spry_clock_ns();
     *times = (spry_draft_times){0};
     if (n_tokens + most > d->engine->context)
         return 0;
     bool far = n_tokens > d->sequence.n_tokens + SPRY_DRAFT_MOST + 1, reads;
-    spry_status status = read_along(d, draft, &reads, tokens, n_tokens);
+    spry_status status = read_along(d, draft, wanted, &reads, tokens, n_tokens);
     uint64_t ns = spry_clock_ns() - start;
     if (!status)
         *times = (spry_draft_times){.sync_ns = far ? ns : 0, .prefill_ns = reads ? ns : 0};
-    while (!status && ++n < most)
-        status = spry_session_likeliest(d, &draft[n], &draft[n - 1], 1, true, NULL);
+    while (!status && !(logprob < sure) && ++n < most)
+        status = spry_session_likeliest(d, &draft[n], wanted, &draft[n - 1], 1, true, NULL);
     return n;
 }
 
@@ -147,6 +154,9 @@ static spry_status session_draft(spry_session *s, spry_generation *g, bool alone
     if (how == SPRY_DRAFT_NONE || s->engine->borrows_threads)
         return SPRY_OK;
     spry_status status = SPRY_OK;
+    s->precise = g->request->draft_precise;
+    if (drafter)
+        drafter->precise = s->precise;
     if (drafter && alone && how != SPRY_DRAFT_LOOKUP)
         s->propose = (spry_drafter){propose_model, drafter};
     else

@@ -257,12 +257,12 @@ spry_status spry_session_run(spry_session *s, spry_job *job, spry_error *error)
     return status;
 }
 
-spry_status spry_session_likeliest(spry_session *s, int32_t *token, const int32_t *ids, size_t count, bool append,
-                                   spry_error *error)
+spry_status spry_session_likeliest(spry_session *s, int32_t *token, double *logprob, const int32_t *ids, size_t count,
+                                   bool append, spry_error *error)
 {
     spry_job job;
     spry_sampling greedy;
-    spry_draw draw = {.settings = &greedy};
+    spry_draw draw = {.settings = &greedy, .wants_logprob = logprob};
     const spry_prompt prompt = {.ids = ids, .count = count, .compute_from = append ? 0 : count - 1};
     spry_sampling_default(&greedy);
     greedy.temperature = 0;
@@ -271,6 +271,8 @@ spry_status spry_session_likeliest(spry_session *s, int32_t *token, const int32_
     job.reading.draw = &draw;
     spry_status status = spry_session_run(s, &job, error);
     *token = draw.token;
+    if (logprob)
+        *logprob = (double)draw.logprob;
     return status;
 }
 

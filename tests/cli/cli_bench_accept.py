@@ -20,7 +20,7 @@ class Accept(cli_support.CliTest):
                 least = float(one["shown"].split()[0].rstrip("x")) > float(words[2].rstrip("x"))
                 self.assertEqual(one["verdict"], "passed" if least == (words[1] == "least") else "FAILED", one)
         self.assertEqual(report["passed"], not any(one["verdict"].startswith("FAILED") for one in report["criteria"]))
-        self.assertEqual(len(report["criteria"]), 17)
+        self.assertEqual(len(report["criteria"]), 18)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ enum { N_TOKENS = 16, PROMPT_MAX = 256, KEPT = 512 };
 
 static spry_engine *target, *drafter;
 static spry_session *session;
+static bool precise;
 
 static int open_pair(void **state)
 {
@@ -92,6 +93,7 @@ static spry_result answer(kept *out, const int32_t *ids, size_t count, spry_spec
     }
     request.sampling.seed = count;
     request.speculation = who;
+    request.draft_precise = precise;
     request.on_token = keep;
     request.user = out;
     out->count = 0;
@@ -149,6 +151,32 @@ static void test_same_tokens(void **state)
     }
     print_message("%zu drafted, %zu accepted\n", drafted, accepted);
     assert_true(drafted > N_PROMPTS / 4 && accepted > 0 && accepted < drafted);
+}
+
+/* In precise mode hardly a draft is refused: the drafter stops where it is not sure. */
+static void test_precise(void **state)
+{
+    (void)state;
+    size_t drafted[2] = {0}, accepted[2] = {0};
+    for (size_t i = 0; i < N_PROMPTS / 2; i++) {
+        char text[128];
+        int32_t ids[PROMPT_MAX];
+        kept plain, other;
+        make_prompt(text, sizeof text, 2 * i);
+        size_t count = tokenize(ids, text);
+        answer(&plain, ids, count, SPRY_DRAFT_NONE, 0);
+        for (size_t way = 0; way < 2; way++) {
+            precise = way;
+            spry_result result = answer(&other, ids, count, SPRY_DRAFT_MODEL, 0);
+            same(&plain, &other, precise ? "precise" : "fast");
+            drafted[way] += result.drafts.drafted;
+            accepted[way] += result.drafts.accepted;
+        }
+    }
+    precise = false;
+    print_message("fast: %zu of %zu accepted; precise: %zu of %zu\n", accepted[0], drafted[0], accepted[1], drafted[1]);
+    assert_true(10 * accepted[0] < 9 * drafted[0]);
+    assert_true(drafted[1] && 10 * accepted[1] >= 9 * drafted[1]);
 }
 
 /* How many tokens are guessed at once is bounded by what was asked for, whatever that is. */
@@ -291,8 +319,8 @@ static void test_wrong_drafters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_tokens),  cmocka_unit_test(test_most),           cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_wrong_drafters),
+        cmocka_unit_test(test_same_tokens), cmocka_unit_test(test_precise),      cmocka_unit_test(test_most),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_wrong_drafters),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }

@@ -18,6 +18,7 @@ void spry_completion_options_init(spry_completion_options *o, const spry_serve_s
     o->request.sampling.seed = spry_entropy() >> 32;
     o->request.speculation = settings->speculation;
     o->request.draft_most = settings->draft_most;
+    o->request.draft_precise = settings->draft_precise;
     o->request.stop = o->stops;
 }
 
