@@ -107,6 +107,8 @@ static bool natural(size_t *value, const json_t *json)
     return true;
 }
 
+enum { FILE_DIMS = 5 }; /* convolutions over films have as many: the last two count as one */
+
 /* Reads the shape and the number of values. A scalar is one value in one dimension. */
 static spry_status read_shape(spry_tensor *tensor, size_t *count, const char *name, const json_t *shape, bool listed,
                               spry_error *error)
@@ -114,9 +116,9 @@ static spry_status read_shape(spry_tensor *tensor, size_t *count, const char *na
     size_t n_dims = json_array_size(shape);
     if (!json_is_array(shape))
         return refuse(error, SPRY_ERR_FORMAT, name, "its shape is not a list");
-    if (listed && n_dims > SPRY_TENSOR_DIMS)
+    if (listed && n_dims > FILE_DIMS)
         return refuse(error, SPRY_ERR_UNSUPPORTED, name, "has %zu dimensions; up to %d are possible", n_dims,
-                      SPRY_TENSOR_DIMS);
+                      FILE_DIMS);
     *count = 1;
     for (size_t i = 0; i < SPRY_TENSOR_DIMS; i++)
         tensor->dims[i] = 1;
@@ -130,8 +132,10 @@ static spry_status read_shape(spry_tensor *tensor, size_t *count, const char *na
             return refuse(error, SPRY_ERR_FORMAT, name, "its shape multiplies to more than any memory holds");
         if (i < SPRY_TENSOR_DIMS)
             tensor->dims[i] = dim;
+        else if (listed)
+            tensor->dims[SPRY_TENSOR_DIMS - 1] *= dim;
     }
-    tensor->n_dims = n_dims ? (uint32_t)n_dims : 1;
+    tensor->n_dims = !n_dims ? 1 : listed && n_dims > SPRY_TENSOR_DIMS ? SPRY_TENSOR_DIMS : (uint32_t)n_dims;
     return SPRY_OK;
 }
 
