@@ -235,11 +235,11 @@ typedef struct spry_chat_prompt {
     spry_span *spans; /* ascending */
     size_t n_spans;
     double template_ms, tokenize_ms; /* how long its two parts took */
-    /* With tools: a SPRY_TOOL_CALLS constraint, under which every call is one of the tools and has its arguments, and
-     * which requires a call where "tool_choice" does. NULL: no tools, or too many. */
-    char *call_constraint;
-    char *reserved_texts[2]; /* NULL */
-    uint64_t reserved[8];
+    /* With tools: a SPRY_TOOL_CALLS constraint: every call is one of them, and required if "tool_choice" says so */
+    char *call_constraint;        /* NULL: no tools, or too many */
+    char *reserved_texts[2];      /* NULL */
+    struct spry_placed *pictures; /* spry_pictures.h */
+    uint64_t n_pictures, reserved[6];
 } spry_chat_prompt;
 
 /* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",

@@ -18,6 +18,14 @@ typedef struct spry_placed {
     const spry_picture *picture;
 } spry_placed;
 
+/* Whether the model sees pictures: parts {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}} of
+ * messages then become pictures of a prompt (spry_engine_chat_prompt). PNG, JPEG, WebP and GIF files are read, in a
+ * child process without rights. Any thread. */
+SPRY_API bool spry_engine_sees(const spry_engine *engine);
+
+/* Frees a list of pictures that the library made, as in spry_chat_prompt. */
+SPRY_API void spry_placed_free(spry_placed *pictures, size_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -223,7 +223,8 @@ typedef struct spry_pool_info {
     bool pinned;
     spry_jobs_figures work; /* of loaded models */
     size_t context;         /* tokens of a session, of loaded models */
-    uint64_t reserved[7];
+    uint64_t sees;          /* whether a loaded model sees pictures */
+    uint64_t reserved[6];
 } spry_pool_info;
 
 /* Calls `visit` for every model; false from `visit` ends it. */

@@ -169,6 +169,8 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.n_prompt = job->prompt->count;
     request.spans = job->spans;
     request.n_spans = job->n_spans;
+    request.pictures = job->pictures;
+    request.n_pictures = job->n_pictures;
     request.span_repair = job->span_repair;
     request.speculation = job->speculation;
     request.draft_most = job->flags->draft_most;

@@ -9,6 +9,7 @@
 #include "cli/common_options.h"
 #include "platform/energy.h"
 #include "platform/trace.h"
+#include "spry_pictures.h"
 
 /* A generated token with its probability and the most probable alternatives. */
 typedef struct spry_answer_token {
@@ -34,6 +35,8 @@ typedef struct spry_answer_job {
     const spry_answer_flags *flags;
     const spry_span *spans; /* fragments of the prompt */
     size_t n_spans, span_repair;
+    const spry_placed *pictures; /* of the prompt */
+    size_t n_pictures;
     spry_speculation speculation;
     spry_constraint constraint;
     const char *constraint_text;
@@ -94,17 +97,20 @@ spry_status spry_answer_shape(spry_constraint *constraint, spry_buffer *text, co
 
 /* ---- fragments --------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_FRAGMENTS_MAX = 64 };
+enum { SPRY_FRAGMENTS_MAX = 64, SPRY_IMAGES_MAX = 16 };
 
 typedef struct spry_fragments {
     spry_span spans[SPRY_FRAGMENTS_MAX];
     size_t count;
+    spry_placed *pictures; /* the caller frees them: spry_placed_free */
+    size_t n_pictures;
 } spry_fragments;
 
-/* The ids of a conversation whose user message is the files, each a fragment, followed by `text`. `system` may be
- * NULL. */
+/* The ids of a conversation whose user message is the files, each a fragment, and the pictures, followed by `text`.
+ * `system` may be NULL. */
 spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
-                                  const spry_option_list *files, const char *system, spry_view text, spry_error *error);
+                                  const spry_option_list *files, const spry_option_list *images, const char *system,
+                                  spry_view text, spry_error *error);
 
 /* Parses --span-repair: a number of tokens, or "all". */
 spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error);

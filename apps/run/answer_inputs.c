@@ -117,7 +117,7 @@ void spry_drafter_close(spry_drafter_model *d)
 
 /* The conversation is built as JSON in OpenAI's format. */
 
-enum { FILE_BYTES_MAX = 64 << 20 };
+enum { FILE_BYTES_MAX = 64 << 20, IMAGE_BYTES_MAX = 32 << 20 };
 
 /* A file as one part; the following text always begins on a new line. */
 static spry_status add_file(json_t *parts, const char *path, spry_error *error)
@@ -141,6 +141,34 @@ static spry_status add_file(json_t *parts, const char *path, spry_error *error)
     return status;
 }
 
+/* A picture as a data: URL, which names no type: the bytes say it. */
+static spry_status add_image(json_t *parts, const char *path, spry_error *error)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    spry_buffer bytes, url;
+    spry_buffer_init(&bytes, IMAGE_BYTES_MAX);
+    spry_buffer_init(&url, 2 * (size_t)IMAGE_BYTES_MAX);
+    spry_status status = spry_file_read(&bytes, path, error);
+    spry_buffer_text(&url, "data:;base64,");
+    const unsigned char *data = (const unsigned char *)spry_buffer_view(&bytes).data;
+    for (size_t i = 0; i < bytes.size; i += 3) {
+        size_t n = bytes.size - i;
+        uint32_t three = (uint32_t)data[i] << 16 | (n > 1 ? (uint32_t)data[i + 1] << 8 : 0) | (n > 2 ? data[i + 2] : 0);
+        const char four[] = {digits[three >> 18], digits[three >> 12 & 63], n > 1 ? digits[three >> 6 & 63] : '=',
+                             n > 2 ? digits[three & 63] : '='};
+        spry_buffer_append(&url, four, sizeof four);
+    }
+    if (status == SPRY_OK && !bytes.size)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s: the file is empty", path);
+    if (status == SPRY_OK &&
+        (url.failed ||
+         json_array_append_new(parts, json_pack("{s:s, s:{s:s}}", "type", "image_url", "image_url", "url", url.data))))
+        status = spry_fail_memory(error, "a picture", url.size);
+    spry_buffer_deinit(&bytes);
+    spry_buffer_deinit(&url);
+    return status;
+}
+
 static spry_status to_ids(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine, const json_t *request,
                           spry_error *error)
 {
@@ -154,6 +182,10 @@ static spry_status to_ids(spry_tokens *out, spry_fragments *fragments, const spr
         status = spry_fail(error, SPRY_ERR_INPUT, "%zu fragments are more than %d", prompt.n_spans, SPRY_FRAGMENTS_MAX);
     else if (prompt.n_spans)
         memcpy(fragments->spans, prompt.spans, prompt.n_spans * sizeof *prompt.spans);
+    fragments->pictures = prompt.pictures;
+    fragments->n_pictures = (size_t)prompt.n_pictures;
+    prompt.pictures = NULL;
+    prompt.n_pictures = 0;
     free(out->ids);
     *out = (spry_tokens){prompt.ids, prompt.count, prompt.count};
     prompt.ids = NULL;
@@ -163,12 +195,15 @@ static spry_status to_ids(spry_tokens *out, spry_fragments *fragments, const spr
 }
 
 spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
-                                  const spry_option_list *files, const char *system, spry_view text, spry_error *error)
+                                  const spry_option_list *files, const spry_option_list *images, const char *system,
+                                  spry_view text, spry_error *error)
 {
     json_t *parts = json_array(), *messages = json_array();
     spry_status status = SPRY_OK;
     for (size_t i = 0; status == SPRY_OK && i < files->count; i++)
         status = add_file(parts, files->items[i], error);
+    for (size_t i = 0; status == SPRY_OK && i < images->count; i++)
+        status = add_image(parts, images->items[i], error);
     json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text", json_stringn(text.data, text.size)));
     if (system)
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));

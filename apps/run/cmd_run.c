@@ -47,6 +47,8 @@ typedef struct run_settings {
     const char *span_files[SPRY_FRAGMENTS_MAX];
     spry_option_list spans;  /* storage is `span_files` */
     const char *span_repair; /* tokens, or "all" */
+    const char *image_files[SPRY_IMAGES_MAX];
+    spry_option_list images; /* storage is `image_files` */
     spry_chat_flags chat;
 } run_settings;
 
@@ -64,6 +66,12 @@ static const spry_option prompt_options[] = {
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(raw),
      .help = "Continue the prompt without the chat template"},
+    {.name = "image",
+     .kind = SPRY_OPTION_LIST,
+     .offset = FIELD(images),
+     .metavar = "FILE",
+     .common = true,
+     .help = "Show the model this picture (PNG, JPEG, WebP, GIF) with the prompt; may be given again"},
     {.name = "span",
      .kind = SPRY_OPTION_LIST,
      .offset = FIELD(spans),
@@ -139,8 +147,8 @@ static spry_status prompt_ids(spry_answer *answer, spry_tokens *out, spry_fragme
 {
     if (settings->raw)
         return spry_answer_text_ids(out, engine, text, settings->chat.answer.special, error);
-    if (settings->spans.count)
-        return spry_fragments_prompt(out, fragments, engine, &settings->spans, system, text, error);
+    if (settings->spans.count || settings->images.count)
+        return spry_fragments_prompt(out, fragments, engine, &settings->spans, &settings->images, system, text, error);
     spry_message messages[] = {{"system", system}, {"user", text.data}};
     size_t skipped = system ? 0 : 1;
     return spry_answer_chat_ids(answer, out, engine, &settings->chat.answer, messages + skipped,
@@ -193,6 +201,8 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
         status = prompt_ids(&answer, &ids, &fragments, engine, settings, system, prompt, error);
     job.constraint_text = shape.data;
     job.n_spans = fragments.count;
+    job.pictures = fragments.pictures;
+    job.n_pictures = fragments.n_pictures;
     if (status == SPRY_OK)
         status = spry_answer_generate(&answer, &job, error);
     if (status == SPRY_OK && settings->json)
@@ -205,6 +215,7 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
             spry_answer_print_stats(&answer, engine, model, job.seed);
     }
     spry_answer_deinit(&answer);
+    spry_placed_free(fragments.pictures, fragments.n_pictures);
     spry_tokens_deinit(&ids);
     spry_buffer_deinit(&shape);
     return status;
@@ -289,6 +300,8 @@ static int check(const run_settings *settings, bool to_chat)
         return spry_usage_wrong(&usage, "--system cannot be used with --raw");
     if (settings->spans.count && (settings->raw || to_chat))
         return spry_usage_wrong(&usage, "--span needs a prompt that is not --raw");
+    if (settings->images.count && (settings->raw || to_chat))
+        return spry_usage_wrong(&usage, "--image needs a prompt that is not --raw");
     if (to_chat && (settings->raw || settings->json))
         return spry_usage_wrong(&usage, "--%s needs a prompt: give one with -p or on standard input",
                                 settings->raw ? "raw" : "json");
@@ -336,6 +349,7 @@ int spry_cmd_run(int argc, char **argv)
     spry_chat_flags_default(&settings.chat);
     settings.spans = (spry_option_list){settings.span_files, SPRY_FRAGMENTS_MAX, 0};
     settings.span_repair = "32";
+    settings.images = (spry_option_list){settings.image_files, SPRY_IMAGES_MAX, 0};
     spry_option_table tables[5 + SPRY_CHAT_SETTINGS_TABLES] = {
         {prompt_options, SPRY_COUNT(prompt_options), &settings}, spry_chat_flags_table(&settings.chat),
         {output_options, SPRY_COUNT(output_options), &settings}, spry_trace_flags_table(&settings.chat.engine.trace),

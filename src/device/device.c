@@ -392,6 +392,7 @@ static spry_status check_step(const spry_device *d, const spry_device_step *step
         *logits += spry_segment_logits(g);
         *hidden += g->want == SPRY_WANT_HIDDEN ? g->n_rows : 0;
     }
+    *hidden += rows * d->config->n_taps;
     if (rows > d->limits.max_rows || *logits > d->limits.max_logits)
         return spry_fail(error, SPRY_ERR_INPUT, "a step of %zu rows (%zu with logits) passes the limit of %u (%u)",
                          rows, *logits, d->limits.max_rows, d->limits.max_logits);

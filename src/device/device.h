@@ -245,7 +245,8 @@ spry_status spry_device_draw(spry_device *device, spry_draw *const *draws, size_
 spry_status spry_device_logits(spry_device *device, const float **logits, size_t first, size_t count,
                                spry_error *error);
 
-/* The same of hidden states, [count, n_embd]; counted apart from the logits. */
+/* The same of hidden states, [count, n_embd]; counted apart from the logits. After them come all rows of the step as
+ * they leave each of the config's taps, to be asked for one tap at a time. */
 spry_status spry_device_hidden(spry_device *device, const float **hidden, size_t first, size_t count,
                                spry_error *error);
 

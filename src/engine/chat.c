@@ -9,11 +9,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/engine_state.h"
+#include "engine/eyes.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "spry_serve.h"
 #include "template/tool_calls.h"
 #include "template/tool_styles.h"
+#include "tokenizer/normalize.h"
 
 /* ---- tool calls that a conversation allows ----------------------------------------------------------------------- */
 
@@ -60,7 +62,7 @@ static spry_status constrain_calls(spry_chat_prompt *prompt, const spry_tokens *
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-enum { MAX_CHAT_BYTES = 64 << 20 };
+enum { MAX_CHAT_BYTES = 64 << 20, MAX_PICTURE_BYTES = 32 << 20 };
 
 static spry_status need_tokenizer(const spry_engine *e, spry_error *error)
 {
@@ -374,11 +376,20 @@ spry_status spry_engine_use_template(spry_engine *e, const char *file_or_text, s
  * the marks like any text; then the marks are replaced by the fragments' tokens. So a fragment begins and ends at token
  * borders, and its tokens are the same at any position. */
 
-enum { MAX_FRAGMENTS = 1024, MARK_BYTES = 64 };
+enum { MAX_FRAGMENTS = 1024, MARK_BYTES = 64, MAX_PICTURES = 128 };
+
+/* A picture of a conversation, whose mark is replaced by its tokens. */
+typedef struct seen_picture {
+    spry_picture *picture; /* referenced */
+    spry_eyes_tokens tokens;
+} seen_picture;
 
 typedef struct fragments {
+    const spry_engine *engine;
     uint64_t nonce;
-    json_t *texts; /* strings, by number */
+    json_t *texts; /* by number: strings, and numbers of pictures */
+    seen_picture pictures[MAX_PICTURES];
+    size_t n_pictures;
 } fragments;
 
 static void print_mark(char out[MARK_BYTES], const fragments *f, size_t number)
@@ -386,10 +397,75 @@ static void print_mark(char out[MARK_BYTES], const fragments *f, size_t number)
     snprintf(out, MARK_BYTES, "\xee\x80\x80%016" PRIx64 ":%zu\xee\x80\x81", f->nonce, number);
 }
 
+/* Puts a mark in place of a part's text; takes `item`. */
+static spry_status put_mark(fragments *f, json_t *part, json_t *item, spry_error *error)
+{
+    char mark[MARK_BYTES];
+    print_mark(mark, f, json_array_size(f->texts));
+    if (json_array_append_new(f->texts, item) || json_object_set_new(part, "type", json_string("text")) ||
+        json_object_set_new(part, "text", json_string(mark)))
+        return spry_fail_memory(error, "fragments", 0);
+    return SPRY_OK;
+}
+
+/* The bytes of "data:image/png;base64,...". Blanks in base64 are skipped. */
+static spry_status read_data_url(spry_buffer *out, const json_t *url, const char *name, spry_error *error)
+{
+    spry_view text = {json_string_value(url), json_string_length(url)};
+    const char *comma = text.data ? memchr(text.data, ',', text.size) : NULL;
+    if (!text.data || !spry_view_starts(text, SPRY_VIEW("data:")))
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "%s: its url must be a data: URL, as \"data:image/png;base64,...\"; nothing is fetched", name);
+    spry_view head = {text.data, comma ? (size_t)(comma - text.data) : 0};
+    if (head.size < 7 || memcmp(head.data + head.size - 7, ";base64", 7) != 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "%s: its data: URL is not base64", name);
+    spry_buffer clean;
+    spry_buffer_init(&clean, text.size + 1);
+    for (const char *at = comma + 1; at < text.data + text.size; at++)
+        if (!strchr(" \t\r\n", *at))
+            spry_buffer_append(&clean, at, 1);
+    spry_status status = SPRY_OK;
+    if (clean.failed)
+        status = spry_fail_memory(error, "a picture", text.size);
+    else if (!clean.size || !spry_base64_decode(out, spry_buffer_view(&clean)))
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s is not valid base64, or larger than %d MB", name,
+                           MAX_PICTURE_BYTES >> 20);
+    spry_buffer_deinit(&clean);
+    return status;
+}
+
+/* Encodes a picture and puts a mark in its place. */
+static spry_status mark_picture(fragments *f, json_t *part, spry_error *error)
+{
+    char name[32];
+    spry_buffer file;
+    json_t *url = json_object_get(part, "image_url");
+    url = json_is_object(url) ? json_object_get(url, "url") : url;
+    snprintf(name, sizeof name, "picture %zu", f->n_pictures + 1);
+    if (!f->engine->eyes)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the model %s cannot see pictures", f->engine->model->name);
+    if (f->n_pictures == MAX_PICTURES || json_array_size(f->texts) == MAX_FRAGMENTS)
+        return spry_fail(error, SPRY_ERR_INPUT, "a conversation can have %d pictures", MAX_PICTURES);
+    spry_buffer_init(&file, MAX_PICTURE_BYTES);
+    spry_status status = read_data_url(&file, url, name, error);
+    seen_picture *seen = &f->pictures[f->n_pictures];
+    if (!status)
+        status = spry_eyes_look(f->engine->eyes, &seen->picture, &seen->tokens, file.data, file.size, name, error);
+    spry_buffer_deinit(&file);
+    return status ? status : put_mark(f, part, json_integer((json_int_t)f->n_pictures++), error);
+}
+
+static bool is_picture(const json_t *part)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    return type && !strcmp(type, "image_url");
+}
+
 /* Moves the text out of a part that is a fragment. */
 static spry_status mark_part(fragments *f, json_t *part, spry_error *error)
 {
-    char mark[MARK_BYTES];
+    if (is_picture(part))
+        return mark_picture(f, part, error);
     const char *cache = json_string_value(json_object_get(part, "cache"));
     json_t *text = json_object_get(part, "text");
     if (!cache)
@@ -402,9 +478,22 @@ static spry_status mark_part(fragments *f, json_t *part, spry_error *error)
         return SPRY_OK;
     if (json_array_size(f->texts) == MAX_FRAGMENTS)
         return spry_fail(error, SPRY_ERR_INPUT, "a conversation can have %d fragments", MAX_FRAGMENTS);
-    print_mark(mark, f, json_array_size(f->texts));
-    if (json_array_append(f->texts, text) || json_object_set_new(part, "text", json_string(mark)))
-        return spry_fail_memory(error, "fragments", json_string_length(text));
+    return put_mark(f, part, json_incref(text), error);
+}
+
+/* Parts of a message with pictures become one text: no template puts anything between them. */
+static spry_status join_parts(json_t *message, json_t *content, spry_error *error)
+{
+    spry_buffer all;
+    spry_buffer_init(&all, MAX_CHAT_BYTES);
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *text = json_object_get(json_array_get(content, i), "text");
+        spry_buffer_append(&all, json_string_value(text) ? json_string_value(text) : "", json_string_length(text));
+    }
+    json_t *joined = all.failed ? NULL : json_stringn(spry_buffer_view(&all).data, all.size);
+    spry_buffer_deinit(&all);
+    if (!joined || json_object_set_new(message, "content", joined))
+        return spry_fail_memory(error, "a message", 0);
     return SPRY_OK;
 }
 
@@ -412,9 +501,14 @@ static spry_status mark_all(fragments *f, json_t *messages, spry_error *error)
 {
     spry_status status = SPRY_OK;
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        json_t *content = json_object_get(json_array_get(messages, i), "content");
-        for (size_t k = 0; !status && k < json_array_size(content); k++)
+        json_t *message = json_array_get(messages, i), *content = json_object_get(message, "content");
+        bool pictures = false;
+        for (size_t k = 0; !status && k < json_array_size(content); k++) {
+            pictures = pictures || is_picture(json_array_get(content, k));
             status = mark_part(f, json_array_get(content, k), error);
+        }
+        if (!status && pictures)
+            status = join_parts(message, content, error);
     }
     return status;
 }
@@ -425,7 +519,8 @@ typedef struct pieces {
     const spry_engine *engine;
     const spry_chat_text *text;
     spry_tokens ids;
-    spry_buffer spans; /* spry_span */
+    spry_buffer spans;    /* spry_span */
+    spry_buffer pictures; /* spry_placed */
     spry_error *error;
 } pieces;
 
@@ -469,6 +564,25 @@ static spry_status add_fragment(pieces *p, const json_t *text)
     return status;
 }
 
+static bool push_token(spry_tokens *ids, int32_t id)
+{
+    return id < 0 || spry_tokens_push(ids, id);
+}
+
+/* The tokens of a picture: placeholders for its rows, between the model's marks. */
+static spry_status add_picture(pieces *p, const seen_picture *seen)
+{
+    bool fine = push_token(&p->ids, seen->tokens.begin);
+    const spry_placed placed = {p->ids.count, seen->picture};
+    for (uint32_t i = 0; fine && i < seen->picture->n_rows; i++)
+        fine = push_token(&p->ids, seen->tokens.pad);
+    fine = fine && push_token(&p->ids, seen->tokens.end) && spry_buffer_append(&p->pictures, &placed, sizeof placed);
+    if (!fine)
+        return spry_fail_memory(p->error, "a picture", p->ids.count * sizeof *p->ids.ids);
+    spry_picture_ref(seen->picture);
+    return SPRY_OK;
+}
+
 /* The first mark at or after `from`; false: there is none. */
 static bool find_mark(spry_view text, size_t from, const fragments *f, size_t *at, size_t *size, size_t *number)
 {
@@ -494,8 +608,10 @@ static spry_status cut(pieces *p, const fragments *f)
     size_t done = 0, at, size, number;
     while (!status && find_mark(text, done, f, &at, &size, &number)) {
         status = add_text(p, done, at);
+        const json_t *item = json_array_get(f->texts, number);
         if (!status)
-            status = add_fragment(p, json_array_get(f->texts, number));
+            status =
+                json_is_string(item) ? add_fragment(p, item) : add_picture(p, &f->pictures[json_integer_value(item)]);
         done = at + size;
     }
     return status ? status : add_text(p, done, text.size);
@@ -526,12 +642,13 @@ static spry_status make_pieces(pieces *p, spry_chat_prompt *prompt, const fragme
 spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prompt, const char *json, size_t size,
                                     spry_error *error)
 {
-    fragments f = {.nonce = spry_entropy(), .texts = json_array()};
+    fragments f = {.engine = e, .nonce = spry_entropy(), .texts = json_array()};
     pieces p = {.engine = e, .error = error};
     spry_chat_input input;
     json_t *request = NULL;
     *prompt = (spry_chat_prompt){.size = offsetof(spry_chat_prompt, reserved)};
     spry_buffer_init(&p.spans, (size_t)MAX_CHAT_BYTES);
+    spry_buffer_init(&p.pictures, sizeof(spry_placed) * MAX_PICTURES);
     spry_status status = parse_chat(&request, &input, json, size, error);
     if (!status)
         status = mark_all(&f, json_object_get(request, "messages"), error);
@@ -547,6 +664,12 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
     prompt->count = p.ids.count;
     prompt->spans = (spry_span *)(void *)p.spans.data;
     prompt->n_spans = p.spans.size / sizeof *prompt->spans;
+    prompt->pictures = (spry_placed *)(void *)p.pictures.data;
+    prompt->n_pictures = p.pictures.size / sizeof *prompt->pictures;
+    for (size_t i = 0; i < f.n_pictures; i++)
+        spry_picture_unref(f.pictures[i].picture);
+    if (status)
+        spry_chat_prompt_deinit(prompt);
     json_decref(f.texts);
     json_decref(request);
     return status;
@@ -554,6 +677,7 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
 
 void spry_chat_prompt_deinit(spry_chat_prompt *prompt)
 {
+    spry_placed_free(prompt->pictures, (size_t)prompt->n_pictures);
     free(prompt->ids);
     free(prompt->spans);
     free(prompt->call_constraint);

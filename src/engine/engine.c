@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/engine_state.h"
+#include "engine/eyes.h"
 #include "model/model.h"
 #include "model/quantize.h"
 #include "platform/clock.h"
@@ -222,6 +223,8 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     tell_placement(e);
     warn_of_template(e);
     status = spry_driver_create(&e->driver, e, error);
+    if (!status)
+        status = spry_eyes_create(&e->eyes, e, error);
     return status ? status : start_tracing(e, o->trace, error);
 }
 
@@ -294,6 +297,7 @@ spry_status spry_engine_close(spry_engine *e)
     if (e->driver && in_use(e))
         return SPRY_ERR_BUSY;
     spry_driver_destroy(e->driver);
+    spry_eyes_destroy(e->eyes);
     spry_session_destroy(e->drafter);
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);

@@ -39,6 +39,7 @@ struct spry_engine {
     spry_adapter_scales adapters;     /* of requests that choose none */
     pthread_mutex_t making;           /* protects these: any thread may bring the first grammar */
     spry_session *drafter;            /* session of the draft engine; NULL: none */
+    struct spry_eyes *eyes;           /* NULL: the model sees no pictures */
     struct spry_driver *driver;       /* runs everything that computes */
     spry_log log;
     spry_trace *trace;    /* NULL: none */

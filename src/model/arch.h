@@ -90,6 +90,7 @@ typedef struct spry_arch {
     bool chunked;          /* layers that slide see the keys of their own block of `window` positions instead */
     bool cools_unrotated;  /* queries are scaled by position only in layers without rope */
     bool every_bias;       /* attention's output and feed-forward parts have biases */
+    bool tower;            /* an encoder of pictures: it has no embeddings, and a norm of its output perhaps */
     bool encoder;          /* rows see all of their text; embeddings are normalised, the output is not */
     bool positions;        /* positions are learned: rows of a table */
     bool offset_positions; /* counted from the padding token's id + 1 on in Hugging Face files */
@@ -129,6 +130,7 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_mistral4, spry_arch_minimax_m2, spry_arch_hunyuan_moe, spry_arch_exaone_moe, spry_arch_glm4_moe_lite,
     spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe, spry_arch_gemma4, spry_arch_mimo2,
     spry_arch_qwen3_5, spry_arch_qwen3_5_moe, spry_arch_mamba2, spry_arch_granite_hybrid, spry_arch_bamba,
-    spry_arch_falcon_h1, spry_arch_nemotron_h, spry_arch_nemotron_h_moe;
+    spry_arch_falcon_h1, spry_arch_nemotron_h, spry_arch_nemotron_h_moe, spry_arch_qwen3_vl,
+    spry_arch_qwen3_tower;
 
 #endif

@@ -21,7 +21,8 @@ static const spry_arch *const table[] = {
     &spry_arch_cohere2_moe,     &spry_arch_gemma4,         &spry_arch_mimo2,
     &spry_arch_qwen3_5,         &spry_arch_qwen3_5_moe,    &spry_arch_mamba2,
     &spry_arch_granite_hybrid,  &spry_arch_bamba,          &spry_arch_falcon_h1,
-    &spry_arch_nemotron_h,      &spry_arch_nemotron_h_moe,
+    &spry_arch_nemotron_h,      &spry_arch_nemotron_h_moe, &spry_arch_qwen3_vl,
+    &spry_arch_qwen3_tower,
 };
 
 const spry_arch *spry_arch_by_gguf(spry_view name)
@@ -57,5 +58,5 @@ const char *spry_arch_hf_names(void)
            "granitemoe, glm4_moe, gpt_oss, ernie4_5_moe, deepseek_v2, deepseek_v3, gemma3n_text, bert, "
            "roberta, xlm-roberta, nomic_bert, lfm2, qwen3_next, ministral3, mistral4, minimax_m2, hunyuan_v1_moe, "
            "exaone_moe, glm4_moe_lite, lfm2_moe, llama4_text, afmoe, cohere2_moe, gemma4_text, mimo_v2_flash, "
-           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h";
+           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, qwen3_vl_text";
 }

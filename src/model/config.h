@@ -11,7 +11,7 @@
 #include "formats/gguf.h"
 #include "kernels/ops.h"
 
-enum { SPRY_MAX_STREAMS = 16 };
+enum { SPRY_MAX_STREAMS = 16, SPRY_MAX_TAPS = 8 };
 enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = 512, SPRY_MAX_DELTA_DIM = 256 };
 
 /* Heads of one kind of layers. */
@@ -172,7 +172,10 @@ typedef struct spry_config {
     bool qk_norm;                     /* q and k have norms that must be there */
     bool tied;                        /* the output matrix is the embedding */
     bool interleaved;                 /* rope pairs are (2i, 2i + 1) */
-    const uint8_t *rope_axes;         /* NULL, or [rope_dim / 2]: pairs turn by a row's time, row or column: 0, 1, 2 */
+    const char *prefix;               /* of a tower's tensors; NULL: not a tower, or not bound yet */
+    uint32_t n_taps;                  /* layers whose output is wanted beside the last one's, at most SPRY_MAX_TAPS */
+    uint32_t taps[SPRY_MAX_TAPS];
+    const uint8_t *rope_axes; /* NULL, or [rope_dim / 2]: pairs turn by a row's time, row or column: 0, 1, 2 */
     spry_rope rope, rope_sliding;
 } spry_config;
 

@@ -223,6 +223,8 @@ static spry_status read_rope_kind(spry_rope *rope, const spry_config *config, co
     const char *kind = json_is_string(type) ? json_string_value(type) : "default";
     if (!strcmp(kind, "dynamic") && json_is_number(json_object_get(json, "alpha")))
         kind = "default"; /* HunYuan's: another base, the same for every length */
+    if (!strcmp(kind, "mrope"))
+        kind = "default"; /* with axes: read_rope_axes */
     if (!rope_kind(&rope->kind, kind))
         return spry_fail(
             error, SPRY_ERR_UNSUPPORTED,
@@ -783,10 +785,40 @@ static spry_status read_experts(spry_config *config, const json_t *json, const c
     return SPRY_OK;
 }
 
+/* Rope with three axes: how many pairs turn by time, row and column, one after the other or taking turns. */
+static spry_status read_rope_axes(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
+                                  spry_error *error)
+{
+    const json_t *rope = json_object_get(json, "rope_parameters"), *sections;
+    if (!json_object_get(rope, "mrope_section"))
+        rope = json_object_get(json, "rope_scaling");
+    sections = json_object_get(rope, "mrope_section");
+    if (!sections)
+        return SPRY_OK;
+    uint32_t n_pairs = config->rope_dim / 2, n[3] = {0};
+    for (size_t i = 0; i < 3; i++) {
+        double value = json_number_value(json_array_get(sections, i));
+        n[i] = value >= 0 && value <= n_pairs ? (uint32_t)value : n_pairs + 1;
+    }
+    if (json_array_size(sections) != 3 || n[0] + n[1] + n[2] != n_pairs)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: mrope_section must be three numbers whose sum is %u", name,
+                         n_pairs);
+    uint8_t *axes = spry_arena_alloc(arena, n_pairs, 1);
+    if (!axes)
+        return spry_fail_memory(error, "the axes of rope", n_pairs);
+    for (uint32_t i = 0; i < n_pairs; i++)
+        if (truth(rope, "mrope_interleaved", false))
+            axes[i] = i % 3 == 1 && i < 3 * n[1] ? 1 : i % 3 == 2 && i < 3 * n[2] ? 2 : 0;
+        else
+            axes[i] = i < n[0] ? 0 : i < n[0] + n[1] ? 1 : 2;
+    config->rope_axes = axes;
+    return SPRY_OK;
+}
+
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
                                   spry_error *error)
 {
-    const json_t *text = json_object_get(json, "text_config");
+    const json_t *text = json_object_get(json, "text_config"), *whole = json;
     if (json_is_object(text))
         json = text;
     const char *type = json_string_value(json_object_get(json, "model_type"));
@@ -817,6 +849,7 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         config->window = 0;
     if (config->arch->never_slides)
         config->window = 0;
+    config->tied = truth(whole, "tie_word_embeddings", config->tied);
     config->tied = truth(json, "tie_word_embeddings", truth(json, "tie_embedding", config->tied));
     if ((status = read_experts(config, json, name, error)))
         return status;
@@ -838,6 +871,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         status = spry_config_finish(config, name, arena, error);
     if (!status)
         status = read_blocks(config, json, name, error);
+    if (!status)
+        status = read_rope_axes(config, json, name, arena, error);
     if (!status)
         status = read_layer_types(config, json, name, error);
     if (!status)

@@ -332,6 +332,8 @@ static XXH128_hash_t hash_config(const spry_config *c)
                              XXH3_128bits(c->rotated, c->n_layers * sizeof *c->rotated),
                              XXH3_128bits(c->kinds, c->n_layers * sizeof *c->kinds),
                              XXH3_128bits(c->state_scales, sizeof c->state_scales),
+                             XXH3_128bits(c->rope_axes ? (const void *)c->rope_axes : "",
+                                          c->rope_axes ? c->rope_dim / 2 : 0),
                              hash_factors(c->sparsity, c->n_layers),
                              hash_factors(c->rope.factors, c->rope_dim / 2),
                              hash_factors(c->rope.long_factors, c->rope_dim / 2),

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/compiler.h"
 #include "base/number.h"
 #include "kernels/ops.h"
 #include "model/arch.h"
@@ -514,6 +515,23 @@ static spry_status bind_ends(spry_binder *b)
     return status ? status : bind_output(b);
 }
 
+/* Hidden states go through a norm, where there is one, and to nothing else. */
+static spry_status bind_tower(spry_binder *b)
+{
+    static const char *const prefixes[] = {
+        "model.visual.",      "visual.", "vision_tower.vision_model.", "vision_tower.", "model.vision_model.",
+        "model.vision_tower."};
+    char name[SPRY_TENSOR_NAME_MAX];
+    for (size_t i = 0; i < SPRY_COUNT(prefixes); i++) {
+        b->prefix = prefixes[i];
+        if (spry_bind_find_in_layer(b, name, 0, "attn_norm", 0, "weight"))
+            break;
+    }
+    b->config->prefix = b->prefix;
+    b->config->n_vocab = 1;
+    return b->config->arch->hf_output_norm ? bind_output_norm(b) : SPRY_OK;
+}
+
 spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const spry_gguf *gguf,
                               const spry_safetensors *files, const char *name, spry_arena *arena, spry_error *error)
 {
@@ -526,7 +544,7 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
         return spry_fail_memory(error, "what tensors are for", n_tensors);
     spry_status status = spry_ops_get(&b.ops, "ref", error);
     if (!status)
-        status = bind_ends(&b);
+        status = config->arch->tower ? bind_tower(&b) : bind_ends(&b);
     if (!status)
         status = bind_rope_factors(&b);
     if (!status && config->arch->streams)

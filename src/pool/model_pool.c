@@ -13,6 +13,7 @@
 #include "platform/model_names.h"
 #include "platform/threads.h"
 #include "pool/model_load.h"
+#include "spry_pictures.h"
 #include "spry_serve.h"
 
 typedef enum slot_state { SLOT_EMPTY, SLOT_LOADING, SLOT_LOADED, SLOT_LEAVING } slot_state;
@@ -462,6 +463,7 @@ static void tell_state(spry_pool_info *info, const slot *s)
     spry_engine_info engine = {.size = sizeof engine};
     spry_engine_describe(s->pooled.engine, &engine);
     info->context = engine.context;
+    info->sees = spry_engine_sees(s->pooled.engine);
 }
 
 /* Reports a model that is not an entry; those were reported before. */

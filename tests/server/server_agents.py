@@ -359,7 +359,7 @@ class Ollama(ScriptTest):
         picture = {"role": "user", "content": "Look.", "images": [IMAGE]}
         self.assertEqual(self.server.post("/api/chat", dict(body, messages=[picture])).status, 400)
         reply = self.server.post("/api/chat", dict(body, messages=[picture], tools=[TOOL]))
-        self.assertEqual(reply.headers["x-spry-ignored"], "messages.images")
+        self.assertEqual(reply.headers["x-spry-ignored"], "messages.image_url")
         self.assertIn("not shown", self.prompt())
 
 

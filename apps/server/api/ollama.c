@@ -386,25 +386,29 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
     read_think(o, fields);
 }
 
-/* Pictures are refused where they are the question; in the history of an agent a sentence takes their place. */
-static void replace_images(spry_fields *fields, const json_t *messages)
+/* Pictures become parts of their message, before its text. */
+static void move_images(spry_fields *fields, const json_t *messages)
 {
-    size_t i, count = json_array_size(messages);
-    bool agent = json_array_size(spry_fields_get(fields, "tools")) > 0;
+    size_t i, k;
     json_t *message;
     json_array_foreach(messages, i, message)
     {
-        const json_t *content = json_object_get(message, "content");
-        if (!json_array_size(json_object_get(message, "images")))
+        const json_t *content = json_object_get(message, "content"), *images = json_object_get(message, "images");
+        if (!json_array_size(images))
             continue;
-        if (!fields->ignored || !(agent || i + 1 < count)) {
-            spry_fields_refuse(fields, "messages", "messages[%zu].images: only text is understood", i);
-            return;
+        json_t *parts = json_array();
+        const json_t *image;
+        json_array_foreach(images, k, image)
+        {
+            if (json_is_string(image))
+                spry_chat_body_add_image_data(parts, "image/png", json_string_value(image));
+            else
+                spry_fields_refuse(fields, "messages", "messages[%zu].images[%zu] is no base64", i, k);
         }
-        json_t *parts = json_is_array(content) ? json_copy((json_t *)(uintptr_t)content) : json_array();
         if (json_is_string(content))
             spry_chat_body_add_text(parts, content);
-        spry_chat_body_add_notice(parts, fields, "messages", "images");
+        else
+            json_array_extend(parts, (json_t *)(uintptr_t)content);
         json_object_set_new(message, "content", parts);
         json_object_del(message, "images");
     }
@@ -422,7 +426,7 @@ static void read_chat(spry_completion_options *o, spry_fields *fields)
     read_options(o, fields);
     if (json_array_size(messages))
         spry_fields_messages(fields, messages);
-    replace_images(fields, messages);
+    move_images(fields, messages);
     o->parse_tools = json_array_size(spry_fields_tools(fields)) > 0 && usable_choice(fields);
 }
 

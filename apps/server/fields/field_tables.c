@@ -143,7 +143,8 @@ static const spry_field_table stream_options_table = {.within = "stream_options.
 static const spry_field_table *const openai_inside[] = {&stream_options_table, NULL};
 
 static const spry_field chat[] = {
-    HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]", "text parts only; others are refused"),
+    HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
+             "parts are text and, for models with eyes, `image_url` with a data: URL; others are refused"),
     HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]", "functions"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
     BOUND("parallel_tool_calls", BOOL, "false", "`false`: the answer has at most one call", TO_NOT(one_call)),
@@ -397,7 +398,8 @@ static const spry_field ollama_top[] = {
 };
 
 static const spry_field ollama_chat[] = {
-    HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]", "`images` inside are refused"),
+    HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
+             "`images` inside are for models with eyes"),
     HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]", "functions"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
 };

@@ -217,7 +217,7 @@ static json_t *replaced_part(spry_fields *fields, const json_t *part, size_t num
     return media ? json_pack("{s:s, s:s}", "type", "text", "text", sentence) : NULL;
 }
 
-/* Leaves only parts that are text. */
+/* Leaves only parts that are text, and pictures: what becomes of them depends on the model (request/prompt.c). */
 static void check_parts(spry_fields *fields, json_t *content, size_t number, bool history)
 {
     json_t *kept = NULL;
@@ -225,6 +225,7 @@ static void check_parts(spry_fields *fields, json_t *content, size_t number, boo
         json_t *part = json_array_get(content, i);
         const char *type = json_string_value(json_object_get(part, "type"));
         bool text = type && strcmp(type, "text") == 0 && json_is_string(json_object_get(part, "text"));
+        text = text || (type && strcmp(type, "image_url") == 0 && json_object_get(part, "image_url"));
         if (!text && !kept) {
             kept = json_array();
             for (size_t k = 0; k < i; k++)

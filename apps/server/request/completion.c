@@ -153,6 +153,8 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     request.n_prompt = choice->prompt->count;
     request.spans = c->prompts.spans;
     request.n_spans = c->prompts.n_spans;
+    request.pictures = c->prompts.pictures;
+    request.n_pictures = c->prompts.n_pictures;
     request.sampling.seed += choice->index % c->options.n_each;
     request.on_text = on_text;
     request.on_prefill = on_prefill;
@@ -700,6 +702,7 @@ static void deinit_prompts(spry_completion *c)
     for (size_t i = 0; i < SPRY_ANSWERS_MAX; i++)
         spry_tokens_deinit(&c->prompts.ids[i]);
     free(c->prompts.spans);
+    spry_placed_free(c->prompts.pictures, c->prompts.n_pictures);
     if (c->prompts.extra)
         c->prompts.free_extra(c->prompts.extra);
 }

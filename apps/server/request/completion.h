@@ -8,6 +8,7 @@
 #include "server/fields/fields.h"
 #include "server/http/exchange.h"
 #include "server/request/streams.h"
+#include "spry_pictures.h"
 #include "spry_serve.h"
 
 enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16, SPRY_ANSWERS_MAX = 128 };
@@ -215,6 +216,8 @@ struct spry_completion {
         const json_t *begun; /* text with which the answer begins; NULL: none */
         spry_span *spans;    /* of the only prompt */
         size_t n_spans;
+        spry_placed *pictures; /* of the only prompt */
+        size_t n_pictures;
         size_t dropped; /* tokens that did not fit */
         void *extra;    /* the interface's own */
         void (*free_extra)(void *extra);

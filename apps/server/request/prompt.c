@@ -51,6 +51,12 @@ static spry_status take_prompt(spry_completion *c, spry_chat_prompt *prompt, spr
     c->prompts.spans = prompt->spans;
     c->prompts.n_spans = prompt->n_spans;
     prompt->spans = NULL;
+    for (size_t i = 0; i < prompt->n_pictures; i++)
+        prompt->pictures[i].at += before;
+    c->prompts.pictures = prompt->pictures;
+    c->prompts.n_pictures = (size_t)prompt->n_pictures;
+    prompt->pictures = NULL;
+    prompt->n_pictures = 0;
     if (prompt->call_constraint && c->options.request.constraint == SPRY_ANY_TEXT) {
         free(c->options.constraint_text);
         c->options.constraint_text = prompt->call_constraint;
@@ -61,10 +67,63 @@ static spry_status take_prompt(spry_completion *c, spry_chat_prompt *prompt, spr
     return SPRY_OK;
 }
 
+/* ---- models without eyes ----------------------------------------------------------------------------------------- */
+
+static bool add_name(void *context, const spry_pool_info *info)
+{
+    spry_buffer *names = context;
+    if (info->state == SPRY_POOL_LOADED && info->sees)
+        spry_buffer_format(names, "%s%s", names->size ? ", " : "", info->name);
+    return true;
+}
+
+static spry_status refuse_picture(const spry_completion *c, spry_error *error)
+{
+    spry_buffer names;
+    spry_buffer_init(&names, 256);
+    spry_model_pool_each(c->exchange->server->pool, add_name, &names);
+    spry_status status = spry_fail(error, SPRY_ERR_INPUT, "%s cannot see pictures; of the loaded models %s",
+                                   c->model->name, names.size ? "these can: " : "none can");
+    if (names.size && error)
+        strncat(error->message, names.data, sizeof error->message - strlen(error->message) - 1);
+    spry_buffer_deinit(&names);
+    return status;
+}
+
+/* Pictures for a model without eyes: refused where they are the question; in a conversation with tools, and before the
+ * last message, a sentence takes their place, as in fields.c. */
+static spry_status hide_pictures(spry_completion *c, const json_t *messages, bool agent, spry_error *error)
+{
+    size_t i, k, count = json_array_size(messages);
+    json_t *message, *part;
+    bool strict = c->exchange->server->settings->strict;
+    spry_fields fields = {.within = "", .ignored = strict ? NULL : &c->exchange->ignored};
+    json_array_foreach(messages, i, message)
+    {
+        json_t *content = json_object_get(message, "content");
+        for (k = 0; k < json_array_size(content); k++) {
+            part = json_array_get(content, k);
+            if (!json_object_get(part, "image_url"))
+                continue;
+            if (strict || !(agent || i + 1 < count))
+                return refuse_picture(c, error);
+            spry_fields_ignore(&fields, "messages", "messages.image_url", "the model cannot be shown this");
+            json_array_set_new(
+                content, k,
+                json_pack("{s:s, s:s}", "type", "text", "text", "[image_url: not shown, this model reads only text]"));
+        }
+    }
+    return SPRY_OK;
+}
+
 spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,
                              const json_t *choice, bool generate, spry_error *error)
 {
     spry_chat_prompt prompt = {0};
+    spry_status blind =
+        spry_engine_sees(c->model->engine) ? SPRY_OK : hide_pictures(c, messages, json_array_size(tools) > 0, error);
+    if (blind != SPRY_OK)
+        return blind;
     char *json =
         conversation(messages, tools, extra, choice, generate, !c->options.one_call, c->template, c->prompts.begun);
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
@@ -106,6 +165,9 @@ static void reset_prompt(spry_completion *c, size_t before)
     free(c->prompts.spans);
     c->prompts.spans = NULL;
     c->prompts.n_spans = 0;
+    spry_placed_free(c->prompts.pictures, c->prompts.n_pictures);
+    c->prompts.pictures = NULL;
+    c->prompts.n_pictures = 0;
 }
 
 bool spry_prompt_slides(const spry_completion *c)
@@ -319,7 +381,7 @@ static spry_status refuse_length(const spry_completion *c, const char *name, siz
 
 spry_status spry_prompt_check(spry_completion *c, spry_error *error)
 {
-    if (c->options.overflow == SPRY_OVERFLOW_CUT_MIDDLE)
+    if (c->options.overflow == SPRY_OVERFLOW_CUT_MIDDLE && !c->prompts.n_pictures)
         cut_middle(c);
     spry_engine_info info;
     uint32_t n = c->prompts.count * c->options.n_each, most = c->exchange->server->answers_max;

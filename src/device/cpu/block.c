@@ -714,7 +714,7 @@ static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
 
 static void feed(spry_pass *p, const spry_layer *l, uint32_t index)
 {
-    bool more = index + 1 < p->config->n_layers, streams = p->config->arch->streams;
+    bool more = index + 1 < p->config->n_layers && !p->reads_x, streams = p->config->arch->streams;
     if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
         take_input(p, l->ffn_norm, l->ffn_norm_bias, l->router.data ? NULL : &l->up);
     if (l->dense_post_norm)

@@ -322,6 +322,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->x = carve(c, rows, f->n_embd, sizeof(float));
     p->h = carve(c, rows, f->n_embd, sizeof(float));
     p->y = carve(c, rows, f->n_embd, sizeof(float));
+    p->taps = carve(c, rows, (size_t)f->n_taps * f->n_embd, sizeof(float));
     p->q = carve(c, rows, n_q, sizeof(float));
     p->attn = carve(c, rows, n_q, sizeof(float));
     p->k = carve(c, rows, n_kv, sizeof(float));
@@ -529,6 +530,17 @@ static void embed_segment(spry_pass *p, const spry_segment *g, size_t row)
     }
 }
 
+/* Whether something is done with x between a layer and the next one. */
+static bool reads_between(const spry_pass *p, uint32_t layer)
+{
+    bool reads = false;
+    for (size_t i = 0; i < p->config->n_taps; i++)
+        reads = reads || p->config->taps[i] == layer;
+    for (size_t s = 0; s < p->n_segments; s++)
+        reads = reads || (p->segments[s].picture && layer < p->segments[s].picture->n_deep);
+    return reads;
+}
+
 /* Adds what pictures have for the rows after layer `layer` - 1. */
 static void deepen(spry_pass *p, uint32_t layer)
 {
@@ -539,6 +551,14 @@ static void deepen(spry_pass *p, uint32_t layer)
             p->ops->add(p->x + row * n_embd, spry_picture_values(g->picture, layer, g->picture_row),
                         g->n_rows * n_embd);
     }
+}
+
+static void keep_taps(spry_pass *p, uint32_t layer)
+{
+    const spry_config *c = p->config;
+    for (size_t i = 0; i < c->n_taps; i++)
+        if (c->taps[i] == layer)
+            memcpy(p->taps + i * p->n_rows * c->n_embd, p->x, p->n_rows * c->n_embd * sizeof *p->x);
 }
 
 static void embed(spry_pass *p)
@@ -599,6 +619,7 @@ static void unembed(spry_pass *p)
     const spry_config *c = p->config;
     p->n_logits = gather(p, 0, false);
     size_t wanted = gather(p, p->n_logits, true);
+    p->n_hidden = wanted - p->n_logits;
     spry_pass_charge(p, SPRY_OP_LAYOUT);
     if (wanted && p->weights->output_norm)
         spry_pass_norm(p, p->h, p->h, p->weights->output_norm, p->weights->output_norm_bias, wanted, c->n_embd);
@@ -628,8 +649,10 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     if (p->config->arch->streams)
         spry_pass_streams_begin(p);
     for (uint32_t layer = 0; layer < p->config->n_layers; layer++) {
+        p->reads_x = reads_between(p, layer);
         spry_pass_block(p, layer);
         deepen(p, layer + 1);
+        keep_taps(p, layer);
     }
     if (p->config->arch->streams)
         spry_pass_streams_end(p);
@@ -671,5 +694,6 @@ const float *spry_pass_logits(const spry_pass *pass, size_t index)
 
 const float *spry_pass_hidden(const spry_pass *pass, size_t index)
 {
-    return pass->h + (pass->n_logits + index) * pass->config->n_embd;
+    size_t n_embd = pass->config->n_embd, wanted = pass->n_hidden;
+    return index < wanted ? pass->h + (pass->n_logits + index) * n_embd : pass->taps + (index - wanted) * n_embd;
 }

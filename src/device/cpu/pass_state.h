@@ -39,7 +39,7 @@ struct spry_pass {
 
     /* the step */
     const spry_segment *segments;
-    size_t n_segments, n_rows, n_logits;
+    size_t n_segments, n_rows, n_logits, n_hidden;
     uint64_t attention_ns;              /* that attention took */
     const float *inputs;                /* NULL, or [n_rows, n_embd] in place of the tokens' embeddings */
     int32_t *tokens;                    /* [max_rows] */
@@ -55,7 +55,9 @@ struct spry_pass {
     float *h;             /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
     float *y;             /* [max_rows, n_embd]: output of a part */
     const float *in;      /* input of the part at hand: h, or x where it is not normalised */
+    bool reads_x;         /* x is read after the layer at hand, so its last residual is added at once */
     bool adds;            /* y is still to be added to x, when the next input is taken */
+    float *taps;          /* [n_taps, max_rows, n_embd]: the residual stream after some layers */
     const float *encoded; /* rows that act holds the encoding of, until the next product; or NULL */
     float *ones;          /* [widest feed-forward or head]: 1 */
     float *q, *attn;      /* [max_rows, n_heads * head_dim] */

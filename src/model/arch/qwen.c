@@ -98,6 +98,18 @@ const spry_arch spry_arch_qwen3 = {
     .slides = qwen3_slides,
 };
 
+/* Qwen3-VL's text model: Qwen 3 whose rope has three axes. */
+const spry_arch spry_arch_qwen3_vl = {
+    .name = "Qwen3-VL",
+    .gguf = "qwen3vl",
+    .hf_type = "qwen3_vl_text",
+    .gate = SPRY_GATE_SILU,
+    .qk_norm = SPRY_QK_NORM_HEAD,
+    .window_needs_flag = true,
+    .defaults = qwen3_defaults,
+    .slides = qwen3_slides,
+};
+
 /* ---- Qwen3-MoE --------------------------------------------------------------------------------------------------- */
 
 /* Qwen3-MoE: Qwen3's attention, experts without a shared one; some layers may be dense. */

@@ -1,0 +1,18 @@
+/* Pictures at another size, with the filters and the rounding of the references: every pixel is a sum over all source
+ * pixels that its filter covers when the picture shrinks (antialiasing), columns first, rounded to 8 bits after each
+ * direction. */
+#ifndef SPRY_MODEL_RESAMPLE_H
+#define SPRY_MODEL_RESAMPLE_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* The numbers are those of preprocessor_config.json. */
+typedef enum spry_filter { SPRY_LANCZOS = 1, SPRY_BILINEAR = 2, SPRY_BICUBIC = 3 } spry_filter;
+
+/* out: [height, width, 3] */
+spry_status spry_resample(unsigned char *out, uint32_t width, uint32_t height, const unsigned char *in,
+                          uint32_t in_width, uint32_t in_height, spry_filter filter, spry_error *error);
+
+#endif

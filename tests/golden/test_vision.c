@@ -1,0 +1,386 @@
+/* Models with eyes against transformers: pixels after preprocessing, rows after the projector, prompts, logits and
+ * continuations. And files that are no good pictures. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/engine_state.h"
+#include "engine/eyes.h"
+#include "formats/image.h"
+#include "golden/golden_file.h"
+#include "model/tower.h"
+#include "spry_pictures.h"
+#include "spry_serve.h"
+#include "support/device_rows.h"
+#include "support/hostile.h"
+
+enum { MAX_FILE = 1 << 21, GOLDEN_VOCAB = 516 };
+
+static const char *const models[] = {"qwen3-vl"};
+
+typedef struct file_bytes {
+    unsigned char data[MAX_FILE];
+    size_t size;
+} file_bytes;
+
+static void read_file(file_bytes *out, const char *model, const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/models/%s/%s", TEST_DATA, model, name);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    out->size = fread(out->data, 1, sizeof out->data, file);
+    assert_true(feof(file));
+    fclose(file);
+}
+
+static spry_engine *open_engine(const char *model, const char *cpu)
+{
+    char path[1024];
+    spry_engine *engine;
+    spry_error error = {0};
+    spry_engine_options options;
+    spry_engine_options_default(&options);
+    options.threads = 2;
+    options.context = 256;
+    options.kv_type = "f32";
+    options.cpu = cpu;
+    snprintf(path, sizeof path, "%s/models/%s", TEST_DATA, model);
+    if (spry_engine_open(&engine, path, &options, &error))
+        fail_msg("%s", error.message);
+    return engine;
+}
+
+/* A data: URL of a file. */
+static char *data_url(const file_bytes *file)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t room = file->size * 2 + 64;
+    char *text = malloc(room), *at = text + snprintf(text, room, "data:image/png;base64,");
+    for (size_t i = 0; i < file->size; i += 3) {
+        uint32_t three = (uint32_t)file->data[i] << 16;
+        three |= i + 1 < file->size ? (uint32_t)file->data[i + 1] << 8 : 0;
+        three |= i + 2 < file->size ? file->data[i + 2] : 0;
+        for (int k = 0; k < 4; k++)
+            *at++ = i + (size_t)k > file->size ? '=' : digits[three >> (18 - 6 * k) & 63];
+    }
+    *at = 0;
+    return text;
+}
+
+/* The golden's prompt with its pictures as parts of one message. */
+static char *conversation_of(const json_t *item, const char *model)
+{
+    static file_bytes file;
+    const char *prompt = json_string_value(json_object_get(item, "prompt")), *at = strstr(prompt, "user\n") + 5;
+    const char *end = strstr(at, "<|im_end|>");
+    json_t *parts = json_array();
+    for (size_t i = 0; at < end;) {
+        const char *mark = strstr(at, "<IMG>"), *stop = mark && mark < end ? mark : end;
+        if (stop > at)
+            json_array_append_new(parts, json_pack("{s:s, s:s%}", "type", "text", "text", at, (size_t)(stop - at)));
+        at = stop;
+        if (at == end)
+            break;
+        char name[32];
+        snprintf(name, sizeof name, "image%d.png",
+                 (int)json_integer_value(json_array_get(json_object_get(item, "images"), i++)));
+        read_file(&file, model, name);
+        char *url = data_url(&file);
+        json_array_append_new(parts, json_pack("{s:s, s:{s:s}}", "type", "image_url", "image_url", "url", url));
+        free(url);
+        at += 5;
+    }
+    json_t *all = json_pack("{s:[{s:s, s:o}]}", "messages", "role", "user", "content", parts);
+    char *text = json_dumps(all, 0);
+    json_decref(all);
+    return text;
+}
+
+static json_t *golden_json(const char *model)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/models/%s/golden.json", TEST_DATA, model);
+    json_t *json = json_load_file(path, JSON_ALLOW_NUL, NULL);
+    assert_non_null(json);
+    return json;
+}
+
+static void test_decoded_pixels(void **state)
+{
+    (void)state;
+    static file_bytes file, raw;
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        spry_image image;
+        snprintf(name, sizeof name, "image%d.png", i);
+        read_file(&file, models[0], name);
+        snprintf(name, sizeof name, "image%d.raw", i);
+        read_file(&raw, models[0], name);
+        assert_string_equal(spry_image_kind(file.data, file.size), "PNG");
+        assert_int_equal(spry_image_decode(&image, file.data, file.size, 1 << 20, "it", NULL), SPRY_OK);
+        assert_int_equal((size_t)image.width * image.height * 3, raw.size);
+        assert_memory_equal(image.rgb, raw.data, raw.size);
+        spry_image_deinit(&image);
+    }
+}
+
+/* Patches in blocks of 2 x 2, each [channel, frame, y, x]: at most 1/255 of a channel away. */
+static void test_preprocessing(void **state)
+{
+    (void)state;
+    static file_bytes file, golden;
+    spry_engine *engine = open_engine("qwen3-vl", "ref");
+    spry_tower *tower;
+    assert_int_equal(spry_tower_open(&tower, engine->model, NULL), SPRY_OK);
+    read_file(&golden, "qwen3-vl", "pixel.f32");
+    const float *expected = (const float *)(const void *)golden.data;
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        spry_image image;
+        unsigned char *rgb;
+        uint32_t width, height;
+        snprintf(name, sizeof name, "image%d.png", i);
+        read_file(&file, "qwen3-vl", name);
+        assert_int_equal(spry_image_decode(&image, file.data, file.size, 1 << 20, "it", NULL), SPRY_OK);
+        assert_int_equal(spry_tower_resize(tower, &rgb, &width, &height, &image, 1 << 20, NULL), SPRY_OK);
+        uint32_t columns = width / 16, rows = height / 16;
+        for (uint32_t n = 0; n < rows * columns; n++) {
+            uint32_t block = n / 4, row = block / (columns / 2) * 2 + n % 4 / 2,
+                     column = block % (columns / 2) * 2 + n % 2;
+            for (uint32_t k = 0; k < 3 * 2 * 256; k++, expected++) {
+                uint32_t channel = k / 512, y = k % 256 / 16, x = k % 16;
+                double value = rgb[((row * 16 + y) * width + column * 16 + x) * 3 + channel] / 255.0;
+                if (fabs((*expected * 0.5 + 0.5) - value) > 1.01 / 255)
+                    fail_msg("image%d, patch %u, value %u: %g, not %g", i, n, k, value, *expected * 0.5 + 0.5);
+            }
+        }
+        free(rgb);
+        spry_image_deinit(&image);
+    }
+    assert_ptr_equal(expected, golden.data + golden.size);
+    spry_tower_close(tower);
+    spry_engine_close(engine);
+}
+
+static void compare(const float *got, const float *expected, size_t n, double bound, const char *what)
+{
+    double worst = 0;
+    for (size_t i = 0; i < n; i++)
+        worst = fmax(worst, fabs((double)got[i] - (double)expected[i]));
+    if (!(worst <= bound))
+        fail_msg("%s: off by %g, at most %g", what, worst, bound);
+}
+
+/* Pixels may be off by 1/255, and with them what follows. */
+enum { ROW_BOUND_INVERSE = 50 };
+
+static void test_features(void **state)
+{
+    (void)state;
+    static file_bytes file, features, deep;
+    spry_error error = {0};
+    spry_engine *engine = open_engine("qwen3-vl", "ref");
+    read_file(&features, "qwen3-vl", "image_features.f32");
+    read_file(&deep, "qwen3-vl", "deepstack.f32");
+    const float *expected = (const float *)(const void *)features.data;
+    const float *expected_deep = (const float *)(const void *)deep.data;
+    size_t all = features.size / sizeof(float), first = 0;
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        spry_picture *picture, *again;
+        spry_eyes_tokens tokens;
+        snprintf(name, sizeof name, "image%d.png", i);
+        read_file(&file, "qwen3-vl", name);
+        if (spry_eyes_look(engine->eyes, &picture, &tokens, file.data, file.size, name, &error))
+            fail_msg("%s", error.message);
+        size_t n = (size_t)picture->n_rows * picture->n_embd;
+        assert_int_equal(picture->n_deep, 2);
+        compare(picture->values, expected + first, n, 1.0 / ROW_BOUND_INVERSE, "rows");
+        for (uint32_t k = 0; k < 2; k++)
+            compare(spry_picture_values(picture, k + 1, 0), expected_deep + k * all + first, n, 1.0 / ROW_BOUND_INVERSE,
+                    "deepstack");
+        first += n;
+        assert_int_equal(spry_eyes_look(engine->eyes, &again, &tokens, file.data, file.size, name, &error), SPRY_OK);
+        assert_ptr_equal(picture, again); /* kept */
+        spry_picture_unref(picture);
+        spry_picture_unref(again);
+    }
+    assert_int_equal(first, all);
+    spry_engine_close(engine);
+}
+
+typedef struct answer_of_test {
+    int32_t ids[64];
+    size_t n;
+} answer_of_test;
+
+static bool take(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
+{
+    answer_of_test *a = user;
+    (void)top;
+    (void)n_top;
+    if (a->n < SPRY_COUNT(a->ids))
+        a->ids[a->n++] = token.id;
+    return true;
+}
+
+/* All logits of a prompt. */
+static void check_logits(spry_engine *engine, const spry_chat_prompt *p, const golden_case *c, double bound)
+{
+    spry_session *session;
+    spry_found found;
+    const spry_prompt prompt = {
+        .ids = p->ids, .count = p->count, .pictures = p->pictures, .n_pictures = (size_t)p->n_pictures};
+    assert_int_equal(spry_session_create(&session, engine, NULL), SPRY_OK);
+    assert_int_equal(spry_sequence_begin(&session->sequence, &found, &prompt, NULL), SPRY_OK);
+    for (size_t row = 0; spry_sequence_pending(&session->sequence);) {
+        spry_segment segments[16];
+        size_t n, rows = 0;
+        assert_int_equal(spry_sequence_fill(&session->sequence, segments, &n, 16, 16, 0, 16, NULL), SPRY_OK);
+        assert_int_equal(step_run(engine->device, segments, n, NULL), SPRY_OK);
+        for (size_t i = 0; i < n; i++)
+            rows += segments[i].n_rows;
+        compare(step_logits(engine->device, 0, rows), c->logits + row * GOLDEN_VOCAB, rows * GOLDEN_VOCAB, bound,
+                "logits");
+        spry_sequence_computed(&session->sequence, rows, 0);
+        row += rows;
+    }
+    spry_session_destroy(session);
+}
+
+static void check_answer(spry_engine *engine, const spry_chat_prompt *p, const golden_case *c, size_t reused)
+{
+    answer_of_test a = {.n = 0};
+    spry_request request;
+    spry_result result;
+    spry_error error = {0};
+    spry_session *session;
+    spry_request_default(&request);
+    request.prompt = p->ids;
+    request.n_prompt = p->count;
+    request.pictures = p->pictures;
+    request.n_pictures = (size_t)p->n_pictures;
+    request.max_tokens = (uint32_t)c->n_greedy;
+    request.ignore_end = true;
+    request.sampling.temperature = 0;
+    request.on_token = take;
+    request.user = &a;
+    assert_int_equal(spry_session_create(&session, engine, NULL), SPRY_OK);
+    if (spry_session_generate(session, &result, &request, &error))
+        fail_msg("%s", error.message);
+    for (size_t i = 0; i < c->n_greedy && c->margins[i] > 0.05; i++)
+        assert_int_equal(a.ids[i], c->greedy[i]);
+    assert_true(result.reused_tokens >= reused);
+    spry_session_destroy(session);
+}
+
+static void test_prompts_logits_and_continuations(void **state)
+{
+    (void)state;
+    static const char *const cpus[] = {"ref", "auto"};
+    for (size_t m = 0; m < SPRY_COUNT(models) * SPRY_COUNT(cpus); m++) {
+        char folder[1024];
+        golden_file golden;
+        spry_error error = {0};
+        const char *model = models[m / SPRY_COUNT(cpus)], *cpu = cpus[m % SPRY_COUNT(cpus)];
+        snprintf(folder, sizeof folder, "%s/models/%s", TEST_DATA, model);
+        golden_open(&golden, folder);
+        json_t *json = golden_json(model);
+        spry_engine *engine = open_engine(model, cpu);
+        for (size_t i = 0; i < golden.n_cases; i++) {
+            const golden_case *c = &golden.cases[i];
+            spry_chat_prompt prompt;
+            char *text = conversation_of(json_array_get(json_object_get(json, "cases"), i), model);
+            if (spry_engine_chat_prompt(engine, &prompt, text, strlen(text), &error))
+                fail_msg("%s", error.message);
+            assert_int_equal(prompt.count, c->n_ids);
+            assert_memory_equal(prompt.ids, c->ids, c->n_ids * sizeof *c->ids);
+            if (!strcmp(cpu, "ref"))
+                check_logits(engine, &prompt, c, 0.02);
+            check_answer(engine, &prompt, c, 0);
+            check_answer(engine, &prompt, c, c->n_ids - 1); /* the second time nothing is computed */
+            free(text);
+            spry_chat_prompt_deinit(&prompt);
+        }
+        spry_engine_close(engine);
+        json_decref(json);
+        golden_close(&golden);
+    }
+}
+
+static void expect_bad(spry_engine *engine, const void *data, size_t size, const char *words)
+{
+    spry_error error = {0};
+    spry_picture *picture;
+    spry_eyes_tokens tokens;
+    hostile_expect(spry_eyes_look(engine->eyes, &picture, &tokens, data, size, "picture 1", &error), &error,
+                   SPRY_ERR_INPUT, words);
+}
+
+static void test_bad_pictures(void **state)
+{
+    (void)state;
+    static file_bytes file;
+    spry_engine *engine = open_engine("qwen3-vl", "auto");
+    read_file(&file, "qwen3-vl", "image0.png");
+    for (size_t size = 8; size < file.size; size = size * 2 + 3) /* cut off */
+        expect_bad(engine, file.data, size, "picture 1");
+    for (size_t i = 33; i < file.size; i += 101) { /* damaged: a sentence or a picture, and nothing else */
+        spry_image image;
+        unsigned char was = file.data[i];
+        file.data[i] ^= 0x55;
+        if (!spry_image_decode(&image, file.data, file.size, 1 << 20, "it", NULL))
+            spry_image_deinit(&image);
+        file.data[i] = was;
+    }
+    static const unsigned char huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\1\x86\xa0\0\1\x86\xa0\x08\2\0\0\0";
+    expect_bad(engine, huge, sizeof huge - 1, "picture 1");
+    static const char svg[] = "<svg xmlns='http://www.w3.org/2000/svg'/>";
+    expect_bad(engine, svg, sizeof svg - 1, "no PNG, JPEG, WebP or GIF");
+    expect_bad(engine, "", 0, "no PNG");
+    expect_bad(engine, "GIF89a\xff\xff\xff\xff\0\0\0", 13, "65535 x 65535 pixels");
+    expect_bad(engine, "GIF89a\1\0\1\0\0\0\0;", 14, "damaged");
+    expect_bad(engine, "\xff\xd8\xff\xe0", 4, "damaged");
+    expect_bad(engine, "RIFF\4\0\0\0WEBP", 12, "damaged");
+    static const char *const conversations[][2] = {
+        {"http://127.0.0.1/x.png", "nothing is fetched"},
+        {"file:///etc/passwd", "nothing is fetched"},
+        {"data:image/png,abc", "not base64"},
+        {"data:image/png;base64,", "not valid base64"},
+        {"data:image/png;base64,@@@@", "not valid base64"},
+        {"data:", "not base64"},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(conversations); i++) {
+        char text[512];
+        spry_chat_prompt prompt;
+        spry_error error = {0};
+        snprintf(
+            text, sizeof text,
+            "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": \"%s\"}]}]}",
+            conversations[i][0]);
+        hostile_expect(spry_engine_chat_prompt(engine, &prompt, text, strlen(text), &error), &error, SPRY_ERR_INPUT,
+                       conversations[i][1]);
+    }
+    spry_engine_close(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decoded_pixels), cmocka_unit_test(test_preprocessing),
+        cmocka_unit_test(test_features),       cmocka_unit_test(test_prompts_logits_and_continuations),
+        cmocka_unit_test(test_bad_pictures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

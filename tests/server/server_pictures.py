@@ -1,0 +1,87 @@
+"""Pictures in the requests of every API: the same picture gives the same answer in all of them, a second question finds it
+in the cache, and models without eyes say which models have some."""
+
+import base64
+import os
+
+import server_support
+from server_support import ROOT, Server, ServerTest
+
+FOLDER = os.path.join(ROOT, "tests", "data", "models")
+PICTURES = [base64.b64encode(open(os.path.join(FOLDER, "qwen3-vl", "image%d.png" % i), "rb").read()).decode() for i in (0, 1)]
+QUESTION = "What is in the picture?"
+
+
+def url(data, kind="image/png"):
+    return "data:%s;base64,%s" % (kind, data)
+
+
+def openai(*pictures, text=QUESTION):
+    parts = [{"type": "image_url", "image_url": {"url": url(data)}} for data in pictures]
+    return [{"role": "user", "content": parts + [{"type": "text", "text": text}]}]
+
+
+class Pictures(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(os.path.join(FOLDER, "qwen3-vl"), os.path.join(FOLDER, "llama"))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def chat(self, messages, model="qwen3-vl", **more):
+        body = {"model": model, "messages": messages, "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+        return self.server.post("/v1/chat/completions", dict(body, **more))
+
+    def answer(self, reply):
+        self.assertEqual(reply.status, 200, reply.text)
+        return reply.json["choices"][0]["message"]["content"]
+
+    def test_the_same_in_every_api(self):
+        expected = self.answer(self.chat(openai(PICTURES[0])))
+        self.assertNotEqual(expected, self.answer(self.chat(openai(PICTURES[1]))))
+        self.assertNotEqual(expected, self.answer(self.chat(openai())))
+        block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURES[0]}}
+        anthropic = self.server.post("/v1/messages", {"model": "qwen3-vl", "max_tokens": 8, "temperature": 0, "messages": [
+            {"role": "user", "content": [block, {"type": "text", "text": QUESTION}]}]})
+        self.assertEqual(anthropic.status, 200, anthropic.text)
+        self.assertTrue(expected.startswith(anthropic.json["content"][0]["text"]))
+        responses = self.server.post("/v1/responses", {"model": "qwen3-vl", "max_output_tokens": 16, "temperature": 0, "input": [
+            {"role": "user", "content": [{"type": "input_image", "image_url": url(PICTURES[0])},
+                                         {"type": "input_text", "text": QUESTION}]}]})
+        self.assertEqual(responses.status, 200, responses.text)
+        self.assertTrue(responses.json["output"][0]["content"][0]["text"].startswith(expected))
+        ollama = self.server.post("/api/chat", {"model": "qwen3-vl", "stream": False, "options": {"num_predict": 8, "temperature": 0},
+                                                "messages": [{"role": "user", "content": QUESTION, "images": [PICTURES[0]]}]})
+        self.assertEqual(ollama.status, 200, ollama.text)
+        self.assertTrue(expected.startswith(ollama.json["message"]["content"]))
+
+    def test_a_second_question_finds_the_picture(self):
+        first = self.chat(openai(PICTURES[1], PICTURES[0], text="One?")).json
+        again = self.chat(openai(PICTURES[1], PICTURES[0], text="Two?")).json
+        cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
+        self.assertGreaterEqual(cached, 14, (first["usage"], again["usage"]))
+
+    def test_models_without_eyes(self):
+        self.answer(self.chat(openai(PICTURES[0])))  # it is loaded
+        self.refused(self.chat(openai(PICTURES[0]), model="llama"), 400, "llama cannot see pictures", "these can: qwen3-vl")
+        history = openai(PICTURES[0]) + [{"role": "assistant", "content": "A cat."}, {"role": "user", "content": "Why?"}]
+        reply = self.chat(history, model="llama")
+        self.assertEqual((reply.status, reply.headers["x-spry-ignored"]), (200, "messages.image_url"))
+
+    def test_bad_pictures(self):
+        for data, words in ((url("QUJD"), "picture 1 is no PNG"), (url(PICTURES[0][:400]), "picture 1"),
+                            (url("!!!!"), "not valid base64"), ("http://127.0.0.1:1/x.png", "nothing is fetched"),
+                            ("file:///etc/passwd", "nothing is fetched"), ("data:image/png,QUJD", "not base64"),
+                            (url(base64.b64encode(b"<svg/>").decode()), "no PNG, JPEG, WebP or GIF")):
+            message = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": data}}]}]
+            self.refused(self.chat(message), 400, words)
+        self.refused(self.chat(openai(*[PICTURES[0]] * 200)), 400, "128 pictures")
+        blanks = url("\n ".join(PICTURES[0][i:i + 60] for i in range(0, len(PICTURES[0]), 60)))
+        message = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": blanks}},
+                                                {"type": "text", "text": QUESTION}]}]
+        self.assertEqual(self.answer(self.chat(message)), self.answer(self.chat(openai(PICTURES[0]))))
+
+
+server_support.main()
