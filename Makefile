@@ -16,6 +16,7 @@
 #   make test-gpu                kernels, golden models and the server on this machine's NVIDIA GPU
 #   make test-real               with published weights, which are fetched into a cache
 #   make fuzz TARGET=json SECONDS=60   a fuzz target of tests/fuzz, or all
+#   make test-agents             with coding agents from npm, which are fetched into a cache; writes the table in docs/AGENTS.md
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
 #
@@ -39,7 +40,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_PLATFORM=,$(PLATFORM)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real fuzz setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -87,6 +88,10 @@ test-gpu: everything
 
 test-real: all
 	@scripts/test-real $(BUILD)
+
+test-agents: configure
+	@cmake --build $(BUILD) --target spry_script --parallel $$(nproc)
+	@SPRY=$(BUILD)/tests/spry_script python3 tests/agents/agents.py --write
 
 setup:
 	@scripts/setup

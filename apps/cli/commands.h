@@ -10,6 +10,7 @@ int spry_cmd_run(int argc, char **argv);
 int spry_cmd_chats(int argc, char **argv);
 int spry_cmd_voice(int argc, char **argv);
 int spry_cmd_serve(int argc, char **argv);
+int spry_cmd_launch(int argc, char **argv);
 int spry_cmd_pull(int argc, char **argv);
 int spry_cmd_models(int argc, char **argv);
 int spry_cmd_batch(int argc, char **argv);

@@ -14,6 +14,7 @@ const spry_command spry_commands[] = {
     {"chats", "List, show, resume, delete and export stored chats", spry_cmd_chats},
     {"voice", "Talk with a model, or write down speech", spry_cmd_voice},
     {"serve", "Answer requests over HTTP", spry_cmd_serve},
+    {"launch", "Start a coding agent with a local model", spry_cmd_launch},
     {"pull", "Copy or download a model into the models folder", spry_cmd_pull},
     {"models", "List and remove models of the models folder", spry_cmd_models},
     {"batch", "Answer a file of requests", spry_cmd_batch},
