@@ -409,7 +409,7 @@ typedef struct spry_request {
     bool marks;      /* control tokens that take part in calls and thoughts appear in the text, for spry_chat_parser */
     unsigned char json_style; /* spry_json_style, perhaps with SPRY_JSON_LENIENT */
     bool draft_precise;       /* draft only tokens that the drafter is sure of, about nine of ten accepted */
-    bool reserved[3];
+    uint32_t thought_budget;  /* most tokens of the thought that begins the answer; then it is closed; 0: no limit */
     const struct spry_placed *pictures; /* of the prompt: spry_pictures.h */
     size_t n_pictures;
 } spry_request;

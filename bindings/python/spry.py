@@ -116,8 +116,8 @@ class _Request(ctypes.Structure):
                 ("n_stop", c_size_t), ("constraint_text", c_char_p), ("constraint", c_int), ("speculation", c_int),
                 ("max_tokens", c_uint32), ("draft_most", c_uint32), ("logprobs", c_uint32), ("lane", c_uint32),
                 ("on_text", _OnText), ("on_token", c_void_p), ("on_prefill", c_void_p), ("user", c_void_p),
-                ("special", c_bool), ("ignore_end", c_bool), ("marks", c_bool), ("json_style", c_uint8),
-                ("reserved", c_bool * 4)]
+                ("special", c_bool), ("ignore_end", c_bool), ("marks", c_bool), ("json_style", c_uint8), ("draft_precise", c_bool),
+                ("thought_budget", c_uint32), ("pictures", c_void_p), ("n_pictures", c_size_t)]
 
 
 class _DraftReport(ctypes.Structure):

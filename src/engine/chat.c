@@ -47,7 +47,8 @@ static spry_status constrain_calls(spry_chat_prompt *prompt, const spry_tokens *
             json_pack("{s:b, s:s, s:O, s:b, s:b}", "required", choice.required, "style", style->name, "tools",
                       choice.functions, "parallel", !json_is_false(json_object_get(request, "parallel_tool_calls")),
                       "in_thought", in_thought(engine, ids, thoughts));
-        if (spec && !thoughts->anywhere) {
+        const json_t *thinks = json_object_get(json_object_get(request, "chat_template_kwargs"), "enable_thinking");
+        if (spec && !thoughts->anywhere && !json_is_false(thinks)) {
             json_object_set_new(spec, "thought_open", json_string(thoughts->open));
             json_object_set_new(spec, "thought_close", json_string(thoughts->close));
         }

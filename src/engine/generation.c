@@ -136,9 +136,37 @@ static spry_status generation_complete(spry_generation *g, int32_t id, size_t he
     return status;
 }
 
-/* With log probabilities, forced tokens go through the model too. */
+/* Closes the thought whose budget is spent, with a sentence that leads to the answer. A grammar that does not allow
+ * this lets the thought go on. */
+static spry_status close_thought(spry_generation *g, spry_error *error)
+{
+    static const char sentence[] = "\n\nThat is enough thought. Now the answer.\n";
+    spry_tokens closing = {0};
+    spry_buffer text;
+    spry_buffer_init(&text, sizeof sentence + 2 * SPRY_THOUGHT_TAIL);
+    spry_buffer_format(&text, "%s%s\n\n", sentence, g->thought.style->close);
+    spry_status status = spry_tokenizer_encode(g->model->tokenizer, &closing, spry_buffer_view(&text), NULL, 0,
+                                               SPRY_ENCODE_SPECIAL, error);
+    size_t before = g->result->generated_tokens;
+    bool fits = !status && g->n_pending + closing.count <= SPRY_PENDING_MOST &&
+                generation_allowed(g, closing.ids, closing.count) == closing.count;
+    if (fits)
+        status = emit_all(g, &closing, true, error);
+    g->thought.inside = false;
+    g->result->forced_tokens += g->result->generated_tokens - before;
+    spry_tokens_deinit(&closing);
+    spry_buffer_deinit(&text);
+    return status;
+}
+
+/* With log probabilities, tokens that a grammar forces go through the model too. */
 static spry_status generation_force(spry_generation *g, spry_error *error)
 {
+    if (!g->ended && spry_thought_watch_due(&g->thought)) {
+        spry_status closed = close_thought(g, error);
+        if (closed)
+            return closed;
+    }
     if (!g->matcher || g->ended)
         return SPRY_OK;
     spry_tokens forced = {0};
@@ -226,8 +254,12 @@ static spry_status generation_emit(spry_generation *g, int32_t id, const spry_dr
         return SPRY_OK;
     /* Ids beyond the vocabulary only pad the embedding and have no text. */
     if ((size_t)id < spry_tokenizer_size(g->model->tokenizer)) {
+        size_t before = g->held.size;
         g->decoder.special = shows_control(g, id);
         status = spry_decoder_push(&g->decoder, &g->held, id, error);
+        if (!status && !g->held.failed)
+            spry_thought_watch_token(&g->thought,
+                                     (spry_view){g->held.data ? g->held.data + before : "", g->held.size - before});
     }
     if (!status && g->held.failed)
         status = spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the answer's text");
@@ -310,6 +342,21 @@ static void lap_lookup(spry_generation *g, const spry_found *found)
     spry_lap_until(g->laps, SPRY_PART_RESTORE, now);
 }
 
+/* The end of the prompt may open a thought. */
+static void watch_thought(spry_generation *g)
+{
+    enum { END_TOKENS = 16 };
+    const spry_request *r = g->request;
+    size_t n = r->n_prompt < END_TOKENS ? r->n_prompt : END_TOKENS;
+    spry_buffer end;
+    spry_buffer_init(&end, MAX_HELD_BYTES);
+    if (r->thought_budget && g->model->tokenizer &&
+        spry_tokenizer_decode(g->model->tokenizer, &end, r->prompt + r->n_prompt - n, n, true, NULL) == SPRY_OK)
+        spry_thought_watch_begin(&g->thought, spry_chat_template_thought_style(g->model->chat, true),
+                                 spry_buffer_view(&end), r->thought_budget);
+    spry_buffer_deinit(&end);
+}
+
 spry_status spry_generation_begin(spry_generation *g, spry_error *error)
 {
     const spry_request *r = g->request;
@@ -321,6 +368,7 @@ spry_status spry_generation_begin(spry_generation *g, spry_error *error)
     spry_decoder_continue(&g->decoder);
     spry_buffer_init(&g->held, MAX_HELD_BYTES);
     g->begun = true;
+    watch_thought(g);
     spry_status status = spry_sequence_begin(g->sequence, &found, &prompt, error);
     if (status) {
         spry_lap(g->laps, SPRY_PART_LOOKUP);
@@ -419,7 +467,7 @@ static bool one_row_follows(const spry_generation *g)
     bool states = g->model->config.arch->delta || g->model->config.arch->convolutions;
     bool last = r->max_tokens && g->result->generated_tokens + 1 >= r->max_tokens;
     return g->decides && g->first_ns && !g->n_drafts && g->n_ridden == 1 && !g->matcher && !remembers && !states &&
-           !last && table->n_tokens < table->max_tokens &&
+           !last && !spry_thought_watch_near(&g->thought) && table->n_tokens < table->max_tokens &&
            (!g->drafter || !spry_draft_cost_choose(g->cost, g->other_rows, SPRY_DRAFT_MOST));
 }
 

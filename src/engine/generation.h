@@ -22,6 +22,7 @@
 #include "device/device.h"
 #include "draft/draft_cost.h"
 #include "engine/sequence.h"
+#include "engine/thought_watch.h"
 #include "grammar/grammar.h"
 #include "model/model.h"
 #include "platform/trace.h"
@@ -70,7 +71,8 @@ typedef struct spry_generation {
     uint64_t start_ns, prefilled_ns, first_ns;
     spry_decoder decoder;
     spry_buffer held; /* decoded, not emitted yet */
-    bool unheard;     /* on_text returned false; never call it again */
+    spry_thought_watch thought;
+    bool unheard; /* on_text returned false; never call it again */
     bool ended, begun;
     bool resuming; /* its earlier tokens are not all computed again */
     size_t n_held; /* tokens it had when it was suspended */

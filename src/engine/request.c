@@ -185,8 +185,6 @@ spry_status spry_request_read(spry_request *own, const spry_request *theirs, spr
 {
     spry_request_default(own);
     spry_status status = spry_sized_read(own, sizeof *own, theirs, "spry_request", error);
-    if (!status && !spry_sized_zero(own->reserved, sizeof own->reserved))
-        status = spry_fail(error, SPRY_ERR_INPUT, "spry_request.reserved is not zero");
     return status;
 }
 

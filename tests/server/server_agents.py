@@ -419,6 +419,110 @@ class NeverSilent(ScriptTest):
         self.assertGreater(usage["cache_read_input_tokens"], 64)
 
 
+class Thinking(ScriptTest):
+    """A thought has a budget; when that is spent it is closed, and the answer follows."""
+    THOUGHT = "<think>\n%s\n</think>\n\n" % " ".join("thought%d" % i for i in range(500))
+    rules = (THOUGHT + "Done.",)
+
+    def thought(self, **fields):
+        message = self.server.chat(max_tokens=8000, **fields).json["choices"][0]["message"]
+        self.assertEqual(message["content"], "Done.")
+        return message.get("reasoning_content", "")
+
+    def test_budgets(self):
+        whole = self.thought()
+        self.assertIn("thought499", whole)
+        for fields in ({"max_thinking_tokens": 40}, {"thinking_budget": 40}, {"reasoning_budget": 40}):
+            cut = self.thought(**fields)
+            self.assertIn("thought3", cut)
+            self.assertNotIn("thought30", cut)
+            self.assertIn("enough", cut)
+            self.assertEqual(cut, self.thought(draft=False, **fields))
+        self.assertEqual(self.thought(max_thinking_tokens=-1), whole)
+        self.assertLess(len(self.thought(reasoning_effort="low")), len(whole))
+        self.assertEqual(self.thought(reasoning_effort="high"), whole)
+        self.assertEqual(self.server.chat(max_thinking_tokens=-2).status, 400)
+
+    def test_messages(self):
+        def blocks(**thinking):
+            return self.messages(max_tokens=8000, thinking=thinking).json["content"]
+        found = blocks(type="enabled", budget_tokens=40)
+        self.assertEqual([block["type"] for block in found], ["thinking", "text"])
+        self.assertNotIn("thought30", found[0]["thinking"])
+        self.server.answer("Done.")
+        self.assertEqual([block["type"] for block in blocks(type="disabled")], ["text"])
+
+    def test_forced_calls(self):
+        """A call may follow a thought within its budget; without thinking there is no thought, although the model wants one."""
+        tools = [{"name": "see", "input_schema": {"type": "object", "properties": {}, "additionalProperties": False}}]
+        self.server.answer(self.THOUGHT + call("see"))
+        for thinking, kinds in (({"type": "enabled", "budget_tokens": 40}, ["thinking", "tool_use"]), ({"type": "disabled"}, ["tool_use"])):
+            found = self.messages(max_tokens=8000, tools=tools, tool_choice={"type": "any"}, thinking=thinking).json["content"]
+            self.assertEqual([block["type"] for block in found], kinds)
+
+
+class BadInput(ScriptTest):
+    """Requests of agents that are large, odd or broken get an answer or a sentence, and the server goes on."""
+
+    def tearDown(self):
+        self.assertEqual(self.messages().status, 200)
+
+    def test_tools(self):
+        big = {"type": "object", "properties": {"p%d" % i: {"type": "string", "description": "x" * 100} for i in range(8000)}}
+        self.assertGreater(len(json.dumps(big)), 1 << 20)
+        self.assertIn(self.messages(tools=[{"name": "big", "input_schema": big}]).status, (200, 400))
+        many = [{"name": "tool%d" % i, "input_schema": {"type": "object", "properties": {"a": {"type": "string"}}}} for i in range(500)]
+        self.server.answer(call("tool377", a="b"))
+        self.assertEqual(self.messages(tools=many).json["content"][0]["name"], "tool377")
+        reply = self.messages(tools=[many[0], many[0]])
+        self.assertEqual(reply.status, 400)
+        self.assertIn("same name", reply.json["error"]["message"])
+        for tools in ([5], [{}], [{"name": "x"}], [{"name": 5, "input_schema": {}}], {"a": 1}):
+            self.assertEqual(self.messages(tools=tools).status, 400, tools)
+
+    def test_results(self):
+        """A large result, and results without calls."""
+        def result(content):
+            return self.messages(messages=[{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": content}]}])
+        self.assertEqual(result("lost").status, 200)
+        self.assertIn("lost", self.prompt())
+        reply = result("word " * (4 << 20))  # 20 MB
+        self.assertEqual(reply.status, 400)
+        self.assertIn("prompt is too long", reply.json["error"]["message"])
+        self.assertEqual(result([{"type": "tool_reference", "tool_name": "nobody"}] * 1000).status, 200)
+        self.server.prompts()
+
+    def test_forms(self):
+        for messages in ([{"role": "user"}], [{"role": "user", "content": 5}], [{"role": "user", "content": [5]}], [5], [None],
+                         [{"role": "assistant", "content": [{"type": "tool_use", "name": "x", "input": "no object"}]}],
+                         [{"role": "user", "content": [{"type": "image", "source": 5}]}]):
+            self.assertEqual(self.messages(messages=messages).status, 400, messages)
+        for edits in (5, [5], [{}], [{"type": "clear_tool_uses_20250919", "keep": {"value": -5}, "trigger": "x", "exclude_tools": 7}]):
+            self.assertEqual(self.messages(context_management={"edits": edits}).status, 200, edits)
+        for items in ([5], [{"type": "custom_tool_call"}], [{"type": "function_call_output"}], [{"type": "message", "role": "user"}]):
+            self.assertEqual(self.responses(items).status, 400, items)
+        for tools in ([5], [{"type": "namespace"}], [{"type": "custom"}], [{"type": "function"}]):
+            self.assertEqual(self.responses(tools=tools).status, 400, tools)
+        nested = {"type": "namespace", "name": "a", "tools": [{"type": "namespace", "name": "b", "tools": []}]}
+        self.assertEqual(self.responses(tools=[nested]).headers["x-spry-ignored"], "tools.namespace")
+
+    def test_leaving_in_a_call(self):
+        """The client of a forced call leaves in the middle of it; two agents at once."""
+        self.server.answer(call("see", what="x" * 3000))
+        tools = [{"name": "see", "input_schema": {"type": "object", "properties": {"what": {"type": "string"}}}}]
+        body = {"model": "script", "max_tokens": 5000, "stream": True, "tools": tools, "tool_choice": {"type": "any"},
+                "messages": [{"role": "user", "content": "Hi"}]}
+        connections = [self.server.connect() for _ in range(2)]
+        for connection in connections:
+            connection.request("POST", "/v1/messages", json.dumps(body))
+        left, stays = (connection.getresponse() for connection in connections)
+        left.read(600)
+        left.close()
+        connections[0].close()
+        self.assertIn("message_stop", stays.read().decode())
+        connections[1].close()
+
+
 class Contexts(ScriptTest):
     """How much fits is said before, and a prompt that is too long is refused in words by which agents compact."""
     LONG = "word " * 4000

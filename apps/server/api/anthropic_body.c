@@ -564,6 +564,8 @@ static void add_thinking(json_t *body, spry_fields *fields)
     if (thinking && !on && !spry_chat_body_is(thinking, "type", "disabled"))
         spry_fields_refuse(fields, "thinking", "thinking.type must be \"enabled\", \"adaptive\" or \"disabled\"");
     spry_chat_body_variable(body, "enable_thinking", json_boolean(on));
+    if (on && json_object_get(thinking, "budget_tokens"))
+        json_object_set(body, "max_thinking_tokens", json_object_get(thinking, "budget_tokens"));
 }
 
 static void add_format(json_t *body, spry_fields *fields)

@@ -332,6 +332,12 @@ static json_t *variables_of(const spry_fields *fields)
     const json_t *given = spry_fields_get(fields, "chat_template_kwargs");
     const json_t *effort = spry_fields_get(fields, "reasoning_effort");
     json_t *variables = given ? json_copy((json_t *)(uintptr_t)given) : json_object();
+    static const char *const budgets[] = {"max_thinking_tokens", "thinking_budget", "reasoning_budget"};
+    for (size_t i = 0; i < SPRY_COUNT(budgets); i++) {
+        const json_t *budget = spry_fields_get(fields, budgets[i]);
+        if (json_is_integer(budget) && json_integer_value(budget) == 0)
+            json_object_set_new(variables, "enable_thinking", json_false());
+    }
     if (is_none(effort))
         json_object_set_new(variables, "enable_thinking", json_false());
     else if (effort)
@@ -339,11 +345,30 @@ static json_t *variables_of(const spry_fields *fields)
     return variables;
 }
 
+/* A template that knows no effort gets a budget for the thought. */
+static void limit_thought(spry_completion *c, const json_t *variables)
+{
+    static const struct {
+        const char *effort;
+        uint32_t tokens;
+    } budgets[] = {{"minimal", 128}, {"low", 512}, {"medium", 2048}};
+    const char *effort = json_string_value(json_object_get(variables, "reasoning_effort"));
+    spry_view source;
+    source.data = spry_engine_chat_template(c->model->engine, true, &source.size);
+    if (!effort || c->options.request.thought_budget ||
+        (source.size && memmem(source.data, source.size, "reasoning_effort", 16)))
+        return;
+    for (size_t i = 0; i < SPRY_COUNT(budgets); i++)
+        if (strcmp(effort, budgets[i].effort) == 0)
+            c->options.request.thought_budget = budgets[i].tokens;
+}
+
 static spry_status make_prompt(spry_completion *c, spry_fields *fields, const json_t *messages, bool generate,
                                spry_error *error)
 {
     const json_t *choice = spry_fields_get(fields, "tool_choice");
     json_t *variables = variables_of(fields);
+    limit_thought(c, variables);
     const json_t *tools = usable_tools(fields);
     choice = is_none(choice) ? NULL : choice;
     spry_status status = c->options.overflow == SPRY_OVERFLOW_SLIDE && generate

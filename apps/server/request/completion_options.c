@@ -74,6 +74,15 @@ void spry_read_keep(void *options, spry_fields *fields, const spry_field *field,
     o->keep = keep < 0 ? SIZE_MAX : (size_t)keep;
 }
 
+/* 0 also turns thinking off, by a variable of the template. */
+void spry_read_thoughts(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    spry_completion_options *o = options;
+    int64_t tokens = spry_fields_integer(fields, field->name, -1, -1, UINT32_MAX);
+    (void)value;
+    o->request.thought_budget = tokens < 0 ? 0 : tokens == 0 ? 1 : (uint32_t)tokens;
+}
+
 void spry_read_logprobs(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
     spry_completion_options *o = options;

@@ -162,9 +162,15 @@ static void log_prompt(const json_t *script, const char *prompt)
     json_decref(text);
 }
 
-/* What remains of the answer after what was generated of it. */
+/* What remains of the answer after what was generated of it. A thought may have been cut. */
 static const char *rest_of(const char *answer, const char *generated)
 {
+    static const char close[] = "</think>";
+    const char *thought = strstr(generated, close), *own = strstr(answer, close);
+    if (thought && own) {
+        generated = thought + strlen(close);
+        answer = own + strlen(close);
+    }
     while (*generated) {
         if (*answer == *generated && *answer)
             answer++, generated++;
