@@ -251,13 +251,25 @@ static void print_command(char *const *list)
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
 
+/* The process that this one waits for: it is ended with this one, which then ends the server. */
+static volatile sig_atomic_t current;
+
+static void on_end(int number)
+{
+    (void)number;
+    if (current > 0)
+        kill((pid_t)current, SIGTERM);
+}
+
 /* Starts a program and returns its process; -1: it cannot. `log` NULL: it uses the terminal. */
 static pid_t start(char *const *command, const char *log)
 {
     fflush(NULL);
     pid_t process = fork();
-    if (process != 0)
+    if (process != 0) {
+        current = process;
         return process;
+    }
     if (log) {
         int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600), none = open("/dev/null", O_RDONLY);
         if (file < 0 || none < 0 || dup2(none, STDIN_FILENO) < 0 || dup2(file, STDOUT_FILENO) < 0 ||
@@ -277,6 +289,7 @@ static int wait_for(pid_t process)
     int status = 0;
     while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
     }
+    current = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -428,6 +441,8 @@ static int launch_agent(launch *l, const char *const *more, size_t n_more)
     if (status != SPRY_OK)
         return spry_complain_error(&error);
     spry_directory_close(&made);
+    signal(SIGTERM, on_end);
+    signal(SIGHUP, on_end);
     if (!l->flags->url && (server = start_server(l)) < 0)
         return SPRY_EXIT_FAILURE;
     status = write_settings(l, &error);

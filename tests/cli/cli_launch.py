@@ -3,7 +3,10 @@
 
 import json
 import os
+import re
+import signal
 import stat
+import subprocess
 import unittest
 import urllib.request
 
@@ -48,6 +51,24 @@ class Launch(unittest.TestCase):
             self.assertTrue(address.startswith("http://127.0.0.1:") and address.endswith(tail), address)
             with self.assertRaises(OSError):
                 urllib.request.urlopen(address)
+
+    def test_end(self):
+        """When it is told to end, agent and server end, too."""
+        log = os.path.join(HOME, ".local", "share", "spry", "agents", "pi", "server.log")
+        with open(os.path.join(PROGRAMS, "pi"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho ready\nexec sleep 1000\n")
+        os.chmod(os.path.join(PROGRAMS, "pi"), stat.S_IRWXU)
+        process = subprocess.Popen([cli_support.SPRY, "launch", "pi", "--model", MODEL, "--context", "512"], stdout=subprocess.PIPE,
+                                   stdin=subprocess.DEVNULL, cwd=HOME,
+                                   env=cli_support.environment(PATH=PROGRAMS + os.pathsep + os.environ["PATH"], XDG_DATA_HOME=None))
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        with open(log, encoding="utf-8") as file:
+            address = re.search(r"listening on (\S+)", file.read()).group(1)
+        process.terminate()
+        self.assertEqual(process.wait(cli_support.TIMEOUT), 128 + signal.SIGTERM)
+        process.stdout.close()
+        with self.assertRaises(OSError):
+            urllib.request.urlopen(address + "/health")
 
     def test_files(self):
         """Settings are in a folder of spry's own; a first call stores those that the agent must write itself."""

@@ -121,6 +121,8 @@ class Fields(ServerTest):
         self.assertNotIn("set-cookie", reply.headers)
         said = reply.headers["x-spry-ignored"].split(", ")
         self.assertIn("a??Set-Cookie??x=1", said)
+        said = self.server.chat(max_tokens=2, zeal=1, ze=1, a=1).headers["x-spry-ignored"]
+        self.assertEqual(sorted(said.split(", ")), ["a", "ze", "zeal"])  # also a name that is part of another
         self.assertRegex(reply.headers["x-spry-ignored"], r"^[A-Za-z0-9_.\-\[\]=/?, ]+$")
         many = self.server.chat(max_tokens=2, **{"field%d" % i: i for i in range(1000)}).headers["x-spry-ignored"]
         self.assertLess(len(many), 1500)

@@ -79,18 +79,28 @@ void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t 
     spry_fields_refuse(fields, key, "%s%s is %s, but must be %s", fields->within, key, type_name(value), wanted);
 }
 
+/* Whether the list has a name, between commas. */
+static bool is_listed(spry_view list, const char *name)
+{
+    size_t size = strlen(name);
+    for (const char *at = list.data; (at = strstr(at, name)); at += size)
+        if ((at == list.data || at[-1] == ' ') && (at[size] == ',' || !at[size]))
+            return true;
+    return false;
+}
+
 /* Appends a name to the list, once. It becomes part of a header, so other bytes than letters, digits and a few signs
  * are replaced. */
 static void add_ignored(spry_buffer *list, const char *within, const char *name)
 {
     enum { NAME_BYTES = 96, LIST_BYTES = 1024 };
     char whole[NAME_BYTES];
-    snprintf(whole, sizeof whole, "%s%s", within, name);
+    snprintf(whole, sizeof whole, "%s%s", within, *name ? name : "?");
     for (char *at = whole; *at; at++)
         if (!isalnum((unsigned char)*at) && !strchr("_.-[]=/", *at))
             *at = '?';
     spry_view all = spry_buffer_view(list);
-    if ((all.size && strstr(all.data, whole)) || all.size > LIST_BYTES)
+    if (is_listed(all, whole) || is_listed(all, "..."))
         return;
     spry_buffer_format(list, "%s%s", all.size ? ", " : "", all.size + strlen(whole) > LIST_BYTES ? "..." : whole);
 }
