@@ -9,7 +9,7 @@
  *   the size that the program was compiled with. It writes that many bytes, never more. The library accepts the smaller
  *   struct of an older program (fields it does not have get their defaults) and the larger struct of a newer one if all
  *   bytes that this library does not know are zero; anything else is SPRY_ERR_INPUT.
- * - A struct that the library fills, or that lies inside another struct, keeps its size: new fields use its `reserved`
+ * - A struct that the library fills, or that is inside another struct, keeps its size: new fields use its `reserved`
  *   bytes. The caller leaves `reserved` zero; the library zeroes what it does not use.
  * - Elements of arrays (spry_message, spry_span, spry_logit_bias, spry_logprob_entry) never change. New members of an
  *   enum get new values; programs must expect values they do not know.
@@ -98,9 +98,9 @@ typedef struct spry_engine_options {
     void *log_user;
     uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
     const char *lora;                /* NULL, or LoRA adapters beside the model: "PATH,PATH=SCALE", docs/MODELS.md */
-    uint32_t span_pages;     /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
+    uint32_t span_pages;     /* undeclared text of this many cached pages or more is reused; 0: never. docs/SPANS.md */
     size_t expert_bytes;     /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
-    const char *gpu_layers;  /* of the model's last layers so many are on the device, others on the CPU: "12", "auto" */
+    const char *gpu_layers;  /* layers on the device, counted from the last, others on the CPU: "12", "auto" */
     size_t cache_host_bytes; /* limit for a GPU's cached pages in host memory; 0: none; SIZE_MAX: by the memory */
 } spry_engine_options;
 
@@ -111,7 +111,7 @@ SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, si
 SPRY_API spry_status spry_engine_open(spry_engine **out, const char *path, const spry_engine_options *options,
                                       spry_error *error);
 
-/* Opens a GGUF file in memory, which must stay unchanged; `name` stands for its path in messages. Any thread. */
+/* Opens a GGUF file in memory, which must stay unchanged; `name` replaces its path in messages. Any thread. */
 SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t size, const char *name,
                                              const spry_engine_options *options, spry_error *error);
 
@@ -131,7 +131,7 @@ typedef struct spry_engine_info {
     size_t scratch_bytes;                     /* working memory of a step */
     const char *cpu;                          /* the kernel set in use */
     uint32_t threads, chunk;                  /* chunk: most rows of a prefill step */
-    const char *device;                       /* what computes: "cuda:0", "cpu+cuda:0, 12 of 28 layers on cuda:0" */
+    const char *device;                       /* the device: "cuda:0", "cpu+cuda:0, 12 of 28 layers on cuda:0" */
     uint64_t reserved[15];
 } spry_engine_info;
 
@@ -278,7 +278,7 @@ typedef struct spry_sampling {
     float min_p;               /* 0: off */
     float typical_p;           /* 1: off */
     uint64_t seed;             /* the same seed gives the same stream on every platform */
-    const char *penalty_scope; /* what penalties count: "generated" tokens (or NULL), or "all", the prompt's, too */
+    const char *penalty_scope; /* tokens that penalties count: "generated" (or NULL), or "all", with the prompt */
     uint64_t reserved[7];
 } spry_sampling;
 
@@ -330,7 +330,7 @@ SPRY_API spry_status spry_session_eval_from(spry_session *session, const int32_t
                                             bool (*row)(void *user, size_t index, const float *logits), void *user,
                                             spry_error *error);
 
-/* The embedding of a text: the mean of the hidden states after every id behind the final norm, scaled to length 1, or
+/* The embedding of a text: the mean of the hidden states after every id after the final norm, scaled to length 1, or
  * what the model's own settings say. Writes spry_engine_info.embedding floats. Afterwards the session holds `ids`. */
 SPRY_API spry_status spry_session_embed(spry_session *session, float *out, const int32_t *ids, size_t count,
                                         spry_error *error);
@@ -360,7 +360,7 @@ typedef enum spry_constraint {
  * members in the schema's order, no undeclared ones unless additionalProperties or patternProperties give them,
  * integers as digits. */
 typedef enum spry_json_style {
-    SPRY_JSON_COMPACT = 0, /* at most one space, behind colons and commas */
+    SPRY_JSON_COMPACT = 0, /* at most one space, after colons and commas */
     SPRY_JSON_PRETTY = 1,  /* a line for each member and item */
     SPRY_JSON_FREE = 2,    /* blanks between tokens as the model likes, bounded */
     SPRY_JSON_ANY = 3,     /* every text that is valid against the schema */
@@ -439,7 +439,7 @@ typedef struct spry_draft_report {
 typedef struct spry_result {
     size_t size; /* as in spry_engine_info */
     size_t prompt_tokens, generated_tokens;
-    size_t reused_tokens;                                 /* of the prompt: not computed now */
+    size_t reused_tokens;                                 /* tokens of the prompt that were not computed now */
     size_t restored_tokens, span_tokens, repaired_tokens; /* from disk; in spans, reused and repaired */
     double lookup_ms, restore_ms;                         /* parts of prefill_ms */
     double prefill_ms, first_token_ms;                    /* until the prompt was computed; until the first token */
@@ -450,8 +450,8 @@ typedef struct spry_result {
     size_t n_parts;                         /* parts this library knows */
     spry_finish finish;
     uint32_t stop;          /* index of the stop string that ended it, with SPRY_FINISH_STOP */
-    size_t forced_tokens;   /* of the answer: the constraint left no choice, so the model was not asked */
-    size_t dropped_tokens;  /* of the conversation, by sliding */
+    size_t forced_tokens;   /* tokens of the answer that the constraint forced, so that the model was not run */
+    size_t dropped_tokens;  /* tokens of the conversation that sliding dropped */
     double span_divergence; /* estimate, in nats per token, of what reused spans cost; 0: none were reused */
     uint64_t reserved[13];
 } spry_result;
@@ -498,7 +498,7 @@ typedef struct spry_jobs_options {
     size_t size;          /* set by spry_jobs_options_default */
     uint32_t max_running; /* jobs that run at once; 0: as many as the engine has free sessions, and rows in a step */
     uint32_t max_waiting; /* jobs that wait beyond those that can begin; more are refused */
-    double max_stall_ms;  /* that other rows may add to the time between two tokens of an answer */
+    double max_stall_ms;  /* maximum that other rows may add to the time between two tokens of an answer */
     bool gentle;          /* and never more than those tokens take by themselves */
     spry_policy policy;
 } spry_jobs_options;

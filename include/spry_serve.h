@@ -215,7 +215,7 @@ typedef struct spry_pool_info {
     char path[1024]; /* empty for models in memory */
     spry_pool_state state;
     uint32_t users;
-    size_t file_bytes, loaded_bytes; /* the latter measured */
+    size_t file_bytes, loaded_bytes; /* size of the file; measured memory */
     size_t estimated_bytes;          /* before it was loaded */
     int64_t modified;                /* seconds since 1970 */
     double load_ms, idle_s;          /* of loaded models */

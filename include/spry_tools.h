@@ -17,7 +17,7 @@ extern "C" {
 /* A model that is not loaded: a GGUF file or a Hugging Face folder at `path`, or a GGUF file in memory. */
 typedef struct spry_model_file {
     const char *path; /* NULL when `data` is set */
-    const char *name; /* what people call it; NULL: its path */
+    const char *name; /* name to show; NULL: its path */
     const void *data;
     size_t size;
 } spry_model_file;
@@ -58,7 +58,7 @@ SPRY_API spry_status spry_checkpoint_fingerprint(char text[SPRY_FINGERPRINT_TEXT
 typedef struct spry_convert_options {
     size_t size;      /* set by spry_convert_options_default */
     const char *type; /* of the matrices, one of spry_recipe_names; NULL: F16, BF16 or F32 as they are */
-    const char *name; /* what the file calls the model; NULL: the name it has */
+    const char *name; /* model name in the file; NULL: unchanged */
     uint32_t threads; /* 0: every processor this process may use */
     uint32_t reserved32;
     bool (*progress)(void *user, size_t done, size_t total); /* bytes written; false stops. May be NULL */
@@ -234,7 +234,7 @@ SPRY_API spry_status spry_machine_speed_measure(spry_machine_speed *speed, const
                                                 const spry_speed_progress *progress, spry_error *error);
 
 /* Two limits that no engine exceeds, each the best of several tries: all threads reading memory; all threads
- * multiplying what lies in their own caches, by the kernel of a type (by number). */
+ * multiplying data in their own caches, by the kernel of a type (by number). */
 SPRY_API spry_status spry_machine_peaks(double *read_gb_s, double *multiply_g_s, const char *cpu, uint32_t threads,
                                         uint32_t type, spry_error *error);
 
@@ -254,8 +254,8 @@ typedef struct spry_model_size {
     double weight_bytes; /* in memory: packed for these kernels, or used in place */
     double kv_bytes;     /* one session's of that context */
     double scratch_bytes;
-    double expert_bytes;       /* of the weights, those of experts; 0: it has none */
-    double expert_token_bytes; /* of these, what one token uses */
+    double expert_bytes;       /* bytes of experts' weights; 0: it has none */
+    double expert_token_bytes; /* bytes of experts' weights that one token uses */
 } spry_model_size;
 
 typedef struct spry_prediction {
@@ -280,7 +280,7 @@ SPRY_API spry_status spry_predict_shape(spry_prediction *prediction, const spry_
 typedef enum spry_op {
     SPRY_OP_LAYOUT = 0,    /* rows, positions, slots and turns of the step */
     SPRY_OP_EMBED = 1,     /* embeddings and angles */
-    SPRY_OP_NORM = 2,      /* before, behind and at the end */
+    SPRY_OP_NORM = 2,      /* before and after parts, and at the end */
     SPRY_OP_QKV = 3,       /* products: queries, keys, values */
     SPRY_OP_ROPE = 4,      /* head norms, rope, keys and values into their pages */
     SPRY_OP_ATTEND = 5,    /* attention over the pages */

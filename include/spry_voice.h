@@ -23,7 +23,7 @@ typedef struct spry_speech_options {
     const char *cpu;  /* as in spry_engine_options */
     uint32_t threads; /* 0: every processor this process may use */
     uint32_t reserved32;
-    const char *device; /* as in spry_engine_options; the CPU stands in for one that is not there, or computes no
+    const char *device; /* as in spry_engine_options; the CPU replaces a device that is not there, or computes no
                            Whisper models */
     void (*log)(void *user, int level, const char *sentence); /* NULL: no log. Called by spry_speech_open */
     void *log_user;
@@ -49,7 +49,7 @@ typedef struct spry_speech_segment {
     const char *text;  /* zero-terminated UTF-8 */
     const int32_t *tokens;
     size_t n_tokens;
-    double temperature;       /* that the tokens were drawn with */
+    double temperature;       /* temperature of the draws */
     double mean_logprob;      /* of its window's tokens */
     double compression_ratio; /* of its window's text: high where words repeat */
     double no_speech;         /* probability that its window has no speech */
@@ -102,8 +102,8 @@ typedef struct spry_vad spry_vad;
 
 typedef struct spry_vad_options {
     size_t size;       /* set by spry_vad_options_default */
-    uint32_t begin_ms; /* of speech that begin an utterance */
-    uint32_t end_ms;   /* of other sound that end it */
+    uint32_t begin_ms; /* speech of this length begins an utterance */
+    uint32_t end_ms;   /* other sound of this length ends it */
     float threshold;   /* how far speech is above the noise, in decibels over all bands */
     uint32_t reserved32;
 } spry_vad_options;

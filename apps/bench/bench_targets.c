@@ -448,7 +448,7 @@ void spry_bench_targets_print(const json_t *verdict)
                    spry_bench_text(verdict, "machine"), spry_bench_number(verdict, "missed"), json_array_size(list));
     if (spry_bench_number(verdict, "others") > 0)
         spry_out_format(
-            "%.0f more are not measured by this run: --draft, --reuse and --mix measure those of drafts, of "
+            "%.0f more are not measured by this run: --draft, --reuse and --mix measure targets of drafts, of "
             "reuse and of workloads\n",
             spry_bench_number(verdict, "others"));
 }

@@ -111,7 +111,7 @@ static const spry_option bench_options[] = {
     OPTION("max-drop", STRING, max_drop, .metavar = "PERCENT",
            .help = "Maximum decline of a figure relative to the baseline"),
     OPTION("targets", STRING, judge.targets_path, .metavar = "FILE",
-           .help = "Targets for machines, as JSON (docs/INSIGHT.md), or profile: those of the machine's profile"),
+           .help = "Targets for machines, as JSON (docs/INSIGHT.md), or profile: the targets of the machine's profile"),
     OPTION("measured", STRING, judge.measured_path, .metavar = "FILE",
            .help = "Measure nothing: use this saved report"),
     OPTION("force", FLAG, judge.force, .help = "Compare reports of different machines, models or settings"),
@@ -232,7 +232,7 @@ static int check_rules(const spry_bench_flags *f, const spry_bench_flags *said, 
         const char *before, *flag, *after;
     } rules[] = {
         {f->shape && model, "a MODEL and", "--shape", "were both given"},
-        {f->shape && f->widen, "", "--shape", "has random weights, --widen those of a model: give one of them"},
+        {f->shape && f->widen, "", "--shape", "has random weights, --widen the weights of a model: give one of them"},
         {!f->shape && f->type, "", "--type", "needs --shape"},
         {!f->shape && !f->widen && f->write, "", "--write", "needs --shape or --widen"},
         {f->draft && f->tokens > SPRY_BENCH_DRAFT_TOKENS_MAX, "", "--tokens", "is at most 1024 with --draft"},

@@ -5,7 +5,7 @@
  *   a path                       a .gguf file, a Hugging Face folder, or (for tokenize) one tokenizer file
  *   NAME                         NAME or NAME.gguf in the models folder
  *   a short name of the catalogue, qwen3:0.6b
- *                                the hub's model that it stands for
+ *                                the hub's model of that name
  *   hf:OWNER/REPO[:TYPE], ollama:NAME[:TAG]
  *                                the model that `spry pull` stored for this name, or the hub's own program; on a
  *                                terminal the user is asked whether to download it

@@ -15,7 +15,7 @@ typedef struct rule {
     double decode_tps, ttft_ms; /* minimum; maximum, 0: any */
     double prefill_tps;         /* minimum */
     bool special;               /* only models that are made for it */
-    const char *note;           /* what else to know; NULL: nothing */
+    const char *note;           /* a further remark; NULL: none */
 } rule;
 
 static const rule rules[SPRY_USE_COUNT] = {

@@ -33,7 +33,8 @@ static const spry_usage usage = {
         "`spry eval kl X --base X --quantize q4_0` measures the cost of a type without writing a file.\n"
         "`span` measures the cost of reusing fragments of a prompt. Every file in --docs is a document and a span: "
         "computed once, alone, and reused at any position. Prompts are all documents and one question. Their "
-        "answers, with none, some or all of each span recomputed in place, are compared with those of fully computed "
+        "answers, with none, some or all of each span recomputed in place, are compared with the answers of fully "
+        "computed "
         "prompts: KL divergence, same top token, and the time to the first token. See docs/SPANS.md.",
     .examples =
         "spry eval ppl -f book.txt\n"

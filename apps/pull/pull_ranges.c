@@ -154,7 +154,7 @@ struct fetch {
     size_t n_slots;
     CURLM *multi;
     bool no_ranges; /* the server ignores them: one transfer, always from the beginning */
-    bool restart;   /* that has just been learned */
+    bool restart;   /* `no_ranges` has just been set */
     spry_status status;
     spry_error *error;
 };

@@ -1,4 +1,4 @@
-/* spry report: loads and checks files of measurements, and writes one document about them. */
+/* spry report: loads and checks files of measurements, and writes a page about them. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -173,16 +173,15 @@ static const spry_usage usage = {
     .about = "Writes one page about measurements: the parts of the time to the first token, speed by depth and "
              "number of sequences, each op relative to the machine's limits, cache, memory, energy. Several files "
              "are shown side by side; ratios are relative to the first.\n"
-             "FILEs are those of `spry bench --save`, of --trace, and of `spry doctor --json`. The page is "
+             "A FILE comes from `spry bench --save`, --trace or `spry doctor --json`. The page is "
              "self-contained.",
     .examples = "spry bench --save now.json && spry report now.json\n"
                 "spry report before.json after.json -o change.html\n"
-                "spry report trace.json machine.json --markdown -o -",
+                "spry report trace.json machine.json -o - | gzip > report.html.gz",
 };
 
 typedef struct report_settings {
     const char *output;
-    bool markdown;
 } report_settings;
 
 static const spry_option report_options[] = {
@@ -191,12 +190,8 @@ static const spry_option report_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(report_settings, output),
      .metavar = "FILE",
-     .help = "Output file; - is standard output. Default: report.html, or report.md, in the current folder",
+     .help = "Output file; - is standard output. Default: report.html in the current folder",
      .group = "Report"},
-    {.name = "markdown",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(report_settings, markdown),
-     .help = "Write Markdown instead of a page: one row per value, one column per file"},
 };
 
 static spry_status write_file(const char *path, spry_view text, spry_error *error)
@@ -217,7 +212,7 @@ static spry_status write_report(const report_settings *settings, const char *con
                                 spry_error *error)
 {
     json_t *files = json_array();
-    const char *path = settings->output ? settings->output : settings->markdown ? "report.md" : "report.html";
+    const char *path = settings->output ? settings->output : "report.html";
     spry_buffer page;
     spry_buffer_init(&page, PAGE_BYTES_MAX);
     spry_status status = load_all(files, paths, count, error);
@@ -225,9 +220,7 @@ static spry_status write_report(const report_settings *settings, const char *con
         if (spry_path_same(path, paths[i]))
             status = spry_fail(error, SPRY_ERR_INPUT, "%s is an input file: name another file with -o", path);
     json_t *data = json_pack("{s:s, s:O}", "version", SPRY_VERSION, "files", files);
-    if (!status && settings->markdown)
-        spry_report_markdown(&page, files);
-    else if (!status)
+    if (!status)
         spry_report_page(&page, data);
     if (!status && page.failed)
         status = spry_fail(error, SPRY_ERR_MEMORY, "there is not enough memory for the report");

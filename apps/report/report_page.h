@@ -1,4 +1,4 @@
-/* The two forms in which measurements are written. Text may come from untrusted files. Check out->failed. */
+/* Measurements as a page. Text may come from untrusted files. Check out->failed. */
 #ifndef SPRY_REPORT_PAGE_H
 #define SPRY_REPORT_PAGE_H
 
@@ -9,8 +9,5 @@
 /* One self-contained HTML page that shows `data` with JavaScript: {"document": a document, see report.js} or
  * {"version", "files": checked files with "_name" and "_kind"}. */
 void spry_report_page(spry_buffer *out, const json_t *data);
-
-/* Markdown: one row per value, one column per file, with the ratios to the first file. */
-void spry_report_markdown(spry_buffer *out, const json_t *files);
 
 #endif

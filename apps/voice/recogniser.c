@@ -98,7 +98,7 @@ typedef struct whisper {
     spry_speech *speech;
     spry_recogniser_options options;
     spry_utterance utterance;
-    size_t read; /* samples that the transcription at hand has taken */
+    size_t read; /* samples that the current transcription has read */
 } whisper;
 
 static bool whisper_wanted(const spry_recogniser_options *options)

@@ -12,7 +12,7 @@
 typedef struct spry_recogniser_options {
     const char *name;                  /* of a recogniser; "auto": the first that is there */
     const char *whisper;               /* a Whisper model; NULL: none */
-    const char *type;                  /* that its matrices are converted to; NULL: as they are */
+    const char *type;                  /* its matrices are converted to this type; NULL: not converted */
     const char *command;               /* reads 16-bit PCM, 16 kHz, one channel, and writes the text; NULL: none */
     const char *sphinx;                /* folder of PocketSphinx' models of a language */
     const char *language;              /* NULL: detected, or the recogniser's only one */

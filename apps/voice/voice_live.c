@@ -232,7 +232,7 @@ typedef struct live {
     pthread_cond_t changed;
     /* Under the lock. */
     spry_utterance utterance;
-    uint64_t epoch; /* counts changes that make the work at hand useless */
+    uint64_t epoch; /* counts changes that make the current work useless */
     bool pausing;   /* the utterance may be over */
     bool over;      /* it is */
     bool answering; /* the worker has a turn */

@@ -167,7 +167,7 @@ struct spry_resampler {
     size_t half;     /* inputs on either side of an output */
     double cutoff;   /* of half the input's rate */
     float *kernel;   /* [ZEROS * STEPS + 2]: weights by distance in zero crossings */
-    float *inputs;   /* those at hand */
+    float *inputs;   /* the inputs that are buffered */
     uint64_t first;  /* index of inputs[0], plus `half`: zeros come before the first sample */
     size_t n_inputs; /* without the zeros after the last sample */
     size_t capacity;

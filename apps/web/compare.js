@@ -302,7 +302,7 @@ function keepComparison() {
     lasting.write("compare", JSON.stringify(kept));
 }
 
-// The models are those of the list; the second side begins with another one where there is one.
+// The models are from the list; the second side begins with another one where there is one.
 function fillSides() {
     const kept = listOf(readJson("compare"));
     const { models } = compared;

@@ -118,7 +118,7 @@ const fallGroup = (title, ms, rows, whole) => [
     ),
 ];
 
-// The parts until the first token, and then those of the rest; without `first` all of them in one group.
+// The parts until the first token, and then the parts of the rest; without `first` all of them in one group.
 /** @param {Numbers} parts @param {Numbers | null} [first] */
 export function fallView(parts, first = null) {
     const whole = Math.max(1e-6, partsSum(parts));

@@ -194,7 +194,7 @@ function checkSettings() {
     return fine;
 }
 
-// The settings of this conversation become those of new ones; the colours, the model and the language stay.
+// The settings of this conversation become the settings of new ones; the colours, the model and the language stay.
 function keepAsDefaults() {
     const { theme, model, language, folded } = readSettings();
     writeSettings({ ...checkFields().settings, theme, model, language, folded });

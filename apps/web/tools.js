@@ -1,5 +1,5 @@
 // Tools of a conversation: the settings declare them, the model calls them, and the user pastes what they return, or the server
-// asks a tool of its machine that it allows (`--allow-tool`). The calls lie in the answer that made them: {id, name, arguments,
+// asks a tool of its machine that it allows (`--allow-tool`). The calls are stored in the answer that made them: {id, name, arguments,
 // result} and, where one was sent to a tool, {url, note, failed}; `returned` says that the results were sent.
 
 import { byId, childrenIn, inside, make } from "./dom.js";

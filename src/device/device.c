@@ -379,7 +379,7 @@ static spry_status check_step(const spry_device *d, const spry_device_step *step
             return spry_fail(error, SPRY_ERR_CONTEXT, "a step reaches position %zu of a sequence of %zu tokens",
                              (size_t)g->first_position + g->n_rows, g->table->n_tokens);
         if (drawn && (g->n_rows != 1 || drawn[s] >= d->n_draws))
-            return spry_fail(error, SPRY_ERR_INPUT, "%u rows behind draw %u of a step with %zu", g->n_rows, drawn[s],
+            return spry_fail(error, SPRY_ERR_INPUT, "%u rows after draw %u of a step with %zu", g->n_rows, drawn[s],
                              d->n_draws);
         spry_status status = drawn ? SPRY_OK : check_tokens(d, g, error);
         if (!status)
@@ -432,25 +432,25 @@ spry_status spry_device_submit(spry_device *device, const spry_device_step *step
 
 bool spry_device_goes_ahead(const spry_device *device)
 {
-    return device->ops->submit_behind;
+    return device->ops->submit_after;
 }
 
-spry_status spry_device_submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
-                                      spry_error *error)
+spry_status spry_device_submit_after(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                     spry_error *error)
 {
     size_t logits, hidden;
-    if (!device->ops->submit_behind || device->under_way != 1)
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "a step behind %u others: this device cannot", device->under_way);
+    if (!device->ops->submit_after || device->under_way != 1)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "a step after %u others: this device cannot", device->under_way);
     spry_status status = check_step(device, step, drawn, &logits, &hidden, error);
     if (!status)
         status = check_draws(step->draws, step->n_draws, logits, error);
     if (!status)
-        status = device->ops->submit_behind(device, step, drawn, error);
+        status = device->ops->submit_after(device, step, drawn, error);
     if (status)
         return status;
     device->under_way = 2;
     device->n_draws = least(step->n_draws, device->limits.max_logits);
-    device->behind = logits;
+    device->logits_after = logits;
     device->n_logits = device->n_hidden = 0;
     return SPRY_OK;
 }
@@ -461,9 +461,9 @@ spry_status spry_device_wait(spry_device *device, spry_error *error)
         return SPRY_OK;
     device->under_way--;
     spry_status status = device->ops->wait(device, error);
-    if (!device->under_way && device->behind) {
-        device->n_logits = device->behind;
-        device->behind = 0;
+    if (!device->under_way && device->logits_after) {
+        device->n_logits = device->logits_after;
+        device->logits_after = 0;
     }
     if (status)
         device->n_logits = device->n_hidden = 0;

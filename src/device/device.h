@@ -67,7 +67,7 @@ typedef struct spry_step_limits {
     uint32_t max_rows;                  /* rows of a step */
     uint32_t max_logits;                /* rows whose logits a step can give */
     uint32_t session;                   /* tokens a sequence can have: chooses long rope's list */
-    uint32_t n_adapters, adapter_ranks; /* that the weights have; the ranks of all of them together */
+    uint32_t n_adapters, adapter_ranks; /* adapters of the weights; sum of their ranks */
 } spry_step_limits;
 
 /* Where the model came from, for a device that opens it again elsewhere. */
@@ -223,8 +223,8 @@ spry_status spry_device_submit(spry_device *device, const spry_device_step *step
 /* Starts a step after the one under way, before anything of that was read: every segment is one row, and its token is
  * what the draw of this number of the step under way gives, or 0 where that draw fails; `tokens` are not read. Refused,
  * with nothing changed, by devices that cannot do so, and while not exactly one step is under way. */
-spry_status spry_device_submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
-                                      spry_error *error);
+spry_status spry_device_submit_after(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                     spry_error *error);
 
 /* Whether the device can. */
 bool spry_device_goes_ahead(const spry_device *device);
@@ -284,7 +284,7 @@ typedef struct spry_device_memory {
     size_t weights; /* as placed, with those that stay as their file has them */
     size_t kv;      /* pages */
     size_t scratch; /* working memory of steps */
-    size_t experts; /* estimates: of the weights those of experts, which may be limited; 0: no limit is possible */
+    size_t experts; /* estimates: bytes of experts' weights, which may be limited; 0: no limit is possible */
     size_t expert;  /* and of the largest one */
 } spry_device_memory;
 

@@ -11,8 +11,8 @@ typedef struct spry_device_ops {
     void (*close)(spry_device *device);
     spry_status (*submit)(spry_device *device, const spry_device_step *step, spry_error *error);
     /* Starts a step after the one under way; `wait` then means that one. NULL: the device cannot. */
-    spry_status (*submit_behind)(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
-                                 spry_error *error);
+    spry_status (*submit_after)(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                spry_error *error);
     spry_status (*wait)(spry_device *device, spry_error *error);
     spry_status (*draw)(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error);
     spry_status (*logits)(spry_device *device, const float **logits, size_t first, size_t count, spry_error *error);
@@ -31,7 +31,8 @@ struct spry_device {
     const spry_config *config;
     spry_step_limits limits;
     unsigned under_way;        /* steps: 2 where one is after another */
-    size_t n_draws, behind;    /* draws of the last step; its rows with logits, while it is after another */
+    size_t n_draws;            /* of the last step */
+    size_t logits_after;       /* its rows with logits, while it is submitted after another; 0: it is not */
     size_t n_logits, n_hidden; /* rows of the last step that can be asked for */
     uint64_t sampling_ns;      /* set by the implementation */
     bool placed_weights;       /* the last step also placed weights; set by the implementation */

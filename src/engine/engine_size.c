@@ -17,7 +17,7 @@
 #include "tokenizer/bpe.h"
 
 enum {
-    USUAL_CONTEXT = 8192, /* what is left for it where memory is short, and an encoder's default */
+    USUAL_CONTEXT = 8192, /* used where memory is short; also an encoder's default */
     CONTEXT_STEP = 1024,
     SPARE_SHARE = 16,
     MEMORY_SHARE = 8,
@@ -650,7 +650,7 @@ static size_t copied_bytes(const spry_engine *e)
     size_t copies = w->quantized_bytes ? 0 : w->copied_bytes;
     const spry_tensor *t;
     for (size_t i = 0; w->quantized_bytes && !e->mapped && (t = spry_model_tensor(e->model, i)); i++)
-        copies += t->bytes; /* of the file in memory: fits */
+        copies += t->bytes; /* no overflow: part of a file in memory */
     return copies;
 }
 

@@ -25,9 +25,9 @@ struct spry_engine {
     const spry_ops *ops;
     const spry_device_kind *kind;
     char device_name[48];             /* as it is opened */
-    uint32_t gpu_layers;              /* of a composed one */
-    char device_text[96];             /* what computes, for people */
-    size_t device_bytes;              /* of memory that it has in all; 0: not known */
+    uint32_t gpu_layers;              /* layers on the GPU, if the device is composed */
+    char device_text[96];             /* description of the device, for people */
+    size_t device_bytes;              /* total memory of the device; 0: not known */
     bool automatic;                   /* chosen by the engine: the CPU replaces a GPU that cannot be opened */
     bool device_missing;              /* the one asked for is not there: this is the CPU */
     spry_device *device;              /* weights, pages and steps */
@@ -36,7 +36,7 @@ struct spry_engine {
     spry_vocabulary *vocabulary;      /* for grammars; NULL until the first request with one */
     spry_vocabulary *call_vocabulary; /* for tool calls: marks of calls and thoughts are text */
     spry_grammar_cache *grammars;     /* NULL until the first request with a grammar */
-    spry_adapter_scales adapters;     /* of requests that choose none */
+    spry_adapter_scales adapters;     /* for requests that choose no adapters */
     pthread_mutex_t making;           /* protects these: any thread may bring the first grammar */
     spry_session *drafter;            /* session of the draft engine; NULL: none */
     struct spry_eyes *eyes;           /* NULL: the model sees no pictures */
@@ -103,7 +103,7 @@ spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, co
 /* Bytes of host memory for pages that a device evicts: as many as asked for or, SIZE_MAX, a share of the machine's. */
 size_t spry_engine_host_bytes(const spry_engine *engine, size_t asked);
 
-enum { SPRY_CHUNK_DEFAULT = 128 }; /* of the options; a device may know better */
+enum { SPRY_CHUNK_DEFAULT = 128 }; /* default of the option; a device may have its own */
 
 /* Tokens of a session on the CPU where no context is asked for. */
 uint32_t spry_engine_default_context(const spry_model *model);

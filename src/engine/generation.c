@@ -439,7 +439,7 @@ static spry_status prepare_draws(spry_generation *g, spry_error *error)
     spry_random random = g->random;
     spry_status status = generation_mask(g, &mask, error);
     g->n_ridden = status ? 0 : g->matcher ? 1 : g->n_drafts + 1;
-    g->sequence->starved = g->sequence->starved && !status; /* that is not for want of pages */
+    g->sequence->starved = g->sequence->starved && !status; /* this status is not caused by missing pages */
     for (size_t i = 0; i < g->n_ridden; i++) {
         g->draws[i] = draw_at(g, 0, before, i, mask);
         g->draws[i].u = next_unit(&random, g->request);

@@ -81,8 +81,8 @@ typedef struct spry_prompt {
 /* The result of beginning a prompt, in tokens. */
 typedef struct spry_found {
     size_t reused;                  /* not computed, including spans and restored pages */
-    size_t restored;                /* of them: restored from disk */
-    size_t spans;                   /* of them: in reused spans */
+    size_t restored;                /* of the reused tokens: restored from disk */
+    size_t spans;                   /* of the reused tokens: in spans */
     size_t repaired;                /* of spans, recomputed in place */
     double divergence;              /* estimate of what the reused spans cost, in nats per token */
     uint64_t lookup_ns, restore_ns; /* lookup; of that, restoring from disk */
@@ -144,7 +144,7 @@ static inline bool spry_span_chosen(const spry_span_choice *choice, size_t page)
  * mean KL divergence from full prefill, in nats per token, as measured with the bundled model. */
 double spry_span_divergence(size_t spans, size_t repaired, size_t prompt);
 
-/* Fragments that nothing declares: text of a prompt that is in cached pages, wherever it stood when it was computed. */
+/* Undeclared fragments: text of a prompt that is in cached pages, at any position. */
 
 /* Runs of whole pages in a prompt, each page referenced. */
 typedef struct spry_span_runs {

@@ -331,7 +331,7 @@ static void check_overlaps(const spry_gguf *gguf, reader *in, place *places)
         const spry_tensor *before = &gguf->tensors[places[i - 1].index];
         in->name = gguf->tensors[places[i].index].name;
         if (places[i].begin - places[i - 1].begin < before->bytes)
-            refuse(in, SPRY_ERR_FORMAT, "its bytes overlap those of tensor '%.*s'", shown(before->name),
+            refuse(in, SPRY_ERR_FORMAT, "its bytes overlap the bytes of tensor '%.*s'", shown(before->name),
                    before->name.data);
     }
 }

@@ -200,8 +200,8 @@ static spry_status check_spans(span *spans, size_t count, size_t data_bytes, spr
     qsort(spans, count, sizeof *spans, compare_spans);
     for (size_t i = 0; i < count; i++) {
         if (spans[i].begin < covered)
-            return refuse(error, SPRY_ERR_FORMAT, spans[i].name, "its bytes overlap those of tensor '%.*s'", NAME_SHOWN,
-                          spans[i - 1].name);
+            return refuse(error, SPRY_ERR_FORMAT, spans[i].name, "its bytes overlap the bytes of tensor '%.*s'",
+                          NAME_SHOWN, spans[i - 1].name);
         if (spans[i].begin > covered)
             return refuse(error, SPRY_ERR_FORMAT, spans[i].name,
                           "begins at byte %zu of the data, but the %zu bytes before belong to no tensor",

@@ -199,7 +199,7 @@ static double attend_calls(spry_probe_bed *bed, size_t n_rows, size_t n_keys)
 
 double spry_probe_attend_many(spry_probe_bed *bed)
 {
-    const size_t n_keys = KEYS / 2;                                   /* as in the middle of a prompt */
+    const size_t n_keys = KEYS / 2;                                   /* the average of a prompt of KEYS tokens */
     const double keys = (double)n_keys - (SPRY_PROBE_ROWS - 1) / 2.0; /* average keys per row */
     return attend_calls(bed, SPRY_PROBE_ROWS, n_keys) * SPRY_PROBE_ROWS * keys * HEADS * HEAD_DIM * 2;
 }

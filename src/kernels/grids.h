@@ -8,7 +8,7 @@
 extern const uint16_t spry_grid_iq2_xxs[256], spry_grid_iq2_xs[512], spry_grid_iq2_s[1024];
 extern const uint16_t spry_grid_iq3_xxs[256], spry_grid_iq3_s[512];
 
-/* Levels of IQ2; of IQ3_XXS; those of IQ3_S are 2 * index + 1. */
+/* Levels of IQ2 and of IQ3_XXS; the levels of IQ3_S are 2 * index + 1. */
 static const uint8_t spry_levels_iq2[4] = {8, 25, 43, 0};
 static const uint8_t spry_levels_iq3_xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 static const uint8_t spry_levels_iq3_s[8] = {1, 3, 5, 7, 9, 11, 13, 15};

@@ -66,7 +66,8 @@ typedef struct spry_turn {
  * it. Pages are taken in chunks: those that start in the same SPRY_ATTEND_CHUNK_TOKENS positions. Each chunk has a
  * softmax of its own, and these are joined in ascending order, so that chunks may be computed at the same time. Row r
  * is at position first_position + r and attends to keys at positions up to its own, within `window` if that is not 0
- * (distance 0 .. window-1), and `ahead` of it. Keys and values, including those of this step, are already in the pages.
+ * (distance 0 .. window-1), and `ahead` of it. Keys and values, including the keys and values of this step, are already
+ * in the pages.
  */
 typedef struct spry_attend {
     float *out;         /* [n_rows, row_stride]: head h of a row at h * head_dim */
@@ -88,7 +89,7 @@ typedef struct spry_attend {
     size_t head_bytes;               /* of a head's keys, or values */
     size_t token_bytes;              /* of one token's values */
     size_t latent; /* 0: values have their own place; else the last `latent` coordinates of a key are its value, and
-                    * those of out are the first of a head */
+                    * values of out are the first of a head */
     float *states; /* NULL; or results stay unfinished, a part to be joined: out has weighted sums, and this, for each
                     * head of each row, the largest score and the sum of the weights. Sinks are then left out */
     size_t state_stride; /* from row to row, in floats */
@@ -98,7 +99,7 @@ typedef struct spry_attend {
     const spry_kv_entry *after; /* entries that this thread is likely to read next: requested ahead, no more */
     size_t n_after;
     const spry_turn *turns; /* indexed by an entry's turn; NULL: no page is rotated */
-    size_t n_pairs;         /* of a turn, as in rope; interleaved, too */
+    size_t n_pairs;         /* pairs of a rotation, and their order, as in rope */
     bool interleaved;
 } spry_attend;
 

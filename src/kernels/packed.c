@@ -17,13 +17,13 @@ typedef struct part {
     size_t rows, row, n;
 } part;
 
-/* Where the rows' bytes of a part begin, and how far they lie apart. */
+/* Where the rows' bytes of a part begin, and their distance. */
 typedef struct source {
     const unsigned char *at;
     size_t stride;
 } source;
 
-SPRY_INLINE source behind(source s, size_t bytes)
+SPRY_INLINE source skip(source s, size_t bytes)
 {
     return (source){s.at + bytes, s.stride};
 }
@@ -43,7 +43,7 @@ SPRY_INLINE void put_quads(part *p, source s, size_t n_quads)
         return;
     }
     for (size_t q = 0; q < n_quads; q++)
-        put(p, behind(s, 4 * q), 4);
+        put(p, skip(s, 4 * q), 4);
 }
 
 /* Eight quads each of n sources, in turns. */
@@ -79,14 +79,14 @@ SPRY_INLINE void put_small(part *p, spry_dtype type, source s)
     bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
     size_t scale = type == SPRY_MXFP4 ? 1 : 2;
     put(p, s, scale);
-    s = behind(s, scale);
+    s = skip(s, scale);
     if (min) {
         put(p, s, 2);
-        s = behind(s, 2);
+        s = skip(s, 2);
     }
     if (fifth) {
         put_masks(p, s);
-        s = behind(s, 4);
+        s = skip(s, 4);
     }
     put_quads(p, s, 4);
 }
@@ -126,9 +126,9 @@ SPRY_INLINE void put_q45_k(part *p, spry_dtype type, source s)
     for (size_t row = 0; row < p->n; row++)
         unpack_scales(scales[row], scales[row] + 8, s.at + row * s.stride + 4);
     put(p, s, 2);
-    put(p, behind(s, 2), 2);
+    put(p, skip(s, 2), 2);
     put_made(p, scales, 16, 16);
-    source levels[5] = {behind(s, 16), behind(s, 48), behind(s, 80), behind(s, 112), behind(s, 144)};
+    source levels[5] = {skip(s, 16), skip(s, 48), skip(s, 80), skip(s, 112), skip(s, 144)};
     if (p->rows == SPRY_PACK_MAX_ROWS)
         put_turns(p, levels, type == SPRY_Q5_K ? 5 : 4);
     else
@@ -137,10 +137,10 @@ SPRY_INLINE void put_q45_k(part *p, spry_dtype type, source s)
 
 SPRY_INLINE void put_q6_k(part *p, source s)
 {
-    put(p, behind(s, 208), 2);
+    put(p, skip(s, 208), 2);
     put_made(p, s.at + 192, s.stride, 16);
     for (size_t half = 0; half < 2; half++)
-        put_turns(p, (source[3]){behind(s, 128 + 32 * half), behind(s, 64 * half), behind(s, 64 * half + 32)}, 3);
+        put_turns(p, (source[3]){skip(s, 128 + 32 * half), skip(s, 64 * half), skip(s, 64 * half + 32)}, 3);
 }
 
 /* Level i of block s of Q3_K in the file: two bits, and a third one elsewhere. */
@@ -173,7 +173,7 @@ SPRY_INLINE void put_q3_k(part *p, source s)
                 (int8_t)(((scales[k % 8] >> k / 8 * 4 & 15) | (scales[8 + k % 4] >> k / 4 * 2 & 3) << 4) - 32);
         levels_to_bits(levels[row], block);
     }
-    put(p, behind(s, 108), 2);
+    put(p, skip(s, 108), 2);
     put_made(p, made, 16, 16);
     source turns[3] = {{levels[0][0], 96}, {levels[0][1], 96}, {levels[0][2], 96}};
     put_turns(p, turns, 3);
@@ -192,13 +192,13 @@ SPRY_INLINE void put_q2_k(part *p, source s)
     uint8_t scales[4][16];
     for (size_t row = 0; row < p->n; row++)
         swap_middle(scales[row], s.at + row * s.stride);
-    put(p, behind(s, 80), 2);
-    put(p, behind(s, 82), 2);
+    put(p, skip(s, 80), 2);
+    put(p, skip(s, 82), 2);
     if (p->rows == SPRY_PACK_MAX_ROWS)
         put_quads(p, (source){scales[0], 16}, 4);
     else
         put_made(p, s.at, s.stride, 16);
-    put_quads(p, behind(s, 16), 16);
+    put_quads(p, skip(s, 16), 16);
 }
 
 SPRY_INLINE void put_iq4_xs(part *p, source s)
@@ -211,7 +211,7 @@ SPRY_INLINE void put_iq4_xs(part *p, source s)
     }
     put(p, s, 2);
     put_made(p, made, 8, 8);
-    put_quads(p, behind(s, 8), 32);
+    put_quads(p, skip(s, 8), 32);
 }
 
 /* The place of value i in TQ1_0: a byte, and how many digits of it come first. */
@@ -246,13 +246,13 @@ SPRY_INLINE void put_tq1_0(part *p, source s)
     uint8_t low[4][64];
     for (size_t row = 0; row < p->n; row++)
         digits_to_bits(low[row], s.at + row * s.stride);
-    put(p, behind(s, 52), 2);
+    put(p, skip(s, 52), 2);
     put_quads(p, (source){low[0], 64}, 16);
 }
 
 SPRY_INLINE void put_tq2_0(part *p, source s)
 {
-    put(p, behind(s, 64), 2);
+    put(p, skip(s, 64), 2);
     put_quads(p, s, 16);
 }
 
@@ -336,11 +336,11 @@ static void put_rows(unsigned char *out, spry_dtype type, source s, size_t n_row
     size_t row = 0;
     for (; row + 4 <= n_rows; row += 4) {
         part p = {out, rows, row, 4};
-        put_block(&p, type, behind(s, row * s.stride));
+        put_block(&p, type, skip(s, row * s.stride));
     }
     for (; row < n_rows; row++) {
         part p = {out, rows, row, 1};
-        put_block(&p, type, behind(s, row * s.stride));
+        put_block(&p, type, skip(s, row * s.stride));
     }
 }
 

@@ -15,9 +15,9 @@
  *   Q5_K  the same, with 8 quads of high before the chunks, or one before each 4: bit b is the fifth bit of block b
  *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of 8 times: a quad of high, the same of low and of low + 32
  *   Q3_K  scale f16 | 16 x scale i8 | 8 times three quads, each with the levels of two blocks, 2c and 2c + 1, in bits
- *         0-2 and 3-5; bits 6-7 of the first two are the upper bits of blocks 6 and 7, those of the third the lowest
- *   Q2_K  scale f16 | min scale f16 | 16 x scale and min, nibbles of a byte, for 16 rows as 4 quads: bytes 0 and 2 of
- *         quad c are the halves of block 2c, bytes 1 and 3 those of block 2c + 1 | 16 quads of low, as in the file
+ *         0-2 and 3-5; bits 6-7 of the first two are the upper bits of blocks 6 and 7, the bits of the third are the
+ * lowest Q2_K  scale f16 | min scale f16 | 16 x scale and min, nibbles of a byte, for 16 rows as 4 quads: bytes 0 and 2
+ * of quad c are the halves of block 2c, bytes 1 and 3 the halves of block 2c + 1 | 16 quads of low, as in the file
  *   TQ2_0, TQ1_0  scale f16 | 16 quads of low, as TQ2_0 in the file
  *   IQ4_NL  as Q4_0    MXFP4  exponent u8 | low as Q4_0
  *   IQ4_XS  scale f16 | 8 x scale i8 | 8 blocks of 4 quads of low as Q4_0
@@ -25,10 +25,9 @@
  *   IQ2_XS  scale f16 | 2 quads of scales | 8 times a quad of the lower bytes of codes, one of the upper bytes
  *   IQ2_S  scale f16 | 2 quads of scales | 2 quads of high | 8 times a quad of low, one of signs
  *   IQ3_XXS  scale f16 | 8 times a quad of even codes, one of odd ones, the word in 4 bytes
- *   IQ3_S  scale f16 | a quad of scales | 2 quads of high | 8 times a quad of even bytes of low, one of odd ones, one of
- *          signs
- * Floats are stored value by value, each of all rows; BF16 in pairs of values, row after row, and the last alone when
- * their number is odd. A product then reads one stream instead of one per row of its tile.
+ *   IQ3_S  scale f16 | a quad of scales | 2 quads of high | 8 times a quad of even bytes of low, one of odd ones, one
+ * of signs Floats are stored value by value, each of all rows; BF16 in pairs of values, row after row, and the last
+ * alone when their number is odd. A product then reads one stream instead of one per row of its tile.
  *
  * Missing rows of the last group are zeros. Parts are in the order in which kernels first read them: hardware
  * prefetchers follow ascending streams. */

@@ -134,7 +134,7 @@ spry_status spry_kv_table_append(spry_kv_table *table, spry_kv_pool *pool, uint3
     if (!reserve(table, table->n_entries + 1))
         return spry_fail_memory(error, "a KV table", (table->n_entries + 1) * sizeof entry);
     if (!spry_kv_turn_take(&pool->turns, &entry.turn, delta))
-        return spry_fail(error, SPRY_ERR_CONTEXT, "fragments stand at more than %d different distances",
+        return spry_fail(error, SPRY_ERR_CONTEXT, "fragments are used at more than %d different distances",
                          SPRY_KV_TURNS_MAX);
     spry_kv_page_ref(pool, page);
     table->marks[table->n_entries] = *mark;
@@ -178,7 +178,7 @@ spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t
         if (!spry_kv_turn_take(&pool->turns, &turn, pool->turns.deltas[entry->turn] - (int32_t)gone - shift)) {
             while (i-- > after)
                 spry_kv_turn_release(&pool->turns, table->marks[i].next_turn);
-            return spry_fail(error, SPRY_ERR_CONTEXT, "pages stand at more than %d different distances",
+            return spry_fail(error, SPRY_ERR_CONTEXT, "pages are used at more than %d different distances",
                              SPRY_KV_TURNS_MAX);
         }
         table->marks[i].next_turn = turn;

@@ -148,7 +148,7 @@ typedef struct attacher {
 
 typedef struct tensor_pair {
     const spry_tensor *a, *b;
-    char module[SPRY_TENSOR_NAME_MAX]; /* what the file calls the matrix */
+    char module[SPRY_TENSOR_NAME_MAX]; /* the file's name of the matrix */
 } tensor_pair;
 
 static const spry_tensor *take(adapter_file *f, const char *module, const char *suffix)

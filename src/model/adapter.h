@@ -15,7 +15,7 @@ enum { SPRY_ADAPTERS_MAX = 16 };
 typedef struct spry_adapter {
     const char *name; /* last part of its path, without .gguf */
     const char *path;
-    float scale;     /* of requests that choose no adapters */
+    float scale;     /* for requests that choose no adapters */
     uint32_t rank;   /* the largest of its pairs */
     spry_kv_key key; /* of its contents */
 } spry_adapter;
@@ -41,7 +41,7 @@ void spry_adapters_deinit(spry_adapters *adapters);
 /* The scales of requests that choose no adapter. */
 spry_adapter_scales spry_adapters_default(const spry_adapters *adapters);
 
-/* Reads a choice: "NAME" or "NAME=SCALE", separated by commas; a number stands for the adapter at that place, counted
+/* Reads a choice: "NAME" or "NAME=SCALE", separated by commas; a number selects the adapter at that place, counted
  * from 0, unless one has that name. "": none. */
 spry_status spry_adapters_choose(spry_adapter_scales *scales, const spry_adapters *adapters, const char *text,
                                  spry_error *error);

@@ -398,12 +398,13 @@ void spry_config_sort_layers(spry_config *c)
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->rotated[i] = !c->unrotated && (!c->arch->rotates || c->arch->rotates(c, i));
     uint32_t own = c->n_layers - c->n_shared_kv, *from = c->kv_layer;
-    for (uint32_t i = 0; i < c->n_layers; i++) { /* the last one that slides as this one does */
+    for (uint32_t i = 0; i < c->n_layers;
+         i++) { /* the last layer with its own KV that slides, or not, like this layer */
         from[i] = i < own ? i : own - 1;
         for (uint32_t j = own; i >= own && j-- > 0 && c->sliding[from[i]] != c->sliding[i];)
             from[i] = j;
     }
-    uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* of a place: keys and values */
+    uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* values of keys and values in one KV slot */
     c->n_kv_slots = c->n_slide_slots = c->n_delta_layers = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         if (spry_config_recurs(c, i))

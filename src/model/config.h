@@ -129,21 +129,21 @@ typedef struct spry_config {
     uint32_t delta_inner;        /* the size of all values, where the file says that */
     uint32_t attention_interval; /* one layer in this number has attention, where the file does not list them */
     const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
-    float rope_part;          /* of a head that is rotated, where the file says it so; 0: the whole head */
-    uint32_t rope_interval;   /* what arch->rotates needs */
+    float rope_part;          /* share of a head that is rotated, if the file has such a field; 0: the whole head */
+    uint32_t rope_interval;   /* for arch->rotates */
     bool *rotated;            /* [n_layers]: has rope */
     bool bidirectional;       /* rows see all of their text, which must be computed in one step; no logits */
     uint32_t second_type;     /* rows after the first of token second_type - 1 have the second type; 0: none has */
     uint32_t position_offset; /* of the first row of learned positions */
     float norm_eps;
-    float layer_norm_eps;   /* what layer norms' files say instead */
+    float layer_norm_eps;   /* the same field of models with layer norms */
     uint32_t window;        /* sliding-window layers see this many keys; 0: no layer slides */
-    uint32_t window_layers; /* what arch->slides needs: max_window_layers or the pattern's period */
+    uint32_t window_layers; /* for arch->slides: max_window_layers, or the pattern's period */
     bool *sliding;          /* [n_layers] */
     float query_scalar;     /* scores are scaled by its -1/2 power; 0: head_dim */
     float attention_scale;  /* or by this; 0: not said */
     float attn_softcap, final_softcap;
-    float embedding_scale, residual_scale, logit_scale; /* what embeddings, parts and logits are multiplied by */
+    float embedding_scale, residual_scale, logit_scale; /* factors of embeddings, of parts' results, and of logits */
     /* Queries are multiplied by 1 + temperature_scale * log(1 + floor((position + temperature_offset) /
      * temperature_length)); temperature_length is 0: by nothing. */
     float temperature_scale;
@@ -157,7 +157,7 @@ typedef struct spry_config {
     uint32_t n_shared;                /* shared experts without a gate, as one of their size together */
     uint32_t routing;                 /* spry_routing */
     uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
-    float routed_scale;               /* what experts' weights are multiplied by */
+    float routed_scale;               /* factor of experts' weights */
     uint32_t n_extra_layers;          /* after the model's own, for predicting further tokens; not used */
     uint32_t int4;                    /* spry_int4: how matrices of 4-bit numbers are stored */
     uint32_t int4_group;              /* inputs that share a scale; 0: all */
@@ -215,7 +215,7 @@ bool spry_config_has_bare_norms(const spry_config *config);
 /* The bits of spry_feature for what a model uses. */
 uint32_t spry_config_features(const spry_config *config);
 
-/* "layer norms, ungated feed-forward": what the bits stand for. */
+/* "layer norms, ungated feed-forward": the names of the bits. */
 void spry_features_describe(char *out, size_t size, uint32_t features);
 
 /* Both fill `config` (arrays from `arena`) and check every value. `name` is prepended to messages. n_vocab is set

@@ -610,7 +610,7 @@ static spry_status read_stored_types(spry_config *config, const json_t *json, co
     return SPRY_OK;
 }
 
-/* The number of deviations below which a part `share` of a normal distribution lies, as a float. */
+/* The number of deviations below which a share of a normal distribution is, as a float. */
 static float deviations(double share)
 {
     double low = -10, high = 10;

@@ -542,7 +542,7 @@ static void add_dense(spry_export_plan *plan)
         if (d->is_tanh && !p->ranks && !plan->status)
             plan->status =
                 spry_fail(plan->error, SPRY_ERR_UNSUPPORTED,
-                          "%s: GGUF has no place for the tanh behind a matrix of embeddings", plan->model->name);
+                          "%s: GGUF has no place for the tanh after a matrix of embeddings", plan->model->name);
         spry_weight *w = keep(plan, (spry_weight){.data = (const unsigned char *)d->weight,
                                                   .type = SPRY_F32,
                                                   .n_out = d->n_out,

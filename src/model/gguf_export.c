@@ -301,13 +301,13 @@ bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
 
 enum { BATCH_VALUES = 1 << 20 };
 
-/* Matrices that adapters change, by where their rows lie: a tensor of a file may hold several. */
+/* Matrices that adapters change, by the addresses of their rows: a tensor of a file may hold several. */
 typedef struct merge {
     const spry_adapters *adapters;
     spry_adapter_scales scales;
     const spry_weight **list; /* ascending; NULL: nothing is merged */
     size_t count, capacity;
-    atomic_size_t n_rows; /* that were changed */
+    atomic_size_t n_rows; /* rows that were changed */
 } merge;
 
 typedef struct batch {

@@ -11,7 +11,7 @@
 #include "platform/threads.h"
 
 typedef struct spry_export {
-    const spry_recipe *recipe; /* which type each tensor gets */
+    const spry_recipe *recipe; /* the type of each tensor */
     bool merges;               /* the model's adapters, by their own scales, become part of its matrices */
     const char *title;         /* general.name; NULL: the model's own, or its folder's */
     spry_threads *threads;

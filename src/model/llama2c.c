@@ -13,7 +13,7 @@
 enum { HEADER_BYTES = 28, LARGEST = 1 << 24, NAME_BYTES = 64, PATH_BYTES = 4096, FIRST_BYTE = 3 };
 
 typedef struct checkpoint {
-    spry_mapping file, vocabulary_file; /* the latter: tokenizer.bin, or empty */
+    spry_mapping file, vocabulary_file; /* the model; tokenizer.bin, or empty */
     const unsigned char *vocabulary;
     size_t vocabulary_bytes;
     size_t dim, hidden, layers, heads, kv_heads, tokens, context, kv_dim;
@@ -132,7 +132,7 @@ static spry_status find_vocabulary(checkpoint *c)
     spry_status status = spry_buffer_view(&path).size && spry_path_exists(path.data)
                              ? spry_mapping_open(&c->vocabulary_file, path.data, c->error)
                              : spry_fail(c->error, SPRY_ERR_FILE,
-                                         "%s: has no vocabulary, neither behind its weights nor as tokenizer.bin "
+                                         "%s: has no vocabulary, neither after its weights nor as tokenizer.bin "
                                          "beside it",
                                          c->path);
     spry_buffer_deinit(&path);

@@ -142,7 +142,7 @@ static spry_placing place_matrix(const spry_weights *w, const spry_tensor *t, co
         *why = tied ? "kernels take groups of rows; tokens are looked up in them, too" : "kernels take groups of rows";
         return SPRY_PLACED_PACKED;
     }
-    *why = "kernels take its rows as they lie";
+    *why = "kernels read its rows in file layout";
     return SPRY_PLACED_IN_PLACE;
 }
 

@@ -41,13 +41,13 @@ typedef struct spry_model {
     spry_safetensors *files;
     spry_config config;
     spry_weights weights;
-    spry_adapters adapters;    /* that its weights refer to */
+    spry_adapters adapters;    /* the loaded adapters; the weights refer to them */
     spry_tokenizer *tokenizer; /* NULL when the checkpoint has none */
     spry_chat_template *chat;
-    int32_t end_ids[SPRY_MAX_END_IDS]; /* that the checkpoint names, beside the tokenizer's own */
+    int32_t end_ids[SPRY_MAX_END_IDS]; /* end tokens that the checkpoint names; the tokenizer has one, too */
     size_t n_end_ids;
     spry_pooling pooling;         /* how embeddings are made */
-    spry_sampling_hints sampling; /* that the checkpoint recommends */
+    spry_sampling_hints sampling; /* settings that the checkpoint recommends */
     spry_arena arena;
 } spry_model;
 
@@ -102,7 +102,7 @@ spry_placing spry_model_placing(const spry_model *model, size_t index, const spr
 
 /* Counts over all tensors. */
 typedef struct spry_placement {
-    size_t tensors, contiguous, smallest_alignment; /* of all; 0 when there are none */
+    size_t tensors, contiguous, smallest_alignment; /* 0 when there are no tensors */
     size_t placed[SPRY_PLACED_COUNT];
 } spry_placement;
 

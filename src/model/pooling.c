@@ -88,7 +88,7 @@ static spry_status read_floats(const float **out, const reader *r, const spry_te
         return spry_fail(r->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' does not have %zu numbers", r->folder,
                          SPRY_VIEW_ARG(t->name), count);
     if (!values || !aligned)
-        return spry_fail_memory(r->error, "a matrix behind the model", count * sizeof *values);
+        return spry_fail_memory(r->error, "a matrix after the model", count * sizeof *values);
     spry_status status = spry_ops_get(&ops, "ref", r->error);
     if (status)
         return status;
@@ -107,7 +107,7 @@ static spry_status add_dense(const reader *r, const spry_tensor *weight, const s
     if (p->n_dense == SPRY_MAX_DENSE || weight->dims[1] != p->width || !weight->dims[0] ||
         weight->dims[0] > MAX_WIDTH || !spry_checked_mul(&count, weight->dims[0], weight->dims[1]))
         return spry_fail(r->error, SPRY_ERR_FORMAT,
-                         "%s: a matrix of %zu by %zu behind embeddings of %zu, or more than %d of them", r->folder,
+                         "%s: a matrix of %zu by %zu after embeddings of %zu, or more than %d of them", r->folder,
                          weight->dims[0], weight->dims[1], p->width, SPRY_MAX_DENSE);
     *d = (spry_dense){.n_out = weight->dims[0], .n_in = weight->dims[1], .is_tanh = is_tanh};
     spry_status status = read_floats(&d->weight, r, weight, count);

@@ -79,7 +79,7 @@ static bool layer_counts(uint64_t layer, uint32_t n_layers)
     return layer < eighth || layer >= (uint64_t)n_layers * 7 / 8 || (layer - eighth) % 3 == 2;
 }
 
-/* The type with blocks of 32 that stands in for one with blocks of 256. */
+/* The type with blocks of 32 that replaces a type with blocks of 256. */
 static spry_dtype small_instead(spry_dtype type)
 {
     switch (type) {

@@ -15,7 +15,7 @@
 typedef struct spry_recipe {
     const char *name;
     spry_dtype matrices;
-    spry_dtype finer;     /* of value and down projections in about half of the layers, where errors weigh most */
+    spry_dtype finer;     /* type of value and down projections in about half of the layers, where errors matter most */
     spry_dtype embedding; /* and of the output matrix */
     uint32_t file_type;   /* llama.cpp's general.file_type for it */
 } spry_recipe;
@@ -33,7 +33,7 @@ spry_dtype spry_recipe_type(const spry_recipe *recipe, spry_view name, uint32_t 
 spry_status spry_model_quantize(spry_model *model, const spry_recipe *recipe, const spry_ops *ops,
                                 spry_threads *threads, bool mapped, spry_error *error);
 
-/* The recipe that a name stands for: "auto" is "q8_0" for a model of floats, and NULL, as it is, for any other. Other
+/* The recipe of a name: "auto" is "q8_0" for a model of floats, and NULL, as it is, for any other. Other
  * names, and NULL, are returned. */
 const char *spry_model_recipe_name(spry_model *model, const char *name);
 

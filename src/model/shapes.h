@@ -31,7 +31,7 @@ spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const ch
 
 typedef struct spry_random_model {
     const spry_shape *shape;
-    const spry_recipe *recipe; /* which type each tensor gets */
+    const spry_recipe *recipe; /* the type of each tensor */
     const char *name;          /* general.name */
     spry_threads *threads;
     /* Bytes written so far; false stops, with SPRY_ERR_CANCELLED. May be NULL. */

@@ -170,7 +170,7 @@ spry_status spry_bind_slice(const spry_binder *b, spry_weight *out, const spry_t
 
 spry_status spry_bind_matrix(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
 {
-    /* A [n] vector may stand for [1, n]: Qwen2-MoE's shared gate in GGUF. */
+    /* A vector [n] is accepted as a matrix [1, n]: Qwen2-MoE's shared gate in GGUF. */
     bool row = n_out == 1 && t->n_dims == 1 && t->dims[0] == n_in;
     if (!row && (t->dims[0] != n_out || t->dims[1] != n_in || t->dims[2] != 1 || t->dims[3] != 1))
         return spry_bind_wrong_shape(b, t, n_out, n_in);

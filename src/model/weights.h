@@ -26,8 +26,8 @@ typedef struct spry_weight {
      * they lie. */
     const unsigned char *packed;
     size_t group_bytes;
-    spry_dtype group_type;       /* of these groups, where group_bytes is not 0: `type`, or one with the same values */
-    size_t n_before, n_behind;   /* rows of the same matrix around these, which other ranks have */
+    spry_dtype group_type;       /* of the packed groups, if group_bytes is not 0: `type`, or one with its values */
+    size_t n_before, n_after;    /* rows of the same matrix around these, which other ranks have */
     struct spry_late_pack *late; /* NULL; or its groups come when steps multiply by it (device/cpu/packing.h) */
     spry_adapter_pair *adapters; /* [adapters of the model], or NULL: none changes it */
 } spry_weight;
@@ -71,7 +71,7 @@ typedef struct spry_layer {
     spry_weight *expert_gate, *expert_up, *expert_down; /* [n_experts] */
     const float *choice_bias;                           /* [n_experts], added to scores to choose by; or NULL */
     spry_weight shared_gate, shared_up, shared_down;    /* shared experts, or absent */
-    spry_weight shared_router;                          /* what weighs them, or absent: they are just added */
+    spry_weight shared_router;                          /* their gate; absent: the result is added as it is */
     struct spry_side *side;                             /* Gemma 3n's paths beside the block; of Gemma 4 only the
                                                          * layer's input; or NULL */
     /* Gemma 4. Experts beside a dense part: what the router's input is multiplied by, norms before and after experts
@@ -115,7 +115,7 @@ typedef struct spry_weights {
     spry_layer *layers;
     size_t parameters;
     size_t bytes;             /* of all tensors in use */
-    size_t copied_bytes;      /* of those that could not stay in the mapping */
+    size_t copied_bytes;      /* bytes of tensors that could not stay in the mapping */
     bool several_files;       /* mapped in several places: bytes between tensors may not belong to them */
     unsigned char *uses;      /* [tensors of the files], spry_tensor_use; NULL: not from files */
     unsigned char *quantized; /* NULL, or the memory of all matrices since they were quantised (quantize.h) */

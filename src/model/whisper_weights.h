@@ -9,7 +9,7 @@
 #include "platform/file.h"
 #include "platform/threads.h"
 
-enum { SPRY_WHISPER_SECONDS = 30 }; /* of sound that one window holds */
+enum { SPRY_WHISPER_SECONDS = 30 }; /* seconds of sound in one window */
 
 typedef struct spry_whisper_shape {
     uint32_t n_vocab, n_bands;
@@ -50,7 +50,7 @@ typedef struct spry_whisper_weights {
     spry_voice_matrix tokens; /* [n_vocab, n_text_state]: embedding and output */
     spry_view *token_bytes;   /* [n_token_bytes]; the tokens after these are control tokens */
     size_t n_token_bytes;     /* 0: the checkpoint has no tokenizer */
-    spry_dtype kv_type;       /* of keys and values: F32 where the weights are, else F16 */
+    spry_dtype kv_type;       /* type of keys and values: F32 if the weights are F32, else F16 */
     spry_arena arena;         /* everything above, except matrices in file layout */
     spry_mapping mapping;     /* of a ggml file */
     struct spry_safetensors *files;

@@ -268,7 +268,7 @@ static spry_status each_tensor(widener *w, bool write)
             break;
         size_t row = bytes_of(t, new_size(w, p->columns, columns_of(t)));
         longest = row > longest ? row : longest;
-        /* The first layer stands for all that are added. */
+        /* The first layer describes all added layers. */
         for (size_t to = layer; !status && to < (p->of_layer && !layer ? w->to.n_layers : layer + 1); to++) {
             char name[2 * NAME_MAX_BYTES];
             bool added = to >= n_layers;

@@ -84,19 +84,19 @@ typedef struct spry_cuda {
     int (*memory_map)(void *map, int type, uint32_t rank, void *memory, const uint64_t *sizes, const uint64_t *strides,
                       const uint32_t *box, const uint32_t *steps, int interleave, int permuted, int cached,
                       int fill);                                       /* how boxes of it are copied to shared memory */
-    int (*host_allocate)(void **memory, size_t bytes, unsigned flags); /* that copies need not go around */
+    int (*host_allocate)(void **memory, size_t bytes, unsigned flags); /* pinned memory: copies do not need a buffer */
     int (*host_free)(void *memory);
 
     int (*stream_create)(void **stream, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_wait)(void *stream);
     int (*stream_query)(void *stream);                                   /* SPRY_CUDA_NOT_READY: there is work to do */
-    int (*stream_wait_event)(void *stream, void *event, unsigned flags); /* what comes later in the stream waits */
+    int (*stream_wait_event)(void *stream, void *event, unsigned flags); /* later work of the stream waits */
     int (*stream_write)(spry_cuda_memory to, const void *from, size_t bytes, void *stream);
     int (*stream_read)(void *to, spry_cuda_memory from, size_t bytes, void *stream);
     int (*stream_copy)(spry_cuda_memory to, spry_cuda_memory from, size_t bytes, void *stream);
 
-    int (*capture_begin)(void *stream, int mode); /* what is launched from now on becomes a graph, and does not run */
+    int (*capture_begin)(void *stream, int mode); /* later launches become a graph, and do not run */
     int (*capture_end)(void *stream, void **graph);
     int (*graph_prepare)(void **exec, void *graph, unsigned long long flags);
     int (*graph_launch)(void *exec, void *stream);

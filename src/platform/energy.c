@@ -54,7 +54,7 @@ static spry_status stand_still(spry_energy_counter *counter, uint64_t now_ns, sp
         counter->left_out = true;
         return SPRY_OK;
     }
-    return spry_fail(why, SPRY_ERR_FORMAT, "the energy counter of %s has stood still for %.0f s, as none does",
+    return spry_fail(why, SPRY_ERR_FORMAT, "the energy counter of %s has not changed for %.0f s, as none does",
                      counter->name, seconds);
 }
 

@@ -84,7 +84,7 @@ void spry_energy_source_close(spry_energy_source *source);
 enum { SPRY_NVML_OK = 0, SPRY_NVML_NOT_SUPPORTED = 3 };
 
 typedef struct spry_nvml {
-    void *library; /* what dlopen gave; NULL in tests */
+    void *library; /* handle of dlopen; NULL in tests */
     int (*init)(void);
     int (*shutdown)(void);
     const char *(*error_text)(int result);

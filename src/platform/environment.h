@@ -21,7 +21,7 @@ const char *spry_environment_pager(void);
  * (SPRY_RANK_TIMEOUT, else 60). Processes that this one starts compute alone. */
 long spry_environment_take_ranks(double *timeout_s);
 
-/* The value of a variable that stands for an option; NULL: not set, or empty. */
+/* The value of the variable of an option; NULL: not set, or empty. */
 const char *spry_environment_setting(const char *variable);
 
 /* Calls `visit` with the name of every variable that begins with `prefix`. */

@@ -44,7 +44,7 @@ bool spry_memory_resident(size_t *bytes, const void *memory, size_t size);
 typedef struct spry_memory_tally {
     size_t size, page, huge;
     size_t end;   /* end of the last page counted */
-    size_t bytes; /* so far */
+    size_t bytes; /* bytes in use so far */
 } spry_memory_tally;
 
 void spry_memory_tally_init(spry_memory_tally *tally, size_t size);

@@ -204,13 +204,13 @@ struct spry_threads {
     size_t count;
     bool spins; /* false with more workers than processors: the awaited thread may need the waiter's processor */
     uint64_t spin_ns;
-    worker *workers; /* of entry 0, the caller's thread, only the place is used */
+    worker *workers; /* entry 0 is the caller's thread: only its place is used */
 
     spry_threads_block_fn fn; /* the job; NULL: the workers exit */
     void *context;
     size_t total, grain;
 
-    pthread_mutex_t moving; /* of places */
+    pthread_mutex_t moving; /* guards the places */
     pthread_mutex_t mutex;
     pthread_cond_t wake, done;
     atomic_size_t sleepers;

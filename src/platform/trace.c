@@ -62,7 +62,7 @@ struct spry_trace {
     uint64_t state_ns;             /* time of the last state of the machine */
     off_t whole;                   /* length of the file up to its last complete event */
     uint64_t n_printed, n_written; /* spans printed to the text; spans written to the file */
-    int failure;                   /* what errno said */
+    int failure;                   /* errno of the failure */
     atomic_bool failed;            /* set when `failure` is */
 };
 

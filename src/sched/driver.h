@@ -33,7 +33,7 @@ typedef struct spry_ahead_row {
     const spry_kv_table *table;
     uint32_t position, page;
     spry_adapter_scales adapters;
-    int32_t token; /* what the draw of the step before gave, once that was read */
+    int32_t token; /* the token drawn by the previous step, once it was read */
     spry_draw draw;
 } spry_ahead_row;
 
@@ -58,12 +58,12 @@ typedef struct spry_driver {
     size_t n_idle, n_own;   /* idle; all its own sessions */
     spry_job **running;     /* [most] in the order they began: the youngest last */
     size_t n_running;       /* jobs */
-    size_t n_running_own;   /* of them, on sessions of the driver */
+    size_t n_running_own;   /* running jobs on sessions of the driver */
     bool crowded;           /* pages were short: no job begins before another ends */
     size_t first_prompt[2]; /* the running job whose prompt is served first; of batch jobs */
     spry_step step;         /* under way */
     spry_ahead ahead[2];    /* the step after it, and the step that was ahead before it became this one */
-    size_t newest_ahead;    /* of these */
+    size_t newest_ahead;    /* index into ahead */
     uint32_t *in_order;     /* [most] 0, 1, 2, ... */
     uint64_t watched_ns;    /* when the machine's memory was last looked at */
 
@@ -77,7 +77,7 @@ typedef struct spry_driver {
     pthread_t thread;
     spry_jobs_options options;
     bool configured;    /* sessions are reserved for jobs */
-    uint32_t n_handles; /* that were not freed */
+    uint32_t n_handles; /* handles that were not freed */
     spry_job_queue queue;
     spry_batch_choice choice;
     spry_jobs_figures figures;

@@ -103,7 +103,7 @@ static void go_ahead(spry_driver *d, size_t n_draws)
     }
     const spry_device_step next = {segments, n, a->draws, n, NULL};
     lend_room(d, true);
-    spry_status status = spry_device_submit_behind(d->engine->device, &next, d->in_order, NULL);
+    spry_status status = spry_device_submit_after(d->engine->device, &next, d->in_order, NULL);
     lend_room(d, false);
     a->n = status ? 0 : n;
     a->waited = false;
@@ -188,7 +188,7 @@ static spry_status wait_adopted(spry_driver *d, size_t n_draws, spry_error *erro
 /* A step: rows of answers first, then of other jobs as far as the answers can bear the wait; the computation; results
  * to each. The only place that computes. */
 
-enum { SEGMENTS_EACH = 2 }; /* that a job needs to go on at all */
+enum { SEGMENTS_EACH = 2 }; /* segments that a job needs to continue */
 
 /* ---- building -----------------------------------------------------------------------------------------------------
  */

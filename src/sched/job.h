@@ -65,7 +65,7 @@ typedef struct spry_answer {
 
 /* A list of ids that is read: evaluations and embeddings. */
 typedef struct spry_reading {
-    spry_prompt prompt; /* what it points to is the caller's or in the job's arena */
+    spry_prompt prompt; /* its pointers are the caller's, or in the job's arena */
     bool append;        /* the ids follow what the session holds */
     spry_want want;     /* logits of the last row, logits of all rows from `next` on, hidden states */
     size_t next;        /* first row whose result is still to come */
@@ -85,7 +85,7 @@ typedef struct spry_reading {
 typedef struct spry_segment_list {
     const spry_segment *segments;
     size_t count, n_done;
-    size_t rows_done; /* of the first one that is not done */
+    size_t rows_done; /* rows done of the first one that is not complete */
 } spry_segment_list;
 
 struct spry_job {
@@ -181,7 +181,7 @@ typedef struct spry_client_jobs {
 } spry_client_jobs;
 
 typedef struct spry_job_queue {
-    spry_job_list ahead; /* whose turn it was */
+    spry_job_list ahead; /* jobs that were taken and put back, or parked: before all others */
     size_t n_ahead;
     spry_client_jobs *turns; /* [n_turns], whose turn is next comes first; none is empty */
     size_t n_turns, capacity;

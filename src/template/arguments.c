@@ -208,7 +208,7 @@ static bool delimiter_follows(spry_view text, size_t at, bool final, bool *known
     return at == text.size ? final : strchr(",)]}:", text.data[at]) != NULL;
 }
 
-static bool stands(spry_view text, size_t at, const char *part)
+static bool is_at(spry_view text, size_t at, const char *part)
 {
     return at <= text.size && spry_view_starts((spry_view){text.data + at, text.size - at}, spry_view_of(part));
 }
@@ -224,7 +224,7 @@ static bool scan_string(spry_literal_scan *s, spry_view text, const char *quote,
                 continue;
             if (!final && text.size - s->at < strlen(quote))
                 return false;
-            if (!stands(text, s->at, quote))
+            if (!is_at(text, s->at, quote))
                 continue;
             s->at += strlen(quote);
             s->quote = 0;
@@ -260,7 +260,7 @@ bool spry_argument_literal_end(spry_literal_scan *s, spry_view text, const char 
         if (quote && c == quote[0]) {
             if (!final && text.size - s->at < strlen(quote))
                 return false;
-            if (stands(text, s->at, quote)) {
+            if (is_at(text, s->at, quote)) {
                 s->quote = 1;
                 s->at += strlen(quote);
                 continue;
@@ -337,7 +337,7 @@ static bool read_escape(literal_reader *r, spry_buffer *string)
     unsigned long code, low;
     if (c == 'u' && hex_code(r, r->at + 1, 4, &code)) {
         r->at += 5;
-        if (code >= 0xd800 && code < 0xdc00 && stands(r->text, r->at, "\\u") && hex_code(r, r->at + 2, 4, &low) &&
+        if (code >= 0xd800 && code < 0xdc00 && is_at(r->text, r->at, "\\u") && hex_code(r, r->at + 2, 4, &low) &&
             low >= 0xdc00 && low < 0xe000) {
             code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
             r->at += 6;
@@ -383,7 +383,7 @@ static bool read_string(literal_reader *r, spry_buffer *string)
 
 static bool at_string(const literal_reader *r)
 {
-    return r->quote ? stands(r->text, r->at, r->quote) : peek(r) == '"' || peek(r) == '\'';
+    return r->quote ? is_at(r->text, r->at, r->quote) : peek(r) == '"' || peek(r) == '\'';
 }
 
 static bool read_literal(literal_reader *r, spry_argument_schema of, int depth);

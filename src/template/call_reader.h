@@ -129,8 +129,8 @@ bool spry_call_end(spry_call_reader *reader);
 
 typedef enum spry_mark_match { SPRY_MARK_NO, SPRY_MARK_PERHAPS, SPRY_MARK_YES } spry_mark_match;
 
-/* Whether a mark is at `at`; PERHAPS: the text ends inside it. A mark that is NULL does not. '*' in a mark stands
- * for a word. *end is after the mark. */
+/* Whether a mark is at `at`; PERHAPS: the text ends inside it. A mark that is NULL does not. '*' in a mark matches
+ * a word. *end is after the mark. */
 spry_mark_match spry_mark_at(size_t *end, spry_view text, size_t at, const char *mark, bool final);
 /* The first place from `at` on; text.size: there is none. */
 size_t spry_mark_find(spry_view text, size_t at, const char *mark);

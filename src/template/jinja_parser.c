@@ -38,7 +38,7 @@ static char peek(const lexer *l, size_t at)
     return at < l->source.size ? l->source.data[at] : 0;
 }
 
-static bool stands(const lexer *l, size_t at, const char *text)
+static bool is_at(const lexer *l, size_t at, const char *text)
 {
     size_t size = strlen(text);
     return l->source.size - at >= size && memcmp(l->source.data + at, text, size) == 0;
@@ -100,7 +100,7 @@ static void skip_comment(lexer *l)
     size_t at = l->at + 2, begin;
     at += peek(l, at) == '-' || peek(l, at) == '+';
     begin = at;
-    while (at < l->source.size && !stands(l, at, "#}"))
+    while (at < l->source.size && !is_at(l, at, "#}"))
         at++;
     if (at >= l->source.size) {
         complain(l, "a comment does not end");
@@ -112,13 +112,13 @@ static void skip_comment(lexer *l)
 /* Whether {% word %} is at `at`; *end is after it, *sign is the character before the closing delimiter. */
 static bool is_word_tag(const lexer *l, size_t at, const char *word, size_t *end, char *sign)
 {
-    if (!stands(l, at, "{%"))
+    if (!is_at(l, at, "{%"))
         return false;
     at += 2;
     at += peek(l, at) == '-' || peek(l, at) == '+';
     while (is_space(peek(l, at)))
         at++;
-    if (!stands(l, at, word))
+    if (!is_at(l, at, word))
         return false;
     at += strlen(word);
     while (is_space(peek(l, at)))
@@ -126,13 +126,13 @@ static bool is_word_tag(const lexer *l, size_t at, const char *word, size_t *end
     *sign = peek(l, at) == '-' || peek(l, at) == '+' ? peek(l, at) : 0;
     at += *sign != 0;
     *end = at + 2;
-    return stands(l, at, "%}");
+    return is_at(l, at, "%}");
 }
 
-static void lex_raw(lexer *l, size_t behind, char sign)
+static void lex_raw(lexer *l, size_t after, char sign)
 {
     size_t end;
-    leave_tag(l, behind, sign, false);
+    leave_tag(l, after, sign, false);
     for (size_t at = l->at; at < l->source.size; at++)
         if (is_word_tag(l, at, "endraw", &end, &sign)) {
             emit(l, SPRY_JINJA_TOKEN_TEXT, l->at, trimmed_end(l, l->at, at, '%'));
@@ -199,7 +199,7 @@ static size_t sign_size(const lexer *l)
 {
     static const char *const signs[] = {"//", "**", "==", "!=", ">=", "<="};
     for (size_t i = 0; i < SPRY_COUNT(signs); i++)
-        if (stands(l, l->at, signs[i]))
+        if (is_at(l, l->at, signs[i]))
             return 2;
     char c = l->source.data[l->at];
     return c && strchr("+-*/%~[](){}<>=.:|,", c) != NULL;
@@ -224,7 +224,7 @@ static bool ends_tag(lexer *l, const char *close, bool block)
 {
     char sign = peek(l, l->at);
     sign = sign == '-' || (sign == '+' && block) ? sign : 0;
-    if (!stands(l, l->at + (sign != 0), close))
+    if (!is_at(l, l->at + (sign != 0), close))
         return false;
     emit(l, block ? SPRY_JINJA_TOKEN_BLOCK_END : SPRY_JINJA_TOKEN_PRINT_END, l->at, l->at);
     leave_tag(l, l->at + (sign != 0) + 2, sign, block);
@@ -270,7 +270,7 @@ static size_t next_tag(const lexer *l)
 
 static void lex_piece(lexer *l)
 {
-    size_t tag = next_tag(l), end = l->source.size, behind;
+    size_t tag = next_tag(l), end = l->source.size, after;
     char kind = peek(l, tag + 1), sign;
     if (tag < l->source.size)
         end = trimmed_end(l, l->at, tag, kind);
@@ -281,8 +281,8 @@ static void lex_piece(lexer *l)
         return;
     if (kind == '#')
         skip_comment(l);
-    else if (is_word_tag(l, tag, "raw", &behind, &sign))
-        lex_raw(l, behind, sign);
+    else if (is_word_tag(l, tag, "raw", &after, &sign))
+        lex_raw(l, after, sign);
     else
         lex_tag(l, kind == '%');
 }

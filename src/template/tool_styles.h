@@ -70,7 +70,7 @@ typedef struct spry_thought_style {
     const char *in_template;
     const char *open, *close;
     bool anywhere; /* thoughts may also follow content; otherwise they come first */
-    /* Marks that are dropped from content; '*' stands for a word. NULL after the last one. */
+    /* Marks that are dropped from content; '*' matches a word. NULL after the last one. */
     const char *hidden[SPRY_THOUGHT_HIDDEN];
 } spry_thought_style;
 

@@ -434,7 +434,7 @@ spry_status spry_tokenizer_encode(const spry_tokenizer *tokenizer, spry_tokens *
     if (!status && text.size)
         status = encode_between(&state, &tokenizer->raw, text, true, encode_segment);
     if (!status && flags & SPRY_ENCODE_BOS_EOS)
-        status = push_frame(&state, &tokenizer->behind);
+        status = push_frame(&state, &tokenizer->after);
     encoder_deinit(&state);
     return status;
 }

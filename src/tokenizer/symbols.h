@@ -57,7 +57,7 @@ typedef struct spry_symbols {
     bool joins_space[128], joins_space_other; /* whether any token has this character followed by the space mark */
 } spry_symbols;
 
-/* The alphabet of byte-level vocabularies: printable bytes stand for themselves, the others are mapped to U+0100 and
+/* The alphabet of byte-level vocabularies: printable bytes are themselves, the others are mapped to U+0100 and
  * above. Writes the spelling of a byte; returns its length. */
 size_t spry_byte_spelling(char out[4], unsigned char byte);
 

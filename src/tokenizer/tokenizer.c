@@ -143,7 +143,8 @@ static bool append_bytes(const spry_tokenizer *tokenizer, spry_buffer *out, size
     if (tokenizer->vocab.kinds[id] == SPRY_TOKEN_UNUSED)
         return true;
     if (tokenizer->model == SPRY_WORDS_WORDPIECE && tokenizer->vocab.kinds[id] == SPRY_TOKEN_NORMAL) {
-        spry_view prefix = tokenizer->wordpiece.prefix; /* of what continues a word; others follow a space */
+        spry_view prefix =
+            tokenizer->wordpiece.prefix; /* tokens with this prefix continue a word; others follow a space */
         bool inside = prefix.size && spry_view_starts(name, prefix);
         size_t from = inside ? prefix.size : 0;
         return (inside || spry_buffer_append(out, " ", 1)) &&
@@ -260,14 +261,14 @@ static spry_status check_ids(const spry_tokenizer *tokenizer, spry_error *error)
                  {"padding", tokenizer->padding}};
     for (size_t i = 0; i < SPRY_COUNT(named); i++)
         if (named[i].id >= 0 && (size_t)named[i].id >= tokenizer->vocab.size)
-            return spry_fail(error, SPRY_ERR_FORMAT, "the %s token's id %d lies beyond the vocabulary of %zu",
+            return spry_fail(error, SPRY_ERR_FORMAT, "the %s token's id %d is outside the vocabulary of %zu",
                              named[i].what, (int)named[i].id, tokenizer->vocab.size);
-    const spry_frame *frames[] = {&tokenizer->before, &tokenizer->behind};
+    const spry_frame *frames[] = {&tokenizer->before, &tokenizer->after};
     for (size_t f = 0; f < 2; f++)
         for (size_t i = 0; i < frames[f]->count; i++)
             if (frames[f]->ids[i] < 0 || (size_t)frames[f]->ids[i] >= tokenizer->vocab.size)
                 return spry_fail(error, SPRY_ERR_FORMAT,
-                                 "the post-processor adds id %d, which lies beyond the vocabulary of %zu",
+                                 "the post-processor adds id %d, which is outside the vocabulary of %zu",
                                  (int)frames[f]->ids[i], tokenizer->vocab.size);
     return SPRY_OK;
 }
@@ -396,7 +397,7 @@ static void configure(spry_tokenizer *tokenizer, const json_t *config)
     tokenizer->eos = configured_token(tokenizer, config, "eos_token", tokenizer->eos);
     tokenizer->padding = configured_token(tokenizer, config, "pad_token", tokenizer->padding);
     configure_frame(&tokenizer->before, config, "add_bos_token", tokenizer->bos);
-    configure_frame(&tokenizer->behind, config, "add_eos_token", tokenizer->eos);
+    configure_frame(&tokenizer->after, config, "add_eos_token", tokenizer->eos);
 }
 
 static bool looks_like_json(spry_view text)

@@ -306,10 +306,10 @@ static spry_status load(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_e
     }
     if (tokenizer->model && !settings.size) { /* encoders have both unless the file says otherwise */
         tokenizer->before = (spry_frame){{tokenizer->bos}, tokenizer->bos >= 0};
-        tokenizer->behind = (spry_frame){{tokenizer->eos}, tokenizer->eos >= 0};
+        tokenizer->after = (spry_frame){{tokenizer->eos}, tokenizer->eos >= 0};
     }
     set_frame(&tokenizer->before, gguf, SPRY_KEY_ADD_BOS, tokenizer->bos);
-    set_frame(&tokenizer->behind, gguf, SPRY_KEY_ADD_EOS, tokenizer->eos);
+    set_frame(&tokenizer->after, gguf, SPRY_KEY_ADD_EOS, tokenizer->eos);
     return status;
 }
 
@@ -549,7 +549,7 @@ bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_wr
         write_charsmap(tokenizer, writer);
     }
     write_frame(writer, SPRY_KEY_ADD_BOS, &tokenizer->before, tokenizer->bos);
-    write_frame(writer, SPRY_KEY_ADD_EOS, &tokenizer->behind, tokenizer->eos);
+    write_frame(writer, SPRY_KEY_ADD_EOS, &tokenizer->after, tokenizer->eos);
     write_rules(tokenizer, writer);
     return true;
 }

@@ -92,7 +92,7 @@ struct spry_tokenizer {
     size_t n_added;
     spry_changes normalizer, prepare;
     spry_splitter splitter;
-    spry_frame before, behind; /* added by SPRY_ENCODE_BOS_EOS */
+    spry_frame before, after; /* added by SPRY_ENCODE_BOS_EOS */
     spry_lead lead;
     int32_t bos, eos, end_of_turn, unknown, padding; /* -1: none */
     spry_view pattern_name;                          /* the pattern's name in GGUF; empty: it has none */

@@ -163,7 +163,7 @@ static const step_type normalizer_types[] = {
 static spry_status add_split(reader *state, spry_view regex, bool literal, spry_split_behavior behavior, bool invert)
 {
     if (state->byte_level)
-        return spry_fail(state->error, SPRY_ERR_UNSUPPORTED, "pre_tokenizer: a step behind ByteLevel is not supported");
+        return spry_fail(state->error, SPRY_ERR_UNSUPPORTED, "pre_tokenizer: a step after ByteLevel is not supported");
     if (literal || behavior != SPRY_SPLIT_ISOLATED || invert || state->n_regexes == SPRY_SPLIT_STEPS_MAX)
         state->nameless = true;
     else
@@ -239,7 +239,7 @@ static spry_status pre_byte_level(reader *state, const json_t *step)
     if (spry_json_flag(step, "add_prefix_space", false)) {
         if (state->tokenizer->splitter.count)
             return spry_fail(state->error, SPRY_ERR_UNSUPPORTED,
-                             "pre_tokenizer: ByteLevel with add_prefix_space behind another step is not supported");
+                             "pre_tokenizer: ByteLevel with add_prefix_space after another step is not supported");
         status = add_change(state, &state->tokenizer->prepare,
                             (spry_change_step){.change = SPRY_CHANGE_PREFIX, .to = SPRY_VIEW(" ")});
     }
@@ -269,7 +269,7 @@ static spry_status pre_metaspace(reader *state, const json_t *step)
     }
     if (tokenizer->splitter.count)
         return spry_fail(state->error, SPRY_ERR_UNSUPPORTED,
-                         "pre_tokenizer: Metaspace behind another step is not supported");
+                         "pre_tokenizer: Metaspace after another step is not supported");
     if (!copy_text(state, &mark, json_object_get(step, "replacement")))
         return spry_fail_memory(state->error, "a pre-tokenizer", 1);
     spry_status status =
@@ -316,7 +316,7 @@ static spry_status post_template(reader *state, const json_t *step)
     for (size_t i = 0; i < json_array_size(single) && !status; i++) {
         const json_t *part = json_array_get(single, i), *special = json_object_get(part, "SpecialToken");
         if (json_object_get(part, "Sequence")) {
-            frame = &state->tokenizer->behind;
+            frame = &state->tokenizer->after;
             continue;
         }
         const char *name = json_string_value(json_object_get(special, "id"));
@@ -337,7 +337,7 @@ static spry_status post_pair(reader *state, const json_t *step)
     spry_status status =
         push_frame_id(state, &state->tokenizer->before, json_array_get(json_object_get(step, "cls"), 1));
     if (!status)
-        status = push_frame_id(state, &state->tokenizer->behind, json_array_get(json_object_get(step, "sep"), 1));
+        status = push_frame_id(state, &state->tokenizer->after, json_array_get(json_object_get(step, "sep"), 1));
     return status;
 }
 
@@ -463,8 +463,8 @@ spry_status spry_json_pipeline(spry_tokenizer *tokenizer, const json_t *root, sp
     name_pattern(&state);
     if (tokenizer->bos < 0 && tokenizer->before.count == 1)
         tokenizer->bos = tokenizer->before.ids[0];
-    if (tokenizer->eos < 0 && tokenizer->behind.count == 1)
-        tokenizer->eos = tokenizer->behind.ids[0];
+    if (tokenizer->eos < 0 && tokenizer->after.count == 1)
+        tokenizer->eos = tokenizer->after.ids[0];
     return SPRY_OK;
 }
 

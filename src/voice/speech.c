@@ -99,7 +99,7 @@ static spry_status find_ids(spry_speech *s, const char *path, spry_error *error)
     return SPRY_OK;
 }
 
-/* Whether a token is only of characters that stand for sounds or notes, not for words. */
+/* Whether all characters of a token denote sounds or notes, not words. */
 static bool is_noise(spry_view bytes)
 {
     static const char *const marks[] = {"#",  "(",  ")",  "*",  "+", "/", ":", ";", "<", "=", ">",
@@ -432,7 +432,7 @@ static spry_status window(spry_speech *s, size_t *used, bool *more, size_t n, do
     else if (status == SPRY_OK)
         *more = split(s, used, start, n);
     if (s->decoding.temperature > 0.5)
-        s->n_past = 0; /* what was guessed does not guide what follows */
+        s->n_past = 0; /* a guessed text must not guide the next window */
     return status;
 }
 

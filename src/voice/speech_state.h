@@ -39,8 +39,8 @@ struct spry_speech {
     double *weights; /* [n_vocab] */
     int32_t *prompt; /* [n_text_ctx]: of the window */
     spry_speech_decoding decoding;
-    spry_speech_decoding best; /* of attempts that failed */
-    /* Of the transcription at hand. */
+    spry_speech_decoding best; /* the best of the failed attempts */
+    /* The current transcription. */
     spry_transcribe_options options;
     spry_random random;
     double spoken;    /* seconds from the first to the last loud sample of the window */

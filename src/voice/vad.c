@@ -15,7 +15,7 @@ enum {
     LAST_BAND = 20,     /* a voice has little above */
     MINIMA = 8,         /* the noise is the least of this number of minima ... */
     MINIMUM_STEPS = 25, /* ... each over this number of steps: two seconds */
-    LOUD_STEPS = 3,     /* of speech that interrupt the silence at the end of an utterance */
+    LOUD_STEPS = 3,     /* steps of speech that interrupt the silence at the end of an utterance */
     STEP_MS = 10,
     LEAD_MS = 250, /* kept before the first step of speech: words often begin softly */
 };
@@ -29,7 +29,7 @@ struct spry_vad {
     spry_mel *mel;
     float samples[SPRY_MEL_FRAME]; /* the last frame */
     float power[BANDS];            /* log10, smoothed */
-    float minima[MINIMA][BANDS];   /* of that */
+    float minima[MINIMA][BANDS];   /* minima of `power` */
     size_t n_minima, minimum_steps;
     uint64_t position; /* samples taken */
     uint64_t begin_at, end_at;

@@ -219,7 +219,7 @@ struct spry_whisper {
     float *features; /* [1 + 2 * n_audio_ctx + 1, n_bands]: a frame of zeros at both ends of the sound */
 };
 
-/* The host's kernels, or those of them that need no packing where nothing but the rows is wanted: mapped files are then
+/* The host's kernels, or only the kernels that need no packing, where only the rows are wanted: mapped files are then
  * not copied. */
 static spry_status choose_ops(spry_whisper *w, const spry_ops **out, const spry_whisper_options *o, spry_error *error)
 {

@@ -43,8 +43,8 @@ static void choose_table(check *c, attend_case *k)
     }
     k->a.entries = k->entries;
     k->a.n_rows = check_between(c, 1, k->n_keys < 19 ? k->n_keys : 19);
-    size_t behind = check_between(c, 0, 1) ? 0 : check_between(c, 0, k->n_keys - k->a.n_rows);
-    k->a.first_position = (uint32_t)(start + k->n_keys - k->a.n_rows - behind);
+    size_t later = check_between(c, 0, 1) ? 0 : check_between(c, 0, k->n_keys - k->a.n_rows);
+    k->a.first_position = (uint32_t)(start + k->n_keys - k->a.n_rows - later);
 }
 
 /* Some pages are used where they stand, others not; several may share a turn. */

@@ -71,7 +71,7 @@ void check_fill(check *c, float *out, size_t n, float size);
 
 /* ---- guarded buffers -------------------------------------------------------------------------------------------- */
 
-/* `size` bytes right before an inaccessible page. They, and what lies before them, start as 0xff: floats that are
+/* `size` bytes right before an inaccessible page. They, and the bytes before them, start as 0xff: floats that are
  * NaN. */
 typedef struct guarded {
     unsigned char *data;

@@ -1,5 +1,5 @@
 /* Attention over shuffled pages: against a softmax over the whole row of scores in double precision; and the same bits
- * however rows are split, when chunks are joined later, and whatever lies in slots and pages that a row does not see.
+ * however rows are split, when chunks are joined later, and whatever slots and pages hold that a row does not see.
  */
 #include <float.h>
 #include <math.h>
@@ -238,7 +238,7 @@ static void compare_together(check *c, const attend_case *k, size_t kv_head)
     guarded_destroy(c, &again);
 }
 
-/* When a row was decoded, the slots behind it held whatever was there before. */
+/* When a row was decoded, the slots after it held older values. */
 static void compare_stale(check *c, const attend_case *k, size_t kv_head)
 {
     guarded pages = guarded_create(k->pages.size), again = guarded_create(k->out.size);

@@ -31,7 +31,7 @@ static const char help[] =
     "  NAME         only ops and types whose name contains it (\"matmul\", \"q4_0\", \"matmul q4_0\")\n"
     "  --cpu MASK   only this table of kernels; default: all this machine has, and AMX emulated\n"
     "  --bench      measure speed instead\n"
-    "  --threads N,N  measure instead how fast products of one row read weights on so many threads,\n"
+    "  --threads N,N  measure instead how fast products of one row read weights on N threads,\n"
     "               beside a plain loop; with the best table unless --cpu names one\n"
     "  --seed N     other random shapes and numbers; default 1\n"
     "  --help       this text\n";

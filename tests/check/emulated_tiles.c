@@ -63,7 +63,7 @@ static void tile_multiply(int sum, int a, int b)
         }
 }
 
-/* Subnormal numbers are zeros, before and behind an operation. */
+/* Subnormal numbers are zeros, before and after an operation. */
 static float flushed(float x)
 {
     return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;

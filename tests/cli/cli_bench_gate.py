@@ -281,7 +281,7 @@ class Comparing(GateTest):
             return spry("bench", "--baseline", base, "--measured", self.file("now.json", report)).code
         self.assertEqual((without("logits"), without("gate_up")), (OK, FAILURE))
 
-    def test_first_tokens_behind_other_prompts(self):
+    def test_first_tokens_after_other_prompts(self):
         def shorter(report):
             report["ttft"].update(prompt_tokens=100, cold_ms=report["ttft"]["cold_ms"] * 5)
         verdicts = self.verdicts(shorter, FAILURE)

@@ -47,7 +47,7 @@ class Chat:
         return PROGRESS.sub("", text).replace("\r", "")
 
     def wait_for(self, words, timeout=TIMEOUT):
-        """Reads until `words` appear behind what earlier calls waited for."""
+        """Reads until `words` appear after the words that earlier calls waited for."""
         end = time.monotonic() + timeout
         while True:
             at = self.shown.find(words, self.seen)
@@ -71,7 +71,7 @@ class Chat:
         goal = self.seen + count
         while len(self.shown) < goal:
             if not select.select([self.master], [], [], TIMEOUT)[0]:
-                raise AssertionError("nothing more comes behind %r" % self.shown[self.seen :])
+                raise AssertionError("nothing more comes after %r" % self.shown[self.seen :])
             self.raw += os.read(self.master, 65536)
 
     def type(self, keys):

@@ -41,7 +41,7 @@ class Eval(cli_support.CliTest):
         return self.succeeds(spry("tokenize", model, "--bos", "--json", stdin=text.encode())).json
 
     def rows(self, model, ids, *options):
-        """Log probabilities behind each id."""
+        """Log probabilities after each id."""
         out = self.succeeds(spry("logits", model, "--ids", ",".join(map(str, ids)), "--rows", "all", "-o", "-",
                                  *options)).out
         floats = struct.unpack("<%df" % (len(out) // 4), out)

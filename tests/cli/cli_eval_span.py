@@ -155,7 +155,7 @@ class EvalSpan(cli_support.CliTest):
             d, results = self.results("--tokens", str(tokens), "--shuffles", "0")
             self.assertEqual({r["positions"] for r in results.values()}, {2 * tokens})
             most.add(results["original", "none"]["kl"]["mean"])
-        self.assertEqual(len(most), 3)  # no prediction stands for another
+        self.assertEqual(len(most), 3)  # no prediction is used twice
 
     def test_start_token_stands_once(self):
         model = os.path.join(self.folder, "model")

@@ -15,7 +15,7 @@ TALES = os.path.join(ROOT, "models", "Spry-Tales-29M.gguf")
 
 
 def text_of(model, tokens):
-    """Words that the model reads as so many tokens."""
+    """Words that the model reads as `count` tokens."""
     words = " ".join(["one two three"] * tokens).encode()
     ids = spry("tokenize", *model, "--json", stdin=words).json[:tokens]
     return spry("tokenize", *model, "--decode", stdin=" ".join(map(str, ids)).encode()).text
@@ -77,7 +77,7 @@ class MemoryEstimate(cli_support.CliTest):
             self.compare([TALES], tokens)
 
     def test_bundled_takes_no_more_than_its_file(self):
-        """Pages of constants of the program are given back as those of a file are."""
+        """Pages of constants of the program are given back like the pages of a file."""
         if SANITIZED:
             print("SKIPPED %s: sanitizers use memory of their own" % self.id())
             return

@@ -53,25 +53,13 @@ class ReportTest(cli_support.CliTest):
             self.assertIn(words, text)
         return json.loads(data)["files"]
 
-    def markdown(self, *paths):
-        return self.succeeds(spry("report", *paths, "--markdown", "-o", "-")).text
-
-    def cells(self, text, first):
-        """The cells of the row of a Markdown table that begins with this."""
-        for line in text.splitlines():
-            row = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            if row[0] == first:
-                return row[1:]
-        self.fail("no row %s" % first)
-
 
 class Pages(ReportTest):
     def test_where_it_goes(self):
-        for flags, name in ((), "report.html"), (("--markdown",), "report.md"):
-            result = self.succeeds(spry("report", data("after"), *flags, cwd=self.folder))
-            self.assertEqual(result.text, "The report is in %s\n" % name)
-            with open(os.path.join(self.folder, name), "rb") as file:
-                self.assertEqual(file.read(), spry("report", data("after"), *flags, "-o", "-").out)
+        result = self.succeeds(spry("report", data("after"), cwd=self.folder))
+        self.assertEqual(result.text, "The report is in report.html\n")
+        with open(os.path.join(self.folder, "report.html"), "rb") as file:
+            self.assertEqual(file.read(), spry("report", data("after"), "-o", "-").out)
         path = os.path.join(self.folder, "other.html")
         self.assertEqual(self.succeeds(spry("report", data("after"), "-o", path)).text, "The report is in %s\n" % path)
 
@@ -95,41 +83,6 @@ class Pages(ReportTest):
         self.assertEqual(names(second, *paths[:2]), ["x (2)", "x", "x (3)"])
         self.assertEqual(names(*paths[:2], second), ["x", "x (2)", "x (2) (2)"])
         self.assertEqual(len(names(self.write("x" * 100 + ".json", load("after")))[0]), 40)
-
-    def test_markdown_has_every_value_and_ratios_to_the_first(self):
-        text = self.markdown(data("before"), data("after"))
-        self.assertTrue(text.startswith("|Value|before|after|\n|---|---:|---:|\n"))
-        before, after = load("before"), load("after")
-        cold = [b["ttft"]["cold_ms"] for b in (before, after)]
-        self.assertEqual(self.cells(text, "ttft.cold\\_ms"), ["%.6g" % cold[0], "%.6g (%.2f×)" % (cold[1], cold[1] / cold[0])])
-        self.assertEqual(self.cells(text, "decode\\[0,16\\].tps"), ["561", "608.1 (1.08×)"])
-        gate = [b["decode"][0]["ops"][8]["ms"] for b in (before, after)]
-        self.assertEqual(self.cells(text, "decode\\[0,1\\].ops\\[gate\\_up\\].ms"),
-                         ["%.6g" % gate[0], "%.6g (%.2f×)" % (gate[1], gate[1] / gate[0])])
-        self.assertEqual(self.cells(text, "machine.cpu"), ["AMD EPYC 9B14"] * 2)
-        self.assertEqual(self.cells(text, "policy.taken"), ["–", "8"])
-        self.assertEqual(text.count("\n") - 2, len(set(self.values(before)) | set(self.values(after))))
-        text = self.markdown(data("machine"), data("trace"))
-        self.assertEqual(self.cells(text, "models\\[Qwen3-0.6B,q4\\_0\\].fits"), ["yes", "–"])
-        self.assertEqual(self.cells(text, "shown\\[request 3\\].prompt\\_tokens"), ["–", "280"])
-
-    def values(self, value, path=""):
-        """A path of each value of a file that is not a list or an object."""
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                yield from self.values(inner, path + "." + key)
-        elif isinstance(value, list):
-            for i, inner in enumerate(value):
-                yield from self.values(inner, path + "[%d]" % i)
-        else:
-            yield path
-
-    def test_two_ops_of_the_same_name(self):
-        bench = load("after")
-        bench["decode"][0]["ops"][1]["op"] = bench["decode"][0]["ops"][0]["op"]
-        text = self.markdown(self.write("x.json", bench))
-        self.assertEqual(self.cells(text, "decode\\[0,1\\].ops\\[layout\\].ms"), ["0.0284"])
-        self.assertEqual(self.cells(text, "decode\\[0,1\\].ops\\[layout\\].ms'"), ["0.0189"])
 
 
 class Traces(ReportTest):
@@ -388,10 +341,6 @@ class Hostile(ReportTest):
         for name in ("after", "machine"):
             path = self.write('<b>"&.json', spoil(load(name)))
             self.assertEqual(self.page(path)[0]["_name"], '<b>"&')
-            text = self.markdown(path)
-            self.assertNotIn("<script>", text.replace("\\<", ""))
-            self.assertNotIn("\x01", text)
-            self.assertEqual(re.findall(r"(?m)^# x", text), [])
         lines = ["[", json.dumps({"name": "<b>|`", "cat": "op", "ph": "X", "ts": 0, "dur": 5, "tid": 1,
                                   "args": {"kernel": "</td>"}}) + ",",
                  json.dumps({"name": "step", "cat": "step", "ph": "X", "ts": 0, "dur": 5, "tid": 1})]
@@ -409,7 +358,6 @@ class Hostile(ReportTest):
             for number in (0, 1e-300, 1e-9, 0.5, 1, 1e15):
                 path = self.write("x.json", all_numbers(load(name), number))
                 self.page(path)
-                self.assertNotRegex(self.markdown(path), r"\b(nan|inf)\b")
 
     def test_roofs_nothing_can_have(self):
         for read, multiply in ((1e-320, 1e15), (1e15, 1e-320), (1e-320, 1e-320), (1e-300, 1e-300), (1e15, 1e15)):
@@ -420,7 +368,6 @@ class Hostile(ReportTest):
                     op.update(gb_s=speed, multiply_g_s=speed)
                 path = self.write("x.json", bench)
                 self.page(path)
-                self.assertNotRegex(self.markdown(path), r"\b(nan|inf)\b")
 
     def test_words_are_cut_between_letters(self):
         """Two bytes a letter, with one byte before them and without."""
@@ -437,8 +384,7 @@ class Hostile(ReportTest):
             machine["cpu"]["isa"] = [word]
             machine["speeds"]["types"] = {word: {"multiply_g_s": 5}}
             paths = [self.write("é" * 30 + ".json", bench), self.write(first + "é" * 40 + ".json", other), self.write("m.json", machine)]
-            for text in (json.dumps(self.page(*paths), ensure_ascii=False), self.markdown(*paths)):
-                self.assertEqual(re.findall("é[?\ufffd]", text), [])
+            self.assertEqual(re.findall("é[?\ufffd]", json.dumps(self.page(*paths), ensure_ascii=False)), [])
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def wait_until_caught(process, number=signal.SIGINT):
 
 
 def once_of(times):
-    """For a test of times that are measured: it passes if one of so many runs does, because anything may be delayed on a
+    """For a test of times that are measured: it passes if one of several runs does, because anything may be delayed on a
     busy machine. What is wrong fails every time."""
     def decorate(test):
         @functools.wraps(test)

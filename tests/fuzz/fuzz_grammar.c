@@ -1,5 +1,5 @@
 /* Any bytes as a grammar and a text: the first byte says of what kind the grammar is, a zero byte ends it. Compiling is
- * fine or a clean refusal; a compiled grammar can be walked, and from wherever the text stands something may follow. */
+ * fine or a clean refusal; a compiled grammar can be walked, and from every state something may follow. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

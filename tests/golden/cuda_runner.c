@@ -41,7 +41,7 @@ static void unpack_heads(model_runner *r)
     }
 }
 
-static spry_status open_behind(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
+static spry_status open_after(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
 {
     spry_cuda driver = cuda_imitation_driver();
     (void)piece;
@@ -79,7 +79,7 @@ void cuda_runner_reopen(model_runner *r)
     spry_error error = {0};
     const spry_device_setup setup = runner_setup(r);
     spry_device_close(r->device);
-    must(open_behind(&r->device, "", &setup, &error), &error);
+    must(open_after(&r->device, "", &setup, &error), &error);
     r->pool.mover = spry_device_mover(r->device);
 }
 
@@ -96,7 +96,7 @@ void cuda_runner_split(model_runner *r, uint32_t layers, bool turned)
 {
     spry_error error = {0};
     spry_device_kind gpu = spry_device_kind_cuda;
-    gpu.open = open_behind;
+    gpu.open = open_after;
     gpu.available = NULL;
     const spry_split_side cpu = {&spry_device_kind_cpu, "", "cpu"}, cuda = {&gpu, "", "cuda"};
     const spry_split_side sides[] = {turned ? cuda : cpu, turned ? cpu : cuda};

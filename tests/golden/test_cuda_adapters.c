@@ -1,6 +1,6 @@
-/* LoRA adapters on the CUDA device: logits are those of the CPU within the bound of golden models, also of models that
- * are split over both; chunks, graphs and company in a step change no bit, also where rows have different adapters;
- * rows without any have the bits of a model without any. The GPU is imitated (support/cuda_imitation.h);
+/* LoRA adapters on the CUDA device: logits equal the logits of the CPU within the bound of golden models, also of
+ * models that are split over both; chunks, graphs and company in a step change no bit, also where rows have different
+ * adapters; rows without any have the bits of a model without any. The GPU is imitated (support/cuda_imitation.h);
  * `test_cuda_adapters gpu` uses the first real one. */
 #include <math.h>
 #include <setjmp.h>

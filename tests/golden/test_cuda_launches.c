@@ -33,7 +33,7 @@ static void must(spry_status status, const spry_error *error)
 
 enum { SEQUENCES = 40, LONG_TOKENS = 140, LARGEST_FILE = 8 << 20 };
 
-/* Sequences of so many tokens, whose pages are filled with numbers. */
+/* Sequences of the given lengths, whose pages are filled with numbers. */
 static void fill_tables(spry_kv_table *tables, model_runner *r, size_t n, size_t tokens)
 {
     spry_error error = {0};
@@ -237,7 +237,7 @@ static void plain_kernels_change_no_bit(void **state)
 
 /* ---- less shared memory ------------------------------------------------------------------------------------------ */
 
-/* Prompts and single rows where blocks have 99 KB of shared memory, as those of GeForce cards, against 227 KB. */
+/* Prompts and single rows where blocks have 99 KB of shared memory, as on GeForce cards, against 227 KB. */
 static void compare_small(const char *model, const char *type, int compute_major)
 {
     enum { COUNT = 42 };

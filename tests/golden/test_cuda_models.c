@@ -130,7 +130,7 @@ static void models_agree_with_transformers(void **state)
     }
 }
 
-/* Activations that BF16 weights meet lose so much that little is proven of what stands between the products: with F32
+/* Activations that BF16 weights meet lose so much that little is proven about the ops between the products: with F32
  * weights they lose nothing. */
 static void floats_agree_with_transformers(void **state)
 {

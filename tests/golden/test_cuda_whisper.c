@@ -117,7 +117,7 @@ static spry_status encode(spry_whisper_device *device, const scene *s, spry_erro
     return run(device, &(spry_whisper_step){.features = s->features, .n_states = s->n_states}, error);
 }
 
-/* Logits behind each step of at most `each` tokens, [TOKENS / each, VOCAB]; returns how many. */
+/* Logits after each step of at most `each` tokens, [TOKENS / each, VOCAB]; returns how many. */
 static size_t decode(float *out, spry_whisper_device *device, size_t each)
 {
     spry_error error = {0};
@@ -145,7 +145,7 @@ static double rounding_of(spry_dtype type)
     return type == SPRY_F32 ? 0 : type == SPRY_F16 ? 0x1p-11 : 0x1p-8;
 }
 
-/* What may be off, as a share of the largest number: on the way are so many places where activations are rounded, each
+/* What may be off, as a share of the largest number: activations are rounded in many places on the way, each
  * of whose errors passes on as it is; and sums of floats, walks of sqrt(n) steps as in test_whisper.c, on both sides
  * and with the cutting off of matrix instructions. */
 static double share_off(spry_dtype type, size_t places, double steps)
@@ -364,7 +364,7 @@ static void refused(const scene *s, spry_status expected, const char *words, int
 static bool imitated(const char *test)
 {
     if (real)
-        print_message("SKIPPED %s: faults are those of the imitation\n", test);
+        print_message("SKIPPED %s: faults can only be imitated\n", test);
     return !real;
 }
 

@@ -252,7 +252,7 @@ static void check_reach(model_runner *r, int32_t *ids)
     free(before);
 }
 
-/* One layer that slides: half of the window lies on each side. The same bits from the GGUF file that we write. */
+/* One layer that slides: half of the window is on each side. The same bits from the GGUF file that we write. */
 static void test_gemma_sees_both_sides(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Models with recurrent layers through the engine: what goes on behind any token has the bits of what is computed from
+/* Models with recurrent layers through the engine: what continues after any token has the bits of what is computed from
  * the beginning, whatever was taken back, refused, dropped or declared a fragment before. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,7 +145,7 @@ static void same_answers(const said *a, const said *b)
     assert_memory_equal(a->ids, b->ids, a->count * sizeof *a->ids);
 }
 
-/* Drafts that are refused, those of another model, leave nothing behind. */
+/* Refused drafts of another model leave nothing behind. */
 static void test_drafts(const char *path)
 {
     char other[512];

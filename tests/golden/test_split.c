@@ -1,5 +1,5 @@
 /* A model split over two devices: at every border the same bits as on one, pages in two parts, fewer layers where
- * memory is short. The far device stands in for a GPU, which test_cuda_models splits off, too. */
+ * memory is short. The far device replaces a GPU, which test_cuda_models splits off, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -61,7 +61,7 @@ def c_values(expressions):
 
 
 class Layout(unittest.TestCase):
-    """The structs and numbers that the binding repeats are those of the header."""
+    """The structs and numbers that the binding repeats equal the header."""
 
     def test_structs(self):
         wanted = []

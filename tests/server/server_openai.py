@@ -1,4 +1,4 @@
-"""OpenAI's interface: answers equal to those of `spry run`, streams, shapes of answers, tools, fragments."""
+"""OpenAI's interface: answers equal to the answers of `spry run`, streams, shapes of answers, tools, fragments."""
 
 import json
 import threading

@@ -156,7 +156,7 @@ def can_imitate():
 
 def while_it_counts(test):
     """For a test with the imitated counter: a new server for each of its runs, and one of them has to pass. A run in which
-    this program was stopped, so that the counter stood still, does not count: the server then measures something else, or
+    this program was stopped, so that the counter did not change, does not count: the server then measures something else, or
     refuses to measure at all."""
     @functools.wraps(test)
     def run(self):
@@ -177,7 +177,7 @@ def while_it_counts(test):
 
 
 def cpu_watts(energy):
-    """Without those of a GPU, where the machine has one."""
+    """Without the parts of a GPU, where the machine has one."""
     return energy["watts"] * energy["cpu_joules"] / energy["joules"]
 
 
@@ -246,7 +246,7 @@ class Energy(server_support.unittest.TestCase):
 
     @while_it_counts
     def test_a_body_that_comes_slowly(self):
-        """Watts are those of the work, whatever the client took."""
+        """Watts are measured over the work, however long the client took."""
         body = json.dumps({"messages": TALE, "max_tokens": 100, "temperature": 0}).encode("ascii")
         client = self.server.socket()
         client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -388,7 +388,7 @@ class Traces(server_support.unittest.TestCase):
     def test_full_disk(self):
         server = self.run_server("/dev/full", "--trace-ops")
 
-        def is_told():  # by the first request behind the first write
+        def is_told():  # by the first request after the first write
             self.assertEqual(server.chat(max_tokens=3).status, 200)
             return any("can no longer be written" in line for line in server.log)
 

@@ -176,7 +176,7 @@ static inline bool call_turn_render(spry_chat_text *out, const spry_chat_templat
     return status == SPRY_OK;
 }
 
-/* Where the answer begins in the whole text: behind the prompt, or where the two part, but not inside a mark. */
+/* Where the answer begins in the whole text: after the prompt, or where the two differ, but not inside a mark. */
 static inline size_t call_turn_begin(spry_view prompt, spry_view whole)
 {
     size_t at = 0;

@@ -66,7 +66,7 @@ static void check_guards(unsigned blocks)
     for (unsigned i = 0; i < blocks; i++)
         for (unsigned k = 0; k < GUARD_BYTES; k++)
             if (shared[i][cuda_host_shared_asked + k] != GUARD)
-                give_up("it writes behind the shared memory that its launch asks for");
+                give_up("it writes past the shared memory that its launch asks for");
 }
 
 /* ---- kernels by name --------------------------------------------------------------------------------------------- */

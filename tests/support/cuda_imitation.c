@@ -173,7 +173,7 @@ static void do_work(const work *w)
     free_nodes(w->launch);
 }
 
-/* Does what waits in a stream, in order, until an event was done so many times; NULL: all of it. */
+/* Does what waits in a stream, in order, until an event was done this many times; NULL: all of it. */
 static void catch_up_to(lane *s, const event *until, unsigned times)
 {
     while (s && s->first && !(until && until->done >= times)) {

@@ -35,7 +35,7 @@ typedef struct client {
     char text[TEXT];
     size_t size;
     int32_t ids[TOKENS];
-    size_t n_ids, stop_at; /* says stop at so many tokens; 0: never */
+    size_t n_ids, stop_at; /* says stop at this number of tokens; 0: never */
     size_t progress[TOKENS];
     size_t n_progress;
     int times_done;

@@ -33,7 +33,7 @@ static inline void scene_close(kv_scene *s)
     pool_close(&s->pool);
 }
 
-/* A table of so many more tokens, each page stamped with what it must hold. */
+/* A table with n more tokens, each page stamped with what it must hold. */
 static inline void scene_extend(kv_scene *s, spry_kv_table *t, size_t count)
 {
     if (!t->entries)

@@ -122,7 +122,7 @@ static inline size_t tensor_file_write(scratch *s, const char *file, const tenso
     return taken;
 }
 
-/* Gemma 3 with one layer, whose rows see both sides through a window of so many. */
+/* Gemma 3 with one layer, whose rows see both sides through a window of this size. */
 static inline void model_folder_gemma_encoder(scratch *s, json_int_t window)
 {
     json_t *config = model_config("gemma3");

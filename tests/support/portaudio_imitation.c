@@ -1,5 +1,5 @@
 /* PortAudio as on a machine whose microphone or loudspeaker ($UNPLUGGED) is unplugged in the middle of a sentence. The
- * microphone hears syllables. Built by cli_voice.py as a library that stands in for the real one. */
+ * microphone hears syllables. Built by cli_voice.py as a library in place of the real one. */
 #include <stdlib.h>
 #include <string.h>
 

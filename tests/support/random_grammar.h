@@ -203,7 +203,7 @@ static spry_status random_grammar(world *w, spry_grammar **grammar, spry_error *
     return status;
 }
 
-/* The seed behind one that a grammar was made with, however many numbers were drawn since. */
+/* The seed after the one that a grammar was made with, however many numbers were drawn since. */
 static void next_seed(uint64_t last)
 {
     seed = last + 1;

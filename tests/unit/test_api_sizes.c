@@ -175,7 +175,7 @@ static void test_engine_options(void **state)
     } options = {0};
     const char *path = TEST_DATA "/models/llama";
 
-    /* An older program knows `context` and no more; what lies behind it is its own. */
+    /* An older program knows `context` and no more; the bytes after it are its own. */
     spry_engine_options_default(&options.known);
     assert_int_equal(options.known.size, sizeof options.known);
     memset((char *)&options.known + offsetof(spry_engine_options, sessions), 0xff,

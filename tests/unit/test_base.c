@@ -205,7 +205,7 @@ static void buffer_refuses_sizes_that_wrap(void **state)
     assert_true(spry_buffer_text(&buffer, "abc"));
     assert_null(spry_buffer_extend(&buffer, SIZE_MAX));
     spry_buffer_clear(&buffer);
-    assert_null(spry_buffer_extend(&buffer, SIZE_MAX)); /* fits the maximum, but not with the zero behind it */
+    assert_null(spry_buffer_extend(&buffer, SIZE_MAX)); /* fits the maximum, but not with the zero after it */
     assert_true(buffer.failed);
     spry_buffer_deinit(&buffer);
     spry_buffer_init(&buffer, 0);

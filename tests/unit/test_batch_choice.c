@@ -40,7 +40,7 @@ static double a_little_each_time(uint32_t size)
 }
 static double best_at_eight(uint32_t size)
 {
-    return size <= 8 ? 1e6 : 1e6 * size; /* pages run short behind it */
+    return size <= 8 ? 1e6 : 1e6 * size; /* pages run short beyond it */
 }
 
 static double worse_before_better(uint32_t size)
@@ -332,7 +332,7 @@ static void test_budget_at_depth(void **state)
     }
     assert_true(shallow >= 10);         /* 15 ms more */
     assert_true(rows >= 1 && rows < 4); /* each costs 5 ms here, and the first as much as three */
-    /* Two prompts read what stands before each of them. */
+    /* Two prompts read the tokens before each of them. */
     size_t one = spry_prefill_budget(&time, &answers, &(spry_prompts){1, 500}, 512, 15e6);
     size_t two = spry_prefill_budget(&time, &answers, &(spry_prompts){2, 2000}, 512, 15e6);
     assert_true(two < one && one <= 512);

@@ -75,7 +75,7 @@ static void draw(spry_buffer *text, spry_grammar *grammar, const char *begin, ui
     spry_buffer end;
     spry_buffer_init(&end, 1 << 20);
     if (spry_matcher_completion(matcher, &end, &error))
-        fail_msg("%s behind %s", error.message, spry_buffer_view(text).data);
+        fail_msg("%s after %s", error.message, spry_buffer_view(text).data);
     spry_buffer_append(text, end.data, end.size);
     spry_buffer_deinit(&end);
     spry_matcher_destroy(matcher);
@@ -196,7 +196,7 @@ static void test_patterns(void **state)
         "\"required\": [\"code\", \"to\", \"note\", \"day\", \"any\"]}}}]");
 }
 
-/* No call is required: behind the opening mark there is one all the same. */
+/* No call is required: after the opening mark there is one all the same. */
 static void test_auto(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Published models' templates write tool calls, and the parser reads them back: whole, and cut at every byte. The data
- * is not ours and lies beside the checkout; without it nothing is tested. `test_call_templates FOLDER` prints the same
+ * is not ours and is beside the checkout; without it nothing is tested. `test_call_templates FOLDER` prints the same
  * table for the templates of another folder. */
 #include <setjmp.h>
 #include <stdarg.h>

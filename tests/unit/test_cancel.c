@@ -45,7 +45,7 @@ static void test_no_text_after_no(void **state)
     size_t held_back = 0;
     for (size_t at = 0; whole[at]; at++)
         for (size_t piece = 1; piece < 6; piece++) {
-            char begins[] = {whole[at], 1, 0}; /* what stands there, and then what never stands there */
+            char begins[] = {whole[at], 1, 0}; /* the text there, and then a text that is never there */
             const char *stops[] = {begins};
             if ((unsigned char)whole[at] >= 0x80)
                 break;

@@ -119,7 +119,7 @@ static void answer_with_call(spry_engine *engine, const char *messages)
     assert_int_equal(spry_session_create(&session, engine, NULL), SPRY_OK);
     assert_int_equal(spry_session_generate(session, &result, &request, NULL), SPRY_OK);
     spry_chat_parser_finish(parser);
-    const char *call = strstr(h.text, "call add|"); /* behind a thought, perhaps */
+    const char *call = strstr(h.text, "call add|"); /* perhaps after a thought */
     if (!call || !strstr(call, "end add|") || strstr(call, "C"))
         fail_msg("%s", h.text);
     spry_session_destroy(session);

@@ -39,17 +39,17 @@ static void render(spry_chat_text *out, const char *source, const spry_message *
 /* Exactly the contents, in order, are literal; empty ones leave no range, and well-known roles are not. */
 static void check_ranges(const spry_chat_text *text, const spry_message *messages, size_t n)
 {
-    size_t behind = 0, index = 0;
+    size_t done = 0, index = 0;
     for (size_t i = 0; i < n; i++) {
         spry_text_range range;
         if (!*messages[i].content)
             continue;
         assert_true((index + 1) * sizeof range <= text->literal.size);
         memcpy(&range, text->literal.data + index++ * sizeof range, sizeof range);
-        assert_true(range.begin >= behind && range.end >= range.begin && range.end <= text->text.size);
+        assert_true(range.begin >= done && range.end >= range.begin && range.end <= text->text.size);
         assert_int_equal(range.end - range.begin, strlen(messages[i].content));
         assert_memory_equal(text->text.data + range.begin, messages[i].content, range.end - range.begin);
-        behind = range.end;
+        done = range.end;
     }
     assert_int_equal(text->literal.size, index * sizeof(spry_text_range));
 }
@@ -82,7 +82,7 @@ static void test_text_and_ranges(void **state)
     spry_chat_text_deinit(&text);
 }
 
-/* What is appended stands behind what was there. */
+/* Appended messages come after the earlier ones. */
 static void test_appending(void **state)
 {
     (void)state;

@@ -196,9 +196,9 @@ static void every_call_may_fail_in_a_step(void **state)
 
 enum { CHAIN = 6, PAIR = 2 };
 
-/* Two sequences of so many steps; each step behind the one before it, or each when that was read. What the draws gave
- * is in `tokens`. */
-static spry_status run_chain(spry_device *device, int32_t tokens[CHAIN][PAIR], bool behind, spry_error *error)
+/* Two sequences of CHAIN steps; each step is submitted after the previous one, or when the previous one was read.
+ * What the draws gave is in `tokens`. */
+static spry_status run_chain(spry_device *device, int32_t tokens[CHAIN][PAIR], bool after, spry_error *error)
 {
     static const int32_t ids[] = {1, 2, 3};
     static const uint32_t drawn[PAIR] = {0, 1};
@@ -223,18 +223,18 @@ static spry_status run_chain(spry_device *device, int32_t tokens[CHAIN][PAIR], b
             lists[at % 2][i] = &here[i];
         }
         const spry_device_step step = {segments, PAIR, lists[at % 2], PAIR, NULL};
-        if (behind && at) {
-            status = spry_device_submit_behind(device, &step, drawn, error);
+        if (after && at) {
+            status = spry_device_submit_after(device, &step, drawn, error);
             memset(segments, 0, sizeof segments); /* they were read */
         } else {
             status = spry_device_submit(device, &step, error);
         }
-        if (!status && (!behind || at))
+        if (!status && (!after || at))
             status = spry_device_wait(device, error); /* for this step, or for the one before it */
-        for (size_t i = 0; !status && i < PAIR && (!behind || at); i++)
-            tokens[behind ? at - 1 : at][i] = (behind ? before : here)[i].token;
+        for (size_t i = 0; !status && i < PAIR && (!after || at); i++)
+            tokens[after ? at - 1 : at][i] = (after ? before : here)[i].token;
     }
-    if (!status && behind)
+    if (!status && after)
         status = spry_device_wait(device, error);
     for (size_t i = 0; i < PAIR; i++) {
         tokens[CHAIN - 1][i] = draws[(CHAIN - 1) % 2][i].token;
@@ -244,7 +244,7 @@ static spry_status run_chain(spry_device *device, int32_t tokens[CHAIN][PAIR], b
 }
 
 /* The GPU takes its own tokens, while nothing of a step is done before its end is waited for. */
-static void steps_go_behind_each_other(void **state)
+static void steps_go_after_each_other(void **state)
 {
     (void)state;
     spry_error error = {0};
@@ -274,8 +274,8 @@ static void steps_go_behind_each_other(void **state)
     }
 }
 
-/* Times of ops are those of the events between them, on the GPU's clock; a watched step is waited for once, and gives
- * what an unwatched one gives. */
+/* Times of ops are measured by the events between them, on the GPU's clock; a watched step is waited for once, and
+ * gives what an unwatched one gives. */
 static void ops_are_timed_by_events(void **state)
 {
     (void)state;
@@ -305,7 +305,7 @@ static void ops_are_timed_by_events(void **state)
     assert_int_equal(attend->calls, layers);
     assert_int_equal(attend->bytes, 3 * pool.page_bytes / SPRY_PAGE_TOKENS);
     assert_int_equal(attend->products, (1 + 2 + 3) * 2 * model->config.n_heads * model->config.head_dim * layers);
-    assert_int_equal(run_chain(device, watched, true, &error), SPRY_OK); /* one behind the other */
+    assert_int_equal(run_chain(device, watched, true, &error), SPRY_OK); /* one after the other */
     assert_memory_equal(watched, plain, sizeof plain);
     assert_int_equal(attend->calls, (1 + CHAIN) * layers);
     spry_device_set_watch(device, NULL);
@@ -362,7 +362,7 @@ static void work_that_never_ends_is_given_up(void **state)
     assert_true(cuda_imitation_is_clean());
 }
 
-/* Pages of a restored prefix are sent one behind the other, with one wait for all of them. */
+/* Pages of a restored prefix are sent one after the other, with one wait for all of them. */
 static void many_pages_are_written_with_one_wait(void **state)
 {
     (void)state;
@@ -436,7 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(without_a_gpu_the_cpu_computes),
         cmocka_unit_test(a_step_without_memory_fails_alone),
         cmocka_unit_test(many_pages_are_written_with_one_wait),
-        cmocka_unit_test(steps_go_behind_each_other),
+        cmocka_unit_test(steps_go_after_each_other),
         cmocka_unit_test(ops_are_timed_by_events),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

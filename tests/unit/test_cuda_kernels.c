@@ -33,6 +33,20 @@ typedef struct gemm_case {
     bool mma_layout;         /* rows are not quantised in the wgmma layout */
 } gemm_case;
 
+/* A block whose largest value is at most 4, for types without an encoder. */
+static void random_block(spry_dtype type, unsigned char *block)
+{
+    float values[256], largest;
+    do {
+        for (size_t i = 0; i < spry_dtype_bytes(type); i++)
+            block[i] = (unsigned char)random_bits();
+        ref->decode[type](values, block, spry_dtype_block(type));
+        largest = 0;
+        for (size_t i = 0; i < spry_dtype_block(type); i++)
+            largest = values[i] == values[i] ? fmaxf(largest, fabsf(values[i])) : INFINITY;
+    } while (!(largest <= 4 && largest > 0x1p-4f));
+}
+
 static void make_weights(gemm_case *c)
 {
     size_t row_bytes;
@@ -44,9 +58,9 @@ static void make_weights(gemm_case *c)
         unsigned char *row = c->rows + o * row_bytes;
         if (ref->encode[c->type])
             ref->encode[c->type](row, c->weights + o * c->n_in, c->n_in);
-        else /* MXFP4 */
-            for (size_t i = 0; i < row_bytes; i++)
-                row[i] = (unsigned char)(i % 17 ? random_bits() : 120 + random_bits() % 8);
+        else
+            for (size_t i = 0; i < row_bytes; i += spry_dtype_bytes(c->type))
+                random_block(c->type, row + i);
         ref->decode[c->type](c->weights + o * c->n_in, row, c->n_in);
     }
     c->model.embedding = c->model.output =

@@ -278,7 +278,7 @@ static void unit_at(const delta_scene *s, double *out, size_t first, size_t toke
 }
 
 /* One column over the tokens of a sequence, and beside it what its values would be were all terms of one sign: a token
- * rounds each of its sums by at most so many units of these, and what it leaves fades within a few tokens. */
+ * rounds each of its sums by at most this many units of these, and what it leaves fades within a few tokens. */
 static void expect_column(const delta_scene *s, size_t first, size_t end, size_t head, size_t column)
 {
     const delta_shape *p = s->shape;

@@ -1,4 +1,4 @@
-/* Devices behind their interface: names, draws, pages, results, and that the far one is really far. */
+/* Devices through their interface: names, draws, pages, results, and that the far one is really far. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static spry_engine *open_on(const char *device, const char *model)
     return fixture_open(model, &options);
 }
 
-/* A table of so many tokens and a segment over all of it. */
+/* A table of n tokens and a segment over all of it. */
 static spry_segment whole(spry_engine *e, spry_kv_table *table, const int32_t *ids, size_t count, spry_want want)
 {
     assert_int_equal(spry_kv_table_init(table, 256, NULL), SPRY_OK);
@@ -128,7 +128,7 @@ static void far_memory_is_out_of_reach(void **state)
     spry_engine_close(e);
 }
 
-/* While the device stands still, submit has returned, tables and tokens may change, and nothing is computed. */
+/* While the device is stopped, submit has returned, tables and tokens may change, and nothing is computed. */
 static void submit_returns_before_the_step(void **state)
 {
     (void)state;
@@ -162,8 +162,8 @@ static void submit_returns_before_the_step(void **state)
     spry_engine_close(e);
 }
 
-/* A step whose tokens the step before it draws, while that stands still; and what is refused. */
-static void a_step_goes_behind_another(void **state)
+/* A step whose tokens the step before it draws, while the device is stopped; and what is refused. */
+static void a_step_goes_after_another(void **state)
 {
     (void)state;
     static const uint32_t first[] = {0}, other[] = {1};
@@ -179,20 +179,20 @@ static void a_step_goes_behind_another(void **state)
     settings.temperature = 0;
     spry_draw draw = {.settings = &settings, .token = -1}, next = draw, right = draw;
     spry_draw *draws[] = {&draw}, *next_draws[] = {&next}, *right_draws[] = {&right};
-    const spry_device_step step = {&segment, 1, draws, 1, NULL}, behind = {&segment, 1, next_draws, 1, NULL};
+    const spry_device_step step = {&segment, 1, draws, 1, NULL}, after = {&segment, 1, next_draws, 1, NULL};
     const spry_device_step right_step = {&expected, 1, right_draws, 1, NULL};
-    hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_UNSUPPORTED,
-                   "behind 0 others");
+    hostile_expect(spry_device_submit_after(e->device, &after, first, &error), &error, SPRY_ERR_UNSUPPORTED,
+                   "after 0 others");
     assert_false(spry_device_goes_ahead(near->device));
     spry_far_device_hold(e->device, true);
     assert_int_equal(spry_device_submit(e->device, &step, NULL), SPRY_OK);
-    hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_INPUT, "40 rows");
+    hostile_expect(spry_device_submit_after(e->device, &after, first, &error), &error, SPRY_ERR_INPUT, "40 rows");
     assert_int_equal(spry_kv_table_extend(&table, &e->pool, 1, NULL), SPRY_OK);
     segment = (spry_segment){&table, NULL, ROWS, 1, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
-    hostile_expect(spry_device_submit_behind(e->device, &behind, other, &error), &error, SPRY_ERR_INPUT, "draw 1");
-    assert_int_equal(spry_device_submit_behind(e->device, &behind, first, NULL), SPRY_OK);
-    hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_UNSUPPORTED,
-                   "behind 2 others");
+    hostile_expect(spry_device_submit_after(e->device, &after, other, &error), &error, SPRY_ERR_INPUT, "draw 1");
+    assert_int_equal(spry_device_submit_after(e->device, &after, first, NULL), SPRY_OK);
+    hostile_expect(spry_device_submit_after(e->device, &after, first, &error), &error, SPRY_ERR_UNSUPPORTED,
+                   "after 2 others");
     assert_true(draw.token == -1 && next.token == -1);
     spry_far_device_hold(e->device, false);
     assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
@@ -285,7 +285,7 @@ static void draws_are_those_of_the_sampler(void **state)
                 draws[i].wants_logprob = i % 2;
                 draws[i].max_top = i % 3 ? 0 : 5;
             }
-            /* Half of them go with the step, half are asked for behind it. */
+            /* Half of them go with the step, half are asked for after it. */
             const spry_device_step step = {segments, 2, list, 4, NULL};
             assert_int_equal(spry_device_submit(e->device, &step, NULL), SPRY_OK);
             assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
@@ -467,7 +467,7 @@ int main(void)
         cmocka_unit_test(a_device_says_what_it_is),
         cmocka_unit_test(far_memory_is_out_of_reach),
         cmocka_unit_test(submit_returns_before_the_step),
-        cmocka_unit_test(a_step_goes_behind_another),
+        cmocka_unit_test(a_step_goes_after_another),
         cmocka_unit_test(rows_that_a_step_did_not_give_are_refused),
         cmocka_unit_test(draws_are_those_of_the_sampler),
         cmocka_unit_test(a_draw_fails_alone),

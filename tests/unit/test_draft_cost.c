@@ -104,7 +104,7 @@ static double advance(const run *r, simulation *s, size_t last)
     return total;
 }
 
-/* Nanoseconds a token, those of the other rows counted too. Leaves what was learnt in `cost`. */
+/* Nanoseconds per token, with the tokens of the other rows. The measured costs stay in `cost`. */
 static double simulate(const run *r, size_t tokens, spry_draft_cost *cost)
 {
     simulation s;

@@ -1,4 +1,4 @@
-/* Guessing ahead in answers of a given shape: what the grammar forces is forced behind an accepted guess, too, so that
+/* Guessing ahead in answers of a given shape: what the grammar forces is forced after an accepted guess, too, so that
  * no token changes, and no number is drawn that would not have been drawn. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -140,7 +140,7 @@ static void what_is_before_a_part_is_not_in_it(void **state)
 
 /* ---- against a plain computation --------------------------------------------------------------------------------- */
 
-/* Hidden state times output matrix; the bound is that of summing so many products in any order, and of the softcap. */
+/* Hidden state times output matrix; the bound allows any order of summing the products, and of the softcap. */
 static void expect_logits(const spry_engine *engine, const float *hidden, const float *logits)
 {
     const spry_weight *w = &engine->model->weights.output;

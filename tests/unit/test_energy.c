@@ -276,7 +276,7 @@ static void a_counter_that_stands_still_is_not_believed(void **state)
     scene_wait(2.9);
     assert_joules(scene_cpu(&scene), 1);
     scene_wait(0.1);
-    scene_no_cpu(&scene, "package-0 has stood still for 3 s");
+    scene_no_cpu(&scene, "package-0 has not changed for 3 s");
     scene_deinit(&scene);
 }
 

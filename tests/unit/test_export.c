@@ -39,7 +39,7 @@ static void must(spry_status status, const spry_error *error)
         fail_msg("%s", error->message);
 }
 
-/* Exports what lies at `from`; the file's path stays in place.path. */
+/* Exports the model at `from`; the file's path stays in place.path. */
 static const char *export_as(const char *from, const char *type)
 {
     spry_model *model;
@@ -488,7 +488,7 @@ static void test_title_and_progress(void **state)
     expect_name(place.path, "My model");
 }
 
-/* What a folder recommends stands in the file, and in the file made of that. */
+/* The settings that a folder recommends are in the file, and in a file made of that file. */
 static void test_sampling_hints(void **state)
 {
     (void)state;

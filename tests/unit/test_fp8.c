@@ -1,4 +1,4 @@
-/* Checkpoints of 8-bit floats with scales for blocks: products are those of the same floats, whatever kernels
+/* Checkpoints of 8-bit floats with scales for blocks: products equal the products of the same floats, whatever kernels
  * multiply, and what is not a number stays none. */
 #include <setjmp.h>
 #include <stdarg.h>

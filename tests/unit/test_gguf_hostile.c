@@ -216,7 +216,7 @@ static void alignment_is_checked(void **state)
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
-/* A file of one tensor with 4096 bytes of data behind it. */
+/* A file of one tensor with 4096 bytes of data after it. */
 static void one_tensor(spry_buffer *b, uint32_t n_dims, const uint64_t *dims, uint32_t type, uint64_t offset)
 {
     gguf_begin(b, 3, 1, 0);
@@ -321,7 +321,7 @@ static void overlaps_are_found(void **state)
         gguf_pad(&b, 32);
         gguf_zeros(&b, 2048);
         if (!cases[i].fine) {
-            refused(&b, SPRY_ERR_FORMAT, "tensor '|overlap those of tensor '");
+            refused(&b, SPRY_ERR_FORMAT, "tensor '|overlap the bytes of tensor '");
             continue;
         }
         spry_gguf *gguf;

@@ -99,7 +99,7 @@ static void test_objects(void **state)
     spry_grammar_unref(grammar);
 }
 
-/* Going back behind a point where what was not needed was dropped. */
+/* Going back to before a point at which unneeded states were dropped. */
 static void test_collect(void **state)
 {
     (void)state;

@@ -148,7 +148,7 @@ static void refused(void **state)
     }
 }
 
-/* Every token is tried where the text stands after each of its bytes. */
+/* Every token is tried at the state of the text after each of its bytes. */
 static void compare(const spry_tokenizer *tokenizer, const spry_vocabulary *vocabulary, spry_grammar *grammar,
                     const char *text, size_t first)
 {

@@ -340,7 +340,7 @@ static void test_tokens(void **state)
     close_fixture(&f);
 }
 
-/* What is forced is what the tokenizer writes, and stays that whatever comes behind it. */
+/* Forced tokens are those that the tokenizer writes, whatever text comes after them. */
 static void check_forced(const fixture *f)
 {
     spry_grammar *grammar = compile(SPRY_GRAMMAR_REGEX, "\\{\"first name\": \"[a-z]+\", \"surname\": (1|2)\\}");

@@ -63,9 +63,9 @@ static uint32_t ends_object(world *w, const node *n, size_t at, unsigned seen, u
     for (int i = 0; i < MEMBERS; i++) {
         if (seen >> i & 1 && !n->many[i])
             continue;
-        uint32_t behind = ends_all(w, n->values[i], ends_all(w, n->keys[i], begin));
+        uint32_t after = ends_all(w, n->values[i], ends_all(w, n->keys[i], begin));
         for (size_t to = at + 1; to <= w->size; to++)
-            if (behind >> to & 1)
+            if (after >> to & 1)
                 found |= ends_object(w, n, to, seen | 1u << i, count + 1);
     }
     return found;
@@ -121,7 +121,7 @@ static bool matcher_matches(spry_matcher *matcher, const char *text, size_t size
     return whole;
 }
 
-/* From wherever a text stands, something must be able to follow, unless it may end. */
+/* From every state something must be able to follow, unless it may end. */
 static void walk_without_dead_end(spry_matcher *matcher)
 {
     static const char letters[] = "abc:,";

@@ -76,7 +76,7 @@ static void f16_keeps_what_is_special(void **state)
     assert_int_equal(spry_f16_encode(INFINITY), 0x7c00);
     assert_int_equal(spry_f16_encode(-INFINITY), 0xfc00);
     assert_true(isnan(spry_f16_decode(spry_f16_encode(NAN))));
-    /* A NaN whose payload lies below what a half keeps must not turn into infinity. */
+    /* A NaN whose payload is below the bits that a half keeps must not turn into infinity. */
     assert_true(isnan(spry_f16_decode(spry_f16_encode(spry_float_of_bits(0x7f800001)))));
 }
 

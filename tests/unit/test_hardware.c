@@ -1,4 +1,4 @@
-/* What a machine is, read from imitated /proc and /sys trees, from trees that lack things and from one that lies. */
+/* What a machine is, read from imitated /proc and /sys trees, from incomplete trees and from one with wrong values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,7 +131,7 @@ static void nonsense_is_not_believed(void **state)
     assert_int_equal(h.cores + h.processors + h.usable + h.numa_nodes, 0);
     assert_int_equal(h.n_caches, 0);
     assert_true(h.load < 0);
-    assert_sets(&h, "avx2"); /* behind a word of 70,000 letters */
+    assert_sets(&h, "avx2"); /* after a word of 70,000 letters */
     assert_int_equal(h.memory_bytes + h.usable_bytes + h.available_bytes + h.swap_bytes, 0);
     assert_string_equal(h.huge_pages, "");
     assert_int_equal(strlen(h.governor), SPRY_HARDWARE_WORD - 1);

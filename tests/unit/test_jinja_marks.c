@@ -18,18 +18,18 @@ static const char conversation[] =
 /* The text with its ranges drawn in. */
 static void draw(spry_buffer *out, const spry_chat_text *text)
 {
-    size_t n = text->literal.size / sizeof(spry_text_range), behind = 0;
+    size_t n = text->literal.size / sizeof(spry_text_range), done = 0;
     for (size_t i = 0; i < n; i++) {
         spry_text_range range;
         memcpy(&range, text->literal.data + i * sizeof range, sizeof range);
-        assert_true(range.begin >= behind && range.begin < range.end && range.end <= text->text.size);
-        spry_buffer_append(out, text->text.data + behind, range.begin - behind);
+        assert_true(range.begin >= done && range.begin < range.end && range.end <= text->text.size);
+        spry_buffer_append(out, text->text.data + done, range.begin - done);
         spry_buffer_text(out, "[");
         spry_buffer_append(out, text->text.data + range.begin, range.end - range.begin);
         spry_buffer_text(out, "]");
-        behind = range.end;
+        done = range.end;
     }
-    spry_buffer_append(out, spry_buffer_view(&text->text).data + behind, text->text.size - behind);
+    spry_buffer_append(out, spry_buffer_view(&text->text).data + done, text->text.size - done);
 }
 
 static void test_marks(void **state)

@@ -1,5 +1,5 @@
 /* Published models' own templates, on conversations with systems, tools and thoughts, against what Jinja2 set up as
- * transformers does makes of them. The data is not ours and lies beside the checkout; without it nothing is tested. */
+ * transformers does makes of them. The data is not ours and is beside the checkout; without it nothing is tested. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -99,7 +99,7 @@ static void test_white_space(void **state)
     rendering_cases(white_space, SPRY_COUNT(white_space), false);
 }
 
-/* The sentence says what is wrong and in which line; ChatML stands in. */
+/* The sentence says what is wrong and in which line; ChatML is used instead. */
 static void test_no_template(void **state)
 {
     (void)state;

@@ -62,7 +62,7 @@ static void a_turn_follows_at_once(void **state)
 }
 
 /* Freeing the job first leaves the session nothing to look at. */
-static void a_session_ends_behind_its_job(void **state)
+static void a_session_ends_after_its_job(void **state)
 {
     (void)state;
     for (int life = 0; life < LIVES; life++) {
@@ -78,7 +78,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_follows_at_once),
-        cmocka_unit_test(a_session_ends_behind_its_job),
+        cmocka_unit_test(a_session_ends_after_its_job),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }

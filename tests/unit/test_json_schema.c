@@ -322,7 +322,7 @@ static void references(void **state)
          "c.json\",\"$defs\":{\"x\":{\"$id\":\"d.json\",\"type\":\"null\"}},\"$ref\":\"http://a.example/b/d.json\"}",
          {"null"},
          {"1"}},
-        /* The part that never ends is left out, the rest stands. */
+        /* The part that never ends is left out, the rest is kept. */
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/"
          "endless\"},\"b\":{\"type\":\"integer\"}},\"additionalProperties\":false,"
          "\"$defs\":{\"endless\":{\"type\":\"object\",\"properties\":{\"again\":{\"$ref\":\"#/$defs/"

@@ -113,7 +113,7 @@ static void repeat_text(spry_buffer *out, const char *text, size_t count)
         spry_buffer_text(out, text);
 }
 
-/* `open` and `close` so many times around `middle`. */
+/* `open` and `close` this many times around `middle`. */
 static spry_buffer nested(const char *open, const char *middle, const char *close, size_t depth)
 {
     spry_buffer out;

@@ -1,4 +1,4 @@
-/* The public JSON Schema test suite, where it lies beside the checkout: of every schema that is taken, each valid
+/* The public JSON Schema test suite, where it is beside the checkout: of every schema that is taken, each valid
  * instance must match and each invalid one must not, as serialisers write them. Schemas that are refused are counted by
  * file; with -v as first argument the reasons are printed. */
 #include <dirent.h>

@@ -82,7 +82,7 @@ static void beginnings_are_found(void **state)
     assert_int_equal(spry_kv_cache_longest(&s.cache, &page, second, other + PAGE, PAGE, s.now), 8);
     other[0] = -1;
     assert_int_equal(spry_kv_cache_longest(&s.cache, &page, s.root, other, PAGE, s.now), 0);
-    /* The same text behind another root is another text. */
+    /* The same text after another root is another text. */
     assert_false(spry_kv_cache_find(&s.cache, &page, spry_kv_key_root(s.root, "salt", 4), tokens, PAGE, s.now));
     assert_int_equal(spry_kv_cache_longest(&s.cache, &page, (spry_kv_key){0, 0}, tokens, PAGE, s.now), 0);
     scene_close(&s);
@@ -128,7 +128,7 @@ static void only_what_is_computed_and_whole_becomes_known(void **state)
     assert_int_equal(s.cache.figures.pages, 3);
     spry_kv_cache_publish(&s.cache, &t, s.root, tokens, 100, s.now);
     assert_int_equal(s.cache.figures.pages, 4);
-    /* What follows a closed page stands behind its 4 tokens. */
+    /* The next tokens follow the 4 tokens of a closed page. */
     scene_extend(&s, &t, PAGE);
     assert_int_equal(t.entries[4].start, 100);
     spry_kv_cache_publish(&s.cache, &t, s.root, tokens, 100 + PAGE, s.now);
@@ -258,7 +258,7 @@ static void going_on_forgets_the_key(void **state)
     scene_close(&s);
 }
 
-/* Pages of other places are the sequence's own affair, and so is everything behind them. */
+/* Pages used at other positions are not shared, and neither are the pages after them. */
 static void moved_pages_are_not_made_known(void **state)
 {
     (void)state;

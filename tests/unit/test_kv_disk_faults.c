@@ -271,7 +271,7 @@ static void rows_without_files_are_dropped(void **state)
     assert_int_equal(talk.count, 0);
 }
 
-/* The folder stands in the index's place: every process keeps an index of its own, made from the files. */
+/* The folder has the index's name: every process keeps an index of its own, made from the files. */
 static void without_an_index_the_files_are_enough(void **state)
 {
     (void)state;

@@ -75,7 +75,7 @@ static bool saved(void *self, uint64_t copy)
     return copy <= device.done;
 }
 
-/* A cache over PAGES pages with a tier of so many. */
+/* A cache over PAGES pages with a tier of n pages. */
 static void open_scene(kv_scene *s, size_t slots, spry_kv_cache_options options)
 {
     scene_open(s, PAGES, NULL);

@@ -1,6 +1,6 @@
 /* Sequences over one small pool and its cache against a naive model, without a neural network: "computing" a row writes
  * a number made from its token, its position and what the row before it holds, so that a wrong page anywhere in a
- * history shows in every row behind it. The naive model knows neither pages that are shared nor a cache: it builds each
+ * history shows in every row after it. The naive model knows neither pages that are shared nor a cache: it builds each
  * sequence from its tokens, every time. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -149,7 +149,7 @@ static void check_matrix(const char *cpu)
     spry_weight part = weight_of(s.halves, SPRY_F16);
     part.n_out = 16;
     assert_int_equal(product(a, &s, part), expected);
-    part.n_behind = OUTPUTS - 16;
+    part.n_after = OUTPUTS - 16;
     assert_int_equal(product(a, &s, part), SPRY_F16);
     for (size_t row = 0; row < ROWS; row++)
         assert_memory_equal(a[row], b[row], 16 * sizeof(float));

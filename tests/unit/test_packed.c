@@ -381,7 +381,7 @@ typedef struct packing {
 } packing;
 
 /* Any bytes but halves that are not finite: bit 14 of what may be one is cleared. TQ1_0: only bytes that encoders
- * write, the smallest fractions of 256 with their digits; those of the last four have a fifth digit of 0. */
+ * write, the smallest fractions of 256 with their digits; the last four fractions have a fifth digit of 0. */
 static void fill_file(packing *p)
 {
     static const size_t first_half[SPRY_DTYPE_COUNT] = {

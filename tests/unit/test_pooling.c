@@ -109,7 +109,7 @@ static void bad_settings_are_refused(void **state)
     }
 }
 
-/* A matrix behind the model, and prompts; also through GGUF. */
+/* A matrix after the model, and prompts; also through GGUF. */
 static void dense_and_prompts(void **state)
 {
     scratch *s = *state;

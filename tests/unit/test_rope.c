@@ -38,7 +38,7 @@ typedef struct formula {
 
 typedef struct rope_case {
     const char *name;
-    const char *json; /* what stands in config.json beside the sizes */
+    const char *json; /* other fields of config.json */
     uint32_t head_dim, context;
     formula f;
 } rope_case;
@@ -124,7 +124,7 @@ static double allowed(const formula *f)
 
 /* ---- the cases -------------------------------------------------------------------------------------------------- */
 
-#define LONG_LISTS "@" /* stands for short_factor and long_factor */
+#define LONG_LISTS "@" /* replaced by short_factor and long_factor */
 
 static const rope_case cases[] = {
     {"default", "", 128, 4096, {SPRY_ROPE_DEFAULT, 1e4, 128, .magnitude = 1}},

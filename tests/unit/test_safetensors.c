@@ -299,7 +299,7 @@ static const struct {
      "tensor 'w'|begins at byte 4|4 bytes before belong to no tensor"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]},"
      "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
-     12, SPRY_ERR_FORMAT, "tensor 'a'|overlap those of tensor 'b'"},
+     12, SPRY_ERR_FORMAT, "tensor 'a'|overlap the bytes of tensor 'b'"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
      "\"b\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
      4, SPRY_ERR_FORMAT, "tensor '|overlap"},
@@ -415,7 +415,7 @@ static void flip_bytes(spry_buffer *bytes, size_t head, uint64_t seed)
     for (size_t i = 0; i < rounds; i++) {
         size_t at = (size_t)(hostile_random(&seed) % head);
         unsigned char before = data[at];
-        /* a digit for a digit keeps the JSON whole and reaches the checks behind it */
+        /* a digit for a digit keeps the JSON whole and reaches the checks after it */
         bool digit = before >= '0' && before <= '9';
         data[at] = (unsigned char)(digit ? '0' + hostile_random(&seed) % 10 : hostile_random(&seed));
         opened += survives(data, bytes->size);

@@ -126,7 +126,7 @@ static void test_stream(void **state)
     spry_sampler_destroy(sampler);
 }
 
-/* The ends of the line, with tokens that cannot be drawn before, between and behind, within and across blocks. */
+/* The ends of the line, with tokens that cannot be drawn before, between and after others, within and across blocks. */
 static void test_pick_ends(void **state)
 {
     (void)state;

@@ -288,7 +288,7 @@ static void say_and_wait(spry_engine *s, client *all, size_t i, const char *salt
         assert_memory_equal(all[i].ids, all[1].ids, sizeof all[1].ids);
 }
 
-/* A conversation that has slid goes on where it stood, as long as its pages are not needed. */
+/* A conversation that has slid continues at its position, as long as its pages are not needed. */
 static void test_slid_conversation(void **state)
 {
     (void)state;

@@ -257,7 +257,7 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-/* The same with a disk behind it: pages that are being written do not block others for long. */
+/* With a disk as the lower tier: pages that are being written do not block others for long. */
 static void pages_on_their_way_to_disk_make_room(void **state)
 {
     (void)state;
@@ -427,8 +427,8 @@ static void taking_back_before_computing(void **state)
     scene_close_engine(engine);
 }
 
-/* The same when a piece of the prompt before the gap has been computed and the one behind it was not. */
-static void taking_back_behind_a_gap(void **state)
+/* The same when a piece of the prompt before the gap has been computed and the one after it was not. */
+static void taking_back_after_a_gap(void **state)
 {
     (void)state;
     int32_t ids[COUNT];
@@ -538,7 +538,7 @@ int main(void)
         cmocka_unit_test(sessions_compete),
         cmocka_unit_test(gaps_are_filled),
         cmocka_unit_test(taking_back_before_computing),
-        cmocka_unit_test(taking_back_behind_a_gap),
+        cmocka_unit_test(taking_back_after_a_gap),
         cmocka_unit_test(refused_drafts_are_not_cached),
         cmocka_unit_test(resuming_needs_no_page),
     };

@@ -144,7 +144,7 @@ static void test_what_slid_is_not_shared(void **state)
     spry_session *s = sliding(engine, 32);
     scene_eval(s, ids, COUNT, NULL);
     spry_session *other = sliding(engine, 32);
-    /* The head and what stands behind it now, as a text of its own. */
+    /* The head and the tokens that follow it now, as a text of its own. */
     int32_t window[128];
     size_t n = s->sequence.table.n_tokens;
     memcpy(window, ids, 32 * sizeof *ids);

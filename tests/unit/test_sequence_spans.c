@@ -15,7 +15,7 @@
 
 enum { CONTEXT = 512, PAGE = SPRY_PAGE_TOKENS, N_TEXTS = 4, MOST = 400 };
 
-/* A prompt is pieces: 'a' to 'd' are fragments, a number is so many tokens of plain text. */
+/* A prompt is pieces: 'a' to 'd' are fragments, a number is a count of tokens of plain text. */
 typedef struct prompt {
     int32_t ids[MOST];
     size_t count;
@@ -100,7 +100,7 @@ static double allowed_difference(double of_floats)
     return ops->attend_halves ? 0x1p-5 : of_floats;
 }
 
-/* Every architecture: rope of all kinds, windows, layers without rope, norms before and behind it, sinks, experts,
+/* Every architecture: rope of all kinds, windows, layers without rope, norms before and after it, sinks, experts,
  * latents, shared layers, convolutions. Encoders have no sequences to go on with. */
 static void test_every_architecture(void **state)
 {
@@ -141,7 +141,7 @@ static void test_every_architecture(void **state)
     }
 }
 
-/* A fragment that knows nothing of what stands before it cannot give the logits of one that does. */
+/* A fragment that was computed without the text before it cannot give the logits of one that was. */
 static void test_fragments_are_what_they_say(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void test_fragments_are_what_they_say(void **state)
     logits plain = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, NULL);
     assert_true(memcmp(&linked, &plain, sizeof plain) && memcmp(&repaired, &plain, sizeof plain));
     assert_true(memcmp(&linked, &repaired, sizeof plain));
-    /* At the very beginning nothing stands before it. */
+    /* At the very beginning there is no text before it. */
     p = make_prompt("a7", 0, 1);
     linked = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, &p.f);
     plain = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, NULL);
@@ -195,7 +195,7 @@ static void test_fragments_are_found_anywhere(void **state)
     scene_close_engine(engine);
 }
 
-/* What stands at the end is computed in place, so a fragment is computed alone when it first stands elsewhere; in a
+/* The end of a prompt is computed in place, so a fragment is computed alone when it is first used elsewhere; in a
  * third order all are found. */
 static void test_orders(void **state)
 {
@@ -269,7 +269,7 @@ static void test_later_fragments_change_nothing_before(void **state)
     scene_close_engine(engine);
 }
 
-/* Plain prompts find nothing that was computed behind a fragment, in either order. */
+/* Plain prompts find nothing that was computed after a fragment, in either order. */
 static void test_plain_text_is_not_polluted(void **state)
 {
     (void)state;

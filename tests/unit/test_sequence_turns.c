@@ -62,7 +62,7 @@ static void fragments_give_what_text_gives(void **state)
         logits linked = scene_eval(s, ids, COUNT, &cases[i]);
         assert_true(distance(&plain, &linked) < 1e-5);
     }
-    /* The order of what is behind the last page matters, or this shows nothing. */
+    /* The order of the tokens after the last page matters, or this shows nothing. */
     int32_t moved[COUNT];
     memcpy(moved, ids, sizeof ids);
     memcpy(moved + 60, ids + 100, 40 * sizeof *ids);

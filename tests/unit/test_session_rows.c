@@ -1,4 +1,4 @@
-/* Logits of every row from a place on: in parts, they are those of the whole. */
+/* Logits of every row from a position on: computed in parts, they equal the logits of the whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

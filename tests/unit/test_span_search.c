@@ -93,7 +93,7 @@ typedef struct text {
     size_t count;
 } text;
 
-/* So many tokens, the document from `skip` on, so many tokens; a seed for each text. */
+/* A number of tokens, the document from `skip` on, a number of tokens; a seed for each text. */
 static text make_text(size_t before, uint32_t seed, size_t skip, size_t after, uint32_t last)
 {
     text t = {.count = before};
@@ -134,7 +134,7 @@ static void finds_text_anywhere(const char *model)
     before = figures_of(engine);
     logits found = eval(s, &moved, 0);
     spry_kv_figures after = figures_of(engine);
-    /* The document begins in the page that ends at 64: 24 tokens of it stand before whole pages, and 16 behind. */
+    /* The document begins in the page that ends at 64: 24 of its tokens come before whole pages, and 16 after them. */
     assert_int_equal(after.span_tokens - before.span_tokens, 5 * PAGE);
     assert_int_equal(after.hit_tokens - before.hit_tokens, 5 * PAGE);
     before = after;

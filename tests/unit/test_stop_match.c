@@ -54,7 +54,7 @@ static size_t first_stop(const char *text, const char *const *stop, size_t n_sto
     return first;
 }
 
-/* How much of a text is certain: nothing behind it that a longer text could make a stop string. Written from the
+/* How much of a text is certain: nothing after it could become a stop string in a longer text. Written from the
  * definition: the earliest position where a stop string begins, or where what is left begins one. */
 static size_t certain(const char *text, const char *const *stop, size_t n_stop)
 {

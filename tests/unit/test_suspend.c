@@ -51,7 +51,7 @@ static void make(client *c, size_t kind)
 
 /* When it is suspended, and whether others take its pages meanwhile. */
 typedef struct plan {
-    uint32_t seed, often; /* one time in so many */
+    uint32_t seed, often; /* one time in this many */
     bool evict;
 } plan;
 

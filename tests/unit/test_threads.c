@@ -177,7 +177,7 @@ static void note_identity(void *context, size_t part, size_t n_parts)
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     atomic_fetch_add(&job->parts, 1);
-    if (sigismember(&mask, SIGINT) == own) /* the caller's are open, those of workers blocked */
+    if (sigismember(&mask, SIGINT) == own) /* the caller's signals are open, the workers' are blocked */
         atomic_fetch_add(&job->blocking[own], 1);
     while (atomic_load(&job->parts) < (int)n_parts) /* so that each part has a thread of its own */
         sched_yield();

@@ -335,7 +335,7 @@ static void sizes_and_ids_are_checked(void **state)
     file = start;
     mini_key(&file, "tokenizer.ggml.eos_token_id", SPRY_GGUF_U32);
     put_number(&file, 3, 4);
-    check_refused(&file, SPRY_ERR_FORMAT, "the eos token's id 3 lies beyond the vocabulary of 3");
+    check_refused(&file, SPRY_ERR_FORMAT, "the eos token's id 3 is outside the vocabulary of 3");
     file = start;
     mini_string(&file, "spry.tokenizer.settings", "{\"added_tokens\":[{\"id\":9,\"content\":\"x\"}]}");
     check_refused(&file, SPRY_ERR_FORMAT, "spry.tokenizer.settings");

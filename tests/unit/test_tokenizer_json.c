@@ -342,7 +342,7 @@ static void other_things_are_refused(void **state)
         {SPRY_ERR_FORMAT, "behavior", "", "", ",`pre_tokenizer`:{`type`:`Split`,`pattern`:{`String`:`x`}}"},
         {SPRY_ERR_FORMAT, "cannot be compiled", "", "",
          ",`pre_tokenizer`:{`type`:`Split`,`pattern`:{`Regex`:`(`},`behavior`:`Isolated`}"},
-        {SPRY_ERR_UNSUPPORTED, "behind ByteLevel", "", "",
+        {SPRY_ERR_UNSUPPORTED, "after ByteLevel", "", "",
          ",`pre_tokenizer`:{`type`:`Sequence`,`pretokenizers`:[{`type`:`ByteLevel`},{`type`:`Digits`}]}"},
         {SPRY_ERR_FORMAT, "pretokenizers", "", "", ",`pre_tokenizer`:{`type`:`Sequence`}"},
         {SPRY_ERR_UNSUPPORTED, "decoder of type \"CTC\"", "", "", ",`decoder`:{`type`:`CTC`}"},

@@ -236,7 +236,7 @@ static void bytes_that_are_not_utf8_stay(void **state)
 
 /* ---- scanners ---- */
 
-/* The end of the piece at `begin` by the expression: its match, or what lies before the next match. */
+/* The end of the piece at `begin` by the expression: its match, or the text before the next match. */
 static size_t pcre_end(const spry_pattern *pattern, spry_pattern_scratch *scratch, spry_view text, size_t begin)
 {
     bool found;

@@ -230,7 +230,7 @@ static void user_defined_pieces_stand_apart(void **state)
 {
     (void)state;
     spry_tokenizer *tokenizer = make_model(small, N_SMALL, (model_options){.keep_spaces = true});
-    check_list(tokenizer, "b<x>a", 0, IDS(4, 6, 10, 5)); /* no prefix behind it, unlike behind a control token */
+    check_list(tokenizer, "b<x>a", 0, IDS(4, 6, 10, 5)); /* no prefix after it, unlike after a control token */
     check_list(tokenizer, "b<s>a", SPRY_ENCODE_SPECIAL, IDS(4, 6, 1, 7));
     check_list(tokenizer, "bba", 0, IDS(4, 6, 6, 5)); /* "ba" is not used */
     spry_tokenizer_destroy(tokenizer);

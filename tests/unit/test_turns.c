@@ -1,5 +1,5 @@
 /* Pages used away from their own positions: turning the query must give what keys at the new positions give, under
- * every kernel set, and a page used where it stands must not change a bit. */
+ * every kernel set, and a page used where it was computed must not change a bit. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

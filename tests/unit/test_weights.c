@@ -200,7 +200,7 @@ static void test_larger_model(void **state)
     }
 }
 
-/* An untied output matrix of a larger model stands beside its "model." or outside all. */
+/* An untied output matrix of a larger model is beside its "model." or outside all. */
 static bool untied_prefix(void *context, spry_tensor *tensor, char name[SCRATCH_PATH])
 {
     if (!strcmp(name, "lm_head.weight"))
@@ -238,7 +238,7 @@ static spry_status bind(const char *model, const spry_safetensors *files, spry_e
     return status;
 }
 
-/* Where a tensor's name stands in a file's header. */
+/* The place of a tensor's name in a file's header. */
 static char *name_in(spry_buffer *file, const char *name)
 {
     char quoted[SCRATCH_PATH + 4];

@@ -7,7 +7,7 @@ const { KEY, PAGE_FOLDER, PHONE, answered, assert, closePage, madeUp, openPage, 
 const source = name => fs.readFileSync(path.join(PAGE_FOLDER, name), "utf8");
 const LANGUAGES = ["de", "fr", "es", "zh", "ja"];
 const TABLES = Object.fromEntries(LANGUAGES.map(name => [name, JSON.parse(source(`translations/${name}.json`))]));
-const MESSAGES = TABLES.de; // its keys are those of all
+const MESSAGES = TABLES.de; // all languages have its keys
 
 // Words in the program that are not for people who use the page, or are not translated.
 const OTHER_WORDS = new Set([

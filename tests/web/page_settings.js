@@ -1,4 +1,4 @@
-// Settings of a conversation: they go with its requests, stay with it, and can become those of new ones.
+// Settings of a conversation: they go with its requests, stay with it, and can become the settings of new ones.
 "use strict";
 const { KEY, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
 
@@ -88,7 +88,7 @@ test("every setting shows its value and a line of help, and sliders and fields f
     await closePage(page);
 });
 
-test("presets fill in, thinking is sent, and settings become those of new conversations", async world => {
+test("presets fill in, thinking is sent, and settings become the settings of new conversations", async world => {
     const page = await openPage(world, { before: madeUp("Fine.") });
     await page.click("#open-settings");
     await page.selectOption("#s-preset", "inventive");

@@ -193,7 +193,7 @@ function madeUpAnswers({ answers, delay }) {
     };
 }
 
-// For openPage: the answers are these texts, one after the other (each behind these thoughts), in pieces.
+// For openPage: the answers are these texts, one after the other (each after these thoughts), in pieces.
 function madeUp(contents, { reasoning = "", delay = 0, size = 4000, timings = undefined } = {}) {
     const pieces = text => text.match(new RegExp(`[^]{1,${size}}`, "g")) ?? [];
     const delta = part => ({ choices: [{ index: 0, delta: part }] });

@@ -1,4 +1,4 @@
-// Tests of the page: `page_tests.js FILE [WORD]` runs those of a file (chat: page_chat.js; all: every file) or, with a word,
+// Tests of the page: `page_tests.js FILE [WORD]` runs the tests of a file (chat: page_chat.js; all: every file) or, with a word,
 // those whose name holds it. Ends with "N passed, N failed, N skipped".
 "use strict";
 const fs = require("node:fs");

@@ -170,8 +170,8 @@ typedef struct embed_call {
     unsigned char base64; /* 1: embeddings are base64 of floats */
     bool cut;             /* texts that are too long */
     bool has_keep;
-    double keep_s;                                                       /* that the model stays, if has_keep */
-    json_t *(*write)(const struct embed_call *call, size_t index);       /* one embedding */
+    double keep_s;                                                 /* time that the model stays loaded, if has_keep */
+    json_t *(*write)(const struct embed_call *call, size_t index); /* one embedding */
     json_t *(*reply)(const struct embed_call *call, json_t *embeddings); /* takes the list */
     spry_costs costs;
     spry_embedder embedder;
@@ -321,7 +321,8 @@ static spry_status embed_all(json_t *out, size_t *done, embed_call *call, const 
     while (status == SPRY_OK && *done < n) {
         bool adds = next < n && e->count < e->most && !full;
         status = adds ? add_text(call, json_array_get(texts, next), next, error) : take_text(out, call, *done, error);
-        full = adds && status == SPRY_ERR_BUSY && e->count; /* of others' requests: one of ours must end first */
+        full = adds && status == SPRY_ERR_BUSY &&
+               e->count; /* the queue is full of other requests: one job of this request must end first */
         if (full)
             status = SPRY_OK;
         else if (status == SPRY_OK)

@@ -16,7 +16,7 @@
 typedef struct spry_batch_line {
     spry_view text;
     size_t number; /* from 1 */
-    uint32_t rank; /* that answers it */
+    uint32_t rank; /* the process that answers it */
     bool free;     /* its rank is lost: another one may take it */
 } spry_batch_line;
 

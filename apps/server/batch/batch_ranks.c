@@ -137,7 +137,7 @@ size_t spry_batch_host_finish(spry_batch_host *h)
 
 struct spry_batch_guest {
     pthread_mutex_t asking; /* one thread asks for a line and waits for the reply */
-    pthread_mutex_t lock;   /* of stopping */
+    pthread_mutex_t lock;   /* guards `stopping` */
     pthread_cond_t changed;
     bool stopping;
     pthread_t thread;

@@ -166,7 +166,7 @@ typedef struct spry_choice {
     struct {
         uint64_t ns; /* 0: no call is complete */
         size_t tokens;
-    } place, first_call;       /* of the text being read; when and with how many tokens the first call was complete */
+    } place, first_call;       /* the position in the text being read; when the first call was complete */
     spry_answer_token *tokens; /* with options.want_logprobs */
     size_t n_tokens, tokens_capacity;
 

@@ -208,7 +208,7 @@ void spry_machine_watch_read(spry_machine_watch *watch, spry_machine_state *befo
 typedef struct spry_audit_facts {
     char method[16], path[128];       /* cut where they are longer */
     char address[48];                 /* of the client */
-    char model[128];                  /* that answered; "": none was used */
+    char model[128];                  /* the model that answered; "": none was used */
     size_t prompt, cached, generated; /* tokens; `cached`: of the prompt */
     bool whole;                       /* the reply was sent completely */
 } spry_audit_facts;

@@ -196,7 +196,7 @@ static void pass_beside(spry_pass *p, const spry_layer *l)
 /* ---- the block --------------------------------------------------------------------------------------------------- */
 
 enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
-enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 4 }; /* of weights; units of outputs */
+enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 4 }; /* bytes of weights, or units of outputs, in a block of work */
 enum { KEY_ROWS = SPRY_PAGE_TOKENS };
 enum { HALVED_ROWS = 16 }; /* with fewer, kernels round activations themselves */
 enum { ROW_BLOCKS = 4 };   /* of each worker, where work is split by rows */
@@ -638,7 +638,7 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     p->encoded = job.encodes ? p->gate : NULL;
     spry_pass_charge(p, SPRY_OP_GATE);
     const float *whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
-    size_t n_out = down->n_out + down->n_before + down->n_behind;
+    size_t n_out = down->n_out + down->n_before + down->n_after;
     spry_pass_linear_whole(p, SPRY_OP_DOWN, out, n_out, down, whole, n_rows);
 }
 

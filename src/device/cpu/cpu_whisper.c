@@ -37,7 +37,7 @@ typedef struct cpu_whisper {
     float *logits;       /* [n_vocab] */
     spry_act_block *act; /* [rows, widest / 32] */
     unsigned char *row;  /* one row of the embedding in its type */
-    kv_store sound;      /* of the encoder's layer at hand */
+    kv_store sound;      /* keys and values of the encoder's current layer */
     kv_store cross, text;
     float gelu[GELU_POINTS][2]; /* value and slope */
 } cpu_whisper;

@@ -58,7 +58,7 @@ static void weight_pack_group(void *out, const spry_weight *w, size_t first, siz
         spry_narrow(out, group * w->n_in);
 }
 
-/* Packs groups [first, end). Packing requests the group after the one at hand, which has no effect on pages that are
+/* Packs groups [first, end). Packing requests the group after the current one, which has no effect on pages that are
  * not mapped yet: pages of groups before `touch` are mapped by reading a byte. */
 static void pack_groups(unsigned char *out, const spry_weight *w, size_t group, size_t first, size_t end, size_t touch)
 {
@@ -240,7 +240,7 @@ static void narrow_part(void *context, size_t worker, size_t n_workers)
     const spry_weight *w = job->w;
     const unsigned char *rows = w->data - w->n_before * w->row_bytes;
     size_t begin, end;
-    spry_threads_part(&begin, &end, w->n_before + w->n_out + w->n_behind, 1, worker, n_workers);
+    spry_threads_part(&begin, &end, w->n_before + w->n_out + w->n_after, 1, worker, n_workers);
     for (size_t row = begin; row < end && !atomic_load_explicit(&job->lost, memory_order_relaxed); row++)
         if (!spry_narrow_exact(rows + row * w->row_bytes, w->n_in))
             atomic_store_explicit(&job->lost, true, memory_order_relaxed);

@@ -54,8 +54,8 @@ struct spry_pass {
     float *x;             /* [max_rows, n_embd]: the residual stream */
     float *h;             /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
     float *y;             /* [max_rows, n_embd]: output of a part */
-    const float *in;      /* input of the part at hand: h, or x where it is not normalised */
-    bool reads_x;         /* x is read after the layer at hand, so its last residual is added at once */
+    const float *in;      /* input of the current part: h, or x if it is not normalised */
+    bool reads_x;         /* x is read after the current layer, so its last residual is added at once */
     bool adds;            /* y is still to be added to x, when the next input is taken */
     float *taps;          /* [n_taps, max_rows, n_embd]: the residual stream after some layers */
     const float *encoded; /* rows that act holds the encoding of, until the next product; or NULL */
@@ -73,16 +73,16 @@ struct spry_pass {
     float *laurel;                              /* [max_rows, n_embd] */
     float *modality;                            /* [max_rows, n_streams] */
     float *layer_in, *layer_row;                /* [max_rows, n_layers * n_layer_embd], one row */
-    float sparsity;                             /* of the gates at hand; -INFINITY: none */
+    float sparsity;                             /* sparsity of the current gates; -INFINITY: none */
     float *gate, *up;                           /* [max_rows, widest feed-forward] */
     size_t gate_width;                          /* floats of gate a row */
-    spry_act_block *act;                        /* [max_rows, widest input]: the rows at hand for integer kernels */
+    spry_act_block *act;                        /* [max_rows, widest input]: the current rows for integer kernels */
     uint16_t *halves;                           /* the same for kernels that round to BF16 */
     float *router;                              /* [max_rows, n_experts] */
-    float *choice;                              /* [n_experts]: what the row at hand chooses by */
+    float *choice;                              /* [n_experts]: scores by which the current row selects experts */
     uint32_t *chosen;                           /* [max_rows, n_experts_used], ascending */
     float *chosen_weight;                       /* [max_rows, n_experts_used] */
-    uint32_t *expert_rows;                      /* [max_rows]: rows of the expert at hand */
+    uint32_t *expert_rows;                      /* [max_rows]: rows of the current expert */
     float *expert_weight;                       /* [max_rows] */
     float *expert_in, *expert_out;              /* [max_rows, n_embd] */
     float *beside;                              /* [max_rows, n_embd]: the dense part beside experts */
@@ -90,8 +90,8 @@ struct spry_pass {
     int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances that the turns are made for */
     float *logits;                     /* [max_logits, n_vocab] */
     spry_team *team;                   /* NULL: this process computes alone */
-    float *part, *exchanged;           /* this process's share of some rows; those of all, rank after rank */
-    float *joined;                     /* [max_rows, widest input of out and down]: the same as whole rows */
+    float *part, *exchanged; /* this process's share of some rows; the shares of all processes, rank after rank */
+    float *joined;           /* [max_rows, widest input of out and down]: the same as whole rows */
 };
 
 /* out[n_rows, stride] = w * in[n_rows, w->n_in] + bias */

@@ -17,7 +17,7 @@ typedef struct conv_job {
     uint32_t slot;
 } conv_job;
 
-/* Where piece `piece` of a token's vector lies; *key: as a key. */
+/* The place of piece `piece` of a token's vector; *key: as a key. */
 static unsigned char *place(const conv_job *job, unsigned char *page, size_t token, size_t piece, bool *key)
 {
     const spry_kv_pool *pool = job->pass->pool;

@@ -235,7 +235,7 @@ void spry_cuda_attend_prefill(spry_cuda_context *gpu, const spry_cuda_attention 
         spry_cuda_launch(gpu, attention->combine_prefill, n_prefill_tiles, args->n_heads, longest, args);
 }
 
-/* The partial results of prefill follow those of decode rows. */
+/* The partial results of prefill follow the partial results of decode rows. */
 static void attend_prefill_split(spry_cuda_device *d, spry_attend_args args)
 {
     if (d->n_kv_splits) {
@@ -327,7 +327,7 @@ spry_quantise_args spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *
         normalise_values(d);
     if (decodes(d) &&
         (n_qkv > 1 ||
-         !c->n_shared_kv)) { /* the fused kernel stores keys, and a shared page holds those of another layer */
+         !c->n_shared_kv)) { /* the fused kernel stores keys, and a shared page holds the keys of another layer */
         attend_decode(d, l, layer);
     } else {
         if (n_qkv > 1 || c->n_shared_kv)

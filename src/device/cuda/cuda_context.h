@@ -37,7 +37,7 @@ void spry_cuda_context_deinit(spry_cuda_context *context);
 /* Makes the context current in the calling thread. */
 void spry_cuda_enter(spry_cuda_context *context);
 
-/* Launches one-dimensional blocks, in stream order; the threads of a block are those of kernel_list.h. */
+/* Launches one-dimensional blocks, in stream order; kernel_list.h has the number of threads of a block. */
 void spry_cuda_launch(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                       const void *arguments);
 

@@ -42,7 +42,7 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
     d->steps[d->newest].n_logits = d->n_logits;
     d->steps[d->newest].n_segments = d->n_segments;
     d->steps[d->newest].begin_ns = begin_ns;
-    d->steps[d->newest].behind = drawn != NULL;
+    d->steps[d->newest].after = drawn != NULL;
     return status ? status : spry_cuda_fault(&d->context, "starting a step", error);
 }
 
@@ -54,8 +54,8 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
 }
 
 /* The other half of the upload and of the draws is free: its step has been waited for. */
-static spry_status submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
-                                 spry_error *error)
+static spry_status submit_after(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                spry_error *error)
 {
     spry_cuda_device *d = cuda_of(device);
     if (d->steps[d->newest].n_queued != d->steps[d->newest].n_draws) /* indices of draws and of results differ */
@@ -80,7 +80,7 @@ static void trace_step(spry_cuda_device *d, size_t which)
                                   .args = {{"rows", (int64_t)d->steps[which].n_rows},
                                            {"logits", (int64_t)d->steps[which].n_logits},
                                            {"sequences", (int64_t)d->steps[which].n_segments},
-                                           {"ahead", d->steps[which].behind},
+                                           {"ahead", d->steps[which].after},
                                            {"waits", (int64_t)(d->context.waits - d->traced_waits)}}};
     d->traced_waits = d->context.waits;
     spry_trace_add(d->trace, &span);
@@ -227,7 +227,7 @@ static void close_device(spry_device *device)
 
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
-                                    .submit_behind = submit_behind,
+                                    .submit_after = submit_after,
                                     .wait = wait_step,
                                     .draw = draw,
                                     .logits = logits,

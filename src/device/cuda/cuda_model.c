@@ -352,7 +352,7 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     if (status)
         spry_cuda_model_deinit(m, context);
     else if (p.as_floats)
-        spry_log_write(&log, SPRY_LOG_INFO, "%zu matrices are of types without GPU kernels and lie there as F32",
+        spry_log_write(&log, SPRY_LOG_INFO, "%zu matrices have types without GPU kernels and are stored there as F32",
                        p.as_floats);
     return status;
 }

@@ -12,13 +12,13 @@
 typedef struct spry_cuda_matrix {
     spry_tiles tiles;
     spry_dtype type;        /* on the GPU */
-    spry_cuda_memory bias;  /* 0: none; those of experts follow each other */
+    spry_cuda_memory bias;  /* 0: none; the biases of experts follow each other */
     double read_bytes;      /* bytes that one product reads */
     spry_cuda_memory pairs; /* [experts or one, adapters] spry_lora_pair; 0: no adapter changes the matrix */
     size_t pairs_bytes;     /* of one matrix */
 
-    /* If the product is added to x: the RMS norm of x that follows, 0: something else follows; and the matrices after
-     * that norm, NULL: fewer. */
+    /* For a product that is added to x: the weights of the RMS norm of x that follows (0: no norm follows), and the
+     * matrices that read the result of this norm (NULL: fewer). */
     spry_cuda_memory next_norm;
     const struct spry_cuda_matrix *next[SPRY_GEMM_PARTS];
 } spry_cuda_matrix;

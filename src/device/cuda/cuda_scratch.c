@@ -104,7 +104,7 @@ static size_t units_of(size_t rows, size_t width)
     return (rows + 127) / 128 * 128 * ((width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT);
 }
 
-/* The activations of the block, or those of MLA heads if they are larger. */
+/* The activations of the block, or the activations of MLA heads if they are larger. */
 static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits, size_t ff_rows,
                          size_t ff)
 {

@@ -16,7 +16,7 @@ enum {
     SPRY_CUDA_DRAWS = 16, /* maximum draws of one launch */
 };
 
-/* Working memory, as addresses on the GPU; rows: max_rows, slots: those of experts. */
+/* Working memory, as addresses on the GPU; rows: max_rows, slots: slots of experts. */
 typedef struct spry_cuda_scratch {
     spry_cuda_memory memory;
     size_t bytes;
@@ -181,13 +181,13 @@ typedef struct spry_cuda_device {
     uint32_t lane;
     uint64_t traced_waits; /* number of waits at the last step in the trace */
 
-    /* the steps in flight; two if one was submitted behind the other */
+    /* the steps in flight; two if one was submitted after the other */
     struct {
         spry_draw *const *draws;
         size_t n_draws, n_queued; /* n_queued: the draws without an input error */
         size_t n_rows, n_logits, n_segments;
         uint64_t begin_ns;
-        bool behind; /* submitted behind another step */
+        bool after; /* submitted after another step */
     } steps[2];
     size_t newest; /* index into steps and draws */
     bool two;      /* both steps are in flight */

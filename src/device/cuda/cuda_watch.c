@@ -1,5 +1,5 @@
 /* Times of ops from events in the stream. The host waits once, at the end of a watched step, so that the times are
- * those of the GPU and not of launches. The host's time is charged to the op LAYOUT, so that the ops add up to the
+ * times of the GPU and not of launches. The host's time is charged to the op LAYOUT, so that the ops add up to the
  * step. */
 #include "device/cuda/cuda_state.h"
 #include "platform/clock.h"
@@ -21,7 +21,7 @@ static void begin(spry_cuda_device *d)
 
 void spry_cuda_watch_begin(spry_cuda_device *d, uint64_t begin_ns)
 {
-    spry_cuda_watch_end(d); /* ends the previous step, if this one was submitted behind it */
+    spry_cuda_watch_end(d); /* ends the previous step, if this one was submitted after it */
     d->watch->last_ns = begin_ns;
     d->marks.under_way = open_events(d);
     begin(d);

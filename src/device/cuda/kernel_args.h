@@ -99,8 +99,8 @@ typedef struct spry_quantise_args {
     uint32_t centre; /* a layer norm: the mean is subtracted first, and rows are normalised before the product */
 } spry_quantise_args;
 
-/* Normalises x in place: `n_groups` groups of n values in a row. The weights of a group are `step` after those of the
- * previous one; all groups have the same bias. Grid: (rows, groups). */
+/* Normalises x in place: `n_groups` groups of n values in a row. The weights of a group are `step` after the weights of
+ * the previous one; all groups have the same bias. Grid: (rows, groups). */
 typedef struct spry_norm_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) weight; /* NULL: ones */
@@ -141,7 +141,7 @@ enum { SPRY_GEMV_SMEM_MAX = 216 << 10 }; /* maximum dynamic shared memory of a G
 typedef struct spry_gemm_part {
     spry_tiles weight;
     SPRY_AT(float) out;
-    SPRY_AT(const float) bias; /* NULL, or [n_out]; those of experts follow each other */
+    SPRY_AT(const float) bias; /* NULL, or [n_out]; the biases of experts follow each other */
     uint32_t stride;           /* floats from one row of out to the next */
     uint32_t first_tile;       /* index of the part's first tile */
 } spry_gemm_part;

@@ -19,7 +19,7 @@ static void keep_rows(spry_weight *w, size_t begin, size_t end)
         return;
     w->data += begin * w->row_bytes;
     w->n_before += begin;
-    w->n_behind += w->n_out - end;
+    w->n_after += w->n_out - end;
     w->bias = w->bias ? w->bias + begin : NULL;
     w->n_out = end - begin;
 }

@@ -178,11 +178,11 @@ static spry_status front_rows(split_device *d, const float **rows, const spry_de
 static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
 {
     split_device *d = split_of(device);
-    spry_device_step behind = *step;
+    spry_device_step back = *step;
     for (size_t i = 0; i < 2; i++)
         d->parts[i].pool.turns = d->pool->turns;
-    spry_status status = front_rows(d, &behind.inputs, step, error);
-    return status ? status : spry_device_submit(d->inside[BACK], &behind, error);
+    spry_status status = front_rows(d, &back.inputs, step, error);
+    return status ? status : spry_device_submit(d->inside[BACK], &back, error);
 }
 
 static spry_status wait_for_step(spry_device *device, spry_error *error)

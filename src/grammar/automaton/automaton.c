@@ -384,7 +384,7 @@ typedef struct slot {
     uint32_t *key;
     size_t n_words;
     spry_automaton automaton;
-    uint64_t work; /* of making it */
+    uint64_t work; /* work of its construction */
 } slot;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the two below */

@@ -542,10 +542,10 @@ typedef struct spelling {
     int32_t id;     /* the first token */
 } spelling;
 
-/* Replaces `best` if a token of a slice at the beginning of `text` is better, or as good and longer; `behind[n]` is the
+/* Replaces `best` if a token of a slice at the beginning of `text` is better, or as good and longer; `tails[n]` is the
  * result for the text after n bytes. */
 static spelling better_token(spelling best, const spry_vocabulary *vocabulary, const spry_trie *trie, spry_view text,
-                             const spelling *behind)
+                             const spelling *tails)
 {
     const spry_trie_node *nodes = vocabulary->nodes;
     uint32_t at = trie->begin, end = trie->end;
@@ -555,7 +555,7 @@ static spelling better_token(spelling best, const spry_vocabulary *vocabulary, c
         if (at >= end)
             break;
         int32_t id = vocabulary->order[nodes[at].first_token];
-        uint32_t count = behind[i + 1].count == UINT32_MAX ? UINT32_MAX : behind[i + 1].count + 1;
+        uint32_t count = tails[i + 1].count == UINT32_MAX ? UINT32_MAX : tails[i + 1].count + 1;
         if (vocabulary->texts[id].size == i + 1 &&
             (count < best.count || (count == best.count && best.id >= 0 && i + 1 > vocabulary->texts[best.id].size)))
             best = (spelling){count, id};
@@ -565,11 +565,11 @@ static spelling better_token(spelling best, const spry_vocabulary *vocabulary, c
     return best;
 }
 
-static spelling best_token(const spry_vocabulary *vocabulary, spry_view text, const spelling *behind)
+static spelling best_token(const spry_vocabulary *vocabulary, spry_view text, const spelling *tails)
 {
     spelling best = {UINT32_MAX, -1};
     for (unsigned i = 0; i < SPRY_SLICES; i++)
-        best = better_token(best, vocabulary, &vocabulary->tries[i], text, behind);
+        best = better_token(best, vocabulary, &vocabulary->tries[i], text, tails);
     return best;
 }
 

@@ -63,8 +63,8 @@ static size_t code_ranges_drop_surrogates(spry_code_range *ranges, size_t count)
         spry_code_range *range = &ranges[i];
         if (range->last < SURROGATE_FIRST || range->first > SURROGATE_LAST)
             continue;
-        bool before = range->first<SURROGATE_FIRST, behind = range->last> SURROGATE_LAST;
-        if (before && behind) {
+        bool before = range->first<SURROGATE_FIRST, after = range->last> SURROGATE_LAST;
+        if (before && after) {
             for (size_t j = count; j > i; j--)
                 ranges[j] = ranges[j - 1];
             ranges[i].last = SURROGATE_FIRST - 1;
@@ -73,7 +73,7 @@ static size_t code_ranges_drop_surrogates(spry_code_range *ranges, size_t count)
         }
         if (before) {
             range->last = SURROGATE_FIRST - 1;
-        } else if (behind) {
+        } else if (after) {
             range->first = SURROGATE_LAST + 1;
         } else {
             for (size_t j = i; j + 1 < count; j++)

@@ -8,7 +8,7 @@ enum {
     INLINE_SIZE_MAX = 512,  /* a larger rule is called, not copied */
     EXPAND_SIZE_MAX = 4096, /* a larger repetition is counted at run time */
     WIDE_CLASS = 1000,      /* code points */
-    WIDE_COPIES = 4,        /* of such a class */
+    WIDE_COPIES = 4,        /* copies of a wide class */
 };
 
 /* One analysis of a grammar. Nodes are listed in `order` so that, recursion aside, children come before their users. */

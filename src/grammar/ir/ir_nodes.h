@@ -73,7 +73,7 @@ spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton);
 /* As spry_ir_limited, and the units are always counted while matching. */
 spry_ir_node spry_ir_counted(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t min, uint32_t max);
 
-/* Bytes that do not occur in texts are marks while a pattern is built: the last two stand for "^" and "$". */
+/* Bytes that do not occur in texts are marks while a pattern is built: the last two are "^" and "$". */
 enum { SPRY_IR_MARKS = 0xF5, SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };
 
 /* The texts of a regular node without marks; only texts with all begin marks first and all end marks last count. */

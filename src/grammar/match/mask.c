@@ -325,9 +325,9 @@ static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint3
     spry_places *places = &matcher->places;
     const spry_trie_node *nodes = matcher->vocabulary->nodes;
     for (uint32_t i = 0; i < mask->n_exits && !places->failed; i = mask->exits[i].next) {
-        uint32_t behind = spry_places_step(places, set, mask->exits[i].byte);
-        spry_places_charge(places, behind == SPRY_NO_SET ? 1 : (mask->exits[i].next - i) / SPRY_NODES_A_WORK + 1);
-        for (uint32_t j = i; behind != SPRY_NO_SET && j < mask->exits[i].next; j++) {
+        uint32_t after = spry_places_step(places, set, mask->exits[i].byte);
+        spry_places_charge(places, after == SPRY_NO_SET ? 1 : (mask->exits[i].next - i) / SPRY_NODES_A_WORK + 1);
+        for (uint32_t j = i; after != SPRY_NO_SET && j < mask->exits[i].next; j++) {
             const spry_exit *exit = &mask->exits[j];
             const spry_trie_node *node = &nodes[exit->node];
             if (exit->rounds < least || exit->rounds > most)
@@ -335,7 +335,7 @@ static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint3
             for (uint32_t t = node->first_token; t < node[1].first_token; t++)
                 spry_bit_set(matcher->mask, (uint32_t)matcher->vocabulary->order[t]);
             if (node->skip != exit->node + 1)
-                spry_walk_trie(places, matcher->vocabulary, matcher->mask, matcher->path, behind, exit->node + 1,
+                spry_walk_trie(places, matcher->vocabulary, matcher->mask, matcher->path, after, exit->node + 1,
                                node->skip, node->depth);
         }
     }

@@ -247,10 +247,10 @@ static spry_view spelled(const spry_tokenizer *tokenizer, int32_t id)
     return bytes.size ? bytes : spry_tokenizer_name(tokenizer, id);
 }
 
-/* Tokenises `text` followed by `behind` as in the middle of a text. Some tokenizers add a space at the beginning, so a
+/* Tokenises `text` followed by `suffix` as in the middle of a text. Some tokenizers add a space at the beginning, so a
  * newline is put first and its tokens are skipped: *first is the index of the first token of `text`. */
 static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, size_t *first, spry_view text,
-                            const char *behind, bool marks, spry_error *error)
+                            const char *suffix, bool marks, spry_error *error)
 {
     spry_text_range all = {0, SIZE_MAX};
     unsigned flags = marks ? SPRY_ENCODE_SPECIAL : 0u;
@@ -259,7 +259,7 @@ static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, s
         spry_buffer_init(&whole, SIZE_MAX / 2);
         spry_buffer_text(&whole, with_line ? "\n" : "");
         spry_buffer_append(&whole, text.data, text.size);
-        spry_buffer_text(&whole, behind);
+        spry_buffer_text(&whole, suffix);
         out->count = 0;
         spry_status status =
             whole.failed ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for forced text")
@@ -280,10 +280,10 @@ static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, s
 
 /* How many of `ids` (the tokens of `text`) are also produced when other text follows. */
 static spry_status keep_common(const spry_tokenizer *tokenizer, spry_tokens *scratch, const int32_t *ids, size_t *count,
-                               spry_view text, const char *behind, bool marks, spry_error *error)
+                               spry_view text, const char *suffix, bool marks, spry_error *error)
 {
     size_t first, same = 0;
-    spry_status status = tokenize(tokenizer, scratch, &first, text, behind, marks, error);
+    spry_status status = tokenize(tokenizer, scratch, &first, text, suffix, marks, error);
     if (status)
         return status;
     while (same < *count && first + same < scratch->count && scratch->ids[first + same] == ids[same])

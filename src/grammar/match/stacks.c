@@ -185,7 +185,7 @@ static bool only_required(const spry_record *record)
     return record->object->max - record->count <= record->missing;
 }
 
-/* The bits of word `word` that stand for keys below `end`. */
+/* The bits of word `word` for keys below `end`. */
 static uint64_t bits_below(uint32_t end, uint32_t word)
 {
     uint32_t first = word * 64;
@@ -424,8 +424,7 @@ spry_status spry_places_fail(const spry_places *places, spry_error *error)
                          "the grammar takes too long to follow: use fewer repetitions inside repetitions, and rules "
                          "of which only one can match at a place");
     return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                     "the grammar is too ambiguous: the text could stand in more than %d places of it at once",
-                     RETURNS_MAX);
+                     "the grammar is too ambiguous: the text matches it in more than %d ways at once", RETURNS_MAX);
 }
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ typedef struct spry_places {
     uint32_t *records;
     spry_position *positions;
     spry_set *sets;
-    uint32_t *rows; /* of 256 sets each; the first is unused */
+    uint32_t *rows; /* rows of 256 sets each; the first row is unused */
     size_t n_returns, n_stacks, n_words, n_records, n_positions, n_sets, n_rows;
     size_t returns_room, stacks_room, words_room, records_room, positions_room, sets_room, rows_room;
     spry_number_table stack_table, record_table, set_table;

@@ -4,7 +4,7 @@
 
 enum {
     SPARSE_MAX = 1024,       /* maximum number of tokens in a list instead of bits */
-    TABLE_STATES_MAX = 1024, /* of a machine whose steps are written to a table */
+    TABLE_STATES_MAX = 1024, /* states of a machine whose steps are stored in a table */
 };
 
 #define NOWHERE UINT32_MAX
@@ -208,8 +208,8 @@ static void walk(finder *find, spry_places *places, uint32_t root)
     uint32_t n_visited = 0;
     for (uint32_t i = root; i < end && !find->failed && !places->failed; n_visited++) {
         uint32_t depth = nodes[i].depth, next = spry_places_step(places, find->path[depth - 1], nodes[i].byte);
-        bool behind = depth > 1 && places->sets[find->path[depth - 1]].may_end;
-        if (i >= close_at || behind || next == SPRY_NO_SET) {
+        bool may_exit = depth > 1 && places->sets[find->path[depth - 1]].may_end;
+        if (i >= close_at || may_exit || next == SPRY_NO_SET) {
             take_run(find, run, nodes[i].first_token);
             run = nodes[i].first_token;
             close_exits(find, i);
@@ -217,13 +217,13 @@ static void walk(finder *find, spry_places *places, uint32_t root)
         }
         spry_exit exit = {.node = i, .byte = nodes[i].byte};
         if (next == SPRY_NO_SET) {
-            if (behind)
+            if (may_exit)
                 add_exit(find, exit);
             i = nodes[i].skip;
             run = nodes[i].first_token;
             continue;
         }
-        if (behind) {
+        if (may_exit) {
             open_at(find, exit);
             close_at = nodes[i].skip;
         }
@@ -290,7 +290,7 @@ void spry_state_mask_add(const spry_state_mask *mask, uint32_t *bits, const spry
 typedef struct round_walk {
     const spry_grammar *grammar;
     const spry_machine *machine;
-    const uint32_t *units; /* of a limited text: the fewest to its end from each state; NULL: the body of a counter */
+    const uint32_t *units; /* limited text: units needed from each state to its end; NULL: the body of a counter */
     uint32_t *table;       /* [n_states][256] the target of each byte; NULL: the machine is too large for one */
 } round_walk;
 
@@ -338,16 +338,16 @@ static void walk_rounds(finder *find, const round_walk *walk, uint32_t state)
         close_exits(find, i);
         uint32_t depth = nodes[i].depth, from = find->path[depth - 1], next = find_target(walk, from, nodes[i].byte);
         uint16_t rounds = find->rounds[depth - 1];
-        bool behind = depth > 1 &&
-                      (walk->units ? state_at(walk, from)->tag == SPRY_TAG_COMPLETE : rounds > find->rounds[depth - 2]);
+        bool may_exit = depth > 1 && (walk->units ? state_at(walk, from)->tag == SPRY_TAG_COMPLETE
+                                                  : rounds > find->rounds[depth - 2]);
         spry_exit exit = {.node = i, .byte = nodes[i].byte, .rounds = rounds};
         if (next == NOWHERE) {
-            if (behind)
+            if (may_exit)
                 add_exit(find, exit);
             i = nodes[i].skip;
             continue;
         }
-        if (behind)
+        if (may_exit)
             open_at(find, exit);
         /* An accepting state of a simple counter's body ends its round. */
         bool complete = state_at(walk, next)->tag != 0;

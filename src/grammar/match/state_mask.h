@@ -36,7 +36,7 @@ typedef struct spry_state_mask {
     uint32_t *first; /* with rounds: [most + 2] the tokens of i rounds begin at first[i]; NULL: without */
     uint32_t most;
     uint64_t starts[4]; /* the bytes a round begins with */
-    size_t bytes;       /* of memory */
+    size_t bytes;       /* memory of the mask */
 } spry_state_mask;
 
 /* Computes the mask of a state; NULL when memory is short or places->failed. `places` belongs to the grammar. */

@@ -25,8 +25,8 @@ enum {
     AFTER_F0,
     AFTER_F4,
     IN_WORD,
-    WORD,                /* and the 7 states after it, one for each character */
-    LOWER = WORD + 8,    /* as WORD */
+    WORD,                /* this and the next 7 states: one for each character of a word */
+    LOWER = WORD + 8,    /* like WORD, for lower case */
     STATES = LOWER + 8,  /* after the eighth character nothing is examined */
     PAIRS_MAX = 1 << 15, /* examined for one question */
 };
@@ -157,7 +157,7 @@ typedef struct examination {
     spry_slice_facts *facts;
     const spry_grammar *grammar;
     const spry_machine *machine;
-    unsigned char *known; /* of the machine */
+    unsigned char *known; /* the result for each pair of a state of the machine and a state of the slice */
     size_t n_waiting;
 } examination;
 

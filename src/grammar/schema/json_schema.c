@@ -219,7 +219,7 @@ static spry_ir_node schema_write(spry_schema *schema, spry_claim claim)
 void *spry_schema_alloc(spry_schema *schema, size_t count, size_t size)
 {
     void *memory = spry_arena_alloc(&schema->arena, count ? count : 1, size);
-    spry_ir_spend(schema->ir, 16 + count * size / 8); /* what is done with the memory takes about as long */
+    spry_ir_spend(schema->ir, 16 + count * size / 8); /* the work on this memory takes about as long */
     if (!memory)
         spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
     if (schema->arena.total > SPRY_SCHEMA_MEMORY_MAX)
@@ -366,8 +366,8 @@ static void init_gaps(spry_schema *schema)
     schema->empty_gap = pretty ? empty : schema->gap;
     spry_ir_node comma[] = {spry_ir_literal(ir, SPRY_VIEW(",")), compact ? space : schema->gap};
     schema->comma = spry_ir_sequence(ir, comma, 2);
-    spry_ir_node behind = pretty ? spry_ir_literal(ir, SPRY_VIEW(" ")) : space;
-    spry_ir_node colon[] = {compact || pretty ? empty : space, spry_ir_literal(ir, SPRY_VIEW(":")), behind};
+    spry_ir_node after_colon = pretty ? spry_ir_literal(ir, SPRY_VIEW(" ")) : space;
+    spry_ir_node colon[] = {compact || pretty ? empty : space, spry_ir_literal(ir, SPRY_VIEW(":")), after_colon};
     schema->colon = spry_ir_sequence(ir, colon, 3);
 }
 

@@ -534,11 +534,11 @@ static beginnings begin(spry_schema *schema, const spry_view *texts, size_t coun
         size_t size = character_at(&character, texts[i], depth);
         for (end = i + 1; end < count && character_at(&next, texts[end], depth) == size && next == character;)
             end++;
-        beginnings behind = begin(schema, texts + i, end - i, depth + (size ? size : 1));
+        beginnings tail = begin(schema, texts + i, end - i, depth + (size ? size : 1));
         spry_ir_node spelled = spell_class(ir, &(spry_code_range){character, character}, 1);
         taken[n_ranges++] = (spry_code_range){character, character};
-        parting[n] = spry_ir_sequence(ir, (spry_ir_node[]){spelled, behind.parting}, 2);
-        ending[n++] = spry_ir_sequence(ir, (spry_ir_node[]){spelled, behind.ending}, 2);
+        parting[n] = spry_ir_sequence(ir, (spry_ir_node[]){spelled, tail.parting}, 2);
+        ending[n++] = spry_ir_sequence(ir, (spry_ir_node[]){spelled, tail.ending}, 2);
     }
     n_ranges = spry_code_ranges_normalize(taken, n_ranges);
     n_ranges = spry_code_ranges_invert(others, taken, n_ranges);

@@ -406,7 +406,7 @@ typedef struct name_class {
     spry_claims claims;
     uint32_t inside;
     bool matched; /* by a pattern of the current part */
-    bool given;   /* some schema says that such names may come */
+    bool given;   /* a schema allows these names */
     bool hit;     /* by the last split */
 } name_class;
 

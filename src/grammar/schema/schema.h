@@ -157,7 +157,7 @@ typedef struct spry_object_name {
 typedef struct spry_object_demand {
     enum { SPRY_DEMAND_MATCHING, SPRY_DEMAND_OTHER, SPRY_DEMAND_NAMED } kind;
     uint32_t place;      /* MATCHING: its name matches `pattern` of this schema; OTHER: this schema does not list it */
-    const char *pattern; /* of MATCHING */
+    const char *pattern; /* for kind MATCHING */
     spry_claim claim;    /* about its value; of NAMED: about its name, and the value is any */
 } spry_object_demand;
 
@@ -226,7 +226,7 @@ typedef struct spry_layout_class {
     spry_claims claims;
     uint32_t goal;
     uint32_t inside;
-    bool open; /* members may come that no demand needs */
+    bool open; /* members that no demand needs are allowed */
 } spry_layout_class;
 
 /* A member that meets demands: one of a class, or the one of a name. */

@@ -13,7 +13,7 @@
 typedef struct tallies {
     const spry_array_shape *array;
     uint32_t n_places; /* items with claims of their own, and one more for all further ones */
-    uint32_t n_sets;   /* of demands */
+    uint32_t n_sets;   /* number of sets of demands */
     uint32_t steps[SPRY_SCHEMA_COUNTED_MAX + 1], tops[SPRY_SCHEMA_COUNTED_MAX + 1]; /* items, then each demand */
     uint32_t count;                                                                 /* 0: too many */
 } tallies;
@@ -225,7 +225,7 @@ enum { PAIRS_MAX = 8 }; /* items compared with each other */
 typedef struct value_list {
     spry_schema *schema;
     spry_ir_node *nodes;
-    spry_decimal *numbers; /* those among them that are numbers */
+    spry_decimal *numbers; /* the numbers among the values */
     spry_map strings;
     size_t count, n_numbers;
     unsigned words; /* null, true and false: a bit each */

@@ -17,17 +17,17 @@ static spry_decimal from_text(const char *text)
     out.negative = *text == '-';
     text += out.negative;
     int point = 0, exponent = 0;
-    bool behind_point = false;
+    bool after_point = false;
     for (; *text && *text != 'e'; text++) {
         if (*text < '0' || *text > '9') {
-            behind_point = true;
+            after_point = true;
             continue;
         }
         if (out.n_digits == 0 && *text == '0') {
-            point -= behind_point;
+            point -= after_point;
             continue;
         }
-        point += !behind_point;
+        point += !after_point;
         if (out.n_digits < SPRY_DECIMAL_DIGITS)
             out.digits[out.n_digits++] = *text;
     }
@@ -240,22 +240,22 @@ static spry_ir_node equal_whole(spry_ir *ir, const plain *bound, bool exclusive,
 static spry_ir_node plain_side(spry_ir *ir, const plain *bound, bool exclusive, bool above, wholeness integer)
 {
     uint32_t n = (uint32_t)bound->n_whole;
-    spry_ir_node behind = any_fraction(ir, integer), first = digits_between(ir, '1', '9');
+    spry_ir_node fraction = any_fraction(ir, integer), first = digits_between(ir, '1', '9');
     spry_ir_node rest = equal_whole(ir, bound, exclusive, above, integer);
     for (uint32_t i = n; i-- > 0;) {
         char digit = bound->whole[i], least = i == 0 && n > 1 ? '1' : '0';
         spry_ir_node decided =
             above ? digits_between(ir, (char)(digit + 1), '9') : digits_between(ir, least, (char)(digit - 1));
-        spry_ir_node parts[] = {decided, some_digits(ir, n - 1 - i, n - 1 - i), behind};
+        spry_ir_node parts[] = {decided, some_digits(ir, n - 1 - i, n - 1 - i), fraction};
         rest = either(ir, spry_ir_sequence(ir, parts, 3), two(ir, digits_between(ir, digit, digit), rest));
     }
-    spry_ir_node longer[] = {first, some_digits(ir, n, WHOLE_MAX - 1), behind};
+    spry_ir_node longer[] = {first, some_digits(ir, n, WHOLE_MAX - 1), fraction};
     if (above)
         return either(ir, rest, spry_ir_sequence(ir, longer, 3));
     if (n == 1)
         return rest;
     spry_ir_node shorter = either(ir, text(ir, "0"), two(ir, first, some_digits(ir, 0, n - 2)));
-    return either(ir, rest, two(ir, shorter, behind));
+    return either(ir, rest, two(ir, shorter, fraction));
 }
 
 /* ---- with an exponent -------------------------------------------------------------------------------------------- */
@@ -368,7 +368,7 @@ static spry_ir_node any_plain(spry_ir *ir, wholeness integer)
     return two(ir, either(ir, text(ir, "0"), whole), any_fraction(ir, integer));
 }
 
-/* The intersection of `a` and `b`; SPRY_IR_NONE stands for everything. */
+/* The intersection of `a` and `b`; SPRY_IR_NONE means everything. */
 static spry_ir_node meet(spry_schema *schema, spry_ir_node a, spry_ir_node b)
 {
     return a == SPRY_IR_NONE ? b : spry_ir_intersect(schema->ir, a, b);
@@ -554,7 +554,8 @@ typedef struct divider {
     spry_nfa *nfa;
     uint32_t q, f;
     bool negated;
-    uint32_t zero, whole, behind, zeros, other; /* first states: a leading zero, digits, digits after the point, ... */
+    uint32_t zero, whole, decimals, zeros,
+        other; /* first states: a leading zero, digits, digits after the point, ... */
 } divider;
 
 /* remainder * 10^digits mod q */
@@ -587,16 +588,16 @@ static void add_edges(const divider *d)
             digit_edge(d, start, d->whole + digit % d->q, digit, digit);
     }
     accept(d, d->zero, true);
-    spry_nfa_bytes(d->nfa, d->zero, d->behind, '.', '.');
+    spry_nfa_bytes(d->nfa, d->zero, d->decimals, '.', '.');
     for (uint32_t r = 0; r < d->q; r++) {
         accept(d, d->whole + r, shifted(d, r, d->f) == 0);
-        spry_nfa_bytes(d->nfa, d->whole + r, d->behind + r, '.', '.');
+        spry_nfa_bytes(d->nfa, d->whole + r, d->decimals + r, '.', '.');
         for (unsigned digit = 0; digit < 10; digit++)
             digit_edge(d, d->whole + r, d->whole + (uint32_t)((r * (uint64_t)10 + digit) % d->q), digit, digit);
     }
     for (uint32_t at = 0; at < d->f; at++) {
         for (uint32_t r = 0; r < d->q; r++) {
-            uint32_t state = d->behind + at * d->q + r, next = d->behind + (at + 1) * d->q;
+            uint32_t state = d->decimals + at * d->q + r, next = d->decimals + (at + 1) * d->q;
             if (at > 0)
                 accept(d, state, shifted(d, r, d->f - at) == 0);
             for (unsigned digit = 0; digit < 10; digit++)
@@ -604,7 +605,7 @@ static void add_edges(const divider *d)
         }
     }
     for (uint32_t r = 0; r < d->q; r++) {
-        uint32_t last = d->behind + d->f * d->q + r;
+        uint32_t last = d->decimals + d->f * d->q + r;
         if (d->f > 0)
             accept(d, last, r == 0);
         accept(d, d->zeros + r, r == 0);
@@ -622,8 +623,8 @@ static spry_ir_node make(spry_schema *schema, uint32_t q, uint32_t f, bool negat
     spry_nfa nfa;
     spry_automaton automaton = {0};
     divider d = {.nfa = &nfa, .q = q, .f = f, .negated = negated, .zero = 2, .whole = 3};
-    d.behind = d.whole + q;
-    d.zeros = d.behind + (f + 1) * q;
+    d.decimals = d.whole + q;
+    d.zeros = d.decimals + (f + 1) * q;
     d.other = d.zeros + q;
     spry_nfa_init(&nfa, (size_t)1 << 20);
     for (uint32_t i = 0; i <= d.other; i++)

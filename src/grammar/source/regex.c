@@ -252,7 +252,7 @@ static spry_ir_node wrong_look(spry_ir *ir, const spry_regex_look *look, unsigne
 static spry_ir_node wrong_boundary(spry_ir *ir, unsigned mark, bool inside)
 {
     static const spry_code_range letters[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    spry_ir_node marks = any_marks(ir, false), others = any_marks(ir, true), before[2], behind[2], wrong[2];
+    spry_ir_node marks = any_marks(ir, false), others = any_marks(ir, true), before[2], after[2], wrong[2];
     for (int word = 0; word < 2; word++) {
         spry_ir_node letter = spry_ir_class(ir, letters, SPRY_COUNT(letters), !word);
         spry_ir_node left = spry_ir_sequence(ir, (spry_ir_node[]){others, letter}, 2);
@@ -262,11 +262,11 @@ static spry_ir_node wrong_boundary(spry_ir *ir, unsigned mark, bool inside)
             right = spry_ir_repeat(ir, right, 0, 1);
         }
         before[word] = spry_ir_sequence(ir, (spry_ir_node[]){left, marks}, 2);
-        behind[word] = spry_ir_sequence(ir, (spry_ir_node[]){marks, right}, 2);
+        after[word] = spry_ir_sequence(ir, (spry_ir_node[]){marks, right}, 2);
     }
     for (int word = 0; word < 2; word++)
-        wrong[word] = spry_ir_sequence(
-            ir, (spry_ir_node[]){before[word], regex_mark(ir, mark), behind[inside ? !word : word]}, 3);
+        wrong[word] =
+            spry_ir_sequence(ir, (spry_ir_node[]){before[word], regex_mark(ir, mark), after[inside ? !word : word]}, 3);
     return spry_ir_choice(ir, wrong, 2);
 }
 
@@ -351,12 +351,12 @@ static bool read_unicode(parser *state, uint32_t *character)
     if (!spry_source_hex(source, 4, character))
         return false;
     uint32_t low;
-    size_t behind = source->at;
+    size_t end = source->at;
     if (*character >= 0xD800 && *character <= 0xDBFF && spry_source_take(source, '\\') &&
         spry_source_take(source, 'u') && spry_source_hex(source, 4, &low) && low >= 0xDC00 && low <= 0xDFFF)
         *character = 0x10000 + ((*character - 0xD800) << 10) + (low - 0xDC00);
     else
-        source->at = behind;
+        source->at = end;
     return true;
 }
 
@@ -528,7 +528,7 @@ static spry_ir_node close_look_around(parser *state, spry_ir_node inside)
     state->n_begins = look.n_begins;
     state->n_ends = look.n_ends;
     if (looks->count == SPRY_LOOKS_MAX)
-        return refuse(state, "so many look-arounds cannot be enforced together");
+        return refuse(state, "this number of look-arounds cannot be enforced together");
     looks->items[looks->count] = (spry_regex_look){look.behind, look.negated, language};
     return regex_mark(ir, SPRY_IR_MARKS + (unsigned)looks->count++);
 }
@@ -725,6 +725,6 @@ spry_ir_node spry_ir_regex(spry_ir *ir, spry_view pattern, bool search)
     if (!search)
         return node;
     spry_ir_node before = begin ? spry_ir_empty(ir) : regex_anything(ir),
-                 behind = end ? spry_ir_empty(ir) : regex_anything(ir);
-    return spry_ir_sequence(ir, (spry_ir_node[]){before, node, behind}, 3);
+                 after = end ? spry_ir_empty(ir) : regex_anything(ir);
+    return spry_ir_sequence(ir, (spry_ir_node[]){before, node, after}, 3);
 }

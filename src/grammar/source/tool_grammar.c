@@ -186,10 +186,10 @@ static spry_ir_node separated(const spry_tool_builder *b, spry_argument_schema o
         spry_argument_schema one = {of.root, json_object_get(properties, keys[i])};
         spry_ir_node member = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, keys[i]), spry_tool_literal(b, sign),
                                                  write(b, one, depth + 1), later);
-        spry_ir_node behind = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, comma), member);
+        spry_ir_node next = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, comma), member);
         bool must = is_required(of, keys[i]);
         first = must ? member : SPRY_TOOL_CHOICE(b, member, first);
-        later = must ? behind : SPRY_TOOL_CHOICE(b, behind, later);
+        later = must ? next : SPRY_TOOL_CHOICE(b, next, later);
     }
     if (!keys)
         spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for the parameters of a tool");
@@ -264,7 +264,7 @@ static spry_ir_node any_parameters(const spry_tool_builder *b)
     case SPRY_CALL_BRACED:
         member = SPRY_TOOL_SEQUENCE(b, key, spry_tool_literal(b, ":"), braced_value(b, anything, 0));
         break;
-    default: return spry_ir_fail(b->ir, SPRY_ERR_UNSUPPORTED, "so many tools cannot be enforced for this model");
+    default: return spry_ir_fail(b->ir, SPRY_ERR_UNSUPPORTED, "this number of tools cannot be enforced for this model");
     }
     spry_ir_node more = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ","), b->space, member);
     return spry_ir_repeat(b->ir, SPRY_TOOL_SEQUENCE(b, member, spry_ir_repeat(b->ir, more, 0, SPRY_IR_UNBOUNDED)), 0,
@@ -554,7 +554,7 @@ static spry_ir_node prompted_answer(const spry_tool_builder *b, bool required)
 }
 
 /* With a thought before it: one that the prompt began, or one that the answer begins. */
-static spry_ir_node behind_thought(const spry_tool_builder *b, const json_t *spec, spry_ir_node answer, bool required)
+static spry_ir_node after_thought(const spry_tool_builder *b, const json_t *spec, spry_ir_node answer, bool required)
 {
     const char *open = json_string_value(json_object_get(spec, "thought_open"));
     const char *close = json_string_value(json_object_get(spec, "thought_close"));
@@ -579,7 +579,7 @@ static spry_ir_node build(spry_tool_builder *b, const json_t *spec)
         answer = bare_calls(b);
     else
         answer = all_calls(b, false);
-    return behind_thought(b, spec, answer, required);
+    return after_thought(b, spec, answer, required);
 }
 
 static void init(spry_tool_builder *b, spry_ir *ir, const json_t *spec)

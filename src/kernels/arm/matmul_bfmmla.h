@@ -1,5 +1,5 @@
 /* Matrix products with BF16 weights and activations rounded to BF16, for ARM with bfloat16: one bfmmla multiplies four
- * values of two rows by those of two outputs of a group (packed.h) and adds them in pairs. Sums of DOT_BLOCK values,
+ * values of two rows by values of two outputs of a group (packed.h) and adds them in pairs. Sums of DOT_BLOCK values,
  * each one chain of such instructions, are added in ascending order: the same for every output of every row, in any
  * tile; a row without another is paired with itself. Subnormal numbers are zeros. Include after matmul_i8mm.h.
  *

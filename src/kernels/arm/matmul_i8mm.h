@@ -1,5 +1,5 @@
 /* Integer matrix products by i8mm, for many rows. Include after matmul_neon.h and simd_integers.h, whose groups and
- * loads these use: one smmla multiplies eight values of two rows by those of two outputs, exact in integers. Dots and
+ * loads these use: one smmla multiplies eight values of two rows by values of two outputs, exact in integers. Dots and
  * sums stay in this order, rows times outputs of two by two, from the first block to the last, and are scaled and added
  * with the roundings of matmul_neon.h. So results are the same bits, and rows that do not fill a tile take that path.
  *
@@ -17,7 +17,7 @@ typedef struct panel {
     float scale[PANEL_BLOCKS][2][GROUP], min[PANEL_BLOCKS][2][GROUP];
 } panel;
 
-/* The same of two rows. Factors are those of the first row twice, then those of the second. */
+/* The same for two rows: the factors of the first row twice, then the factors of the second. */
 typedef struct row_pair {
     int8x16_t eight[PANEL_BLOCKS][4];
     float32x4_t scale[PANEL_BLOCKS], scaled_sum[PANEL_BLOCKS], half_sum[PANEL_BLOCKS][2];

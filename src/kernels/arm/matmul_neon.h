@@ -108,7 +108,7 @@ SPRY_INLINE int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t v
     return vdotq_laneq_s32(dot, w[3][h], values, 3);
 }
 #else
-/* Products of two quads of bytes fit in 16 bits, those of four if levels are below 64. */
+/* Products of two quads of bytes fit in 16 bits, products of four if levels are below 64. */
 SPRY_INLINE int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t values, spry_dtype type)
 {
     const int fit = type == SPRY_Q8_0 || type == SPRY_IQ4_NL || type == SPRY_IQ4_XS ? 2 : 4;

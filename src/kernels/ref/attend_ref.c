@@ -1,4 +1,4 @@
-/* Attention over a table of pages with an online softmax. A tile is one table entry and chunks are those of ops.h, so
+/* Attention over a table of pages with an online softmax. A tile is one table entry, and ops.h defines chunks, so
  * the sums of a query depend on the table alone: its bits do not depend on the other rows of the call. A tile without a
  * visible key does not change a query's state, so it may be processed or skipped.
  *

@@ -174,7 +174,7 @@ static void block_q3_k(float *out, const spry_block_q3_k *block)
 }
 SPRY_DECODE_BLOCKS(q3_k, SPRY_BLOCK_LARGE)
 
-/* The scales and minima of the eight parts in q4_k and q5_k, times those of the block. */
+/* The scales and minima of the eight parts in q4_k and q5_k, times the scale and minimum of the block. */
 static void part_scales(float scales[8], float mins[8], const uint8_t packed[12], float scale, float min)
 {
     for (int part = 0; part < 4; part++) {

@@ -312,7 +312,7 @@ static const large_type q4_k = {8, {0, 15}, {0, 63}, true};
 static const large_type q5_k = {8, {0, 31}, {0, 63}, true};
 static const large_type q6_k = {16, {-32, 31}, {-128, 127}, false};
 
-/* Six bits each: those of the first four parts whole, those of the last four in nibbles and in the upper bits. */
+/* Six bits each: the first four parts are stored whole, the last four in nibbles and in the upper bits. */
 static void pack_multiples(uint8_t packed[12], const block_fit *fit)
 {
     for (size_t p = 0; p < 4; p++) {

@@ -1,4 +1,4 @@
-/* The plain C kernels of ops.h: the base of every other table and the reference in tests. Contracts are those of the
+/* The plain C kernels of ops.h: the base of every other table and the reference in tests. Contracts: see the
  * table's entries. */
 #ifndef SPRY_KERNELS_REF_H
 #define SPRY_KERNELS_REF_H

@@ -236,7 +236,7 @@ SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned c
             v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
 }
 
-/* Queries [i, end), which are those of one head. */
+/* Queries [i, end), all of one head. */
 SPRY_INLINE void score_head(attend_tile *t, spry_dtype type, const unsigned char *keys, size_t i, size_t end)
 {
     for (; i + SCORE_QUERIES <= end; i += SCORE_QUERIES)
@@ -286,7 +286,7 @@ SPRY_INLINE void weigh_query(attend_tile *t, size_t i, store_weights *store)
     v_store(t->sums[i], total);
 }
 
-/* Values of a token from coordinate d on, as floats. *scale stays that of the block at hand. */
+/* Values of a token from coordinate d on, as floats. *scale stays the scale of the current block. */
 SPRY_INLINE vec load_values(vec *scale, spry_dtype type, const unsigned char *token, size_t d, bool first)
 {
     if (type == SPRY_F32)

@@ -2,8 +2,8 @@
  * runs along the sum; the sums of a tile of outputs x rows stay in registers. Every output of every row is the same
  * chain of fused additions with the same final reduction, in any tile.
  *
- * With few rows weights are decoded as they are streamed. With more, those of a tile's outputs are decoded once for
- * F8_ROW_BLOCK rows, F8_PART values at a time, and the sums wait in memory meanwhile.
+ * With few rows weights are decoded as they are streamed. With more, the weights of a tile's outputs are decoded once
+ * for F8_ROW_BLOCK rows, F8_PART values at a time, and the sums wait in memory meanwhile.
  *
  * Include a simd_*.h and define OP(name) first. */
 #include <string.h>

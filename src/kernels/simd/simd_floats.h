@@ -48,7 +48,7 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
         size_t at = i * kind_bytes(kind);
         for (int o = 0; o < n_outputs; o++) {
             w[o] = load_weights(kind, weight[o] + at);
-            if (n_rows == 1) /* several streams: prefetch those of the next tile */
+            if (n_rows == 1) /* several streams: prefetch the streams of the next tile */
                 SPRY_PREFETCH((uintptr_t)weight[o] + TILE_OUTPUTS * m->weight_stride + at);
         }
         for (int r = 0; r < n_rows; r++) {

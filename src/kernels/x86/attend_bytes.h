@@ -102,7 +102,7 @@ SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t f
             v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
 }
 
-/* Queries [i, end), which are those of one head. */
+/* Queries [i, end), all of one head. */
 SPRY_INLINE void score_head_bytes(attend_tile *t, const unsigned char *keys, size_t i, size_t end)
 {
     for (; i + 4 <= end; i += 4)
@@ -141,7 +141,7 @@ static void gather_scales(float out[][SPRY_PAGE_TOKENS], const attend_tile *t, c
  * of 1 are exact. Slots that the query does not see get 0, whatever is in them. */
 SPRY_INLINE float encode_weights(int16_t out[SPRY_PAGE_TOKENS], const attend_tile *t, size_t i, const float *scales)
 {
-    vec w[KEY_VECTORS], top = v_set(0x1p-100f); /* what is below contributes nothing */
+    vec w[KEY_VECTORS], top = v_set(0x1p-100f); /* smaller scores contribute nothing */
     for (int v = 0; v < KEY_VECTORS; v++) {
         w[v] = v_mul(v_load(t->score[i] + v * LANES), v_load(scales + v * LANES));
         if (t->to[i] - t->from[i] != SPRY_PAGE_TOKENS)
@@ -202,7 +202,7 @@ SPRY_INLINE void encode_four(int16_t out[][SPRY_PAGE_TOKENS], float factor[], co
     _mm_storeu_ps(factor, _mm512_castps512_ps128(factors));
 }
 
-/* Sums of a block in the order of coordinates; `low` has those of 0.. and 16.., `high` those of 8.. and 24... */
+/* Sums of a block in the order of coordinates; `low` has the sums of 0.. and 16.., `high` the sums of 8.. and 24... */
 SPRY_INLINE void add_sums(float *out, __m512i low, __m512i high, float factor)
 {
     __m512i first = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);

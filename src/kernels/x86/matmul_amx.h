@@ -10,8 +10,8 @@
 
 enum { PANEL_BLOCKS = 16, PANEL_GROUPS = 2, TILE = 16, TILED_ROW_BLOCK = 256 };
 
-/* Rows of a panel for a block: its quads; or those of each half with four of zeros between them, so that rows of 32
- * values are multiplied by the first half with zeros after it, and by the second with zeros before it. */
+/* Rows of a panel for a block: its quads; or the quads of each half with four quads of zeros between them, so that rows
+ * of 32 values are multiplied by the first half with zeros after it, and by the second with zeros before it. */
 enum { PANEL_ROWS = 12 };
 
 /* Up to PANEL_BLOCKS blocks of one group. Factors of values 16.. of a block are used by types with sixteens only. */
@@ -226,8 +226,8 @@ static const tile_shapes block_shapes = {.palette = 1,
                                          .row_bytes = {64, 64, 64, 64, SPRY_ACT_BLOCK, SPRY_ACT_BLOCK, 64, 64},
                                          .rows = {TILE, TILE, TILE, TILE, TILE, TILE, 8, 8}};
 
-/* Requests a share of the n blocks of a group that are expanded after blocks [b, b + n): of it, or of the group after
- * those at hand. */
+/* Requests a share of the n blocks of a group that are expanded after blocks [b, b + n): of the same group, or of the
+ * group after the current ones. */
 SPRY_INLINE void fetch_share(const spry_matmul *m, spry_dtype type, size_t group, size_t n_groups, size_t b, size_t n,
                              size_t share, size_t shares)
 {

@@ -1,7 +1,7 @@
 /* Products with BF16 weights by AMX tiles, for any number of rows: 16 rows times 16 outputs times 32 values is one
  * instruction, whose order of additions the manual fixes and which other instructions do not have. So all rows take it,
- * also a single one: results are the same bits for any number of rows, but not those of matmul_bf16.h. Include after it
- * and matmul_amx.h.
+ * also a single one: results are the same bits for any number of rows, but not the bits of matmul_bf16.h. Include after
+ * it and matmul_amx.h.
  *
  * Activations are encoded by each call, a block of rows and values at a time; rows and values that a tile lacks are
  * zeros. Between blocks the sums wait in the output. */

@@ -5,8 +5,8 @@
  *
  * Activations are multiplied a span of values of some rows at a time, which stays in the second-level cache; where they
  * do not come rounded, a copy of it is. Weights are streamed from there, too: a tile of 24 sums loads two vectors of
- * them for 24 instructions. Meanwhile those of the next groups are requested, a few at a time, for many requests at
- * once would delay the loads. */
+ * them for 24 instructions. Meanwhile the weights of the next groups are requested, a few at a time, for many requests
+ * at once would delay the loads. */
 
 enum { DOT_BLOCK = 128, DOT_SPAN = 8 * DOT_BLOCK, DOT_ROWS = 128, DOT_TILE_ROWS = 12, DOT_TILE_GROUPS = 2 };
 enum { DOT_FEW_SPAN = 32 * DOT_BLOCK, DOT_FEW_ROWS = 4, DOT_COPIED_ROWS = 96 };
@@ -173,7 +173,7 @@ SPRY_INLINE void dot_groups(const spry_matmul *m, dot_place at, size_t end, int 
     }
 }
 
-/* The weights that are needed after those of groups before `output` and the span that ends at value `end`. */
+/* The weights that are needed after the groups before `output` and the span that ends at value `end`. */
 static inline const unsigned char *weights_after(const spry_matmul *m, size_t output, size_t first, size_t end,
                                                  size_t out_begin, size_t out_end)
 {

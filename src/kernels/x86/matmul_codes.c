@@ -1,7 +1,7 @@
 /* Products with the IQ2 and IQ3 types for AVX-512 with VBMI and GFNI: groups of 16 outputs (packed.h). Codes are looked
  * up in registers: 64 of them, four of each output, with one vpermi2b for every 128 entries. Levels and signs become
  * nibbles, then bytes 64 + weight, which dpbusd multiplies. Dots are exact in integers; conversions and fused additions
- * are those of matmul_avx512.h for types with a scale for every 32 or 16 values.
+ * are the same as in matmul_avx512.h for types with a scale for every 32 or 16 values.
  *
  * A byte of a vector belongs to eight adjacent weights, so that vectors hold every eighth value. Activations are put in
  * that order first. */
@@ -80,8 +80,9 @@ SPRY_INLINE __m512i find(const __m512i *table, int n, __m512i code, const __mmas
     return found[0];
 }
 
-/* A byte for each of eight signs of four times eight weights: from bit 7 on those of weights 2, 3, 6, 7, 0, 1, 4, 5.
- * GFNI multiplies by a matrix of bits, whose last rows are the topmost bits'. The last of seven signs makes them even.
+/* A byte for each of eight signs of four times eight weights: from bit 7 on the signs of weights 2, 3, 6, 7, 0, 1,
+ * 4, 5. GFNI multiplies by a matrix of bits, whose last rows are the topmost bits'. The last of seven signs makes them
+ * even.
  */
 SPRY_INLINE __m512i signs_of(spry_dtype type, __m512i bits)
 {

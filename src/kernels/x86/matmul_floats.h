@@ -3,9 +3,9 @@
  * values, each one chain of fused additions, are added in ascending order: the same for every output of every row, in
  * any tile.
  *
- * With few rows weights are converted as they are streamed. With more, those of four groups are converted once for all
- * rows, a block at a time, into a panel that stays in the first-level cache; between blocks the sums wait in the
- * output.
+ * With few rows weights are converted as they are streamed. With more, the weights of four groups are converted once
+ * for all rows, a block at a time, into a panel that stays in the first-level cache; between blocks the sums wait in
+ * the output.
  */
 #include <immintrin.h>
 #include <string.h>

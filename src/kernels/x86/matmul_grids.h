@@ -1,7 +1,7 @@
 /* Products with the IQ2 and IQ3 types for AVX2 and above: packed groups (packed.h), eight outputs at a time. Entries of
  * codes are read from memory, a word each, into vectors of four outputs: bytes of nibbles, levels with their
  * signs, which become bytes 64 + weight. A part is 32 weights. Dots are exact in integers, and conversions and fused
- * additions are those of matmul_codes.c, in the same order: the same bits.
+ * additions are the same as in matmul_codes.c, in the same order: the same bits.
  *
  * Vectors hold every fourth value, or pairs of every eight. Activations are put in that order first.
  *
@@ -38,7 +38,7 @@ static inline __m256i load32(const void *p)
 
 /* A word for each code, with zeros before and after it: of IQ2 as in the grid; of IQ3 nibbles, levels 0, 2, 1 and 3. */
 typedef struct grid_table {
-    uint64_t entry[1 + 1024]; /* that of code i is entry[1 + i] */
+    uint64_t entry[1 + 1024]; /* entry[1 + i] belongs to code i */
 } grid_table;
 
 SPRY_INLINE void fill_grid_table(grid_table *t, spry_dtype type)
@@ -132,8 +132,8 @@ SPRY_INLINE void look_up_part(grid_words *w, const grid_table *entries, spry_dty
                   _mm256_and_si256(_mm256_srli_epi16(high, 1), one));
 }
 
-/* A byte for each of eight signs of four times eight weights: from bit 7 on those of weights 2, 3, 6, 7, 0, 1, 4, 5. Of
- * seven, the sign of weight 7 makes them even. */
+/* A byte for each of eight signs of four times eight weights: from bit 7 on the signs of weights 2, 3, 6, 7, 0, 1,
+ * 4, 5. Of seven, the sign of weight 7 makes them even. */
 SPRY_INLINE __m256i grid_signs(spry_dtype type, __m256i bits)
 {
     const int even = type == SPRY_IQ2_S || type == SPRY_IQ3_S ? 0 : 0x10;

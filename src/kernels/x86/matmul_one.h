@@ -1,6 +1,6 @@
 /* One row times blocks of 256 for AVX-512: decode. Every vector of weights is loaded once, in ascending order, and used
  * for all blocks of 32 that have bits in it, so that memory sets the speed. Dots are exact in integers, and conversions
- * and fused additions are those of matmul_avx512.h in the same order: the same bits. Included by it.
+ * and fused additions are the same as in matmul_avx512.h, in the same order: the same bits. Included by it.
  *
  * Levels of two and three bits stay where they are in a byte: dots are up to 64 times as large, which is exact, and
  * what follows is divided by that. Without VNNI the topmost are moved. */
@@ -224,7 +224,7 @@ SPRY_INLINE void dots_q3(__m512i dot[8], const unsigned char *p, const spry_act_
 }
 
 /* A dot of at most 8128 times a scale of 6 bits and its place of 5 bits is exact in a float. So products are made in
- * integers, and the roundings are those of add_sixteens. */
+ * integers, and the roundings are the same as in add_sixteens. */
 SPRY_INLINE __m512 one_q3(__m512 sum, const unsigned char *p, const spry_act_block *a)
 {
     const unsigned char *scales = p + 32, *levels = scales + 16 * GROUP;

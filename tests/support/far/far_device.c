@@ -24,8 +24,8 @@ typedef struct step_copy {
     spry_kv_entry *entries; /* [capacity_entries] */
     size_t capacity_segments, capacity_entries;
     spry_kv_turns turns;
-    bool behind;    /* tokens are numbers of draws of the step before */
-    int32_t *drawn; /* [max_logits] what its draws gave, for a step behind it */
+    bool after;     /* tokens are numbers of draws of the previous step */
+    int32_t *drawn; /* [max_logits] tokens of its draws, for a step after it */
     uint64_t sampling_ns, attention_ns;
 } step_copy;
 
@@ -81,7 +81,7 @@ static void run_step(void *device, spry_far_call *call)
     far_device *far = device;
     step_copy *copy = (step_copy *)call;
     const step_copy *before = &far->steps[copy == &far->steps[0]];
-    for (size_t i = 0; copy->behind && i < copy->step.n_segments; i++)
+    for (size_t i = 0; copy->after && i < copy->step.n_segments; i++)
         copy->tokens[i] = before->drawn[copy->tokens[i]];
     far->own_pool.turns = copy->turns;
     far->cpu.device.sampling_ns = 0;
@@ -142,7 +142,7 @@ static void copy_step(far_device *far, step_copy *copy, const spry_device_step *
     copy->step = *step;
     copy->step.segments = copy->segments;
     copy->turns = far->pool->turns;
-    copy->behind = drawn != NULL;
+    copy->after = drawn != NULL;
 }
 
 static spry_status start_step(far_device *far, const spry_device_step *step, const uint32_t *drawn, spry_error *error)
@@ -163,8 +163,8 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     return start_step((far_device *)device, step, NULL, error);
 }
 
-static spry_status submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
-                                 spry_error *error)
+static spry_status submit_after(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                spry_error *error)
 {
     return start_step((far_device *)device, step, drawn, error);
 }
@@ -489,7 +489,7 @@ static void close_device(spry_device *device)
 
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
-                                    .submit_behind = submit_behind,
+                                    .submit_after = submit_after,
                                     .wait = wait,
                                     .draw = draw,
                                     .logits = logits,

@@ -391,7 +391,7 @@ SPRY_DEVICE float silu(float x, float slope)
     return x * rcp_approx(1.0f + ex2_approx(x * (-1.44269504088896341f * slope)));
 }
 
-/* See kernels/ref/gate_ref.c; the numbers are those of spry_gate. */
+/* See kernels/ref/gate_ref.c; the numbers are values of spry_gate. */
 enum { GATE_SILU = 0, GATE_CLAMPED = 2, GATE_GELU = 3 };
 
 SPRY_DEVICE float gated(float gate, float up, uint32_t kind)

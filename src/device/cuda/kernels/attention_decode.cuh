@@ -169,7 +169,7 @@ SPRY_DEVICE uint4 both_halves(uint32_t k0, uint32_t k1, uint32_t k8, uint32_t k9
     return rows;
 }
 
-/* A lane's part of the keys: of each 16 coordinates those of its t, four tokens each. */
+/* A lane's part of the keys: of each 16 coordinates the ones of its t, four tokens each. */
 template <class S> struct decode_keys {
     typedef S config;
     uint2 rows[config::STEPS][4];
@@ -211,7 +211,7 @@ template <class S> struct decode_keys {
     }
 };
 
-/* A lane's part of the values: of each 16 tokens those of its t. Invisible tokens may hold anything, and their
+/* A lane's part of the values: of each 16 tokens the ones of its t. Invisible tokens may hold anything, and their
  * probabilities are 0, so a visible token is loaded in their place. */
 template <class S> struct decode_values {
     typedef S config;
@@ -346,8 +346,8 @@ template <class S> struct decode_sums {
         max[1] *= factor;
     }
 
-    /* O = P V and the sums of P. The probabilities are transposed through shared memory: a lane needs those of all its
-     * tokens for one query. */
+    /* O = P V and the sums of P. The probabilities are transposed through shared memory: a lane needs the probabilities
+     * of all its tokens for one query. */
     template <class V>
     SPRY_METHOD void multiply_pv(const V &values, uint32_t (*weights)[config::WEIGHTS_STRIDE], int lane)
     {
@@ -493,7 +493,7 @@ template <class S> struct pair_partials {
     }
 };
 
-/* The pages of a row and KV head that a warp has: walker * ranks + rank, then every walkers * ranks-th; and its part of
+/* The work of a warp for a row and KV head: pages walker * ranks + rank, then every (walkers * ranks)-th, and a part of
  * the head's values. */
 struct decode_work {
     uint32_t decode_row, kv_head, rank, ranks, walker, walkers, part;

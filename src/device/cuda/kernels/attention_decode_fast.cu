@@ -1,6 +1,6 @@
 /* The decode attention of attention_decode.cuh specialised for the common case: heads of 64 or 128 that RoPE rotates
  * fully, with or without head norms, no sinks, no softcap, no pages used away from where they were computed, one
- * output format. Sums and bits are those of attention_decode.cuh. Compute capability 9.0 and later.
+ * output format. Sums and bits are the same as in attention_decode.cuh. Compute capability 9.0 and later.
  *
  * Grid: (blocks of a cluster, KV heads, rows); block: at most 4 warps. Latency decides: a block runs its code once,
  * and every jump waits for an instruction fetch. Differences to the general kernel: RoPE works in registers; queries

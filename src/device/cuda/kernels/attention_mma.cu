@@ -96,11 +96,11 @@ struct visible_entries {
     }
 
     /* Positions before the first visible entry. */
-    SPRY_METHOD void start(const spry_attend_args &a, const spry_step_row &last, uint32_t first, uint32_t behind)
+    SPRY_METHOD void start(const spry_attend_args &a, const spry_step_row &last, uint32_t first, uint32_t limit)
     {
         entries = a.entries + last.first_entry;
         number = first - 1;
-        end = behind;
+        end = limit;
         ahead = entries[first];
     }
 };
@@ -177,7 +177,7 @@ SPRY_DEVICE void attend_prefill_chunks(prefill_smem<BLOCKS> &smem, const warp_qu
     while (at.number < at.end) {
         const spry_step_entry entry = at.now;
         const page_copy<BLOCKS, BLOCKS> page = {smem.pages[which]};
-        uint32_t behind = (at.number / SPRY_SPLIT_KV_PAGES + 1) * SPRY_SPLIT_KV_PAGES;
+        uint32_t limit = (at.number / SPRY_SPLIT_KV_PAGES + 1) * SPRY_SPLIT_KV_PAGES;
         which = 1 - which;
         at.step(all);
         copy_entry<BLOCKS>(smem.pages[which], a, all, at);
@@ -203,7 +203,7 @@ SPRY_DEVICE void attend_prefill_chunks(prefill_smem<BLOCKS> &smem, const warp_qu
                 update.accumulate<SOME * 4>(chunk.out + block * 4, sums.out, false);
             }
         }
-        if (q.count && !split_kv && (at.number >= behind || at.number >= at.end)) {
+        if (q.count && !split_kv && (at.number >= limit || at.number >= at.end)) {
             end_chunk(total, chunk, q, a, part, at.number >= at.end, lane);
             clear_output(chunk);
         }

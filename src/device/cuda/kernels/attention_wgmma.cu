@@ -248,7 +248,7 @@ SPRY_DEVICE void take_queries(uint32_t (*words)[4], const warp_queries &q, const
     }
 }
 
-/* Issues S = Q K^T of a pair; the scores of the second page follow those of the first. */
+/* Issues S = Q K^T of a pair; the scores of the second page follow the scores of the first. */
 template <int BLOCKS>
 SPRY_DEVICE void issue_qk(float scores[8][4], const uint32_t (*queries)[4], const unsigned char *stage)
 {

@@ -13,8 +13,8 @@ GEMM_PLAIN(f32)
  * owns 8 tiles (128 outputs) x 8 groups of rows; a warp 4 tiles x 4 groups. All threads copy a unit of weights and
  * activations with cp.async; dynamic shared memory has STAGES = 3 stages [8 tiles of a unit | 8 groups of a unit].
  *
- * Instructions and their order are those of gemm_mma.cuh, split after split, so the bits are the same. Rows past the
- * last are computed from whatever memory holds and are not stored. */
+ * Instructions and their order are the same as in gemm_mma.cuh, split after split, so the bits are the same. Rows past
+ * the last are computed from whatever memory holds and are not stored. */
 
 enum {
     BLOCK_TILES = 8,

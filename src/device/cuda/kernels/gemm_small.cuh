@@ -5,7 +5,7 @@
  * Grid: at most one block per SM, 16 warps. A block loops over batches of TILES tiles; each warp sums one of the 16
  * splits of K of all tiles in a batch. Dynamic shared memory is a ring of units per warp, filled with cp.async; the
  * first units are requested before pdl_wait. Static shared memory holds the splits' sums. A lane builds its b operand
- * in registers with the same values that spry_quantise would store, so the bits are those of gemm_mma.cuh.
+ * in registers with the same values that spry_quantise would store, so the bits are the same as in gemm_mma.cuh.
  *
  * The code is short on purpose: each block runs it once or a few times, so instruction fetches count. */
 #pragma once

@@ -15,7 +15,7 @@
  * block sums its own splits, the others leave the sums of each split in shared memory; then every block adds some
  * rows in order through distributed shared memory and stores them.
  *
- * Q8 values are multiplied as bf16, which represents them exactly, so the sums are those of integers. For floats a
+ * Q8 values are multiplied as bf16, which represents them exactly, so the sums equal integer sums. For floats a
  * test shows that wgmma adds 16 products as mma does. Rows past the last are computed from whatever memory holds and
  * are not stored.
  *

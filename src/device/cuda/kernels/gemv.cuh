@@ -56,7 +56,7 @@ template <> struct row_fragment<0> {
         const q8_scale by(lane < 16 ? first : second);
         int low = by.quant(v.x), high = by.quant(v.y), first_sum = warp_sum_i32(lane < 16 ? low + high : 0);
         int second_sum = warp_sum_i32(lane < 16 ? 0 : low + high), sum = lane < 16 ? first_sum : second_sum;
-        int pair = lane % 16, word = pair / 2; /* four inputs of the block: those of lane word % 4, in its half */
+        int pair = lane % 16, word = pair / 2; /* four inputs of the block: the inputs of lane word % 4, in its half */
         ((uint16_t *)to)[((lane / 16 * 4 + word % 4) * 2 + word / 4) * 2 + pair % 2] =
             (uint16_t)(((uint32_t)low & 255) | ((uint32_t)high & 255) << 8);
         float2 scale = {by.scale, (float)sum};

@@ -181,7 +181,7 @@ SPRY_DEVICE uint32_t bits_of_float(float value)
 }
 
 /* cp.async: starts a copy of 16 bytes from global to shared memory. cp_async_wait_all waits for the copies of this
- * thread; a barrier is needed to see those of other threads. */
+ * thread; a barrier is needed to see the values of other threads. */
 SPRY_DEVICE void cp_async(void *shared, const void *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
@@ -375,7 +375,7 @@ SPRY_DEVICE void ldmatrix_trans(uint32_t out[4], const void *row)
                  : "r"((uint32_t)__cvta_generic_to_shared(row)));
 }
 
-/* The lower, or upper, 16 bits of both words; those of `first` become the lower half. */
+/* The lower, or upper, 16 bits of both words; the bits of `first` become the lower half. */
 SPRY_DEVICE uint32_t lower_halves(uint32_t first, uint32_t second)
 {
     return __byte_perm(first, second, 0x5410);
