@@ -51,7 +51,7 @@ static spry_status run_child(json_t **report, run_name which, const char *model,
         arguments[n++] = model;
     }
     spry_buffer_init(&text, REPORT_BYTES_MAX);
-    const spry_child child = {.arguments = arguments, .whole_environment = true, .on_output = collect, .user = &text};
+    const spry_child child = {.arguments = arguments, .is_self = true, .on_output = collect, .user = &text};
     spry_status status = spry_child_run(&child, error);
     if (!status)
         status = spry_json_object(report, spry_buffer_view(&text), error);

@@ -69,8 +69,7 @@ static spry_status run_process(spry_bench *b, void *context, double *values)
         return spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "this system does not tell where the program is");
     fill_arguments(&a, b);
     uint64_t began = spry_clock_ns();
-    const spry_child child = {
-        .arguments = a.list, .whole_environment = true, .on_output = note_first_byte, .user = &first};
+    const spry_child child = {.arguments = a.list, .is_self = true, .on_output = note_first_byte, .user = &first};
     spry_status status = spry_child_run(&child, b->error);
     values[0] = (double)(first - began) / 1e6;
     return status || first ? status : spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "spry run gives no answer");

@@ -95,7 +95,7 @@ class _EngineInfo(ctypes.Structure):
 class _ChatPrompt(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("ids", POINTER(c_int32)), ("count", c_size_t), ("spans", c_void_p),
                 ("n_spans", c_size_t), ("template_ms", c_double), ("tokenize_ms", c_double), ("call_constraint", c_void_p),
-                ("reserved_texts", c_void_p * 2), ("reserved", c_uint64 * 8)]
+                ("reserved_texts", c_void_p * 2), ("pictures", c_void_p), ("n_pictures", c_uint64), ("reserved", c_uint64 * 6)]
 
 
 class _LogitBias(ctypes.Structure):

@@ -124,7 +124,8 @@ static void run_program(start *s)
     }
 #ifdef __linux__
     ready = ready && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
-    (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, CLOSE_ON_EXEC);
+    if (!s->child->is_self)
+        (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, CLOSE_ON_EXEC);
 #endif
     if (ready && s->child->sandbox)
         ready = spry_sandbox_enter(&s->sandbox);
@@ -226,7 +227,7 @@ spry_status spry_child_run(const spry_child *c, spry_error *error)
     start s = {
         .child = c, .arguments = c->arguments ? c->arguments : shell, .input = in[READ_END], .output = out[WRITE_END]};
     list_variables(s.listed);
-    s.variables = c->whole_environment ? environ : s.listed;
+    s.variables = c->is_self ? environ : s.listed;
     const char *name = c->arguments ? c->arguments[0] : c->command;
     if (c->sandbox)
         s.sandbox = *c->sandbox;

@@ -13,7 +13,7 @@ typedef struct spry_child {
                                    * messages are discarded */
     const spry_sandbox *sandbox;  /* NULL: none */
     uint32_t seconds;             /* limit for its time; 0: none */
-    bool whole_environment;       /* of this program itself: it gets all variables */
+    bool is_self; /* it is this program: it gets all variables, and files without names (spry_temporary_hide) */
     spry_view input;
     bool (*on_output)(void *user, const char *data, size_t size); /* false ends the child */
     void *user;

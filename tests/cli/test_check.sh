@@ -123,7 +123,7 @@ plant "Linux header outside the platform layer" 'src/base/one.c:8: what only Lin
     "echo '#include <sys/pr''ctl.h>' >>src/base/one.c"
 plant "Linux name outside the platform layer" 'apps/main.c:7: what only Linux has' \
     "echo '#define BAD POLLRD''HUP' >>apps/main.c"
-plant "the other threads" 'src/base/one.c:8: threads are those of pthread.h' "echo '#include <threads.h>' >>src/base/one.c"
+plant "the other threads" 'src/base/one.c:8: use the threads of pthread.h' "echo '#include <threads.h>' >>src/base/one.c"
 plant "compiler extension" 'src/base/one.c:8: compiler extensions belong' \
     "echo '#define BAD __attribute__((unused))' >>src/base/one.c"
 plant "builtin" 'src/kv/pages.c:5: compiler extensions belong' "echo '#define BAD __builtin_clz(1)' >>src/kv/pages.c"

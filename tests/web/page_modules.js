@@ -13,6 +13,7 @@ const { PAGE_FOLDER, answered, assert, closePage, madeUp, openPage, send, test }
 const ELEMENT_TYPES = {
     a: "HTMLAnchorElement",
     button: "HTMLButtonElement",
+    details: "HTMLDetailsElement",
     dialog: "HTMLDialogElement",
     form: "HTMLFormElement",
     input: "HTMLInputElement",
