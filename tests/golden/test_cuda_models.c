@@ -44,8 +44,10 @@ static bool is_chosen(const char *model)
 }
 
 /* Models with parts that GPU kernels do not compute: the CPU computes them. */
-static const char *const cpu_only[] = {"ministral3",  "mistral4",     "lfm2-moe",   "llama4",     "afmoe",
-                                       "cohere2-moe", "gemma4-dense", "gemma4-ple", "gemma4-moe", "mimo-v2-flash"};
+static const char *const cpu_only[] = {
+    "ministral3",   "mistral4",       "lfm2-moe",   "llama4",        "afmoe",          "cohere2-moe",
+    "gemma4-dense", "gemma4-ple",     "gemma4-moe", "mimo-v2-flash", "granite-hybrid", "granite-hybrid-dense",
+    "nemotron-h",   "nemotron-h-moe", "falcon-h1",  "bamba",         "mamba2"};
 
 /* Whether GPU kernels compute everything that the model needs, as they must for all but those of the list. */
 static bool check_features(const char *model, const char *folder)
