@@ -71,7 +71,7 @@ const cases = {
         await assert.rejects(anthropic.messages.create({ ...plain, model: "nobody" }), Anthropic.NotFoundError);
         await assert.rejects(anthropic.messages.create({ ...plain, max_tokens: undefined }), Anthropic.BadRequestError);
         const image = { type: "image", source: { type: "base64", media_type: "image/png", data: "aGk=" } };
-        await assert.rejects(anthropic.messages.create({ ...plain, messages: [{ role: "user", content: [image] }] }), /only text/);
+        await assert.rejects(anthropic.messages.create({ ...plain, messages: [{ role: "user", content: [image] }] }), /cannot see pictures/);
         await assert.rejects(new Anthropic({ baseURL: base, apiKey: "wrong", maxRetries: 0 }).messages.create(plain), Anthropic.AuthenticationError);
         const names = [];
         for await (const one of anthropic.models.list()) {
