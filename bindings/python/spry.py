@@ -95,7 +95,8 @@ class _EngineInfo(ctypes.Structure):
 class _ChatPrompt(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("ids", POINTER(c_int32)), ("count", c_size_t), ("spans", c_void_p),
                 ("n_spans", c_size_t), ("template_ms", c_double), ("tokenize_ms", c_double), ("call_constraint", c_void_p),
-                ("reserved_texts", c_void_p * 2), ("pictures", c_void_p), ("n_pictures", c_uint64), ("reserved", c_uint64 * 6)]
+                ("reserved_texts", c_void_p * 2), ("pictures", c_void_p), ("n_pictures", c_uint64),
+                ("reserved", c_uint64 * 6)]
 
 
 class _LogitBias(ctypes.Structure):
@@ -125,7 +126,7 @@ class _DraftReport(ctypes.Structure):
                 ("tried_at", c_size_t * _DRAFT_MOST), ("accepted_at", c_size_t * _DRAFT_MOST),
                 ("lengths", c_size_t * (_DRAFT_MOST + 1)), ("tokens_per_step", c_double),
                 ("speedup", c_double), ("refused_p50", c_uint32), ("refused_p95", c_uint32), ("prefill_ms", c_double),
-                ("reserved", c_uint64 * 7)]
+                ("step_cost", c_double), ("acceptance", c_double), ("reserved", c_uint64 * 5)]
 
 
 class _Result(ctypes.Structure):
