@@ -19,9 +19,8 @@
 #include "formats/safetensors.h"
 #include "insight/model_file.h"
 #include "model/model.h"
-#include "platform/file.h"
 
-enum { ARRAY_WHOLE_MAX = 16, ARRAY_SHOWN = 5, CONFIG_BYTES_MAX = 64 << 20 };
+enum { ARRAY_WHOLE_MAX = 16, ARRAY_SHOWN = 5 };
 
 /* Bytes from a file as a JSON string, converted to valid UTF-8. */
 static json_t *text_to_json(spry_view bytes)
@@ -115,14 +114,8 @@ static json_t *gguf_metadata(const spry_gguf *gguf)
 static json_t *folder_metadata(const char *folder)
 {
     json_t *metadata = NULL;
-    spry_buffer path, text;
-    spry_buffer_init(&path, 1 << 16);
-    spry_buffer_init(&text, CONFIG_BYTES_MAX);
-    if (spry_path_join(&path, folder, "config.json", NULL) == SPRY_OK &&
-        spry_file_read(&text, path.data, NULL) == SPRY_OK)
-        metadata = spry_json_value(spry_buffer_view(&text));
-    spry_buffer_deinit(&path);
-    spry_buffer_deinit(&text);
+    spry_error error;
+    (void)spry_model_read_json(&metadata, folder, "config.json", &error);
     return metadata;
 }
 

@@ -96,8 +96,6 @@ static spry_status hide_pictures(spry_completion *c, const json_t *messages, boo
 {
     size_t i, k, count = json_array_size(messages);
     json_t *message, *part;
-    bool strict = c->exchange->server->settings->strict;
-    spry_fields fields = {.within = "", .ignored = strict ? NULL : &c->exchange->ignored};
     json_array_foreach(messages, i, message)
     {
         json_t *content = json_object_get(message, "content");
@@ -105,6 +103,8 @@ static spry_status hide_pictures(spry_completion *c, const json_t *messages, boo
             part = json_array_get(content, k);
             if (!json_object_get(part, "image_url"))
                 continue;
+            bool strict = c->exchange->server->settings->strict;
+            spry_fields fields = {.within = "", .ignored = strict ? NULL : &c->exchange->ignored};
             if (strict || !(agent || i + 1 < count))
                 return refuse_picture(c, error);
             spry_fields_ignore(&fields, "messages", "messages.image_url", "the model cannot be shown this");

@@ -414,7 +414,10 @@ static void pack_layer(packer *p, spry_layer *l)
     copy_floats(p, &l->delta_conv, spry_config_delta_mixed(p->config) * p->config->n_conv);
     copy_floats(p, &l->delta_dt, p->config->n_delta_heads);
     copy_floats(p, &l->delta_fading, p->config->n_delta_heads);
-    copy_floats(p, &l->delta_norm, p->config->delta_value_dim);
+    copy_floats(p, &l->delta_conv_bias, spry_config_delta_mixed(p->config));
+    copy_floats(p, &l->delta_skip, p->config->n_delta_heads);
+    copy_floats(p, &l->delta_norm,
+                p->config->delta_value_dim * (p->config->arch->mamba ? p->config->n_delta_heads : 1));
     size_t dim = spry_config_heads(p->config, (uint32_t)(l - p->weights->layers)).head_dim;
     copy_floats(p, &l->q_norm, rows ? l->q.n_out : dim);
     copy_floats(p, &l->k_norm, rows ? l->k.n_out : dim);
