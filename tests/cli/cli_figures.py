@@ -20,7 +20,12 @@ class Figures(cli_support.CliTest):
         self.assertEqual(len(a["tokens"]), a["generated_tokens"])
         self.assertLessEqual(a["lookup_ms"] + a["restore_ms"], a["prefill_ms"])
         self.assertLessEqual(a["prefill_ms"], a["first_token_ms"])
-        self.assertAlmostEqual(a["first_token_ms"] + a["decode_ms"], a["total_ms"], delta=0.02 * a["total_ms"] + 0.2)
+        self.assertAlmostEqual(sum(a["parts_ms"].values()), a["total_ms"], delta=0.02 * a["total_ms"] + 0.2)
+        # The whole also has what is before and after the engine's part, however long a busy machine makes it.
+        beside = sum(a["parts_ms"].get(part, 0) for part in ("read", "template", "tokenize", "queue", "write"))
+        inside = a["first_token_ms"] + a["decode_ms"]
+        self.assertLessEqual(inside, a["total_ms"] + 0.2)
+        self.assertGreaterEqual(inside + beside, a["total_ms"] - 0.02 * a["total_ms"] - 0.2)
         first = a["first_parts_ms"]
         engine = sum(ms for part, ms in first.items() if part not in ("read", "template", "tokenize", "queue"))
         self.assertAlmostEqual(engine, a["first_token_ms"], delta=0.02 * a["first_token_ms"] + 0.2)
