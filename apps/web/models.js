@@ -260,7 +260,7 @@ async function pullModel(source, name) {
         } else {
             noteFailure(error);
             const refused = say("This server does not let pages pull models. Start it with --allow-pull.");
-            showPull(false, error.status === 403 ? refused : error.message, true);
+            showPull(false, /--allow-pull/.test(error.message) ? refused : error.message, true);
         }
     }
     models.pull = null;

@@ -32,7 +32,7 @@ async function startServer(more = [], again = null) {
     const home = again?.home ?? fs.mkdtempSync(path.join(os.tmpdir(), "spry-web-"));
     const port = again?.port ?? (await freePort());
     const keyFile = path.join(home, "keys");
-    fs.writeFileSync(keyFile, KEY + "\n", { mode: 0o600 });
+    fs.writeFileSync(keyFile, KEY + " admin\n", { mode: 0o600 });
     const child = spawn(process.env.SPRY, ["serve", "--port", String(port), "--api-key-file", keyFile, ...more], {
         env: { ...process.env, HOME: home },
         stdio: ["ignore", "pipe", "pipe"],
