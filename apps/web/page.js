@@ -193,3 +193,5 @@ reachServer();
 if (location.hash !== "#watch" && matchMedia("(pointer: fine)").matches) {
     byId("input").focus();
 }
+
+document.documentElement.dataset.ready = "yes"; // everything above has its handlers; for tests, which click at once

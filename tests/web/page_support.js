@@ -136,6 +136,9 @@ async function openPage(world, { key = KEY, view = "", before = null, settings =
         await page.addInitScript(layOutAtOnce);
     }
     await page.goto(world.url + "/" + view);
+    if (context.javaScriptEnabled !== false) {
+        await page.waitForSelector("html[data-ready]", { state: "attached" }); // the page loads its translation after "load"
+    }
     return page;
 }
 
