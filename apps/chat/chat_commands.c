@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/file.h"
+#include "spry_pictures.h"
 
 static void report(const spry_error *error)
 {
@@ -358,7 +359,10 @@ static void do_model(spry_chat_loop *c, const char *argument)
 static void do_image(spry_chat_loop *c, const char *argument)
 {
     (void)argument;
-    spry_complain("%s cannot see pictures: it is a model of text", c->job.source.name);
+    if (spry_engine_sees(c->job.engine))
+        spry_complain("a chat takes no pictures yet; ask about one with: spry run --image FILE -p \"...\"");
+    else
+        spry_complain("%s cannot see pictures: it is a model of text", c->job.source.name);
 }
 
 static void do_stats(spry_chat_loop *c, const char *argument)

@@ -33,28 +33,6 @@ void spry_os_begin_worker(void)
     pthread_set_qos_class_self_np(QOS_CLASS_USER_INITIATED, 0);
 }
 
-/* macOS places threads itself. */
-int spry_os_processor(void)
-{
-    return -1;
-}
-
-bool spry_os_affinity(spry_processor_set *set, pthread_t thread)
-{
-    (void)set, (void)thread;
-    return false;
-}
-
-void spry_os_set_affinity(pthread_t thread, const spry_processor_set *set)
-{
-    (void)thread, (void)set;
-}
-
-void spry_os_bind(pthread_t thread, int processor)
-{
-    (void)thread, (void)processor;
-}
-
 uint64_t spry_os_thread_ns(pthread_t thread)
 {
     thread_basic_info_data_t info;

@@ -11,6 +11,31 @@
 #include "platform/memory.h"
 #include "platform/wakeup.h"
 
+/* ---- threads and processors -------------------------------------------------------------------------------------- */
+
+/* The system alone places threads: macOS offers nothing else, and POSIX names nothing. */
+
+int spry_os_processor(void)
+{
+    return -1;
+}
+
+bool spry_os_affinity(spry_processor_set *set, pthread_t thread)
+{
+    (void)set, (void)thread;
+    return false;
+}
+
+void spry_os_set_affinity(pthread_t thread, const spry_processor_set *set)
+{
+    (void)thread, (void)set;
+}
+
+void spry_os_bind(pthread_t thread, int processor)
+{
+    (void)thread, (void)processor;
+}
+
 /* ---- descriptors ------------------------------------------------------------------------------------------------- */
 
 /* A child process that another thread starts between the two calls inherits the descriptor: POSIX has nothing better.

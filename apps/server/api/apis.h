@@ -32,6 +32,9 @@ spry_status spry_tools_check(const char *allowed, spry_error *error);
 void spry_models_pin(spry_exchange *exchange);
 void spry_models_load(spry_exchange *exchange);
 void spry_models_unload(spry_exchange *exchange);
+/* "encrypted_content" of this server's thoughts and summaries begins with this, and is their text. Clients send it
+ * back, so nothing needs to be kept here; content of other servers cannot be read. */
+#define SPRY_KEPT_THOUGHT "spry:"
 void spry_responses_create(spry_exchange *exchange);
 void spry_responses_count(spry_exchange *exchange);
 void spry_responses_compact(spry_exchange *exchange);

@@ -7,7 +7,6 @@
 #include "server/api/apis.h"
 #include "server/api/chat_body.h"
 #include "server/api/openai.h"
-#include "server/api/responses.h"
 #include "server/api/responses_store.h"
 #include "server/fields/fields.h"
 #include "server/http/http_reply.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "server/api/apis.h"
 #include "server/api/chat_body.h"
-#include "server/api/responses.h"
 #include "server/request/completion.h"
 
 enum { PLACE_BYTES = 96 };
