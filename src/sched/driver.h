@@ -64,7 +64,7 @@ typedef struct spry_driver {
     spry_step step;         /* under way */
     spry_ahead ahead[2];    /* the step after it, and the step that was ahead before it became this one */
     size_t newest_ahead;    /* index into ahead */
-    uint32_t *in_order;     /* [most] 0, 1, 2, ... */
+    uint32_t *drawn;        /* [most]: numbers of draws, for the step that is started ahead */
     uint64_t watched_ns;    /* when the machine's memory was last looked at */
 
     pthread_mutex_t lock;

@@ -27,10 +27,8 @@ spry_status spry_driver_ahead_init(spry_driver *d, spry_error *error)
         if (!a->rows || !a->draws)
             return spry_fail_memory(error, "a driver", d->most * sizeof *a->rows);
     }
-    d->in_order = calloc(d->most, sizeof *d->in_order);
-    for (uint32_t i = 0; d->in_order && i < d->most; i++)
-        d->in_order[i] = i;
-    return d->in_order ? SPRY_OK : spry_fail_memory(error, "a driver", d->most * sizeof *d->in_order);
+    d->drawn = calloc(d->most, sizeof *d->drawn);
+    return d->drawn ? SPRY_OK : spry_fail_memory(error, "a driver", d->most * sizeof *d->drawn);
 }
 
 void spry_driver_ahead_deinit(spry_driver *d)
@@ -39,7 +37,7 @@ void spry_driver_ahead_deinit(spry_driver *d)
         free(d->ahead[i].rows);
         free(d->ahead[i].draws);
     }
-    free(d->in_order);
+    free(d->drawn);
 }
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
@@ -85,8 +83,20 @@ static void lend_room(spry_driver *d, bool lend)
     }
 }
 
-/* Not beside a model that drafts: it may compute with the same threads, in between. */
-static void go_ahead(spry_driver *d, size_t n_draws)
+/* The number of each row's draw in the step under way. An adopted step also draws for answers that have ended since. */
+static void number_draws(spry_driver *d, const spry_ahead *adopted, const spry_segment *segments, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t at = adopted ? 0 : i;
+        while (adopted && adopted->rows[at].table != segments[i].table) /* adopted: every row is there */
+            at++;
+        d->drawn[i] = (uint32_t)at;
+    }
+}
+
+/* `adopted`: the step under way, where it was started ahead itself. Not beside a model that drafts: it may compute with
+ * the same threads, in between. */
+static void go_ahead(spry_driver *d, const spry_ahead *adopted, size_t n_draws)
 {
     spry_ahead *a = &d->ahead[!d->newest_ahead];
     spry_step *step = &d->step;
@@ -102,8 +112,9 @@ static void go_ahead(spry_driver *d, size_t n_draws)
         return;
     }
     const spry_device_step next = {segments, n, a->draws, n, NULL};
+    number_draws(d, adopted, segments, n);
     lend_room(d, true);
-    spry_status status = spry_device_submit_after(d->engine->device, &next, d->in_order, NULL);
+    spry_status status = spry_device_submit_after(d->engine->device, &next, d->drawn, NULL);
     lend_room(d, false);
     a->n = status ? 0 : n;
     a->waited = false;
@@ -395,7 +406,7 @@ static spry_status compute_whole(spry_driver *d, size_t n_draws, uint64_t *start
     spry_status status = adopted ? SPRY_OK : spry_device_submit(d->engine->device, &whole, NULL);
     step->ahead = adopted && !ahead->waited;
     if (!status)
-        go_ahead(d, n_draws);
+        go_ahead(d, adopted ? ahead : NULL, n_draws);
     if (!status)
         status = adopted ? wait_adopted(d, n_draws, NULL) : spry_device_wait(d->engine->device, NULL);
     *end_ns = spry_clock_ns();
