@@ -198,6 +198,38 @@ static void many_answers_are_the_same(void **state)
     free(more);
 }
 
+/* The first of two answers ends where nothing could know it, while a step ahead draws for both: the second goes on with
+ * its own token. */
+static void answers_go_on_beside_one_that_ends(void **state)
+{
+    (void)state;
+    enum { FIRST = 10, SECOND = 0 };
+    heard *near = make_requests(), *more = calloc(1, sizeof *more);
+    assert_non_null(more);
+    answer_alone_on("cpu", &near[SECOND], more);
+    for (size_t end = 3; end < 12; end++) {
+        heard *far = make_requests();
+        client *clients[] = {&far[FIRST].client, &far[SECOND].client};
+        far[FIRST].client.stop_at = end;
+        spry_engine *engine = open_on("far");
+        spry_jobs_options options = plain_options(2);
+        spry_engine *s = start(engine, &options);
+        n_done = 0;
+        pthread_t thread = close_gate(engine);
+        for (size_t i = 0; i < SPRY_COUNT(clients); i++)
+            submit(s, clients[i]);
+        open_gate(thread);
+        wait_for(SPRY_COUNT(clients));
+        expect_same(&near[SECOND], &far[SECOND]);
+        stop(s);
+        expect_no_page_held(engine);
+        spry_engine_close(engine);
+        free(far);
+    }
+    free(near);
+    free(more);
+}
+
 /* Jobs that are cancelled while a step is ahead leave nothing behind, and others go on. */
 static void cancelled_answers_leave(void **state)
 {
@@ -229,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_the_same),
         cmocka_unit_test(many_answers_are_the_same),
+        cmocka_unit_test(answers_go_on_beside_one_that_ends),
         cmocka_unit_test(cancelled_answers_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
