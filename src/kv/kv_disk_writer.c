@@ -60,6 +60,8 @@ typedef struct batch {
     spry_kv_disk_job jobs[BATCH];
     uint64_t bytes[BATCH]; /* of the files; 0: not written */
     size_t count;
+    spry_kv_disk_note notes[SPRY_KV_DISK_NOTES]; /* all older than the files: taken before the first is written */
+    size_t n_notes;
 } batch;
 
 /* ---- the index -------------------------------------------------------------------------------------------------- */
@@ -402,16 +404,15 @@ static void take_back(spry_kv_disk *disk, const batch *b)
     }
 }
 
-/* The records are older than the pages: a page that was found damaged may have been stored again since. */
-static spry_status record_rows(spry_kv_disk *disk, const batch *b, const spry_kv_disk_note *notes, size_t n_notes,
-                               spry_error *error)
+/* Notes first: a page that was found damaged may have been stored again since. */
+static spry_status record_rows(spry_kv_disk *disk, const batch *b, spry_error *error)
 {
     spry_kv_index *index = &disk->writer.index;
     int64_t used = this_minute(disk);
     spry_status status = spry_kv_index_begin(index, error);
-    for (size_t i = 0; i < n_notes && status == SPRY_OK; i++) {
-        spry_kv_file_id id = {disk->fingerprint, notes[i].key};
-        status = notes[i].used ? spry_kv_index_use(index, &id, used, error) : spry_kv_index_remove(index, &id, error);
+    for (size_t i = 0; i < b->n_notes && status == SPRY_OK; i++) {
+        spry_kv_file_id id = {disk->fingerprint, b->notes[i].key};
+        status = b->notes[i].used ? spry_kv_index_use(index, &id, used, error) : spry_kv_index_remove(index, &id, error);
     }
     for (size_t i = 0; i < b->count && status == SPRY_OK; i++) {
         spry_kv_file_id id = {disk->fingerprint, b->jobs[i].key};
@@ -423,19 +424,13 @@ static spry_status record_rows(spry_kv_disk *disk, const batch *b, const spry_kv
 
 static void record(spry_kv_disk *disk, const batch *b)
 {
-    spry_kv_disk_note notes[SPRY_KV_DISK_NOTES];
-    pthread_mutex_lock(&disk->lock);
-    size_t n_notes = disk->n_notes;
-    memcpy(notes, disk->notes, n_notes * sizeof *notes);
-    disk->n_notes = 0;
-    pthread_mutex_unlock(&disk->lock);
     size_t n_written = 0;
     for (size_t i = 0; i < b->count; i++)
         n_written += b->bytes[i] != 0;
-    if (!n_written && (!n_notes || is_paused(disk)))
+    if (!n_written && (!b->n_notes || is_paused(disk)))
         return;
     spry_error trouble = {0};
-    if (record_rows(disk, b, notes, n_notes, &trouble) != SPRY_OK) {
+    if (record_rows(disk, b, &trouble) != SPRY_OK) {
         take_back(disk, b);
         lose_transaction(disk, &trouble);
         return;
@@ -448,7 +443,7 @@ static void record(spry_kv_disk *disk, const batch *b)
 /* ---- the thread ------------------------------------------------------------------------------------------------- */
 
 /* Called with the lock held. */
-static void take_jobs(spry_kv_disk *disk, batch *b)
+static void take_work(spry_kv_disk *disk, batch *b)
 {
     size_t most = BATCH;
     if (disk->max_bytes && disk->max_bytes / disk->file_bytes < most)
@@ -459,6 +454,9 @@ static void take_jobs(spry_kv_disk *disk, batch *b)
         disk->n_queued--;
         disk->n_writing++;
     }
+    memcpy(b->notes, disk->notes, disk->n_notes * sizeof *disk->notes);
+    b->n_notes = disk->n_notes;
+    disk->n_notes = 0;
 }
 
 /* The next time to wake up without new work; 0: never. */
@@ -489,7 +487,7 @@ static bool wait_for_work(spry_kv_disk *disk, batch *b)
         else
             pthread_cond_wait(&disk->work, &disk->lock);
     }
-    take_jobs(disk, b);
+    take_work(disk, b);
     pthread_mutex_unlock(&disk->lock);
     return !leaves;
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,6 +160,58 @@ static void another_text_under_the_same_key_is_a_miss(void **state)
         spry_kv_disk_close(disk);
         assert_int_equal(disk_ask(&place, "SELECT count(*) FROM pages"), 0);
     }
+}
+
+/* A mover that hands page number `ticket` over once the gate has been opened that far. */
+typedef struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t opened;
+} gate;
+
+static void open_gate(gate *g, uint32_t opened)
+{
+    pthread_mutex_lock(&g->lock);
+    g->opened = opened;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static const void *read_behind_gate(void *self, uint32_t ticket, void *room)
+{
+    gate *g = self;
+    static made_page made;
+    pthread_mutex_lock(&g->lock);
+    while (g->opened <= ticket)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    disk_page(&made, ticket);
+    return memcpy(room, made.bytes, DISK_PAGE_BYTES);
+}
+
+/* A page that is found damaged while the rest of its batch is being written leaves no row behind. */
+static void a_page_lost_before_its_batch_is_recorded_has_no_row(void **state)
+{
+    (void)state;
+    gate g = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+    spry_kv_mover mover = {.self = &g, .read = read_behind_gate};
+    spry_kv_disk_options options = disk_options(place.folder, &talk);
+    options.mover = &mover;
+    static made_page made[3];
+    uint32_t tickets[3];
+    spry_kv_disk *disk = disk_open(&options);
+    for (uint32_t i = 0; i < 3; i++) {
+        disk_page(&made[i], i);
+        assert_true(spry_kv_disk_store(disk, &made[i].page, NULL, i));
+    }
+    open_gate(&g, 2); /* page 1 is written, while its batch still waits for page 2 */
+    for (size_t got = 0; got < 2;)
+        got += spry_kv_disk_collect(disk, tickets, 3, true);
+    made[1].page.parent.high ^= 1;
+    assert_false(disk_load_page(disk, &made[1].page, made[1].bytes));
+    open_gate(&g, 3);
+    spry_kv_disk_close(disk);
+    assert_int_equal(disk_ask(&place, "SELECT count(*) FROM pages"), 2);
 }
 
 static void models_do_not_see_each_other(void **state)
@@ -459,6 +512,7 @@ int main(void)
         DISK_TEST(tickets_come_back_once),
         DISK_TEST(closing_waits_for_what_was_handed_over),
         DISK_TEST(another_text_under_the_same_key_is_a_miss),
+        DISK_TEST(a_page_lost_before_its_batch_is_recorded_has_no_row),
         DISK_TEST(models_do_not_see_each_other),
         DISK_TEST(folders_are_made),
         DISK_TEST(the_budget_is_never_passed),
