@@ -1,4 +1,5 @@
-/* The bytes of the bundled models, aligned like the mapping of a file would be, and of the catalogue. CMake defines the
+/* The bytes of the bundled models, aligned like the mapping of a file would be, of the catalogue and of the families of
+ * chips. CMake defines the
  * paths. */
 #include "base/embed.S"
 
@@ -13,4 +14,5 @@
     file tales, SPRY_TALES_FILE
     file tales_draft, SPRY_TALES_DRAFT_FILE
     file catalogue, SPRY_CATALOGUE_FILE
+    file chips, SPRY_CHIPS_FILE
     embed_end

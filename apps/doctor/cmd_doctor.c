@@ -16,6 +16,7 @@
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/threads.h"
+#include "pull/catalogue.h"
 
 enum { THREADS_MAX = 1024, PATH_BYTES = 1 << 12, PAGE_BYTES = 1 << 22, WIDTH_MIN = 60, OBSERVED_NS = 1000000000 };
 
@@ -144,15 +145,31 @@ static spry_status read_facts(spry_machine_profile *profile, uint32_t threads, s
 /* Derives findings and predictions from facts and speeds. */
 static spry_status conclude(spry_machine_profile *profile, spry_error *error)
 {
-    const spry_finding_facts facts = {&profile->hardware, &profile->gpus, &profile->energy, &profile->speed};
+    const spry_finding_facts facts = {&profile->hardware, &profile->gpus, &profile->energy, &profile->speed,
+                                      &profile->chips};
+    const spry_view families = {(const char *)spry_bundled_chips_begin,
+                                (size_t)(spry_bundled_chips_end - spry_bundled_chips_begin)};
     size_t memory = spry_memory_total();
-    profile->n_findings = spry_findings_make(profile->findings, &facts);
-    spry_status status =
-        spry_candidates_predict(profile->candidates, &profile->n_candidates, &profile->speed, memory, error);
+    spry_status status = spry_chips_compare(&profile->chips, families, &profile->hardware, &profile->speed,
+                                            &profile->gpus, error);
+    if (!status)
+        profile->n_findings = spry_findings_make(profile->findings, &facts);
+    if (!status)
+        status = spry_candidates_predict(profile->candidates, &profile->n_candidates, &profile->speed, memory, error);
+    json_t *catalogue = NULL;
+    if (!status)
+        status = spry_catalogue_load(&catalogue, error);
+    for (size_t i = 0; !status && i < profile->n_candidates; i++) {
+        spry_candidate *c = &profile->candidates[i];
+        c->schema = spry_catalogue_schema(catalogue, c->shape, &c->schema_source);
+    }
     profile->n_choices = 0;
     for (spry_use use = 0; !status && use < SPRY_USE_COUNT; use++)
         spry_choice_make(&profile->choices[profile->n_choices++], use, profile->candidates, profile->n_candidates,
                          memory);
+    for (size_t i = 0; i < profile->n_candidates; i++)
+        profile->candidates[i].schema_source = NULL;
+    json_decref(catalogue);
     return status;
 }
 

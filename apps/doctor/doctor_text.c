@@ -197,6 +197,33 @@ static void put_speeds(page *p, const spry_machine_speed *s)
                                spry_dtype_name((spry_dtype)i), s->types[i].multiply_g_s, s->types[i].decode_gb_s);
 }
 
+static const char *known_share(char out[SPRY_AMOUNT_MAX], double share)
+{
+    snprintf(out, SPRY_AMOUNT_MAX, "%.0f %%", 100 * share);
+    return share > 0 ? out : "an unknown share";
+}
+
+/* This machine beside others of its family. */
+static void put_chip(page *p, const char *label, const spry_chip *chip)
+{
+    char reads[SPRY_AMOUNT_MAX], multiplies[SPRY_AMOUNT_MAX], products[64] = "";
+    if (!chip->family[0])
+        return put_row(p, label, "no figures of such a chip are known, so nothing is compared");
+    if (chip->multiply_g_s > 0)
+        snprintf(products, sizeof products, " and %s of its products",
+                 known_share(multiplies, chip->multiply_share));
+    put_row(p, label, "%s: %s of its reading%s (%s)", chip->family, known_share(reads, chip->read_share), products,
+            chip->source);
+}
+
+static void put_families(page *p, const spry_machine_profile *m)
+{
+    put_heading(p, "Beside its family");
+    put_chip(p, "processor", &m->chips.processor);
+    if (m->gpus.count)
+        put_chip(p, "GPU", &m->chips.gpu);
+}
+
 /* Rows of what is known; NAN is omitted. */
 static void put_state(page *p, const spry_machine_state *s)
 {
@@ -488,6 +515,7 @@ void spry_doctor_print(const spry_doctor_page *p, const spry_machine_profile *m)
         put_gpus(p, &m->gpus);
         put_energy(p, &m->energy);
         put_speeds(p, &m->speed);
+        put_families(p, m);
     }
     put_now(p, m);
     put_findings(p, m);

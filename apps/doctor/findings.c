@@ -115,6 +115,29 @@ static bool energy_is_unknown(const facts *f)
     return !f->energy->has_cpu;
 }
 
+/* A machine below this share of its family is slower for a reason. */
+static const double family_share = 0.8;
+
+static bool is_low(double share)
+{
+    return share > 0 && share < family_share;
+}
+
+static bool reads_below_family(const facts *f)
+{
+    return is_low(f->chips->processor.read_share);
+}
+
+static bool multiplies_below_family(const facts *f)
+{
+    return is_low(f->chips->processor.multiply_share);
+}
+
+static bool gpu_reads_below_family(const facts *f)
+{
+    return is_low(f->chips->gpu.read_share);
+}
+
 /* ---- the rules --------------------------------------------------------------------------------------------------- */
 
 static const struct rule {
@@ -124,6 +147,16 @@ static const struct rule {
 } rules[] = {
     {true, others_are_busy, "Other programs used {busy} processors in the last minute, and {usable} are available.",
      "Stop them, then measure again: spry doctor --measure."},
+    {true, reads_below_family,
+     "Memory is read at {read_share} of the speed of {family}, so answers are written that much slower.",
+     "Other programs, one memory module of several, or other virtual machines on the host use or lack bandwidth: "
+     "measure again on an idle machine (spry doctor --measure), then check that all memory channels are filled."},
+    {true, multiplies_below_family,
+     "Products are {multiply_share} as fast as those of {family}, so prompts are read that much slower.",
+     "Other programs, heat, a limit of power or threads that share cores: 'At present' shows what the system reports; "
+     "measure again on an idle machine (spry doctor --measure)."},
+    {true, gpu_reads_below_family, "The GPU reads its memory at {gpu_share} of the speed of {gpu_family}.",
+     "Another program uses it, or its clocks are limited: nvidia-smi -q -d PERFORMANCE,CLOCK shows which."},
     {true, huge_pages_off, "Transparent huge pages are switched off, so weights are read through many small pages.",
      "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"},
     {true, saves_power, "The processor's frequency governor is {governor}, which reduces speed to save power.",
@@ -195,7 +228,15 @@ static void put_fact(spry_buffer *out, const facts *f, spry_view name)
     } words[] = {{"governor", h->governor},
                  {"kernels", f->speed->kernels},
                  {"energy", f->energy->cpu},
-                 {"gpu", f->gpus->list[0].name}};
+                 {"gpu", f->gpus->list[0].name},
+                 {"family", f->chips->processor.family},
+                 {"gpu_family", f->chips->gpu.family}};
+    const struct {
+        const char *name;
+        double value;
+    } shares[] = {{"read_share", f->chips->processor.read_share},
+                  {"multiply_share", f->chips->processor.multiply_share},
+                  {"gpu_share", f->chips->gpu.read_share}};
     if (spry_view_is(name, "busy"))
         spry_buffer_format(out, "%.1f", h->load);
     for (size_t i = 0; i < SPRY_COUNT(numbers); i++)
@@ -204,6 +245,9 @@ static void put_fact(spry_buffer *out, const facts *f, spry_view name)
     for (size_t i = 0; i < SPRY_COUNT(sizes); i++)
         if (spry_view_is(name, sizes[i].name))
             put_bytes(out, sizes[i].value);
+    for (size_t i = 0; i < SPRY_COUNT(shares); i++)
+        if (spry_view_is(name, shares[i].name))
+            spry_buffer_format(out, "%.0f %%", 100 * shares[i].value);
     for (size_t i = 0; i < SPRY_COUNT(words); i++)
         if (spry_view_is(name, words[i].name))
             spry_buffer_text(out, words[i].value);

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "doctor/chip_family.h"
 #include "platform/energy.h"
 #include "platform/gpu.h"
 #include "platform/hardware.h"
@@ -17,6 +18,7 @@ typedef struct spry_finding_facts {
     const spry_gpus *gpus;
     const spry_energy_facts *energy;
     const spry_machine_speed *speed;
+    const spry_chips *chips;
 } spry_finding_facts;
 
 enum { SPRY_FINDINGS_MAX = 24, SPRY_FINDING_TEXT = 320 };

@@ -243,6 +243,17 @@ static json_t *gpus_json(const spry_gpus *gpus)
     return list;
 }
 
+/* The family of a chip, or null. */
+static json_t *chip_json(const spry_chip *chip)
+{
+    if (!chip->family[0])
+        return json_null();
+    return OBJECT({"name", json_string(chip->family)}, {"source", json_string(chip->source)},
+                  {"threads", known_size(chip->threads)}, {"read_gb_s", known_speed(chip->read_gb_s)},
+                  {"multiply_g_s", known_speed(chip->multiply_g_s)}, {"read_share", known_speed(chip->read_share)},
+                  {"multiply_share", known_speed(chip->multiply_share)});
+}
+
 static json_t *findings_json(const spry_machine_profile *p)
 {
     json_t *list = json_array();
@@ -350,7 +361,8 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
                {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
                {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
                {"energy", spry_energy_facts_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
-               {"now", now_json(p)}, {"findings", findings_json(p)}, {"models", models_json(p, models)},
+               {"family", chip_json(&p->chips.processor)},
+               {"gpu_family", chip_json(&p->chips.gpu)}, {"now", now_json(p)}, {"findings", findings_json(p)}, {"models", models_json(p, models)},
                {"choices", choices_json(p, models)}, {"profile", settings_json()});
     if (!out || !p->asked.name[0] ||
         json_object_set_new(out, "model", asked_json(&p->asked, p->hardware.usable_bytes)) == 0)

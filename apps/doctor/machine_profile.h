@@ -30,6 +30,7 @@ typedef struct spry_machine_profile {
     spry_gpus gpus;
     spry_energy_facts energy;
     spry_machine_speed speed; /* its threads and kernels are known before the measurement */
+    spry_chips chips;         /* the families of its chips, and how it compares with them */
     spry_finding findings[SPRY_FINDINGS_MAX];
     size_t n_findings;
     spry_candidate candidates[SPRY_CANDIDATES_MAX];

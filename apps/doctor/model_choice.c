@@ -15,6 +15,7 @@ typedef struct rule {
     double decode_tps, ttft_ms; /* minimum; maximum, 0: any */
     double prefill_tps;         /* minimum */
     bool special;               /* only models that are made for it */
+    bool schemas;               /* prefers models that follow schemas */
     const char *note;           /* a further remark; NULL: none */
 } rule;
 
@@ -28,6 +29,7 @@ static const rule rules[SPRY_USE_COUNT] = {
     [SPRY_USE_STRUCTURED] = {.name = "structured",
                              .decode_tps = 15,
                              .ttft_ms = 4000,
+                             .schemas = true,
                              .note = "a schema (--json-schema) makes the syntax right with any model"},
     /* speech takes about 4 tokens/s; what counts is how soon the first clause is there */
     [SPRY_USE_VOICE] = {.name = "voice",
@@ -185,6 +187,24 @@ static bool better(const spry_candidate *a, const spry_candidate *b)
     return rank_of(a->type) < rank_of(b->type);
 }
 
+/* Models whose judgements differ by less follow schemas equally well: the figures come from several publishers. */
+static const double schema_slack = 0.05;
+
+static bool suits(const rule *r, spry_use use, const spry_candidate *c)
+{
+    return c->fits && (!r->special || find_source(use, c->shape)) && quick_enough(r, &c->predicted);
+}
+
+/* The least judgement that a candidate needs; 0 where schemas do not matter or none is judged. */
+static double least_schema(const rule *r, spry_use use, const spry_candidate *candidates, size_t count)
+{
+    double best = 0;
+    for (size_t i = 0; r->schemas && i < count; i++)
+        if (suits(r, use, &candidates[i]) && candidates[i].schema > best)
+            best = candidates[i].schema;
+    return best - schema_slack;
+}
+
 /* "at least 25 tokens/s and a first token within 2 s of a prompt of 1,000" */
 static void describe(char *out, size_t size, const rule *r)
 {
@@ -214,6 +234,10 @@ static void explain(spry_model_choice *choice, const rule *r, const char *asked,
                  "%.0f tokens/s, the first after %.1f s, in %.1f of %.1f GB of memory%s%s", p->decode_tps,
                  p->ttft_1k_ms / 1e3, p->memory_bytes / gb, (double)memory / gb, r->note ? "; " : "",
                  r->note ? r->note : "");
+    used = strlen(choice->why);
+    if (r->schemas && choice->chosen->schema > 0)
+        snprintf(choice->why + used, sizeof choice->why - used, "; of the models that follow schemas best, %.0f %% (%s)",
+                 100 * choice->chosen->schema, choice->chosen->schema_source);
 }
 
 void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candidate *candidates, size_t count,
@@ -222,13 +246,13 @@ void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candid
     const rule *r = &rules[use];
     char asked[128];
     bool any_fits = false;
+    const double schema = least_schema(r, use, candidates, count);
     *choice = (spry_model_choice){.use = use};
     for (size_t i = 0; i < count; i++) {
-        if (!candidates[i].fits || (r->special && !find_source(use, candidates[i].shape)))
-            continue;
-        any_fits = true;
-        if (quick_enough(r, &candidates[i].predicted) && better(&candidates[i], choice->chosen))
-            choice->chosen = &candidates[i];
+        const spry_candidate *c = &candidates[i];
+        any_fits = any_fits || (c->fits && (!r->special || find_source(use, c->shape)));
+        if (suits(r, use, c) && c->schema >= schema && better(c, choice->chosen))
+            choice->chosen = c;
     }
     describe(asked, sizeof asked, r);
     if (choice->chosen) {

@@ -10,6 +10,9 @@ typedef struct spry_candidate {
     const char *shape, *type;
     spry_prediction predicted;
     bool fits; /* spry_prediction_fits */
+    /* How well it follows schemas, from 0 to 1, and the source of the judgement; 0: not judged. Borrowed. */
+    double schema;
+    const char *schema_source;
 } spry_candidate;
 
 /* Whether it needs at most 70 % of the available bytes. */
@@ -47,13 +50,14 @@ const char *spry_use_name(spry_use use); /* "fast" */
 typedef struct spry_model_choice {
     spry_use use;
     const spry_candidate *chosen; /* NULL: none is fast enough; `why` gives the reason */
-    char why[400];                /* a sentence with figures */
+    char why[560];                /* a sentence with figures */
     char pull[128];               /* the source of the chosen one for `spry pull`, or empty */
     const char *model;            /* the model's name where it is made for this use; NULL: the shape's */
 } spry_model_choice;
 
 /* The best candidate (more parameters, then the more precise type) that fits, is fast enough for the use, and is made
- * for it where models for that are known: code and embeddings. */
+ * for it where models for that are known: code and embeddings. For structured output, of those that follow schemas
+ * nearly as well as the best one. */
 void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candidate *candidates, size_t count,
                       size_t memory);
 

@@ -17,6 +17,14 @@ static const char *text_of(const json_t *model, const char *key)
     return text ? text : "";
 }
 
+/* How well a model follows schemas: no judgement, or a share and the source of it. */
+static bool is_judgement(const json_t *model)
+{
+    const json_t *schema = json_object_get(model, "schema");
+    double share = json_number_value(schema);
+    return !schema || (json_is_number(schema) && share >= 0 && share <= 1 && text_of(model, "schema_source")[0]);
+}
+
 static spry_status check_models(const json_t *models, const char *path, spry_error *error)
 {
     size_t i;
@@ -34,6 +42,10 @@ static spry_status check_models(const json_t *models, const char *path, spry_err
                              "%s: models[%zu].source: hf:OWNER/REPO[:TYPE] or ollama:NAME[:TAG] is expected", path, i);
         if (!json_is_number(json_object_get(model, "bytes")) || json_number_value(json_object_get(model, "bytes")) < 0)
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: models[%zu].bytes: a number is expected", path, i);
+        if (!is_judgement(model))
+            return spry_fail(error, SPRY_ERR_FORMAT,
+                             "%s: models[%zu].schema: a number from 0 to 1 is expected, and schema_source, a text", path,
+                             i);
     }
     return SPRY_OK;
 }
@@ -113,6 +125,27 @@ void spry_catalogue_names(const char *source, void (*visit)(void *user, const ch
     json_array_foreach(models, i, model) if (strcmp(text_of(model, "source"), source) == 0)
         visit(user, text_of(model, "name"));
     json_decref(models);
+}
+
+/* "qwen3-0.6b" and "qwen3:0.6b" */
+static bool is_shape(const char *name, const char *shape)
+{
+    size_t family = strcspn(name, ":");
+    return strncmp(name, shape, family) == 0 && name[family] && shape[family] == '-' &&
+           strcmp(name + family + 1, shape + family + 1) == 0;
+}
+
+double spry_catalogue_schema(const json_t *models, const char *shape, const char **source)
+{
+    size_t i;
+    const json_t *model;
+    json_array_foreach(models, i, model) if (is_shape(text_of(model, "name"), shape))
+    {
+        *source = text_of(model, "schema_source");
+        return json_number_value(json_object_get(model, "schema"));
+    }
+    *source = "";
+    return 0;
 }
 
 bool spry_catalogue_fits(const json_t *model)

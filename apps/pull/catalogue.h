@@ -18,6 +18,10 @@ spry_status spry_catalogue_find(spry_buffer *source, const char *name, spry_erro
 /* Calls `visit` with every short name of a source. */
 void spry_catalogue_names(const char *source, void (*visit)(void *user, const char *name), void *user);
 
+/* How well the model of a shape ("qwen3-0.6b") does what a schema asks, from 0 to 1, and who published that; 0 and "":
+ * the list has no judgement. */
+double spry_catalogue_schema(const json_t *models, const char *shape, const char **source);
+
 /* Whether a model of this size can run in this machine's memory. */
 bool spry_catalogue_fits(const json_t *model);
 

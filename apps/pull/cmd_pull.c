@@ -326,17 +326,20 @@ static void print_available(const json_t *models)
 {
     size_t i;
     const json_t *model;
-    spry_out_format("%-22s %9s  %-6s %-13s %s\n", "NAME", "DOWNLOAD", "FITS", "LICENCE", "USE");
+    spry_out_format("%-22s %9s  %-6s %-7s %-13s %s\n", "NAME", "DOWNLOAD", "FITS", "SCHEMAS", "LICENCE", "USE");
     json_array_foreach(models, i, model)
     {
-        char size[SPRY_AMOUNT_MAX];
+        char size[SPRY_AMOUNT_MAX], schema[8] = "-";
+        if (json_object_get(model, "schema"))
+            snprintf(schema, sizeof schema, "%.0f %%", 100 * json_number_value(json_object_get(model, "schema")));
         const char *licence = json_string_value(json_object_get(model, "licence"));
         const char *use = json_string_value(json_object_get(model, "use"));
-        spry_out_quote("%-22s %9s  %-6s %-13s %s\n", json_string_value(json_object_get(model, "name")),
+        spry_out_quote("%-22s %9s  %-6s %-7s %-13s %s\n", json_string_value(json_object_get(model, "name")),
                        spry_amount_bytes(size, (size_t)json_number_value(json_object_get(model, "bytes"))),
-                       spry_catalogue_fits(model) ? "yes" : "no", licence ? licence : "", use ? use : "");
+                       spry_catalogue_fits(model) ? "yes" : "no", schema, licence ? licence : "", use ? use : "");
     }
-    spry_out_format("\nspry run NAME downloads and starts one; FITS: into this machine's memory.\n");
+    spry_out_format("\nspry run NAME downloads and starts one; FITS: into this machine's memory. SCHEMAS: how well\n"
+                    "it does what a schema asks; --json names the source of each figure, - is not judged.\n");
 }
 
 static int list_available(bool json)

@@ -102,6 +102,12 @@ class Doctor(CliTest):
         for choice in profile["choices"]:
             if choice["shape"]:
                 self.assertTrue(known[choice["shape"], choice["type"]]["fits"])
+        structured = profile["choices"][USES.index("structured")]
+        if structured["shape"]:  # the bundled catalogue names the source of the judgement
+            self.assertRegex(structured["why"], r"follow schemas best, \d+ % \(.*IFEval")
+        if profile["family"]:  # a chip that chips.json knows
+            self.assertTrue(profile["family"]["source"] and profile["family"]["read_share"] > 0)
+            self.assertIn("Beside its family", self.succeeds(spry("doctor", "--no-models")).text)
         for finding in profile["findings"]:
             self.assertIn(finding["level"], ("warn", "info"))
         for device in ("cpu", "gpu"):

@@ -167,6 +167,9 @@ class WrongUse(cli_support.CliTest):
         for model in models:
             self.assertRegex(model["source"], r"^hf:[\w.-]+/[\w.-]+(:\w+)?$")
             self.assertTrue(model["licence"] and model["use"] and model["bytes"] > 1e8, model)
+        judged = [model for model in models if "schema" in model]
+        self.assertGreaterEqual(len(judged), 10)
+        self.assertTrue(all(0 < model["schema"] < 1 and model["schema_source"] for model in judged))
         names = [model["name"] for model in models]
         self.assertEqual(len(set(map(str.lower, names))), len(names))
         table = self.succeeds(spry("models", "--available")).text
@@ -191,7 +194,8 @@ class WrongUse(cli_support.CliTest):
         self.fails(spry("run", "a", "-p", "x", XDG_DATA_HOME=data), FAILURE, "spry pull hf:me/a:Q8_0")
         for bad, part in (("", "catalogue.json:"), ("[]", "models"), ('{"models": 3}', "models: a list"),
                           (good.replace("a:1b", "../a"), "models[0].name"), (good.replace("hf:me/a", "file:/x"), "source"),
-                          (good.replace("5}", "-5}"), "bytes")):
+                          (good.replace("5}", "-5}"), "bytes"), (good.replace("5}", '5, "schema": 2, "schema_source": "me"}'), "models[0].schema"),
+                          (good.replace("5}", '5, "schema": 0.5}'), "schema_source")):
             self.fails(listed(bad), FAILURE, part)
         self.fails(listed("x" * 2000000), FAILURE, "catalogue.json")
 

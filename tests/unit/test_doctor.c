@@ -26,13 +26,14 @@ typedef struct setting {
     spry_gpus gpus;
     spry_energy_facts energy;
     spry_machine_speed speed;
+    spry_chips chips;
     spry_finding findings[SPRY_FINDINGS_MAX];
     size_t count;
 } setting;
 
 static void look(setting *s)
 {
-    const spry_finding_facts facts = {&s->hardware, &s->gpus, &s->energy, &s->speed};
+    const spry_finding_facts facts = {&s->hardware, &s->gpus, &s->energy, &s->speed, &s->chips};
     s->count = spry_findings_make(s->findings, &facts);
     bool warns = true;
     for (size_t i = 0; i < s->count; i++) {
@@ -187,6 +188,75 @@ static void each_of_the_rest_is_found(void **state)
     look(s);
     assert_true(find(s, "although the processor has AVX-512")->warns);
     assert_int_equal(s->count, 1);
+}
+
+/* ---- families of chips ------------------------------------------------------------------------------------------- */
+
+/* Compares with apps/doctor/chips.json. */
+static void compare(setting *s)
+{
+    spry_error error;
+    spry_buffer text;
+    spry_buffer_init(&text, 1 << 20);
+    assert_int_equal(spry_file_read(&text, TEST_DATA "/../../apps/doctor/chips.json", &error), SPRY_OK);
+    assert_int_equal(
+        spry_chips_compare(&s->chips, spry_buffer_view(&text), &s->hardware, &s->speed, &s->gpus, &error), SPRY_OK);
+    spry_buffer_deinit(&text);
+}
+
+static setting *epyc(double read_gb_s, double multiply_g_s, uint32_t threads)
+{
+    setting *s = good();
+    snprintf(s->hardware.cpu, sizeof s->hardware.cpu, "AMD EPYC");
+    s->hardware.sets[s->hardware.n_sets++] = "avx512bf16";
+    s->speed.threads = threads;
+    s->speed.read_gb_s = read_gb_s;
+    s->speed.types[SPRY_Q4_0].multiply_g_s = multiply_g_s;
+    compare(s);
+    look(s);
+    return s;
+}
+
+static void a_machine_is_compared_with_its_family(void **state)
+{
+    (void)state;
+    setting *s = epyc(40, 340, 2);
+    assert_string_equal(s->chips.processor.family, "AMD EPYC, Zen 4");
+    assert_true(s->chips.processor.source[0] && s->chips.processor.read_share > 0.9);
+    assert_int_equal(s->count, 0);
+    s = epyc(21, 340, 2); /* half of the family's bandwidth */
+    assert_int_equal(s->count, 1);
+    assert_non_null(strstr(find(s, "Memory is read at 50 %")->what, "AMD EPYC, Zen 4"));
+    s = epyc(300, 340, 8); /* four times the threads multiply four times as much; reading need not grow */
+    assert_int_equal(s->count, 1);
+    assert_true(find(s, "Products are 25 %")->warns);
+    s = good();
+    s->hardware.sets[s->hardware.n_sets++] = "avx512bf16"; /* a processor without a name */
+    s->gpus.count = 1;
+    snprintf(s->gpus.list[0].name, SPRY_GPU_NAME, "NVIDIA H200");
+    s->gpus.list[0].read_gb_s = 2150;
+    compare(s);
+    look(s);
+    assert_string_equal(s->chips.processor.family, "");
+    assert_non_null(find(s, "The GPU reads its memory at 50 % of the speed of NVIDIA H200"));
+    s->gpus.list[0].read_gb_s = 0; /* not measured */
+    compare(s);
+    look(s);
+    assert_null(find(s, "reads its memory"));
+}
+
+static void a_damaged_list_of_families_is_refused(void **state)
+{
+    static const char *const bad[] = {"", "{\"processors\":", "{\"processors\": [{\"name\": \"EPYC\"}]}",
+                                      "{\"processors\": [{\"name\": \"\", \"family\": \"x\", \"read_gb_s\": 4}]}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        spry_error error = {0};
+        setting *s = epyc(40, 340, 2);
+        assert_int_equal(spry_chips_compare(&s->chips, spry_view_of(bad[i]), &s->hardware, &s->speed, &s->gpus, &error),
+                         SPRY_ERR_FORMAT);
+        assert_non_null(strstr(error.message, "chips.json"));
+    }
 }
 
 /* ---- the document ------------------------------------------------------------------------------------------------ */
@@ -534,6 +604,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_machine_has_no_findings),
         cmocka_unit_test(what_is_unknown_is_no_finding),
+        cmocka_unit_test(a_machine_is_compared_with_its_family),
+        cmocka_unit_test(a_damaged_list_of_families_is_refused),
         cmocka_unit_test(a_laptop_has_many),
         cmocka_unit_test(a_part_of_a_server_has_others),
         cmocka_unit_test(each_of_the_rest_is_found),

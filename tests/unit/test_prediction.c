@@ -364,6 +364,29 @@ static void uses_have_models_of_their_own(void **state)
         assert_true(strlen(spry_use_name(use)) >= 4);
 }
 
+/* Where structured output is asked for, a model that follows schemas comes before a larger one that does not. */
+static void schemas_are_followed_by_models_that_can(void **state)
+{
+    (void)state;
+    spry_machine_speed m = reading_machine(1e6);
+    spry_model_choice choice = choose(SPRY_USE_STRUCTURED, &m, (size_t)16 << 30);
+    const char *largest = choice.chosen->shape; /* nothing is judged */
+    for (size_t i = 0; i < SPRY_CANDIDATES_MAX && candidates[i].shape; i++) {
+        const char *shape = candidates[i].shape;
+        candidates[i].schema = strcmp(shape, largest) == 0        ? 0.6
+                               : strcmp(shape, "gemma3-4b") == 0  ? 0.87
+                               : strcmp(shape, "gemma3-1b") == 0  ? 0.9
+                               : strcmp(shape, "gemma3-27b") == 0 ? 0.95 /* too large */
+                                                                  : 0;
+        candidates[i].schema_source = "a test";
+    }
+    spry_choice_make(&choice, SPRY_USE_STRUCTURED, candidates, SPRY_CANDIDATES_MAX, (size_t)16 << 30);
+    assert_string_equal(choice.chosen->shape, "gemma3-4b"); /* hardly worse than the best, and larger */
+    assert_non_null(strstr(choice.why, "87 % (a test)"));
+    spry_choice_make(&choice, SPRY_USE_BEST, candidates, SPRY_CANDIDATES_MAX, (size_t)16 << 30);
+    assert_string_not_equal(choice.chosen->shape, "gemma3-4b");
+}
+
 static void where_nothing_serves_a_sentence_says_so(void **state)
 {
     (void)state;
@@ -528,6 +551,7 @@ int main(void)
         cmocka_unit_test(a_type_that_was_not_measured_is_refused),
         cmocka_unit_test(the_best_that_fits_and_is_fast_enough_is_chosen),
         cmocka_unit_test(uses_have_models_of_their_own),
+        cmocka_unit_test(schemas_are_followed_by_models_that_can),
         cmocka_unit_test(where_nothing_serves_a_sentence_says_so),
         cmocka_unit_test(all_shapes_are_predicted_soon),
         cmocka_unit_test(speeds_come_back_from_json),
