@@ -1,4 +1,4 @@
-/* Plain C; instruction sets have their own encoders with bit-identical results. */
+/* Plain C. Instruction sets have their own encoders, which give the same bits. */
 #include "kernels/act.h"
 
 #include <math.h>

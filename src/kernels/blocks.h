@@ -66,7 +66,7 @@ typedef struct spry_block_f8 {
     uint8_t values[32];
 } spry_block_f8;
 
-/* ---- blocks of 256 with a scale for each part ------------------------------------------------------------------- */
+/* ---- blocks of 256 values in parts, each with a scale of its own ------------------------------------------------- */
 
 /* Parts of 16: scale * (scales & 15) * q - min * (scales >> 4). Byte i of each 32 of `low` holds the values i, i + 32,
  * i + 64, i + 96 of a chunk of 128. */
@@ -120,24 +120,25 @@ typedef struct spry_block_iq4_xs {
     uint8_t low[128];
 } spry_block_iq4_xs;
 
-/* The IQ2 and IQ3 types: magnitudes of 8 or 4 values are a code of a table (kernels/grids.h), signs are apart.
+/* The IQ2 and IQ3 types: a code selects the magnitudes of 8 or 4 values from a table (kernels/grids.h); signs are
+ * stored separately.
  *
- * Parts of 32: scale * (s + 1/2) / 4. A part is 4 codes of 8 values, a byte each, then a word: 4 x 7 bits of signs
- * (spry_even_signs) and s in its upper 4 bits. */
+ * Parts of 32: scale * (s + 1/2) / 4. A part is 4 codes of 8 values, one byte each, then a word: 4 x 7 bits of signs
+ * (spry_even_signs), and s in its upper 4 bits. */
 typedef struct spry_block_iq2_xxs {
     spry_half scale;
     uint8_t parts[8][8];
 } spry_block_iq2_xxs;
 
-/* Parts of 16: scale * (s + 1/2) / 4, s a nibble, the lower one first. A pair of bytes is a code of 9 bits and 7 bits
- * of signs for 8 values. */
+/* Parts of 16: scale * (s + 1/2) / 4; s is a nibble, and the low nibble of a byte comes first. Two bytes hold a code of
+ * 9 bits and 7 bits of signs for 8 values. */
 typedef struct spry_block_iq2_xs {
     spry_half scale;
     uint8_t codes[32][2];
     uint8_t scales[8];
 } spry_block_iq2_xs;
 
-/* As iq2_xs, with codes of 10 bits, whose upper pairs are in `high`, and all 8 signs. */
+/* As iq2_xs, with codes of 10 bits, whose upper two bits are in `high`, and with all 8 signs. */
 typedef struct spry_block_iq2_s {
     spry_half scale;
     uint8_t low[32];
@@ -146,15 +147,15 @@ typedef struct spry_block_iq2_s {
     uint8_t scales[8];
 } spry_block_iq2_s;
 
-/* Parts of 32: scale * (s + 1/2) / 2. A part is 8 codes of 4 values, and a word as in iq2_xxs. */
+/* Parts of 32: scale * (s + 1/2) / 2. A part is 8 codes of 4 values, and a word of signs and scale as in iq2_xxs. */
 typedef struct spry_block_iq3_xxs {
     spry_half scale;
     uint8_t codes[64];
     uint8_t words[8][4];
 } spry_block_iq3_xxs;
 
-/* Parts of 32: scale * (2 s + 1), s a nibble. Codes of 9 bits for 4 values each, whose upper bits are in `high`, and
- * all signs. */
+/* Parts of 32: scale * (2 s + 1), where s is a nibble. Codes have 9 bits, for 4 values each; their upper bits are in
+ * `high`. All signs are stored. */
 typedef struct spry_block_iq3_s {
     spry_half scale;
     uint8_t low[64];
@@ -163,8 +164,9 @@ typedef struct spry_block_iq3_s {
     uint8_t scales[4];
 } spry_block_iq3_s;
 
-/* scale * (q - 1), q one of 0, 1, 2: base three, as a fraction of 256, most significant digit first. The digits of a
- * byte are 32 apart in the first 32 bytes (160 values), 16 apart in the next 16 (80), 4 apart in `last` (16). */
+/* scale * (q - 1), where q is 0, 1 or 2. A byte is a fraction of 256 written in base three, most significant digit
+ * first. The digits of a byte belong to values that are 32 apart in the first 32 bytes (160 values), 16 apart in the
+ * next 16 bytes (80 values), 4 apart in `last` (16 values). */
 typedef struct spry_block_tq1_0 {
     uint8_t five[48];
     uint8_t last[4];

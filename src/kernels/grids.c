@@ -1,4 +1,4 @@
-/* The code tables of the IQ2 and IQ3 formats: facts of the formats, ascending. */
+/* The code tables of the IQ2 and IQ3 formats, which every reader of these formats needs; codes are ascending. */
 #include "kernels/grids.h"
 
 const uint16_t spry_grid_iq2_xxs[256] = {

@@ -27,7 +27,7 @@ static inline float spry_f16_decode(uint16_t half)
 {
     const uint32_t infinity_moved = 0x7c00u << 13;
     uint32_t moved = (uint32_t)(half & 0x7fff) << 13;
-    /* The exponents' biases differ by 112, and a multiplication moves subnormals into place as well. */
+    /* The biases of the exponents differ by 112; the multiplication also normalises subnormal numbers. */
     uint32_t bits = spry_float_bits(spry_float_of_bits(moved) * 0x1p112f);
     bits |= moved >= infinity_moved ? 0x7f800000u : 0;
     return spry_float_of_bits(bits | (uint32_t)(half & 0x8000) << 16);
@@ -43,7 +43,8 @@ static inline uint16_t spry_f16_encode(float value)
         half = 0x7c00;
     else if (size >= normal)
         half = ((size + 0xfff + (size >> 13 & 1)) >> 13) - (112 << 10);
-    else /* the last bit of a float near 0.5 weighs 2^-24, as that of a subnormal half: the addition rounds */
+    else /* the last bit of a float near 0.5 weighs 2^-24, like the last bit of a subnormal half: the addition rounds to
+          * it */
         half = spry_float_bits(spry_float_of_bits(size) + 0.5f) - spry_float_bits(0.5f);
     return (uint16_t)(sign | half);
 }

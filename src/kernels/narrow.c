@@ -1,14 +1,15 @@
-/* Eight significant bits, of which BF16 stores seven. */
+/* Which F16 values have at most eight significant bits, as BF16 values do (seven of them stored), and their
+ * conversion. */
 #include "kernels/narrow.h"
 
 #include "kernels/half.h"
 
 enum { AT_A_TIME = 1024 };
 
-/* The bits after the eighth significant one. A subnormal number has fewer, the smaller it is. */
+/* The bits after the eighth significant one. The smaller a subnormal number is, the fewer such bits it has. */
 static inline uint16_t spare_bits(uint16_t half)
 {
-    uint16_t top = half >> 8 & 3; /* of the mantissa */
+    uint16_t top = half >> 8 & 3; /* the upper two bits of the mantissa */
     uint16_t subnormal = (uint16_t)(top | top >> 1), exponent = half & 0x7c00;
     return exponent ? 7 : subnormal;
 }

@@ -53,7 +53,7 @@ spry_status spry_ops_get(const spry_ops **out, const char *mask, spry_error *err
 
 const char *spry_ops_names(void)
 {
-    static _Thread_local char names[64]; /* always the same text */
+    static _Thread_local char names[64]; /* every thread writes the same text */
     uint32_t features = spry_cpu_features();
     size_t used = 0;
     for (size_t i = 0; i < SPRY_COUNT(tables); i++)

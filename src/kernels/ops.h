@@ -16,12 +16,13 @@
 typedef struct spry_matmul {
     float *out;           /* [n_rows, out_stride] */
     size_t out_stride;    /* in floats */
-    const void *weight;   /* rows of whole blocks as in the file, at any address; or packed groups of rows */
+    const void *weight;   /* rows of whole blocks as in the file, at any address; or groups of rows, packed */
     size_t weight_stride; /* bytes from row to row, or from group to group */
     const void *act;      /* [n_rows, n_in]: floats, or spry_act_blocks for integer kernels */
     size_t act_stride;    /* bytes from row to row */
     size_t n_rows, n_in;
-    const uint16_t *halves; /* NULL; or act as `halve` of the kernel gives it, for all calls that share it */
+    const uint16_t *halves; /* NULL; or the activations as the kernel's `halve` rounds them, once for all calls with the
+                             * same activations */
     size_t halves_stride;   /* in values; a multiple of SPRY_HALVES_BLOCK */
 } spry_matmul;
 
@@ -35,14 +36,14 @@ static inline size_t spry_halves_stride(size_t n_in)
 }
 
 typedef struct spry_matmul_kernel {
-    bool integer;   /* activations are spry_act_blocks */
+    bool integer;   /* activations are of type spry_act_block */
     bool bf16;      /* activations are floats, which the kernel rounds to BF16; subnormal numbers count as zeros */
-    uint32_t group; /* rows packed together (packed.h); 0: weights in file layout */
-    /* NULL; or rounds n activations to BF16, with zeros after them up to a multiple of SPRY_HALVES_BLOCK, as `run`
-     * does where it gets no halves. */
+    uint32_t group; /* rows that are packed together (packed.h); 0: weights are in file layout */
+    /* NULL; or rounds n activations to BF16 and adds zeros up to a multiple of SPRY_HALVES_BLOCK. `run` does the same
+     * itself when m->halves is NULL. */
     void (*halve)(uint16_t *out, const float *in, size_t n);
-    /* A type with a faster kernel, whose groups have as many rows and bytes: matrices all of whose values it has
-     * exactly are packed as such, and its kernel multiplies them (narrow.h). F32, which is 0: none. */
+    /* A type with a faster kernel and groups of the same number of rows and bytes, or F32: none. A matrix whose values
+     * that type can all represent exactly is packed as that type and multiplied by its kernel (narrow.h). */
     spry_dtype narrow;
     /* Computes outputs [out_begin, out_end); both are multiples of the group, except at the end of the matrix. */
     void (*run)(const spry_matmul *m, size_t out_begin, size_t out_end);
@@ -52,54 +53,56 @@ typedef struct spry_matmul_kernel {
 typedef struct spry_kv_entry {
     uint32_t page;  /* index in the pool */
     uint32_t start; /* position of its first token in the sequence */
-    uint32_t count; /* tokens it holds */
-    uint32_t turn;  /* index of the rotation for queries */
+    uint32_t count; /* number of tokens it holds */
+    uint32_t turn;  /* index into spry_attend.turns: how queries are rotated for this page */
 } spry_kv_entry;
 
-/* Keys in a page are rotated for the page's own positions. When a table uses the page at other positions, queries are
- * rotated back by the difference instead: cos and sin of that rotation, [n_pairs]. NULL: no difference. */
+/* Keys in a page are rotated for the positions at which the page was computed. When a table uses the page at other
+ * positions, queries are rotated back by the difference instead; this is the rotation's cos and sin, [n_pairs]. NULL:
+ * no difference. */
 typedef struct spry_turn {
     const float *cosine, *sine;
 } spry_turn;
 
 /* Attention of consecutive rows of one sequence over its pages, for one key/value head and the query heads that share
- * it. Pages are taken in chunks: those that start in the same SPRY_ATTEND_CHUNK_TOKENS positions. Each chunk has a
- * softmax of its own, and these are joined in ascending order, so that chunks may be computed at the same time. Row r
- * is at position first_position + r and attends to keys at positions up to its own, within `window` if that is not 0
- * (distance 0 .. window-1), and `ahead` of it. Keys and values, including the keys and values of this step, are already
- * in the pages.
- */
+ * it. Pages are processed in chunks: a chunk is the pages that start in the same SPRY_ATTEND_CHUNK_TOKENS positions.
+ * Each chunk has a softmax of its own; these are combined in ascending order, so that chunks may be computed at the
+ * same time. Row r is at position first_position + r and attends to keys at positions up to its own (only at distances
+ * 0 .. window - 1 if `window` is not 0), and to the `ahead` positions after it. Keys and values, including the keys and
+ * values of this step, are already in the pages. */
 typedef struct spry_attend {
     float *out;         /* [n_rows, row_stride]: head h of a row at h * head_dim */
-    const float *query; /* same layout, rotated */
-    size_t row_stride;  /* in floats */
+    const float *query; /* same layout as out; RoPE has been applied */
+    size_t row_stride;  /* in floats, of out and query */
     size_t n_rows;
     uint32_t first_position;
     uint32_t window; /* 0: none */
-    uint32_t block;  /* 0: none; or a row sees only keys of its own block of so many positions */
-    uint32_t ahead;  /* positions after its own that a row sees, as far as the table goes; 0: none */
+    uint32_t block;  /* 0: none; else positions are divided into blocks of this size, and a row sees only keys of its
+                      * own block */
+    uint32_t ahead;  /* number of positions after its own that a row sees, up to the end of the table; 0: none */
     size_t head_dim;
     size_t group;               /* query heads per key/value head */
-    float scale;                /* factor of the scores */
-    float softcap;              /* 0: none; else cap * tanh(score / cap) */
+    float scale;                /* scores are multiplied by this */
+    float softcap;              /* 0: none; else a score becomes softcap * tanh(score / softcap) */
     spry_dtype type;            /* of keys and values: F32, F16 or Q8_0 */
-    const unsigned char *pages; /* aligned for floats; with F32 every address within is too */
+    const unsigned char *pages; /* aligned for floats; with F32 every offset inside a page is a multiple of 4, too */
     size_t page_bytes;
-    size_t key_offset, value_offset; /* of this layer's heads in a page; see kv_layout.h */
-    size_t head_bytes;               /* of a head's keys, or values */
-    size_t token_bytes;              /* of one token's values */
-    size_t latent; /* 0: values have their own place; else the last `latent` coordinates of a key are its value, and
-                    * values of out are the first of a head */
-    float *states; /* NULL; or results stay unfinished, a part to be joined: out has weighted sums, and this, for each
-                    * head of each row, the largest score and the sum of the weights. Sinks are then left out */
-    size_t state_stride; /* from row to row, in floats */
-    const float *sinks;  /* NULL, or a score a query head that takes its share of the weights and gives nothing */
+    size_t key_offset, value_offset; /* where this layer's heads begin in a page; see kv_layout.h */
+    size_t head_bytes;               /* bytes of one head's keys, or values */
+    size_t token_bytes;              /* bytes of one token's values */
+    size_t latent; /* 0: values are stored beside keys; else the last `latent` coordinates of a key are its value, and
+                    * only the first `latent` coordinates of a head in out are written */
+    float *states; /* NULL: results are complete. Else the entries are one part of the sequence, whose results
+                    * attend_join combines: out gets weighted sums, and states the largest score and the sum of weights
+                    * of each head of each row; sinks are left out */
+    size_t state_stride; /* floats from one row of states to the next */
+    const float *sinks;  /* NULL, or one score per query head that takes a share of the weights and adds no value */
     const spry_kv_entry *entries; /* ascending by start, without gaps */
     size_t n_entries;
-    const spry_kv_entry *after; /* entries that this thread is likely to read next: requested ahead, no more */
+    const spry_kv_entry *after; /* entries that this thread will probably read next; they are only prefetched */
     size_t n_after;
     const spry_turn *turns; /* indexed by an entry's turn; NULL: no page is rotated */
-    size_t n_pairs;         /* pairs of a rotation, and their order, as in rope */
+    size_t n_pairs;         /* pairs of a rotation, and their order (interleaved), as in rope */
     bool interleaved;
 } spry_attend;
 
@@ -115,14 +118,15 @@ static inline uint64_t spry_attend_first(const spry_attend *a, size_t row)
 enum { SPRY_ATTEND_HEAD_DIM_MAX = 640 }; /* largest head_dim that attend supports */
 enum { SPRY_ATTEND_CHUNK_TOKENS = 512 };
 
-/* Unfinished results over one chunk each, ascending: sums have the layout of out, states that of spry_attend. */
+/* Partial results, one for each chunk, in ascending order: sums have the layout of spry_attend.out, states the layout
+ * of spry_attend.states. */
 typedef struct spry_attend_parts {
     const float *sums, *states;
-    size_t n_sums, n_states; /* of each, in floats */
+    size_t n_sums, n_states; /* floats of one chunk's sums, and of one chunk's states */
     size_t n;
 } spry_attend_parts;
 
-/* The first entry after that of the chunk which begins with entry e. */
+/* The index of the first entry after the chunk that begins with entry e. */
 static inline size_t spry_attend_chunk_end(const spry_attend *a, size_t e)
 {
     uint32_t chunk = a->entries[e].start / SPRY_ATTEND_CHUNK_TOKENS;
@@ -135,20 +139,21 @@ typedef enum spry_gate {
     SPRY_GATE_SILU,
     SPRY_GATE_GELU_TANH,
     SPRY_GATE_CLAMPED,
-    SPRY_GATE_GELU,         /* by the error function */
+    SPRY_GATE_GELU,         /* with the error function */
     SPRY_GATE_RELU_SQUARED, /* max(x, 0)^2 */
     SPRY_GATE_COUNT
 } spry_gate;
 
-/* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
- * another revision are not used. */
+/* Increase it by hand with every change that alters a bit of any kernel's result: pages on disk that another revision
+ * computed are not used. */
 enum { SPRY_KERNEL_REVISION = 12 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */
 
     /* Converts n values (whole blocks, at any address) to floats and back. All tables give the same bits. encode is
-     * NULL for read-only types; in blocks a NaN becomes 0, and overflow the largest value of the type. */
+     * NULL for read-only types. In blocks a NaN is encoded as 0, and a value out of range as the largest value of the
+     * type. */
     void (*decode[SPRY_DTYPE_COUNT])(float *out, const void *in, size_t n);
     void (*encode[SPRY_DTYPE_COUNT])(void *out, const float *in, size_t n);
 
@@ -169,11 +174,12 @@ typedef struct spry_ops {
     void (*rope)(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,
                  bool interleaved);
 
-    /* Of key/value heads [kv_begin, kv_end): heads of a page that are side by side are best read together. */
+    /* Attention for key/value heads [kv_begin, kv_end). Heads that are adjacent in a page are best read together. */
     void (*attend)(const spry_attend *a, size_t kv_begin, size_t kv_end);
-    bool attend_bytes;  /* with Q8_0 pages, attend encodes queries as activations are, and weights in 14 bits a page */
-    bool attend_halves; /* with F16 keys and values, attend rounds these, queries and weights to bfloat16 */
-    /* out = what attend would have given for all pages at once, bit for bit. */
+    bool attend_bytes;  /* with Q8_0 pages, attend encodes queries like activations, and rounds a page's weights to 14
+                         * bits */
+    bool attend_halves; /* with F16 pages, attend rounds keys, values, queries and weights to bfloat16 */
+    /* Combines partial results: out = what attend would have given for all pages at once, bit for bit. */
     void (*attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head);
 
     /* out = activation(gate) * up; out may be gate. SPRY_GATE_CLAMPED is gpt-oss's, see ref/vector_ref.c. */

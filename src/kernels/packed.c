@@ -1,5 +1,5 @@
-/* Packs one group at a time and unpacks one row. `take_` functions read what `put_` functions write, in the same
- * order. */
+/* Packs one group of rows at a time, and unpacks one row. `put_` functions write packed fields, and `take_` functions
+ * read them back in the same order. A quad is four adjacent bytes of every row of the group. */
 #include "kernels/packed.h"
 
 #include <stdbool.h>
@@ -10,14 +10,14 @@
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* The write position of `n` adjacent rows, one or four: parts follow each other, `rows` times as large as in the file.
- * Functions that use it are inlined, so that n is a constant. */
+/* Where to write the next field of `n` adjacent rows, one or four of them. A field of a block is stored for all `rows`
+ * rows of the group before the next field begins. Functions that use this are inlined, so that n is a constant. */
 typedef struct part {
     unsigned char *out;
     size_t rows, row, n;
 } part;
 
-/* Where the rows' bytes of a part begin, and their distance. */
+/* Where a field begins in the first row of the file, and the distance from one row to the next. */
 typedef struct source {
     const unsigned char *at;
     size_t stride;
@@ -46,7 +46,7 @@ SPRY_INLINE void put_quads(part *p, source s, size_t n_quads)
         put(p, skip(s, 4 * q), 4);
 }
 
-/* Eight quads each of n sources, in turns. */
+/* Writes eight quads of each of n sources, alternating between the sources. */
 SPRY_INLINE void put_turns(part *p, const source *s, size_t n)
 {
     size_t quad = 4 * p->rows, step = n * quad;
@@ -61,7 +61,7 @@ SPRY_INLINE void put_turns(part *p, const source *s, size_t n)
     p->out += 8 * step;
 }
 
-/* Fifth bits: 8 masks of 4 bits a row; two rows share a byte. */
+/* Fifth bits: 8 masks of 4 bits for each row; two rows share a byte. */
 SPRY_INLINE void put_masks(part *p, source s)
 {
     for (size_t q = 0; q < 8; q++) {
@@ -101,8 +101,9 @@ SPRY_INLINE void put_q8_0(part *p, source s)
     put_quads(p, (source){shifted[0], 32}, 8);
 }
 
-/* The eight 6-bit scales and minima of Q4_K and Q5_K: the first four of each in the low 6 bits of bytes 0-3 and 4-7; of
- * the others 4 bits in bytes 8-11 and the upper 2 above the first ones. */
+/* Unpacks the eight 6-bit scales and minima of Q4_K and Q5_K. The first four scales are the low 6 bits of bytes 0-3,
+ * the first four minima those of bytes 4-7. Of the others, 4 bits are in bytes 8-11 and the upper 2 bits above the
+ * first ones. */
 static void unpack_scales(uint8_t scales[8], uint8_t minima[8], const uint8_t packed[12])
 {
     for (size_t i = 0; i < 4; i++) {
@@ -113,7 +114,7 @@ static void unpack_scales(uint8_t scales[8], uint8_t minima[8], const uint8_t pa
     }
 }
 
-/* Bytes that the file does not have as they are. */
+/* Writes bytes that were computed from the file's bytes. */
 SPRY_INLINE void put_made(part *p, const void *made, size_t stride, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++)
@@ -143,14 +144,14 @@ SPRY_INLINE void put_q6_k(part *p, source s)
         put_turns(p, (source[3]){skip(s, 128 + 32 * half), skip(s, 64 * half), skip(s, 64 * half + 32)}, 3);
 }
 
-/* Level i of block s of Q3_K in the file: two bits, and a third one elsewhere. */
+/* Level i of block s of Q3_K in the file: two bits in `low`, and the third one in `high`. */
 SPRY_INLINE unsigned level_q3(const uint8_t *block, size_t s, size_t i)
 {
     unsigned high = block[i], low = block[32 + s / 4 * 32 + i];
     return (low >> s % 4 * 2 & 3u) | (high >> s & 1u) << 2;
 }
 
-/* Eight levels of three bits in three bytes. */
+/* Packs eight levels of three bits into three bytes. */
 SPRY_INLINE void levels_to_bits(uint8_t out[3][32], const uint8_t *block)
 {
     for (size_t i = 0; i < 32; i++) {
@@ -161,7 +162,7 @@ SPRY_INLINE void levels_to_bits(uint8_t out[3][32], const uint8_t *block)
     }
 }
 
-/* Part k of Q3_K: a nibble in byte k % 8, the upper pair of bits in byte 8 + k % 4. */
+/* Scale k of Q3_K: a nibble in byte k % 8, the upper two bits in byte 8 + k % 4. */
 SPRY_INLINE void put_q3_k(part *p, source s)
 {
     int8_t made[4][16];
@@ -179,7 +180,8 @@ SPRY_INLINE void put_q3_k(part *p, source s)
     put_turns(p, turns, 3);
 }
 
-/* Swaps the middle bytes of quads: scales of two blocks, in halves that are adjacent or not. */
+/* Swaps the middle bytes of each quad, which holds the scales of two blocks: halves of a block become adjacent, or the
+ * reverse. */
 SPRY_INLINE void swap_middle(uint8_t out[16], const uint8_t in[16])
 {
     static const uint8_t from[4] = {0, 2, 1, 3};
@@ -214,7 +216,7 @@ SPRY_INLINE void put_iq4_xs(part *p, source s)
     put_quads(p, skip(s, 8), 32);
 }
 
-/* The place of value i in TQ1_0: a byte, and how many digits of it come first. */
+/* Where value i of TQ1_0 is stored: index of the byte, and the number of digits before it in that byte. */
 static size_t ternary_place(size_t *digit, size_t i)
 {
     size_t begin = i < 160 ? 0 : i < 240 ? 160 : 240, n = i < 160 ? 32 : i < 240 ? 16 : 4;
@@ -224,7 +226,7 @@ static size_t ternary_place(size_t *digit, size_t i)
 
 static const uint8_t powers_of_three[5] = {1, 3, 9, 27, 81};
 
-/* The place of value i among bytes of two bits each, TQ2_0's. */
+/* Where value i of TQ2_0 is stored, two bits per value: index of the byte, and shift. */
 static size_t two_bit_place(size_t *shift, size_t i)
 {
     *shift = i % 128 / 32 * 2;
@@ -256,14 +258,14 @@ SPRY_INLINE void put_tq2_0(part *p, source s)
     put_quads(p, s, 16);
 }
 
-/* ---- codes: bytes of the file in another order; both directions */
+/* codes: the file's bytes in another order; the same functions pack and unpack */
 
 typedef struct moved {
     uint8_t *packed, *file;
-    bool back; /* from packed to file */
+    bool back; /* true: from packed to file */
 } moved;
 
-/* The next n packed bytes are every step-th of the file from `at` on. */
+/* Moves n packed bytes, which are every step-th byte of the file from `at` on. */
 SPRY_INLINE void move_bytes(moved *m, size_t at, size_t n, size_t step)
 {
     for (size_t i = 0; i < n; i++)
@@ -274,7 +276,7 @@ SPRY_INLINE void move_bytes(moved *m, size_t at, size_t n, size_t step)
     m->packed += n;
 }
 
-/* All bytes of a block after its scale. */
+/* Moves all bytes of a block after its scale. */
 SPRY_INLINE void move_codes(moved m, spry_dtype type)
 {
     if (type == SPRY_IQ2_XS || type == SPRY_IQ2_S)
@@ -330,7 +332,7 @@ SPRY_INLINE void put_block(part *p, spry_dtype type, source s)
     }
 }
 
-/* One block of all rows of a group. */
+/* Packs one block of all rows of a group. */
 static void put_rows(unsigned char *out, spry_dtype type, source s, size_t n_rows, size_t rows)
 {
     size_t row = 0;
@@ -360,7 +362,7 @@ static size_t chunk_bytes(spry_dtype type)
     return type == SPRY_F16 ? 2 : 4;
 }
 
-/* Values of one row from chunk `first` on. */
+/* Packs the values of one row from chunk `first` on. */
 static void put_floats(unsigned char *out, const unsigned char *in, spry_dtype type, size_t row, size_t first,
                        size_t n_in, size_t rows)
 {
@@ -369,7 +371,7 @@ static void put_floats(unsigned char *out, const unsigned char *in, spry_dtype t
     memcpy(out + n * rows * chunk + row * rest, in + n * chunk, rest);
 }
 
-/* All rows: tiles of 16 bytes of 4 rows, or of 8 in chunks of 2 bytes, are turned as a whole. */
+/* Packs all rows. Tiles of 4 rows by 16 bytes, or of 8 rows in chunks of 2 bytes, are transposed as a whole. */
 static void put_float_rows(unsigned char *out, spry_dtype type, source s, size_t n_in, size_t n_rows, size_t rows)
 {
     size_t chunk = chunk_bytes(type), each = 16 / chunk; /* rows of a tile, and chunks of a row in it */
@@ -429,7 +431,7 @@ static void take_quads(packed_part *p, uint8_t *bytes, size_t n_quads)
         take(p, bytes + 4 * q, 4);
 }
 
-/* Eight quads each of n parts of 32 bytes, in turns. */
+/* Reads eight quads of each of n parts of 32 bytes, alternating between the parts. */
 static void take_turns(packed_part *p, uint8_t *bytes, size_t n)
 {
     for (size_t i = 0; i < 8 * n; i++)
@@ -570,7 +572,7 @@ static void take_iq4_xs(packed_part *p, unsigned char *block)
     take_quads(p, block + 8, 32);
 }
 
-/* A byte is the smallest fraction of 256 with its digits. */
+/* Each byte is the smallest fraction of 256 that has the given digits. */
 static void take_tq1_0(packed_part *p, unsigned char *block)
 {
     uint8_t low[64];

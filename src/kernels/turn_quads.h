@@ -1,5 +1,6 @@
-/* Four rows of 16 bytes become four columns, or eight rows eight columns: what packing does with most bytes of a file.
- * Vectors that every processor of its kind has, so that no table of functions is needed. */
+/* Transposes four rows of 16 bytes into columns of four bytes, or eight rows into columns of two. Packing does this
+ * with most bytes of a file. Uses only vector instructions that every processor of the architecture has, so no table of
+ * functions is needed. */
 #ifndef SPRY_KERNELS_TURN_QUADS_H
 #define SPRY_KERNELS_TURN_QUADS_H
 
@@ -14,7 +15,7 @@
 #include <arm_neon.h>
 #endif
 
-/* Bytes 4q .. 4q + 3 of row r go to out + q * out_stride + 4r. Any addresses. */
+/* Transposes quads: bytes 4q .. 4q + 3 of row r go to out + q * out_stride + 4r. Any addresses. */
 SPRY_INLINE void spry_turn_quads(unsigned char *out, size_t out_stride, const unsigned char *in, size_t in_stride)
 {
 #if defined(__SSE2__)
@@ -42,14 +43,14 @@ SPRY_INLINE void spry_turn_quads(unsigned char *out, size_t out_stride, const un
 #endif
 }
 
-/* Eight rows of 16 bytes: bytes 2p, 2p + 1 of row r go to out + p * out_stride + 2r. */
+/* Transposes pairs of eight rows of 16 bytes: bytes 2p, 2p + 1 of row r go to out + p * out_stride + 2r. */
 SPRY_INLINE void spry_turn_pairs(unsigned char *out, size_t out_stride, const unsigned char *in, size_t in_stride)
 {
 #if defined(__SSE2__)
     __m128i a[8], b[8];
     for (size_t r = 0; r < 8; r++)
         a[r] = _mm_loadu_si128((const __m128i *)(in + r * in_stride));
-    for (size_t r = 0; r < 4; r++) { /* three times row r and row r + 4, value by value */
+    for (size_t r = 0; r < 4; r++) { /* interleaves row r and row r + 4 three times, value by value */
         b[2 * r] = _mm_unpacklo_epi16(a[r], a[r + 4]);
         b[2 * r + 1] = _mm_unpackhi_epi16(a[r], a[r + 4]);
     }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* How its functions are declared; CUDA kernels say so first. */
+/* How the functions of this file are declared; CUDA kernels define it before they include it. */
 #ifndef SPRY_WEIGH_INLINE
 #define SPRY_WEIGH_INLINE static inline
 #endif

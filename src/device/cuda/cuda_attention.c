@@ -142,7 +142,7 @@ static spry_rope_kv_args prepare_args(const spry_cuda_device *d, const spry_cuda
                                .eps = c->norm_eps};
 }
 
-/* The kernels for heads of 64 or 128 that RoPE rotates fully; NULL: there are none. */
+/* Specialised kernels for heads of 64 or 128 values that RoPE rotates completely; NULL if the model's heads differ. */
 static const spry_full_head_kernels *full_head_kernels(const spry_config *c, const spry_rope_kv_args *p)
 {
     bool whole = (c->head_dim == 64 || c->head_dim == 128) && p->n_pairs == c->head_dim / 2;
@@ -287,8 +287,8 @@ static spry_kernel_id fast_decode_kernel(const spry_cuda_device *d, const spry_d
     return q8 ? kernels->decode_q8[kind] : kernels->decode_bf16[kind];
 }
 
-/* Fused decode attention. With many rows, fewer blocks share the pages of one row; if there are more blocks than fit,
- * no block has a warp without a page. */
+/* Fused decode attention. A cluster of `share` blocks divides the pages of one row. With many rows the clusters are
+ * smaller; if even then not all blocks fit on the GPU, a block gets no more warps than there are pages. */
 static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     enum { SHARE = 8, FEWEST = 2 };

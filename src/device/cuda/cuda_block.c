@@ -1,5 +1,5 @@
-/* The transformer block of every architecture, as launches. A part that an architecture lacks has address 0 in its
- * layer. */
+/* The transformer block of every architecture, as launches. A norm, bias or matrix that an architecture lacks has
+ * address 0 in its layer. */
 #include <math.h>
 
 #include "device/cuda/cuda_state.h"
@@ -9,7 +9,7 @@ enum { SOFTCAP_BLOCKS = 1024 };
 
 /* ---- before the layers ------------------------------------------------------------------------------------------- */
 
-/* Adds or stores a table row for each row. */
+/* Adds (or stores) one row of an embedding table to each row of the step. */
 static void embed_table(spry_cuda_device *d, const spry_cuda_matrix *table, spry_embed_args args)
 {
     if (table->type == SPRY_DTYPE_COUNT)
@@ -64,7 +64,8 @@ static void make_angles(spry_cuda_device *d)
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* Destination of a part's product: x itself, or y if a norm or a scale follows. Parallel parts are added in y. */
+/* Where attention or feed-forward adds or stores its result: x itself, or y if a norm or a scale follows. In
+ * architectures that compute both parts from the same input, both results are added up in y. */
 typedef struct part_sum {
     spry_cuda_memory out, norm, bias; /* norm after the part, or 0 */
     bool add, done;                   /* add: to the old values; done: no residual sum follows */
@@ -127,7 +128,7 @@ static spry_cuda_rows keep_state(spry_cuda_device *d, const spry_cuda_layer *l, 
     return result;
 }
 
-/* `input`: the rows, as attention or as this part reads them. */
+/* Feed-forward part of a layer. `input`: the rows of x before its norm, or as attention has quantised them. */
 static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
                                    spry_quantise_args input, const part_sum *sum)
 {
@@ -149,7 +150,7 @@ static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l
     return result;
 }
 
-/* x: see spry_cuda_input; on return for the next layer. */
+/* x: rows of x that are quantised already (see spry_cuda_input); on return those for the next layer. */
 static void run_layer(spry_cuda_device *d, uint32_t layer, spry_cuda_rows *x)
 {
     const spry_cuda_layer *l = &d->model.layers[layer];

@@ -137,7 +137,7 @@ bool spry_cuda_was_used(const spry_cuda_context *c, spry_kernel_id kernel)
     return c->functions[kernel] != NULL;
 }
 
-/* `cluster`: the blocks of one y and z are a cluster. */
+/* `cluster`: the blocks with the same blockIdx.y and blockIdx.z form a cluster. */
 static void launch(spry_cuda_context *c, spry_kernel_id kernel, const size_t grid[3], unsigned threads,
                    size_t shared_bytes, bool cluster, const void *arguments)
 {

@@ -29,7 +29,7 @@ typedef struct spry_cuda_context {
     size_t fault_bytes; /* size of the failed allocation */
 } spry_cuda_context;
 
-/* `index` selects the GPU. `images` ends with NULL. On failure nothing is held. */
+/* `index` selects the GPU. `images` ends with NULL. On failure everything is closed again. */
 spry_status spry_cuda_context_init(spry_cuda_context *context, const spry_cuda *cuda, int index,
                                    const void *const *images, spry_error *error);
 void spry_cuda_context_deinit(spry_cuda_context *context);
@@ -41,11 +41,12 @@ void spry_cuda_enter(spry_cuda_context *context);
 void spry_cuda_launch(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                       const void *arguments);
 
-/* The same with dynamic shared memory. */
+/* Launches blocks with dynamic shared memory. */
 void spry_cuda_launch_shared(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y,
                              size_t grid_z, size_t shared_bytes, const void *arguments);
 
-/* The same with clusters: the blocks of one y and z, at most 8; needs sm90_up. `threads`: fewer than in the list, or 0.
+/* Launches clusters: the blocks with the same blockIdx.y and blockIdx.z form one, of at most 8 blocks; needs sm90_up.
+ * `threads`: threads of a block if fewer than in kernel_list.h, or 0.
  */
 void spry_cuda_launch_cluster(spry_cuda_context *context, spry_kernel_id kernel, size_t grid_x, size_t grid_y,
                               size_t grid_z, unsigned threads, size_t shared_bytes, const void *arguments);

@@ -58,7 +58,8 @@ static spry_status submit_after(spry_device *device, const spry_device_step *ste
                                 spry_error *error)
 {
     spry_cuda_device *d = cuda_of(device);
-    if (d->steps[d->newest].n_queued != d->steps[d->newest].n_draws) /* indices of draws and of results differ */
+    if (d->steps[d->newest].n_queued != d->steps[d->newest].n_draws) /* after an input error, draws and results have
+                                                                      * different indices */
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "a draw of the step before failed");
     spry_cuda_enter(&d->context);
     spry_cuda_mark(&d->context);
@@ -123,7 +124,7 @@ static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, 
     return status;
 }
 
-/* Copies rows of floats to host memory, which grows with the requests. */
+/* Copies rows of floats to host memory, which is enlarged when a request needs more. */
 static spry_status fetch(spry_cuda_device *d, const float **out, spry_cuda_memory from, size_t bytes, spry_error *error)
 {
     spry_cuda_enter(&d->context);
@@ -252,7 +253,7 @@ static spry_status check_model(const spry_device_setup *s, spry_error *error)
     return SPRY_OK;
 }
 
-/* Reports the total need, before the driver refuses a part of it. */
+/* Checks the total need first, because the driver would name only the one allocation that failed. */
 static spry_status check_memory(spry_cuda_device *d, const spry_device_setup *s, spry_error *error)
 {
     spry_device_memory need = {0};
@@ -311,7 +312,7 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
     return SPRY_OK;
 }
 
-/* `piece`: a number, or empty for the first GPU. */
+/* Reads the number of a GPU; an empty piece selects the first one. */
 static bool read_index(int *index, const char *piece)
 {
     uint64_t number = 0;

@@ -10,14 +10,15 @@
 /* ---- choice of kernel -------------------------------------------------------------------------------------------- */
 
 enum {
-    SLOTS = 4, /* units in flight per warp in gemm_small.cuh and gemv.cuh */
+    SLOTS = 4, /* units of 64 inputs in flight per warp in gemm_small.cuh and gemv.cuh */
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
     STAGES = 3, /* pipeline stages of the multistage kernel */
 };
 
-/* For many rows; `work`: blocks of 32 rows and one tile. The time of a kernel hardly depends on the rows until the GPU
- * is full, so split-K stays the fastest for longer than its throughput suggests. */
+/* Chooses a kernel for many rows; false if there is too little work for one. `work`: the number of pieces of 32 rows
+ * and one tile. Until the GPU is full, the time of a kernel hardly depends on the number of rows, so split-K stays the
+ * fastest for longer than its throughput suggests. */
 static bool choose_large(spry_gemm_launch *launch, const spry_gemm_args *args, spry_dtype type)
 {
     enum { FLOATS_WORK = 800, BYTES_WORK = 1500 };
@@ -40,7 +41,7 @@ static bool choose_large(spry_gemm_launch *launch, const spry_gemm_args *args, s
     return true;
 }
 
-/* Shared memory of a ring of `units` units per warp. */
+/* Shared memory of all warps' rings, with `units` units of 64 inputs each. */
 static size_t unit_ring_bytes(spry_dtype type, size_t units)
 {
     return SPRY_SPLIT_K * units * spry_cuda_unit_bytes(type);
@@ -106,7 +107,7 @@ static bool choose_streaming(spry_gemm_launch *launch, const spry_cuda_context *
     return true;
 }
 
-/* The split-K kernel for groups of rows and tiles of a block. */
+/* The split-K kernel whose blocks compute `groups` groups of 8 rows and `tiles` tiles. */
 static spry_splitk_variant splitk_variant(size_t groups, size_t tiles)
 {
     if (tiles > 1)
@@ -114,7 +115,8 @@ static spry_splitk_variant splitk_variant(size_t groups, size_t tiles)
     return groups == 1 ? SPRY_SPLITK_1_1 : groups == 2 ? SPRY_SPLITK_2_1 : SPRY_SPLITK_4_1;
 }
 
-/* Otherwise split-K: several tiles per block if there are enough blocks, because they share rows. */
+/* Picks the kernel. If no other kernel fits, it is split-K, with several tiles per block if there are enough blocks,
+ * because the tiles of a block share the rows that the block loads. */
 spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type)
 {
     enum { BLOCKS = 96 };
@@ -140,7 +142,7 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     return launch;
 }
 
-/* The kernel with a fused norm, or gate, for a number of tiles at a time; SPRY_NO_KERNEL: there is none. */
+/* The kernel with a fused norm (or gate) that computes `tiles` tiles at a time; SPRY_NO_KERNEL: there is none. */
 static spry_kernel_id fused_kernel(spry_dtype type, bool one_row, bool gate, size_t tiles)
 {
     const spry_weight_type *t = &spry_cuda_weight_types[type];
@@ -190,7 +192,8 @@ size_t spry_cuda_act_group_bytes(spry_dtype type)
     return bytes[spry_cuda_act_format(type)];
 }
 
-/* gemm_smem of gemm_wgmma_tiles.cuh: mbarriers, norms, stages, and the sums, with split-K of each split of a block. */
+/* Size of gemm_smem (gemm_wgmma_tiles.cuh): mbarriers, norms, stages, and the sums of the work tile; with split-K the
+ * block stores the sums of each of its splits. */
 size_t spry_cuda_wgmma_smem(spry_dtype type, spry_wgmma_config kind)
 {
     size_t stages = kind.groups == 8                                ? SPRY_WGMMA_STAGES_64
@@ -226,7 +229,8 @@ static size_t tile_groups(const spry_gemm_args *args)
     return n;
 }
 
-/* Blocks of a cluster that share K, so that all SMs have work; each has enough units to be worth the exchange of sums.
+/* The number of blocks in a cluster that divide K among them, so that all SMs have work. Each block gets enough units
+ * of K to be worth the exchange of sums.
  */
 static size_t share_of(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type, size_t items)
 {
@@ -348,7 +352,7 @@ static void launch_gemm(spry_cuda_device *d, const spry_gemm_launch *launch, con
                                 (args->n_rows + launch->rows - 1) / launch->rows, 1, launch->shared_bytes, args);
 }
 
-/* Products of one type. */
+/* Launches products whose matrices have one weight type. */
 static void launch_gemms(spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type)
 {
     spry_gemm_launch launch = spry_cuda_pick_gemm(d, args, type);

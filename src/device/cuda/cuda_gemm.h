@@ -13,11 +13,11 @@ typedef struct spry_gemm_launch {
     size_t shared_bytes;
 } spry_gemm_launch;
 
-/* For products of one type. */
+/* Picks the kernel for products whose matrices have this type. */
 spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type);
 
-/* A kernel for at most 8 rows with a fused norm, or also with a fused gate, that takes at most `tiles` tiles at a time.
- * Returns false if no such kernel fits into shared memory. */
+/* A kernel for at most 8 rows with a fused norm, or also with a fused gate, that computes at most `tiles` tiles at a
+ * time. Returns false if no such kernel fits into shared memory. */
 bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w, bool gate,
                           size_t tiles, size_t n_rows);
 
@@ -30,15 +30,16 @@ typedef struct spry_wgmma_config {
     size_t groups, warpgroups, blocks, share;
 } spry_wgmma_config;
 
-/* The kernel, with `gate` for a gate and up product, SPRY_NO_KERNEL: there is none; its dynamic shared memory. */
+/* The kernel of a config, for a gate and up product if `gate`; SPRY_NO_KERNEL: there is none. wgmma_smem is its dynamic
+ * shared memory in bytes. */
 spry_kernel_id spry_cuda_wgmma_kernel(spry_dtype type, bool gate, spry_wgmma_config kind);
 size_t spry_cuda_wgmma_smem(spry_dtype type, spry_wgmma_config kind);
 
-/* For rows in the wgmma layout; false if they are not. `gate`: a gate and up product. */
+/* Picks a wgmma kernel; false if the rows are not in the wgmma layout. `gate`: for a gate and up product. */
 bool spry_cuda_pick_wgmma(spry_gemm_launch *launch, const spry_cuda_device *d, const spry_gemm_args *args,
                           spry_dtype type, bool gate);
 
-/* Bytes of a unit of 8 rows in the wgmma layout. */
+/* Bytes of 8 rows by one unit of 64 inputs in the wgmma layout. */
 size_t spry_cuda_act_group_bytes(spry_dtype type);
 
 #endif

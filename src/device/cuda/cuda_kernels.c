@@ -25,7 +25,7 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
         one, spry_gemm_##label##_##T##_8_1_2_id, spry_gemm_##label##_##T##_16_2_1_id                                   \
     }
 
-/* The planes of weight_tiles.cuh: 16 outputs by 64 inputs. */
+/* Bytes of the planes of weight_tiles.cuh, for 16 outputs by 64 inputs. */
 #define QUANT(T, dtype, bits, zero, group, scale_bytes, min, super_plane, floats)                                      \
     [SPRY_##dtype] = {                                                                                                 \
         .format = SPRY_ACT_Q8,                                                                                         \

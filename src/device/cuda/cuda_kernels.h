@@ -10,7 +10,8 @@
 extern const char *const spry_cuda_kernel_names[SPRY_KERNEL_COUNT];
 extern const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT];
 
-/* Variants of the kernels with fused norm or gate, by tiles at a time, and of the other GEMMs. */
+/* Variants of the kernels with a fused norm or gate, by the number of tiles computed at a time, and of the other
+ * kernels for up to 8 rows. */
 typedef enum spry_gemv_variant {
     SPRY_GEMV_NORM_2,
     SPRY_GEMV_NORM_4,
@@ -29,18 +30,18 @@ typedef enum spry_small_variant {
     SPRY_SMALL_VARIANTS
 } spry_small_variant;
 
-/* Groups of rows and tiles of a block. */
+/* Variants of the split-K kernel: groups of 8 rows, and tiles, that a block computes. */
 typedef enum spry_splitk_variant {
     SPRY_SPLITK_1_1,
     SPRY_SPLITK_2_1,
     SPRY_SPLITK_4_1,
     SPRY_SPLITK_2_2,
     SPRY_SPLITK_4_4,
-    SPRY_SPLITK_SMALL, /* 1, 1 with less shared memory */
+    SPRY_SPLITK_SMALL, /* one group and one tile, with less shared memory */
     SPRY_SPLITK_VARIANTS
 } spry_splitk_variant;
 
-/* Groups of rows, consumer warpgroups and blocks per SM. */
+/* Variants of the wgmma kernel: groups of 8 rows, consumer warpgroups, and blocks per SM. */
 typedef enum spry_wgmma_variant {
     SPRY_WGMMA_8_1_1,
     SPRY_WGMMA_8_1_2,
@@ -55,14 +56,16 @@ typedef struct spry_weight_type {
     uint32_t values, high, scale, super;
     spry_kernel_id repack, embed;
     spry_kernel_id splitk[SPRY_SPLITK_VARIANTS];
-    spry_kernel_id large[2]; /* many rows: wide with 1 or 2 tiles of a warp; otherwise multistage or plain, twice */
+    spry_kernel_id large[2]; /* for many rows: the wide kernel with 1 or 2 tiles per warp; a type without one has its
+                              * multistage or plain kernel in both */
     spry_kernel_id gemv[SPRY_GEMV_VARIANTS], small[SPRY_SMALL_VARIANTS];
     spry_kernel_id wgmma[2][SPRY_WGMMA_VARIANTS]; /* [1]: gate and up */
 } spry_weight_type;
 
 extern const spry_weight_type spry_cuda_weight_types[SPRY_DTYPE_COUNT];
 
-/* Kernels of a type of KV pages; split_kv and prefill by values of a head per lane: 1, 2, 4, 8, 16. */
+/* Kernels of a type of KV pages; split_kv and prefill are indexed by the values of a head that a lane holds: 1, 2, 4,
+ * 8, 16. */
 typedef struct spry_kv_kernels {
     spry_kernel_id rope_kv, conv_store, convolve, mla_rope_kv, mla_split_kv, mla_prefill;
     spry_kernel_id split_kv[5], prefill[5];

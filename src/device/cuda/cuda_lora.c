@@ -30,7 +30,7 @@ spry_cuda_memory spry_cuda_lora_input(const spry_cuda_device *d, spry_quantise_a
     return made ? args->plain : args->in;
 }
 
-/* The products of one launch. */
+/* Adds the adapters' part to at most SPRY_LORA_PARTS products, with one launch of each kernel. */
 static void lora_parts(spry_cuda_device *d, const spry_cuda_rows *rows, const spry_cuda_gemm *products,
                        size_t n_products, size_t n_rows, spry_cuda_expert_groups groups)
 {

@@ -1,5 +1,5 @@
-/* Multi-head latent attention as launches. Heads have matrices of their own, which GEMMs treat like experts: the slots
- * of a head follow each other. */
+/* Multi-head latent attention as launches. Each head has a matrix of its own, and GEMMs treat heads like experts: a
+ * slot is one head of one row, and the slots of a head are consecutive. */
 #include <assert.h>
 
 #include "device/cuda/cuda_state.h"
@@ -24,7 +24,7 @@ spry_cuda_attention spry_cuda_mla_attention(spry_dtype type)
                                  .parts = 1};
 }
 
-/* The slots of a head are a multiple of this. */
+/* The number of slots of a head is a multiple of this. */
 static size_t align_of(size_t rows)
 {
     return rows < SPRY_CUDA_EXPERT_ALIGN_MANY ? SPRY_CUDA_EXPERT_ALIGN : SPRY_CUDA_EXPERT_ALIGN_MANY;

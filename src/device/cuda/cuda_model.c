@@ -167,8 +167,8 @@ spry_cuda_memory spry_cuda_load_vector(spry_cuda_loader *p, const float *values,
     return load_vector(p, values, n);
 }
 
-/* The norm of queries; if both norms come after RoPE, times that of keys: stored keys are then rotated last, so that
- * pages can be rotated again. */
+/* Loads the weights of the query norm. If the norms come after RoPE, they are multiplied by the weights of the key
+ * norm: then rotation is the last step of a stored key, so that its page can be rotated again. */
 static spry_cuda_memory load_q_norm(loader *p, const spry_layer *l, size_t n)
 {
     float both[SPRY_MAX_HEAD_DIM];
@@ -253,7 +253,7 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l)
     };
 }
 
-/* Records what follows the product of `w`: existing matrices after a norm without a bias. */
+/* Records what reads the product of `w`: an RMS norm without a bias, and the existing ones of three matrices. */
 static void link_next(spry_cuda_matrix *w, spry_cuda_memory norm, spry_cuda_memory bias, const spry_cuda_matrix *first,
                       const spry_cuda_matrix *second, const spry_cuda_matrix *third)
 {

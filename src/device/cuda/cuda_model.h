@@ -58,7 +58,7 @@ typedef struct spry_cuda_model {
     spry_cuda_memory embedding_norm, embedding_norm_bias;
     spry_cuda_memory frequencies[2]; /* for full and for sliding layers */
     float magnitude[2];
-    spry_cuda_matrix stream_in, stream_out; /* Gemma 3n: of all streams but the first */
+    spry_cuda_matrix stream_in, stream_out; /* Gemma 3n: for all streams but the first */
     spry_cuda_matrix layer_embedding, layer_projection;
     spry_cuda_memory layer_norm;
     spry_cuda_layer *layers; /* [n_layers] */

@@ -10,7 +10,7 @@ static size_t route(spry_cuda_device *d, spry_cuda_memory choice_bias, size_t al
     const spry_cuda_scratch *s = &d->scratch;
     size_t slots = d->n_rows * c->n_experts_used + (size_t)c->n_experts * (align - 1);
     slots = (slots + align - 1) / align * align;
-    size_t most = d->n_rows * c->n_experts_used * align; /* every pair in a group of its own */
+    size_t most = d->n_rows * c->n_experts_used * align; /* if each (row, expert) pair were in a group of its own */
     slots = slots < most ? slots : most;
     const spry_moe_route_args choose = {.router = s->router,
                                         .chosen = s->chosen,
@@ -37,8 +37,8 @@ static size_t route(spry_cuda_device *d, spry_cuda_memory choice_bias, size_t al
     return slots;
 }
 
-/* out = down(activation(gate) * up) of the rows of `input`, or with groups of the slots' rows. Everything is in the mma
- * layout, because groups of slots belong to different experts. */
+/* out = down(activation(gate) * up), for the rows of `input`, or with `groups` for the slots' rows. All activations are
+ * in the mma layout, because groups of slots belong to different experts. */
 static void gated(spry_cuda_device *d, spry_cuda_memory out, const spry_cuda_matrix *gate, const spry_cuda_matrix *up,
                   const spry_cuda_matrix *down, spry_quantise_args input, size_t n_rows, spry_cuda_expert_groups groups)
 {

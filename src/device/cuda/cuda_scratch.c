@@ -51,7 +51,7 @@ static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t row
     s->experts = carve(s, s->n_slots, 1, sizeof(int32_t));
 }
 
-/* For the widest input and all rows or slots. */
+/* Buffers of quantised activations, for all rows or slots of the widest input. */
 void spry_cuda_carve_activations(spry_cuda_scratch *s, size_t rows, size_t width)
 {
     static const size_t unit_bytes[SPRY_ACT_FORMATS] = {SPRY_WGMMA_Q8_BYTES / 8, 128, 256, 384}; /* per row and unit */
@@ -73,7 +73,7 @@ static void carve_mla(spry_cuda_scratch *s, const spry_config *c, size_t rows)
     s->head_numbers = carve(s, slots, 1, sizeof(int32_t));
 }
 
-/* Gemma 3n. */
+/* Buffers of Gemma 3n. */
 static void carve_streams(spry_cuda_scratch *s, const spry_config *c, size_t rows)
 {
     size_t streams = c->arch->streams ? c->n_streams : 0, stream_rows = streams ? rows : 0;
@@ -98,7 +98,7 @@ static void carve_delta(spry_cuda_scratch *s, const spry_config *c, size_t rows)
         s->raw = carve(s, rows, 2 * (size_t)c->n_heads * c->head_dim, sizeof(float));
 }
 
-/* Units of all rows, as in spry_cuda_carve_activations. */
+/* Number of units (64 inputs) in all rows, padded as in spry_cuda_carve_activations. */
 static size_t units_of(size_t rows, size_t width)
 {
     return (rows + 127) / 128 * 128 * ((width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT);

@@ -9,9 +9,10 @@
 
 enum {
     SPRY_CUDA_DECODE_ROWS = 16,      /* maximum rows of a segment that are decoded with split-KV, */
-    SPRY_CUDA_DECODE_TILE_ROWS = 64, /* the same if a warp takes several rows, */
-    SPRY_CUDA_DECODE_STEP_ROWS = 32, /* and maximum rows of a step for that, if prefill can be split, too */
-    SPRY_CUDA_EXPERT_ALIGN = 8,      /* slots of an expert are a multiple of this, or of the next */
+    SPRY_CUDA_DECODE_TILE_ROWS = 64, /* the same for kernels whose warps compute several rows together, */
+    SPRY_CUDA_DECODE_STEP_ROWS = 32, /* and maximum rows of such a step, if prefill can be split, too */
+    SPRY_CUDA_EXPERT_ALIGN = 8,      /* the number of slots of an expert is a multiple of this or of the next
+                                      * constant */
     SPRY_CUDA_EXPERT_ALIGN_MANY = 128,
     SPRY_CUDA_DRAWS = 16, /* maximum draws of one launch */
 };
@@ -86,7 +87,7 @@ enum { SPRY_CUDA_COPIES = 64 };
 /* Copies of pages to and from host memory. They are numbered, and run in order in their own stream. */
 typedef struct spry_cuda_tier {
     void *stream;                  /* NULL until host memory is first requested */
-    void *before;                  /* event: the steps' stream up to the last copy */
+    void *before;                  /* an event in the steps' stream, which the last copy waits for */
     void *after[SPRY_CUDA_COPIES]; /* event after copy n, at index n modulo SPRY_CUDA_COPIES */
     uint64_t newest;               /* number of the last copy; 0: none */
     uint64_t passed;               /* all copies up to this number precede the next submission */
@@ -100,10 +101,10 @@ typedef struct spry_cuda_attention {
         decode; /* SPRY_NO_KERNEL, or the fused kernel for rows that are the only new row of their sequence */
     spry_kernel_id combine;         /* combines the partial results of decode rows */
     spry_kernel_id combine_prefill; /* SPRY_NO_KERNEL, or combines the partial results of prefill with split-KV */
-    bool multi_row;                 /* a warp takes several decode rows of a segment */
+    bool multi_row;                 /* a warp computes several decode rows of a segment together */
     size_t chunk_pages;             /* pages of a chunk of decode rows */
     size_t warps, prefill_warps;    /* per block, for decode and for prefill */
-    size_t prefill_full_grid;       /* prefill is not split if its grid has this many blocks */
+    size_t prefill_full_grid;       /* prefill is not split if its grid has at least this many blocks */
     size_t queries;                 /* queries per warp */
     size_t parts;                   /* warps that share the values of a head */
     size_t split_kv_bytes, prefill_bytes, decode_bytes, decode_fast_bytes; /* dynamic shared memory of a block */
@@ -150,8 +151,8 @@ typedef struct spry_cuda_marks {
     const spry_segment *segments; /* the step's segments, borrowed during the launch */
 } spry_cuda_marks;
 
-/* Rows as GEMMs read them, in each format that was wanted; for adapters also as floats, and the number of each row in
- * the step (0: rows are in order). */
+/* Quantised rows, the input of GEMMs, in each format that a product needs. With adapters, `plain` also has the rows as
+ * floats, and `source` the number of each row in the step (0: rows are in order). */
 typedef struct spry_cuda_rows {
     spry_activations in[SPRY_ACT_FORMATS];
     spry_cuda_memory plain, source;
@@ -200,8 +201,8 @@ typedef struct spry_cuda_device {
     bool adapted;                /* some rows use adapters */
 } spry_cuda_device;
 
-/* cuda_scratch.c: takes a part of the working memory, or only counts it if the memory has no address yet; sections for
- * activations. */
+/* cuda_scratch.c: carve takes a part of the working memory, or only counts it if the memory has no address yet;
+ * carve_activations does so for the buffers of quantised activations. */
 spry_cuda_memory spry_cuda_carve(spry_cuda_scratch *s, size_t rows, size_t width, size_t size);
 void spry_cuda_carve_activations(spry_cuda_scratch *s, size_t rows, size_t width);
 
@@ -234,8 +235,8 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
 spry_quantise_args spry_cuda_attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
                                     const spry_cuda_rows *x);
 
-/* Its parts: prefill with tiles of at most `longest` rows, split over `n_kv_splits` parts if that is not 0; arguments
- * and pages of a layer. */
+/* Parts of spry_cuda_attend. attend_prefill launches prefill with tiles of at most `longest` rows, split over
+ * `n_kv_splits` parts if that is not 0; attend_args and layer_pages give the arguments and pages of a layer. */
 void spry_cuda_attend_prefill(spry_cuda_context *gpu, const spry_cuda_attention *attention,
                               const spry_attend_args *args, size_t n_prefill_tiles, size_t longest, size_t n_kv_splits);
 spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer);
@@ -252,8 +253,8 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
 void spry_cuda_encode_tensor_maps(spry_cuda_context *gpu, spry_cuda_attention *attention, const spry_kv_pages *kv,
                                   size_t n_pages);
 
-/* cuda_mla.c: the MLA kernels; preparation for all layers of a step; attention of a layer, which returns the input of
- * the output projection; slots for a number of rows. */
+/* cuda_mla.c: mla_attention selects the kernels; mla_begin prepares a step, once for all layers; mla is the attention
+ * of a layer and returns the input of the output projection; mla_slots is the number of slots for some rows. */
 spry_cuda_attention spry_cuda_mla_attention(spry_dtype type);
 void spry_cuda_mla_begin(spry_cuda_device *d);
 spry_quantise_args spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
@@ -290,12 +291,13 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
 /* cuda_recurrent.c: the short convolution of a layer; returns the input of the output projection. */
 spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
 
-/* The same for a gated delta net; the kernels for attention heads with gates in `raw`. */
+/* cuda_recurrent.c: delta is the gated delta net of a layer; returns the input of the output projection. head_gates
+ * launches one of the two kernels for attention heads with gates, which are in `raw`. */
 spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
 void spry_cuda_head_gates(spry_cuda_device *d, spry_kernel_id kernel, spry_cuda_memory x);
 
-/* cuda_draw.c: queues the draws of the newest step; take copies their results when they have finished. `which`: of the
- * steps. */
+/* cuda_draw.c: queues the draws of the newest step; take copies the results of finished draws. `which`: index into
+ * `steps`. */
 spry_status spry_cuda_draw_queue(spry_cuda_device *d, spry_draw *const *draws, size_t n, spry_error *error);
 void spry_cuda_draw_take(spry_cuda_device *d, size_t which, spry_draw *const *draws, size_t n);
 void spry_cuda_draw_deinit(spry_cuda_device *d);
@@ -328,7 +330,8 @@ void spry_cuda_lora_rows(spry_cuda_device *d, const spry_segment *segment, size_
 /* True if adapters of the step's rows change one of these products. */
 bool spry_cuda_has_lora(const spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products);
 
-/* The address of the rows as floats, for such products; makes quantisation store them if they are only its result. */
+/* The address of the rows as floats, for products that adapters change. If the rows exist only as the result of the
+ * quantisation, it stores the floats, too. */
 spry_cuda_memory spry_cuda_lora_input(const spry_cuda_device *d, spry_quantise_args *args);
 
 /* Adds the adapters' part to products. */
@@ -347,7 +350,7 @@ spry_cuda_rows spry_cuda_quantise(spry_cuda_device *d, spry_quantise_args args, 
 spry_quantise_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias,
                                    const spry_cuda_rows *x);
 
-/* Quantises and multiplies; at most 8 rows in one kernel if possible. Returns the same as spry_cuda_gemms. */
+/* Quantises and multiplies; if possible with one kernel, for at most 8 rows. Returns the same as spry_cuda_gemms. */
 spry_cuda_rows spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args args, const spry_cuda_gemm *products,
                                         size_t n_products, size_t n_rows, bool add);
 
@@ -361,7 +364,7 @@ spry_activations spry_cuda_activations(const spry_cuda_device *d, const spry_cud
 /* Groups of rows in the wgmma layout for a matrix of this type; 0: mma layout. */
 uint32_t spry_cuda_wgmma_groups(const spry_cuda_device *d, spry_dtype type, size_t n_rows);
 
-/* cuda_watch.c: charges the launches since the last call to an op, if there is a watch. */
+/* cuda_watch.c: if there is a watch, adds the time of the launches since the last call to the time of `op`. */
 void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products);
 void spry_cuda_charge_attention(spry_cuda_device *d, uint32_t layer);
 

@@ -71,7 +71,7 @@ static bool is_decode(const spry_cuda_device *d, const spry_segment *g, size_t a
            (d->n_decode_rows + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
 }
 
-/* As many rows as a block's warps have queries for. */
+/* Rows of a prefill tile: their queries for one KV head fill the warps of a block. */
 static size_t prefill_tile_rows(const spry_cuda_device *d)
 {
     const spry_cuda_attention *attention = &d->attention;

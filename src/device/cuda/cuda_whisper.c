@@ -85,7 +85,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Describes the block by a language model's config. */
+/* Fills in the config of a language model whose block computes Whisper's layers. */
 static spry_status describe(spry_cuda_whisper *w, spry_error *error)
 {
     static const spry_arch block = {.name = "Whisper", .gate = SPRY_GATE_GELU, .layer_norm = true, .ungated = true};

@@ -79,9 +79,10 @@ typedef struct spry_activations {
     uint32_t wgmma_groups; /* wgmma layout: groups of rows, a multiple of 8; 0: mma layout */
 } spry_activations;
 
-/* Normalises each row (with a weight), gates it (with `up`; with `ungated` by its activation alone) or takes it
- * unchanged, and stores it in the wanted formats, which are those with values. With `source`, row i comes from row
- * source[i] of `in`; a negative number means none. Grid: rows; of spry_quantise_wgmma a warp for 8 rows and a unit. */
+/* Normalises each row (with a weight), gates it (with `up`; with `ungated` by its activation alone) or leaves it
+ * unchanged, and stores it in the formats of `to` whose `values` is not NULL. With `source`, row i comes from row
+ * source[i] of `in`; a negative number means none. Grid: one block per row; in spry_quantise_wgmma one warp per 8 rows
+ * and unit of 64 inputs. */
 enum { SPRY_QUANTISE_THREADS = 256, SPRY_QUANTISE_WGMMA_UNITS = 4 };
 
 typedef struct spry_quantise_args {
@@ -136,8 +137,8 @@ enum {
 enum { SPRY_WGMMA_STAGES_64 = 5, SPRY_WGMMA_STAGES_128 = 4, SPRY_WGMMA_STAGES_128_X2 = 3 };
 enum { SPRY_GEMV_SMEM_MAX = 216 << 10 }; /* maximum dynamic shared memory of a GEMV */
 
-/* out[row][o] = sum over i of weight[o][i] * act[row][i] + bias[o], plus the old value with `add`. Up to three matrices
- * of one type with one input; the tiles of all parts are numbered in order. */
+/* out[row][o] = sum over i of weight[o][i] * act[row][i] + bias[o], plus the old value with `add`. A launch has up to
+ * three parts: matrices of one type that multiply the same input; the tiles of all parts are numbered in order. */
 typedef struct spry_gemm_part {
     spry_tiles weight;
     SPRY_AT(float) out;
@@ -228,21 +229,21 @@ typedef struct spry_rope_kv_args {
     float eps;
 } spry_rope_kv_args;
 
-/* Pages of a chunk, whose partial results are combined first; MLA combines single pages. SPRY_PARTIAL_HEADER: floats
- * before the values of a partial result. */
+/* Pages of a chunk: a chunk's partial results are combined first. With MLA a chunk is one page. SPRY_PARTIAL_HEADER:
+ * floats before the values of a partial result. */
 enum { SPRY_SIMT_CHUNK_PAGES = 8, SPRY_PARTIAL_HEADER = 4, SPRY_SIMT_THREADS = SPRY_SIMT_CHUNK_PAGES * SPRY_WARP };
 
 /* Warps of a block over F16 pages, for heads of `blocks` * 32 coordinates. */
 #define SPRY_HEAD_WARPS(blocks) ((blocks) <= 4 ? 4 : 2)
-enum { SPRY_SPLIT_KV_PAGES = 16 }; /* the same in attention_mma.cuh: pages of a split-KV part */
+enum { SPRY_SPLIT_KV_PAGES = 16 }; /* pages of a chunk in attention_mma.cuh; split-KV computes one chunk per part */
 
 /* Consecutive rows of one sequence: a prefill tile. */
 typedef struct spry_row_range {
     uint32_t first_row, n_rows;
 } spry_row_range;
 
-/* Consecutive decode rows of one sequence whose queries a warp takes together; partial_row: index of the first among
- * all decode rows. */
+/* Consecutive decode rows of one sequence whose queries a warp multiplies together; partial_row: index of the first
+ * among all decode rows. */
 typedef struct spry_decode_tile {
     uint32_t first_row, n_rows, partial_row;
 } spry_decode_tile;
@@ -492,7 +493,7 @@ typedef struct spry_delta_args {
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
     SPRY_AT(const spry_row_range) segments; /* the rows of one sequence each */
-    SPRY_AT(unsigned char) pages;           /* of page 0: address of the layer's floats */
+    SPRY_AT(unsigned char) pages;           /* address of the layer's floats in page 0 */
     uint64_t page_bytes;
     uint32_t n_heads, n_keys, key_dim, value_dim, n_mixed, reach;
     uint32_t tiled; /* heads h, h + n_keys, ... share a key head; else neighbouring heads */

@@ -27,7 +27,8 @@ enum {
 
 /* ---- gemm -------------------------------------------------------------------------------------------------------- */
 
-/* Static shared memory: the sums of all splits; of gemv.cuh and gemm_small.cuh also the sums of squares. */
+/* Static shared memory of a GEMM: the sums of all splits. gemv.cuh and gemm_small.cuh also store sums of squares
+ * there. */
 SPRY_SMEM_SIZE spry_smem_splitk_sums(size_t groups)
 {
     return SPRY_SPLIT_K * groups * SPRY_ACT_ROWS * SPRY_TILE_ROWS * sizeof(float);
@@ -38,14 +39,16 @@ SPRY_SMEM_SIZE spry_smem_gemv_sums(size_t tiles)
     return SPRY_SPLIT_K * (tiles * SPRY_TILE_ROWS + 1) * sizeof(float);
 }
 
-/* split_sums of gemm_small.cuh, four tiles at a time, and the values of a gate and up product. */
+/* Static shared memory of gemm_small.cuh: split_sums for four tiles at a time, and the values of a gate and up
+ * product. */
 SPRY_SMEM_SIZE spry_smem_small_sums(size_t tiles)
 {
     return ((SPRY_SPLIT_K * (tiles < 4 ? tiles : 4) + tiles) * SPRY_TILE_ROWS + SPRY_SPLIT_K) * SPRY_ACT_ROWS *
            sizeof(float);
 }
 
-/* Dynamic shared memory of a GEMV for a unit of the row: row_fragment of gemv.cuh; terms = 0: Q8. */
+/* Dynamic shared memory that a GEMV needs for each unit (64 inputs) of its row: row_fragment of gemv.cuh; terms = 0:
+ * Q8. */
 SPRY_SMEM_SIZE spry_smem_row_unit(size_t terms)
 {
     return terms ? terms * 128 : 80;
@@ -53,7 +56,8 @@ SPRY_SMEM_SIZE spry_smem_row_unit(size_t terms)
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* page_copy of attention_mma.cuh: the keys of a page, and `kept` blocks of its values in rows of 128 to 512 bytes. */
+/* page_copy of attention_mma.cuh: the keys of a page, and `kept` blocks (32 coordinates) of its values in rows of 128
+ * to 512 bytes. */
 SPRY_SMEM_SIZE spry_smem_page(size_t blocks, size_t kept)
 {
     return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
@@ -95,7 +99,8 @@ SPRY_SMEM_SIZE spry_smem_decode_fast(size_t blocks, size_t warps)
            warps * (SPRY_FAST_SCALES * 4 * sizeof(float) + SPRY_DECODE_GQA_MAX * SPRY_PROBS_STRIDE * sizeof(uint32_t));
 }
 
-/* pair_partials of attention_decode.cuh, which follow these two: one partial result per warp, for `group` queries. */
+/* pair_partials of attention_decode.cuh, stored after either of these structs: one partial result per warp, for `group`
+ * queries. */
 SPRY_SMEM_SIZE spry_smem_partials(size_t blocks, size_t warps, size_t group)
 {
     return (group + 1) / 2 * warps * (SPRY_PARTIAL_HEADER + 2 * blocks * 32) * sizeof(float);

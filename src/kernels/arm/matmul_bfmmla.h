@@ -8,12 +8,13 @@
 
 enum { DOT_BLOCK = 64, DOT_FOURS = DOT_BLOCK / 4, DOT_PAIRS = 32, DOT_FEW_BLOCKS = 32, FOUR_BYTES = 8 * GROUP };
 
-/* Fours of values of two rows: DOT_PAIRS pairs of DOT_FOURS, or one pair of DOT_FEW_BLOCKS blocks. */
+/* Activations as pairs of rows, four values of each: DOT_PAIRS pairs of DOT_FOURS fours, or one pair of DOT_FEW_BLOCKS
+ * blocks. */
 typedef struct dot_rows {
     bfloat16x8_t four[DOT_PAIRS * DOT_FOURS];
 } dot_rows;
 
-/* Four values, fewer at the end of a row. */
+/* Encodes four values, or fewer at the end of a row. */
 static inline bfloat16x4_t encode_four(const float *in, size_t n)
 {
     return vcvt_bf16_f32(n >= LANES ? v_load(in) : v_load_part(in, n));
@@ -25,7 +26,7 @@ static void encode_pair(bfloat16x8_t *out, const float *one, const float *two, s
         out[i / 4] = vcombine_bf16(encode_four(one + i, n - i), encode_four(two + i, n - i));
 }
 
-/* Fours of values of a group, in place, in pairs of values; the last has its missing values as zeros. */
+/* The weights of a group, read in place four values at a time; the last four have zeros for missing values. */
 typedef struct dot_weights {
     const unsigned char *whole;
     unsigned char last[FOUR_BYTES];
@@ -40,11 +41,11 @@ static void find_weights(dot_weights *out, const unsigned char *p, size_t n)
     out->n_whole = n / 4;
     memset(out->last, 0, sizeof out->last);
     memcpy(out->last, end, pairs);
-    for (size_t o = 0; rest % 2 && o < GROUP; o++) /* alone, without partner */
+    for (size_t o = 0; rest % 2 && o < GROUP; o++) /* the last value of an odd number, which has no partner */
         memcpy(out->last + pairs + 4 * o, end + pairs + 2 * o, 2);
 }
 
-/* Outputs 2p and 2p + 1. */
+/* Four values of outputs 2p and 2p + 1. */
 SPRY_INLINE bfloat16x8_t zipped_four(const dot_weights *w, size_t k, int p)
 {
     const unsigned char *four = k < w->n_whole ? w->whole + k * FOUR_BYTES : w->last;
@@ -53,7 +54,7 @@ SPRY_INLINE bfloat16x8_t zipped_four(const dot_weights *w, size_t k, int p)
     return vreinterpretq_bf16_u32(p % 2 ? vzip2q_u32(first, second) : vzip1q_u32(first, second));
 }
 
-/* One block of a group. */
+/* The weights of one block of a group, in the order of bfmmla. */
 typedef struct dot_panel {
     bfloat16x8_t four[DOT_FOURS][GROUP / 2];
 } dot_panel;
@@ -65,7 +66,7 @@ static void fill_panel(dot_panel *out, const dot_weights *w, size_t n_fours)
             out->four[k][p] = zipped_four(w, k, p);
 }
 
-/* Pairs of rows times pairs of outputs. */
+/* Sums of pairs of rows times pairs of outputs. */
 typedef float32x4_t dot_sums[TILE_PAIRS][GROUP / 2];
 
 static inline vec get_four(const float *p, size_t n)
@@ -81,7 +82,7 @@ static inline void put_four(float *p, vec x, size_t n)
         v_store_part(p, x, n);
 }
 
-/* Adds a sum to the output, or to zero; n outputs exist, and one row or two. */
+/* Adds a sum to the output, or stores it with `first`; n outputs exist, and one row (`alone`) or two. */
 SPRY_INLINE void add_two(float *out, size_t stride, float32x4_t left, float32x4_t right, size_t n, bool first,
                          bool alone)
 {
@@ -90,8 +91,8 @@ SPRY_INLINE void add_two(float *out, size_t stride, float32x4_t left, float32x4_
         put_four(out + stride, vaddq_f32(first ? v_set(0) : get_four(out + stride, n), upper_two(left, right)), n);
 }
 
-/* n_pairs pairs of rows, from `act` on at distances of `stride`, times pairs [p, p + n_outputs) of outputs: one block.
- */
+/* Multiplies one block: n_pairs pairs of rows, which are `stride` apart from `act` on, times pairs [p, p + n_outputs)
+ * of outputs. */
 SPRY_INLINE void dot_block(dot_sums sum, const dot_panel *filled, const dot_weights *w, const bfloat16x8_t *act,
                            size_t stride, size_t begin, size_t end, int p, int n_pairs, int n_outputs)
 {
@@ -108,7 +109,7 @@ SPRY_INLINE void dot_block(dot_sums sum, const dot_panel *filled, const dot_weig
     }
 }
 
-/* Half a group of `n_pairs` pairs of rows by a panel. `left`: outputs that exist. */
+/* Multiplies `n_pairs` pairs of rows by half a group, from a panel. `left`: number of outputs that exist. */
 SPRY_INLINE void panel_tile(float *out, size_t stride, const dot_panel *filled, const bfloat16x8_t *act, size_t n_fours,
                             int half, int n_pairs, size_t left, bool first, bool alone)
 {
@@ -128,7 +129,7 @@ static inline const unsigned char *bf16_at(const spry_matmul *m, size_t output, 
     return (const unsigned char *)m->weight + output / GROUP * m->weight_stride + value * (2 * GROUP);
 }
 
-/* One or two rows. */
+/* The product for one or two rows. */
 static void dot_few(const spry_matmul *m, size_t out_begin, size_t out_end)
 {
     dot_rows act;
@@ -154,7 +155,7 @@ static void dot_few(const spry_matmul *m, size_t out_begin, size_t out_end)
     }
 }
 
-/* One group of rows [begin, end). */
+/* Multiplies rows [begin, end) by one group. */
 SPRY_INLINE void dot_group(const spry_matmul *m, const dot_rows *act, const dot_panel *filled, size_t begin, size_t end,
                            size_t output, size_t n_out, size_t n_fours, bool first)
 {
@@ -170,7 +171,7 @@ SPRY_INLINE void dot_group(const spry_matmul *m, const dot_rows *act, const dot_
     }
 }
 
-/* Rows [begin, end), at most 2 * DOT_PAIRS. */
+/* The product for rows [begin, end), at most 2 * DOT_PAIRS of them. */
 static void dot_many(const spry_matmul *m, size_t begin, size_t end, size_t out_begin, size_t out_end)
 {
     dot_rows act;
@@ -200,5 +201,5 @@ static void bf16_matmul(const spry_matmul *m, size_t out_begin, size_t out_end)
         dot_many(m, row, m->n_rows - row < 2 * DOT_PAIRS ? m->n_rows : row + 2 * DOT_PAIRS, out_begin, out_end);
 }
 
-/* An entry of a table. */
+/* The table's entry for this file's product. */
 #define BF16_OPS .matmul[SPRY_BF16] = {.bf16 = true, .group = GROUP, .run = bf16_matmul},

@@ -10,14 +10,15 @@
 
 enum { PANEL_BLOCKS = 8, TILE_PAIRS = 4, TILE_HALF = 2, TILED_ROW_BLOCK = 64 };
 
-/* Up to PANEL_BLOCKS blocks of one group: eights of values of two outputs. Factors of values 16.. of a block are used
- * by types with sixteens only. */
+/* Up to PANEL_BLOCKS blocks of one group: eight values each of two outputs. Only types with a scale for every 16 values
+ * use the factors of the second 16 values. */
 typedef struct panel {
     int8x16_t eight[PANEL_BLOCKS][4][GROUP / 2];
     float scale[PANEL_BLOCKS][2][GROUP], min[PANEL_BLOCKS][2][GROUP];
 } panel;
 
-/* The same for two rows: the factors of the first row twice, then the factors of the second. */
+/* The same blocks of two rows of activations: the factors of the first row twice, then the factors of the second row
+ * twice. */
 typedef struct row_pair {
     int8x16_t eight[PANEL_BLOCKS][4];
     float32x4_t scale[PANEL_BLOCKS], scaled_sum[PANEL_BLOCKS], half_sum[PANEL_BLOCKS][2];
@@ -31,7 +32,7 @@ static inline void put_eight(float *out, eight x)
     v_store(out + LANES, x.half[1]);
 }
 
-/* 16 values; loads of matmul_neon.h give levels of types with the zero point 128 their sign. */
+/* Stores 16 values. The loads of matmul_neon.h give levels whose zero point is 128 as signed values already. */
 SPRY_INLINE void put_quads(int8x16_t out[2][GROUP / 2], spry_dtype type, const quads w)
 {
     int8x16_t zero = vdupq_n_s8((int8_t)(zero_point(type) == 128 ? 0 : zero_point(type)));
@@ -59,7 +60,7 @@ SPRY_INLINE void expand_small(panel *out, size_t b, spry_dtype type, const unsig
         put_eight(out->min[b][0], halves(p + 2 * GROUP));
 }
 
-/* Block s of the eight in a block of 256. */
+/* Expands block s of the eight blocks of 32 in a block of 256. */
 SPRY_INLINE void expand_sixteens(panel *out, size_t b, spry_dtype type, const unsigned char *p, size_t s)
 {
     const unsigned char *scales = p + (type == SPRY_Q2_K ? 4 : 2) * GROUP, *levels = scales + 16 * GROUP;
@@ -96,7 +97,7 @@ SPRY_INLINE void expand_large(panel *out, size_t b, spry_dtype type, const unsig
     }
 }
 
-/* Blocks [first, first + n) of a group; both are multiples of 8 for blocks of 256. */
+/* Expands blocks [first, first + n) of a group; in types with blocks of 256, both are multiples of 8. */
 SPRY_INLINE void expand(panel *out, spry_dtype type, const unsigned char *p, size_t first, size_t n)
 {
     p += first / (is_large(type) ? 8 : 1) * spry_packed_row_bytes(type) * GROUP;
@@ -136,10 +137,10 @@ static inline const spry_act_block *act_at(const spry_matmul *m, size_t row, siz
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* TILE_PAIRS pairs of rows times four outputs. */
+/* Sums of TILE_PAIRS pairs of rows times four outputs. */
 typedef float32x4_t tile_sums[TILE_PAIRS][TILE_HALF];
 
-/* Eights [begin, end) of a block. */
+/* Multiplies groups of eight values [begin, end) of a block. */
 SPRY_INLINE void dot_tile(tile_sums out, const panel *w, const row_pair *rows, size_t b, int half, int begin, int end)
 {
     int32x4_t dot[TILE_PAIRS][TILE_HALF];
@@ -155,7 +156,7 @@ SPRY_INLINE void dot_tile(tile_sums out, const panel *w, const row_pair *rows, s
             out[i][j] = vcvtq_f32_s32(dot[i][j]);
 }
 
-/* Factors of outputs 2p and 2p + 1, twice. */
+/* The factors of outputs 2p and 2p + 1, twice. */
 static inline float32x4_t factors_at(const float *factors, int p)
 {
     float32x2_t two = vld1_f32(factors + 2 * p);
@@ -196,7 +197,7 @@ SPRY_INLINE void add_sixteens(tile_sums sum, spry_dtype type, const panel *w, co
     }
 }
 
-/* Lower halves of two vectors, and upper ones. */
+/* The lower halves of two vectors as one vector; then the same for the upper halves. */
 static inline float32x4_t lower_two(float32x4_t a, float32x4_t b)
 {
     return vcombine_f32(vget_low_f32(a), vget_low_f32(b));
@@ -207,7 +208,7 @@ static inline float32x4_t upper_two(float32x4_t a, float32x4_t b)
     return vcombine_f32(vget_high_f32(a), vget_high_f32(b));
 }
 
-/* Adds n blocks to four outputs of eight rows. */
+/* Adds the products of n blocks to four outputs of eight rows. */
 SPRY_INLINE void add_tile(float *out, size_t stride, spry_dtype type, const panel *w, const row_pair *rows, size_t n,
                           int half, bool first)
 {
@@ -229,7 +230,7 @@ SPRY_INLINE void add_tile(float *out, size_t stride, spry_dtype type, const pane
     }
 }
 
-/* Rows [row, end), whole tiles of them, and outputs [out_begin, out_end), whole groups. */
+/* The product of rows [row, end), which fill whole tiles, and outputs [out_begin, out_end), which fill whole groups. */
 SPRY_INLINE void tiled_rows(const spry_matmul *m, spry_dtype type, size_t row, size_t end, size_t out_begin,
                             size_t out_end)
 {
@@ -266,6 +267,6 @@ SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, void (*res
     }
 SPRY_DTYPES_BLOCK(TILED_DEFINE)
 
-/* Entries of a table. */
+/* The table's entries for this file's products. */
 #define TILED_ENTRY(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = i8mm_tiled_##NAME},
 #define TILED_OPS              SPRY_DTYPES_BLOCK(TILED_ENTRY)

@@ -1,8 +1,8 @@
 /* Integer matrix products for NEON: groups of 8 outputs (packed.h), two vectors; a tile of up to 4 rows. With dot
  * products one sdot multiplies four adjacent weights of 4 outputs by four of 16 loaded activations; without them they
  * are added in 16 bits, as many as cannot overflow, and then in 32. Levels of 4, 5 and 6 bits fit in signed bytes;
- * their zero points are the initial value of a dot. All exact; the only rounding is one conversion and one fused
- * addition per block, in block order, the same for any tile and with both.
+ * their zero points are the initial value of a dot. All of this is exact; the only rounding is one conversion and one
+ * fused addition per block, in block order, the same for any tile, with and without dot products.
  *
  * A block of 32 is processed in two halves of 16: 16 weights of 8 outputs and the dots and sums of 4 rows fill 32
  * registers. */
@@ -24,7 +24,7 @@ typedef struct eight_int {
     int32x4_t half[2];
 } eight_int;
 
-/* 16 weights of 8 outputs: quads of outputs 0.. and 4... */
+/* 16 weights of 8 outputs, in quads of four adjacent values: [i][0] has outputs 0 to 3, [i][1] outputs 4 to 7. */
 typedef int8x16_t quads[4][2];
 
 static inline eight halves(const unsigned char *p)
@@ -90,7 +90,7 @@ static inline uint8x16_t load_quad(const unsigned char *p, int q, int h)
     return vld1q_u8(p + QUAD_BYTES * q + 16 * h);
 }
 
-/* 16 in each byte whose bit is set, of a mask of 16 bits */
+/* 16 in each byte whose bit is set in a mask of 16 bits. */
 static inline uint8x16_t fifth_bits(const unsigned char *mask)
 {
     static const uint8_t bits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
@@ -108,7 +108,7 @@ SPRY_INLINE int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t v
     return vdotq_laneq_s32(dot, w[3][h], values, 3);
 }
 #else
-/* Products of two quads of bytes fit in 16 bits, products of four if levels are below 64. */
+/* Sums of two products of bytes fit in 16 bits, sums of four if levels are below 64. */
 SPRY_INLINE int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t values, spry_dtype type)
 {
     const int fit = type == SPRY_Q8_0 || type == SPRY_IQ4_NL || type == SPRY_IQ4_XS ? 2 : 4;
@@ -129,7 +129,7 @@ SPRY_INLINE int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t v
 }
 #endif
 
-/* Adds the products with the first or second half of a block of every row's activations. */
+/* Adds the products of the weights and the first or second half of a block of each row's activations. */
 SPRY_INLINE void add_dots(eight_int dot[INT_TILE_ROWS], spry_dtype type, const quads w,
                           const spry_act_block *const act[], size_t b, int second, int n_rows)
 {
@@ -140,7 +140,7 @@ SPRY_INLINE void add_dots(eight_int dot[INT_TILE_ROWS], spry_dtype type, const q
     }
 }
 
-/* For types with a zero point, dots start with it: 8 * eights. */
+/* Starts the dots of types with a zero point, which is 8 * eights. */
 SPRY_INLINE void start_dots(eight_int dot[INT_TILE_ROWS], const spry_act_block *const act[], size_t b, int n_rows,
                             int eights)
 {
@@ -201,7 +201,7 @@ SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
     }
 }
 
-/* Half of block s of the eight in Q4_K and Q5_K. */
+/* Loads half of block s of the eight blocks in Q4_K and Q5_K. */
 SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, size_t s, int second)
 {
     const unsigned char *low = (type == SPRY_Q5_K ? high + 8 * QUAD_BYTES : high) + s / 2 * (8 * QUAD_BYTES);
@@ -237,8 +237,8 @@ SPRY_INLINE void k45_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const uns
     }
 }
 
-/* Half of block s of the eight in Q6_K. Within 128 values: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones;
- * two bits each of `high`. */
+/* Loads half of block s of the eight blocks in Q6_K. Within 128 values, blocks 0 and 1 are in the low nibbles, 2 and 3
+ * in the high ones; each has two bits of `high`. */
 SPRY_INLINE void load_q6(quads w, const unsigned char *p, size_t s, int second)
 {
     const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (1 + s % 2) * QUAD_BYTES;
@@ -253,7 +253,7 @@ SPRY_INLINE void load_q6(quads w, const unsigned char *p, size_t s, int second)
         }
 }
 
-/* Half of block s of eight of two bits, 128 values in 8 quads. */
+/* Loads half of block s of eight blocks with two bits per value: 128 values in 8 quads. */
 SPRY_INLINE void load_pairs(quads w, const unsigned char *low, size_t s, int second)
 {
     int8x16_t shift = vdupq_n_s8((int8_t)(-2 * (int)(s % 4)));
@@ -264,7 +264,7 @@ SPRY_INLINE void load_pairs(quads w, const unsigned char *low, size_t s, int sec
         }
 }
 
-/* Half of block s of eight of Q3_K. */
+/* Loads half of block s of the eight blocks in Q3_K. */
 SPRY_INLINE void load_q3(quads w, const unsigned char *p, size_t s, int second)
 {
     int8x16_t shift = vdupq_n_s8((int8_t)(s > 5 ? -(int)s : -3 * (int)(s % 2)));
@@ -279,7 +279,8 @@ SPRY_INLINE void load_q3(quads w, const unsigned char *p, size_t s, int second)
         }
 }
 
-/* Blocks of 32 in 256 with one scale, and in IQ4_XS a factor each; TQ1_0 and TQ2_0 have a zero point of 1. */
+/* Types with eight blocks of 32 under one scale; in IQ4_XS each block also has a factor. TQ1_0 and TQ2_0 have a zero
+ * point of 1. */
 SPRY_INLINE void level_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
@@ -304,7 +305,7 @@ SPRY_INLINE void level_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
     }
 }
 
-/* Half of block s of eight of a type that scales every 16 values. */
+/* Loads half of block s of the eight blocks in a type with a scale for every 16 values. */
 SPRY_INLINE void load_sixteen(quads w, spry_dtype type, const unsigned char *p, size_t s, int second)
 {
     if (type == SPRY_Q6_K)
@@ -315,7 +316,7 @@ SPRY_INLINE void load_sixteen(quads w, spry_dtype type, const unsigned char *p, 
         load_pairs(w, p, s, second);
 }
 
-/* Its dots. Zero points are 32 in Q6_K and 4 in Q3_K. */
+/* The dots of such a half block. The zero point is 32 in Q6_K and 4 in Q3_K. */
 SPRY_INLINE void dot_sixteen(eight dot[INT_TILE_ROWS], spry_dtype type, const unsigned char *p, size_t s,
                              const spry_act_block *const act[], size_t b, int second, int n_rows)
 {
@@ -330,7 +331,7 @@ SPRY_INLINE void dot_sixteen(eight dot[INT_TILE_ROWS], spry_dtype type, const un
         dot[r] = to_floats(whole[r]);
 }
 
-/* Q2_K: a nibble of scale and one of minimum in a byte. */
+/* Q2_K: each byte has a scale in its low nibble and a minimum in its high nibble. */
 SPRY_INLINE eight sixteen_min(eight min, const unsigned char *bytes)
 {
     uint8_t upper[GROUP];
@@ -345,7 +346,7 @@ SPRY_INLINE eight sixteen_scale(spry_dtype type, eight scale, const unsigned cha
     return mul(scale, type == SPRY_Q2_K ? bytes_u8(lower) : bytes_i8(bytes));
 }
 
-/* Types that scale every 16 values. */
+/* The product for types with a scale for every 16 values. */
 SPRY_INLINE void sixteen_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                                 const spry_act_block *const act[], size_t n_in, int n_rows)
 {
@@ -368,7 +369,7 @@ SPRY_INLINE void sixteen_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const
     }
 }
 
-/* For simd_integers.h: a group is two vectors. */
+/* Names that simd_integers.h needs; a group is two vectors. */
 typedef eight int_sum;
 
 static inline int_sum int_zero(void)

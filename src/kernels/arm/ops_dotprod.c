@@ -1,4 +1,4 @@
-/* The NEON table with integer products by dot products; the same bits. */
+/* The NEON table with integer products by the dot product instructions; it gives the same bits. */
 #include "kernels/arm/arm.h"
 #include "kernels/ref/ref.h"
 #include "kernels/simd/simd_neon.h"

@@ -1,4 +1,4 @@
-/* The dotprod table with integer products of many rows by i8mm, and the one that adds products of bfloat16. */
+/* The dotprod table with integer products of many rows by i8mm, and the table that adds products in bfloat16. */
 #include "kernels/arm/arm.h"
 #include "kernels/ref/ref.h"
 #include "kernels/simd/simd_neon.h"

@@ -14,15 +14,16 @@
 enum { BATCH = 8 };
 
 typedef struct query_state {
-    const float *own, *query; /* [head_dim]: as given, and rotated for the current page */
+    const float *own, *query; /* [head_dim]: the query as given, and rotated for the current page */
     float turned[SPRY_ATTEND_HEAD_DIM_MAX];
     float *out;                               /* [head_dim]: sums of all chunks so far */
-    float *state;                             /* of a part; or NULL */
+    float *state;                             /* where a partial result's state is stored; NULL: the result is
+                                               * complete */
     uint64_t first, end;                      /* visible positions */
-    float max, sum;                           /* of the chunk's scores so far, and of exp(score - max) */
+    float max, sum;                           /* largest score of the chunk so far, and sum of exp(score - max) */
     float weighted[SPRY_ATTEND_HEAD_DIM_MAX]; /* the chunk's sum of exp(score - max) * value */
     float total_max, total_sum;
-    float scores[SPRY_PAGE_TOKENS]; /* of the tile; then exp(score - max) */
+    float scores[SPRY_PAGE_TOKENS]; /* scores of the tile, then exp(score - max) */
     size_t tile_begin, tile_end;    /* visible tokens of the tile */
 } query_state;
 
@@ -36,7 +37,7 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* How many numbers a value has. */
+/* Number of coordinates of a value. */
 static size_t value_dim(const spry_attend *a)
 {
     return a->latent ? a->latent : a->head_dim;
@@ -65,7 +66,7 @@ static void start_chunk(query_state *q, const spry_attend *a)
     memset(q->weighted, 0, value_dim(a) * sizeof *q->weighted);
 }
 
-/* Adds a chunk's sums to those so far. A chunk of which a query sees nothing changes nothing. */
+/* Adds a chunk's sums to the sums so far. A chunk of which the query sees nothing changes nothing. */
 static void join_chunk(float *out, float *total_max, float *total_sum, const float *weighted, float max, float sum,
                        size_t n)
 {
@@ -95,7 +96,8 @@ static void turn_query(query_state *q, const spry_attend *a, const spry_turn *tu
     q->query = q->turned;
 }
 
-/* Sets each query's part of the tile; false when no query sees any of it. [*begin, *end) covers all parts. */
+/* Finds the tokens of the tile that each query sees; false when no query sees any. [*begin, *end) covers all of
+ * them. */
 static bool place_tile(query_state *queries, size_t n, const spry_kv_entry *entry, size_t *begin, size_t *end)
 {
     *begin = entry->count;

@@ -1,4 +1,4 @@
-/* Floats from all types. The order of the float operations is part of each format: results are the same bits
+/* Decodes all types to floats. The order of the float operations is part of each format: results have the same bits
  * everywhere. */
 #include <string.h>
 
@@ -20,9 +20,6 @@
     }
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
-
-/* Floats from the plain types and from blocks of 32. The order of the float operations is part of each format: results
- * are the same bits everywhere. */
 
 enum { HALF = SPRY_BLOCK_SMALL / 2 };
 
@@ -138,7 +135,7 @@ SPRY_DECODE_BLOCKS(f8, SPRY_BLOCK_SMALL)
 
 /* ---- blocks of 256, whose parts have their own scales ------------------------------------------------------------ */
 
-/* Two-bit layouts: the bytes and shift of part p of 16 values. */
+/* Types with two bits per value: the bytes and the shift of part p of 16 values. */
 static const uint8_t *two_bit_part(int *shift, const uint8_t low[64], int part)
 {
     *shift = 2 * (part / 2 % 4);
@@ -245,7 +242,8 @@ static void block_iq4_xs(float *out, const spry_block_iq4_xs *block)
 }
 SPRY_DECODE_BLOCKS(iq4_xs, SPRY_BLOCK_LARGE)
 
-/* Digit k of n bytes, each a fraction of 256 in base three: multiplying by 3^k moves the digit to the front. */
+/* Digit k of n bytes. Each byte is a fraction of 256 in base three: multiplying it by 3^k moves digit k to the
+ * front. */
 static void ternary_digits(float *out, const uint8_t *bytes, int n, int digit, float scale)
 {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};
@@ -279,9 +277,9 @@ static void block_tq2_0(float *out, const spry_block_tq2_0 *block)
 }
 SPRY_DECODE_BLOCKS(tq2_0, SPRY_BLOCK_LARGE)
 
-/* ---- codes of a table give magnitudes, signs are apart ----------------------------------------------------------- */
+/* ---- types whose codes select magnitudes from a table; signs are stored separately ------------------------------- */
 
-/* n values of `bits` bits each. `signs`: a set bit is a minus. */
+/* Stores n values, whose magnitudes have `bits` bits each. `signs`: a set bit is a minus. */
 static void spread(float *out, float scale, unsigned code, unsigned bits, const uint8_t *levels, unsigned signs, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -300,7 +298,7 @@ static unsigned word_at(const uint8_t bytes[4])
     return bytes[0] | (unsigned)bytes[1] << 8 | (unsigned)bytes[2] << 16 | (unsigned)bytes[3] << 24;
 }
 
-/* The nibble of part p of 16 values. */
+/* The scale of part p of 16 values, from its nibble. */
 static float nibble_scale(float scale, const uint8_t scales[8], int part)
 {
     return scale * (0.5f + (float)(scales[part / 2] >> 4 * (part % 2) & 15)) * 0.25f;

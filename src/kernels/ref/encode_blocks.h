@@ -43,15 +43,15 @@ static inline float spry_inverse_or_zero(float scale)
     return scale != 0 ? 1 / scale : 0;
 }
 
-/* Rounds to the nearest integer, ties to even, for magnitudes up to 2^22: with this number added, a float has no
- * fraction bits. */
+/* Rounds to the nearest integer, ties to even, for magnitudes up to 2^22: once `shift` is added, the float has no
+ * fraction bits left. */
 static inline float spry_round_even(float value)
 {
     const float shift = 0x1.8p23f;
     return value + shift - shift;
 }
 
-/* The levels of a quant. */
+/* The range of a type's levels. */
 typedef struct spry_level_range {
     float lowest, highest;
 } spry_level_range;

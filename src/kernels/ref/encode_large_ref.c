@@ -27,7 +27,7 @@ typedef struct large_type {
 
 typedef float part_floats[PARTS_MAX];
 
-/* Step 1's result: a value is scale * level - min. */
+/* The result of step 1: a value is scale * level - min. */
 typedef struct part_fits {
     part_floats scale, min, error;
 } part_fits;
@@ -38,10 +38,10 @@ typedef struct value_sums {
 } value_sums;
 
 typedef struct level_sums {
-    part_floats levels, squares, products; /* of level times value */
+    part_floats levels, squares, products; /* products: sums of level * value */
 } level_sums;
 
-/* Steps 2 and 3: a value is scale * scales * level - min * mins. */
+/* The result of steps 2 and 3: a value is scale * scales * level - min * mins. */
 typedef struct block_fit {
     spry_half scale, min;
     part_floats scales, mins;
@@ -54,7 +54,7 @@ SPRY_INLINE float within(float value, spry_level_range range)
     return value > range.lowest ? value : range.lowest;
 }
 
-/* Levels before rounding, which is done by the loop that uses them. */
+/* Levels before rounding; the loop that uses them rounds. */
 SPRY_INLINE void clamp_levels(float levels[VALUES], const float values[VALUES], const part_floats inverse_scale,
                               const part_floats min, const large_type *type)
 {
@@ -169,7 +169,7 @@ SPRY_INLINE void fit_parts(part_fits *best, const float values[VALUES], const va
 
 /* ---- steps 2 and 3 ---------------------------------------------------------------------------------------------- */
 
-/* The squared error of every part when levels are the nearest ones. */
+/* The squared error of every part when each value has its nearest level. */
 SPRY_INLINE void part_errors(part_floats errors, const float values[VALUES], const part_floats scale,
                              const part_floats min, const large_type *type)
 {
@@ -216,7 +216,8 @@ SPRY_INLINE void choose_multiples(block_fit *fit, const float values[VALUES], co
         fit->error += best[p];
 }
 
-/* The largest scale becomes the largest multiple of the block's; if both signs are possible, on the longer side. */
+/* The largest scale becomes the largest allowed multiple of the block's scale. If both signs are allowed, it takes the
+ * sign with the longer range. */
 SPRY_INLINE block_fit first_fit(const part_fits *parts, const large_type *type)
 {
     block_fit fit = {0};
@@ -238,7 +239,7 @@ SPRY_INLINE block_fit first_fit(const part_fits *parts, const large_type *type)
     return fit;
 }
 
-/* A fit's inverted scales, and minima, for clamp_levels. */
+/* The inverse scales of a fit, and its minima, as clamp_levels needs them. */
 SPRY_INLINE void level_factors(part_floats inverse_scale, part_floats min, const block_fit *fit, const large_type *type)
 {
     const float block_scale = spry_f16_decode(fit->scale), block_min = spry_f16_decode(fit->min);
@@ -248,7 +249,8 @@ SPRY_INLINE void level_factors(part_floats inverse_scale, part_floats min, const
     }
 }
 
-/* The block's scale and minimum with the least error for the fit's multiples and levels: two unknowns, or one. */
+/* Finds the block's scale and minimum with the least error for the given multiples and levels: a system with two
+ * unknowns, or with one. */
 SPRY_INLINE void solve_block(block_fit *fit, const float values[VALUES], const value_sums *v, const large_type *type)
 {
     const float n = (float)(VALUES / type->parts);

@@ -34,7 +34,7 @@ void spry_ref_encode_bf16(void *out, const float *in, size_t n)
     }
 }
 
-/* ---- what the blocks share -------------------------------------------------------------------------------------- */
+/* ---- what all block types share ---------------------------------------------------------------------------------- */
 
 /* The nearest levels for values that are level * scale + min. Two loops, because compilers vectorise each of them but
  * use branches for clamping in a combined loop. */
@@ -52,7 +52,7 @@ static void nearest_levels(float levels[VALUES], const float values[VALUES], flo
 
 typedef struct block_fit {
     spry_half scale, min;
-    float error; /* sum of squares */
+    float error; /* sum of squared differences */
 } block_fit;
 
 /* Keeps the candidate if it is better than the best so far. */
@@ -79,8 +79,8 @@ static void fit_quants(uint8_t quants[VALUES], const float values[VALUES], const
         quants[i] = (uint8_t)(levels[i] - range.lowest);
 }
 
-/* Levels -half .. half - 1: the value with the largest magnitude is near the lowest level, which has the largest
- * magnitude. */
+/* Fits levels -half .. half - 1: the value with the largest magnitude gets the lowest level, whose magnitude is the
+ * largest. */
 static block_fit fit_scale(uint8_t quants[VALUES], const float values[VALUES], float half)
 {
     float extreme = 0;
@@ -94,7 +94,7 @@ static block_fit fit_scale(uint8_t quants[VALUES], const float values[VALUES], f
     return best;
 }
 
-/* Levels 0 .. top; each end of the block's range is varied by fifths of a level. */
+/* Fits levels 0 .. top; each end of the block's range is varied by fifths of a level. */
 static block_fit fit_scale_and_min(uint8_t quants[VALUES], const float values[VALUES], float top)
 {
     float min = values[0], max = values[0];
@@ -163,7 +163,7 @@ static void block_q5_1(spry_block_q5_1 *block, const float values[VALUES])
     pack_high(block->high, quants);
 }
 
-/* No search: this also encodes activations and KV, and at eight bits it would gain little. */
+/* No search for the best scale: this also encodes activations and KV, and at eight bits a search would gain little. */
 static void block_q8_0(spry_block_q8_0 *block, const float values[VALUES])
 {
     const spry_level_range range = {-127, 127};

@@ -12,7 +12,7 @@ enum { SPRY_LANES = 16 };
 /* Adds a[i] * b[i] to the lanes; the first term belongs to lane 0. */
 static inline void spry_lanes_dot(float lanes[SPRY_LANES], const float *a, const float *b, size_t n)
 {
-    float sums[SPRY_LANES]; /* a copy nothing can alias, for registers */
+    float sums[SPRY_LANES]; /* a local copy, which the compiler can keep in registers */
     memcpy(sums, lanes, sizeof sums);
     size_t i = 0;
     for (; i + SPRY_LANES <= n; i += SPRY_LANES)
@@ -33,7 +33,7 @@ static inline float spry_lanes_fold(const float lanes[SPRY_LANES])
     return sums[0];
 }
 
-/* A whole dot product. */
+/* A complete dot product. */
 static inline float spry_dot(const float *a, const float *b, size_t n)
 {
     float lanes[SPRY_LANES] = {0};

@@ -5,7 +5,7 @@
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 
-/* A tile is whole blocks of every type and whole rounds of the lanes. */
+/* A tile of values holds whole blocks of every type, and a multiple of the number of lanes. */
 enum { TILE = 256, GROUP = 8 };
 
 static const float *activation(const spry_matmul *m, size_t row)

@@ -7,10 +7,10 @@
 
 typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
 
-/* The table of all plain kernels; ops.c. */
+/* The table of all plain kernels; defined in ops.c. */
 extern const spry_ops spry_ops_ref;
 
-/* The types that can also be written. */
+/* The types that can also be encoded. */
 #define SPRY_REF_ENCODED_TYPES(X) SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_WRITTEN(X)
 
 /* spry_ref_decode_f32 and so on; decode_ref.c */
@@ -56,8 +56,8 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
 #define SPRY_REF_ENCODE_ENTRY(NAME, name, ...) [SPRY_##NAME] = spry_ref_encode_##name,
 #define SPRY_REF_MATMUL_ENTRY(NAME, name, ...) [SPRY_##NAME] = {.run = spry_ref_matmul_##name},
 
-/* Everything except the name. A table for an instruction set is an initialiser that starts with these entries and adds
- * its own: C uses the later of two initialisers for one entry. */
+/* All entries except the name. The table of an instruction set is an initialiser that starts with these entries and
+ * adds its own; if an entry is initialised twice, C uses the later value. */
 #define SPRY_REF_OPS                                                                                                   \
     .decode = {SPRY_DTYPES_KNOWN(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},   \
     .matmul = {SPRY_DTYPES_KNOWN(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm,                               \

@@ -8,8 +8,6 @@
 
 /* ---- norms, sums, softmax ---------------------------------------------------------------------------------------- */
 
-/* Ops over one vector: norm, sums, scaling, softcap, softmax. */
-
 void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps)
 {
     float mean = spry_dot(in, in, n) / (float)n;
@@ -107,7 +105,7 @@ void spry_ref_gate_relu_squared(float *out, const float *gate, const float *up, 
     }
 }
 
-/* gpt-oss: gates of at most 7, the rest within 7; (up + 1) * gate * sigmoid(1.702 gate). */
+/* The gate of gpt-oss: (up + 1) * gate * sigmoid(1.702 gate), with gate limited to at most 7 and up to -7 .. 7. */
 void spry_ref_gate_clamped(float *out, const float *gate, const float *up, size_t n)
 {
     const float limit = 7, alpha = 1.702f;

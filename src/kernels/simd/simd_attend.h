@@ -17,7 +17,7 @@
 
 enum {
     ATTEND_QUERIES = 64,
-    ATTEND_FLOATS = ATTEND_QUERIES * 128, /* of the queries of a tile; larger heads: fewer queries */
+    ATTEND_FLOATS = ATTEND_QUERIES * 128, /* floats of a tile's queries; with larger heads a tile has fewer queries */
     KEY_VECTORS = SPRY_PAGE_TOKENS / LANES,
     SCALE_BLOCK = 32,
     CACHE_LINE = 64,
@@ -25,31 +25,38 @@ enum {
     PAGES_AHEAD = 4
 };
 
-/* Running softmax of a tile's queries. */
+/* A tile: some queries and their running softmax. */
 typedef struct attend_tile {
     const spry_attend *a;
-    size_t first_head, n_heads, per_head;                     /* key/value heads, and the queries of each */
-    size_t n;                                                 /* queries, head after head */
-    const float *own[ATTEND_QUERIES], *query[ATTEND_QUERIES]; /* [head_dim]: as given, and for the current page */
-    uintptr_t ahead;                                          /* bytes from the current page to the next one */
-    bool fresh;                                               /* queries are not encoded yet */
+    size_t first_head, n_heads, per_head;                     /* first and number of key/value heads; number of queries
+                                                               * of each */
+    size_t n;                                                 /* number of queries; those of one head are adjacent */
+    const float *own[ATTEND_QUERIES], *query[ATTEND_QUERIES]; /* [head_dim]: the query as given, and rotated for the
+                                                               * current page */
+    uintptr_t ahead;                                          /* distance in bytes from the current page to the next
+                                                               * one */
+    bool fresh;                                               /* queries have not been encoded yet */
     const float *turn;                                        /* cosines of the current rotation, or NULL */
     uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES];      /* visible positions */
     int from[ATTEND_QUERIES], to[ATTEND_QUERIES];             /* visible slots of the current page */
-    float max[ATTEND_QUERIES], sums[ATTEND_QUERIES][LANES];   /* of the current chunk; sums by lane */
-    float *part[ATTEND_QUERIES];                              /* [head_dim]: sums of weighted values of the chunk */
+    float max[ATTEND_QUERIES], sums[ATTEND_QUERIES][LANES];   /* max and sums (one sum per lane) of the current chunk */
+    float *part[ATTEND_QUERIES];                              /* [head_dim]: weighted values of the current chunk,
+                                                               * summed */
     float total_max[ATTEND_QUERIES], total_sum[ATTEND_QUERIES];
-    float *out[ATTEND_QUERIES];                                         /* [head_dim]: of all chunks so far */
-    float *state[ATTEND_QUERIES];                                       /* where a part's maximum and sum go */
-    _Alignas(CACHE_LINE) float score[ATTEND_QUERIES][SPRY_PAGE_TOKENS]; /* then exp(score - max) */
+    float *out[ATTEND_QUERIES];                                         /* [head_dim]: weighted values of all chunks so
+                                                                         * far, summed */
+    float *state[ATTEND_QUERIES];                                       /* where a partial result's maximum and sum are
+                                                                         * stored */
+    _Alignas(CACHE_LINE) float score[ATTEND_QUERIES][SPRY_PAGE_TOKENS]; /* scores of the current page, then exp(score -
+                                                                         * max) */
     _Alignas(CACHE_LINE) float turned[ATTEND_FLOATS], parts[ATTEND_FLOATS];
-    union {                                                     /* queries for the current page, encoded */
-        spry_act_block encoded[ATTEND_FLOATS / SPRY_ACT_BLOCK]; /* by x86/attend_bytes.h */
-        uint32_t pairs[ATTEND_FLOATS / 2];                      /* by x86/attend_bf16.h */
+    union {                                                     /* queries for the current page in another encoding */
+        spry_act_block encoded[ATTEND_FLOATS / SPRY_ACT_BLOCK]; /* used by x86/attend_bytes.h */
+        uint32_t pairs[ATTEND_FLOATS / 2];                      /* used by x86/attend_bf16.h */
     };
 } attend_tile;
 
-/* Queries [first_query, first_query + n) of each of n_heads key/value heads. */
+/* Starts a tile with queries [first_query, first_query + n) of each of n_heads key/value heads. */
 static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, size_t n_heads, size_t first_query,
                        size_t n)
 {
@@ -87,7 +94,7 @@ static void start_chunk(attend_tile *t)
     memset(t->parts, 0, t->n * t->a->head_dim * sizeof(float));
 }
 
-/* Adds a chunk's softmax to the sums so far. A chunk of which a query sees nothing changes nothing. */
+/* Adds a chunk's softmax to the sums so far. A chunk of which the query sees nothing changes nothing. */
 static void join_chunk(float *out, float *total_max, float *total_sum, const float *part, float max, float sum,
                        size_t head_dim)
 {
@@ -147,7 +154,7 @@ static void turn_query(float *out, const float *own, const spry_attend *a, const
         out[i] = own[i];
 }
 
-/* Rotates the queries for a page; consecutive pages mostly share their rotation. */
+/* Rotates the queries for a page, unless the page before had the same rotation. */
 static void turn_queries(attend_tile *t, const spry_turn *turn)
 {
     if (t->turn == turn->cosine)
@@ -162,7 +169,8 @@ static void turn_queries(attend_tile *t, const spry_turn *turn)
     }
 }
 
-/* Which slots of a page each query sees. False: none. *same: all queries see the same slots. */
+/* Finds the slots of a page that each query sees; false when no query sees any. *same: all queries see the same
+ * slots. */
 static bool place_page(attend_tile *t, const spry_kv_entry *entry, bool *same)
 {
     bool any = false;
@@ -179,7 +187,7 @@ static bool place_page(attend_tile *t, const spry_kv_entry *entry, bool *same)
     return any;
 }
 
-/* Keys of coordinate d, vector v, as floats; Q8_0's without their scales. */
+/* Loads keys of coordinate d, vector v, as floats; keys of Q8_0 without their scales. */
 SPRY_INLINE vec load_keys(spry_dtype type, const unsigned char *keys, size_t d, int v)
 {
     size_t at = d * SPRY_PAGE_TOKENS + (size_t)v * LANES;
@@ -190,13 +198,13 @@ SPRY_INLINE vec load_keys(spry_dtype type, const unsigned char *keys, size_t d, 
     return v_load_i8((const int8_t *)keys + at);
 }
 
-/* Bytes of a coordinate; Q8_0's scales, beside them, are left to the hardware. */
+/* Bytes of one key coordinate. The scales of Q8_0, which are stored after the coordinates, are not prefetched. */
 SPRY_INLINE size_t coordinate_bytes(spry_dtype type)
 {
     return type == SPRY_F32 ? 4 : type == SPRY_F16 ? 2 : 1;
 }
 
-/* Prefetches, in the next page, what corresponds to these bytes. */
+/* Prefetches the bytes of the next page at the same offset as these bytes. */
 SPRY_INLINE void prefetch_next(const attend_tile *t, const unsigned char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i += CACHE_LINE)
@@ -236,7 +244,7 @@ SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned c
             v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
 }
 
-/* Queries [i, end), all of one head. */
+/* Scores queries [i, end), which belong to one head. */
 SPRY_INLINE void score_head(attend_tile *t, spry_dtype type, const unsigned char *keys, size_t i, size_t end)
 {
     for (; i + SCORE_QUERIES <= end; i += SCORE_QUERIES)
@@ -249,7 +257,8 @@ SPRY_INLINE void score_head(attend_tile *t, spry_dtype type, const unsigned char
         score_queries(t, type, keys, i, 1);
 }
 
-/* Stores vector v of a query's weights where the sums of values read them; returns them as they are stored. */
+/* Stores vector v of a query's weights where the sums over values read them; returns the weights as stored
+ * (rounded). */
 typedef vec store_weights(attend_tile *t, size_t i, int v, vec weights);
 
 SPRY_INLINE vec store_floats(attend_tile *t, size_t i, int v, vec weights)
@@ -258,7 +267,7 @@ SPRY_INLINE vec store_floats(attend_tile *t, size_t i, int v, vec weights)
     return weights;
 }
 
-/* Converts scores to weights under the new maximum and rescales the previous sums. */
+/* Converts scores to weights relative to the new maximum, and rescales the previous sums. */
 SPRY_INLINE void weigh_query(attend_tile *t, size_t i, store_weights *store)
 {
     float cap = t->a->softcap;
@@ -281,12 +290,12 @@ SPRY_INLINE void weigh_query(attend_tile *t, size_t i, store_weights *store)
             v_store(t->part[i] + d, v_mul(v_load(t->part[i] + d), v_set(keep[0])));
         t->max[i] = max;
     }
-    for (int v = 0; v < KEY_VECTORS; v++) /* exp(-infinity), of invisible slots, is 0 */
+    for (int v = 0; v < KEY_VECTORS; v++) /* invisible slots have the score -infinity, whose exp is 0 */
         total = v_add(total, store(t, i, v, v_exp(v_sub(s[v], v_set(max)))));
     v_store(t->sums[i], total);
 }
 
-/* Values of a token from coordinate d on, as floats. *scale stays the scale of the current block. */
+/* Loads values of a token from coordinate d on, as floats. *scale keeps the scale of the current block. */
 SPRY_INLINE vec load_values(vec *scale, spry_dtype type, const unsigned char *token, size_t d, bool first)
 {
     if (type == SPRY_F32)
@@ -299,7 +308,8 @@ SPRY_INLINE vec load_values(vec *scale, spry_dtype type, const unsigned char *to
     return v_mul(v_load_i8(block->quants + d % SCALE_BLOCK), *scale);
 }
 
-/* Adds tokens [from, to), weighted, to n_vectors of the sums of n queries that see all of them. */
+/* Adds the weighted values of tokens [from, to) to n_vectors of the sums of n queries, all of which see these
+ * tokens. */
 SPRY_INLINE void add_values(attend_tile *t, spry_dtype type, const unsigned char *values, size_t first, int n, size_t d,
                             int n_vectors)
 {
@@ -311,7 +321,8 @@ SPRY_INLINE void add_values(attend_tile *t, spry_dtype type, const unsigned char
         const unsigned char *bytes = values + (size_t)token * t->a->token_bytes;
         if (first % t->per_head == 0 && type != SPRY_Q8_0)
             prefetch_next(t, bytes + d * coordinate_bytes(type), (size_t)n_vectors * LANES * coordinate_bytes(type));
-        else if (first % t->per_head == 0 && d == 0) /* with its scales */
+        else if (first % t->per_head == 0 && d == 0) /* the first values are at the beginning of a block, which has its
+                                                      * scale before it */
             prefetch_next(t, bytes, t->a->token_bytes);
         for (int v = 0; v < n_vectors; v++) {
             vec value = load_values(&scale, type, bytes, d + (size_t)v * LANES, v == 0);
@@ -333,7 +344,7 @@ SPRY_INLINE void add_values_of(attend_tile *t, spry_dtype type, const unsigned c
         add_values(t, type, values, first, n, d, 1);
 }
 
-/* `same`: all queries see the same slots. */
+/* Adds the weighted values of a page for queries [i, end) of one head. `same`: all queries see the same slots. */
 SPRY_INLINE void add_head(attend_tile *t, spry_dtype type, const unsigned char *values, size_t i, size_t end, bool same)
 {
     for (; same && i + VALUE_QUERIES <= end; i += VALUE_QUERIES)
@@ -344,7 +355,7 @@ SPRY_INLINE void add_head(attend_tile *t, spry_dtype type, const unsigned char *
         add_values_of(t, type, values, i, 1);
 }
 
-/* Prepares the tile for a page; NULL: no query sees any of it. */
+/* Prepares the tile for a page and returns its address; NULL: no query sees any slot of it. */
 SPRY_INLINE const unsigned char *enter_page(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next,
                                             bool *same)
 {
@@ -373,8 +384,8 @@ SPRY_INLINE void attend_page(attend_tile *t, spry_dtype type, const spry_kv_entr
         add_head(t, type, page + a->value_offset + h * a->head_bytes, h * t->per_head, (h + 1) * t->per_head, same);
 }
 
-/* Touches each piece of memory that the system maps by itself in a page which is read later, so that its address is
- * known when its lines are prefetched. */
+/* Reads one byte of each memory page that a KV page, to be read later, occupies: its address translation is then known
+ * when its lines are prefetched. */
 SPRY_INLINE void find_page(const attend_tile *t, const spry_kv_entry *entry)
 {
     const spry_attend *a = t->a;
@@ -385,7 +396,7 @@ SPRY_INLINE void find_page(const attend_tile *t, const spry_kv_entry *entry)
     }
 }
 
-/* Entry i, which may be one of those that are read afterwards; NULL: there is none. */
+/* Entry i, counted on into the entries that are read after these; NULL: there is none. */
 SPRY_INLINE const spry_kv_entry *entry_ahead(const spry_attend *a, size_t i)
 {
     if (i < a->n_entries)
@@ -430,8 +441,8 @@ ATTEND_PAGE(F32)
 ATTEND_PAGE(F16)
 ATTEND_PAGE(Q8_0)
 
-/* Heads that are not a multiple of the vector size, values within keys, and other types use the plain version; the
- * choice depends on the model and the type alone. */
+/* True if the plain kernel must be used: the head size is not a multiple of the vector size, values are a part of keys,
+ * or the type is another one. The choice depends on the model and the type alone. */
 static bool attends_plainly(const spry_attend *a)
 {
     bool known = a->type == SPRY_F32 || a->type == SPRY_F16 || a->type == SPRY_Q8_0;

@@ -106,7 +106,7 @@ static inline vec v_round(vec a)
 {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-/* In two halves, because 2^n alone may be outside a float's normal range. */
+/* Multiplies by 2^n in two steps, because 2^n alone may be out of a float's normal range. */
 static inline vec v_scale2(vec x, vec n)
 {
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), bias = _mm256_set1_epi32(127);

@@ -48,7 +48,7 @@ static inline vec v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
-/* A half, in every lane. */
+/* A half as a float, in every lane. */
 static inline vec v_set_f16(uint16_t half)
 {
     return _mm512_cvtph_ps(_mm256_set1_epi16((short)half));
@@ -57,7 +57,7 @@ static inline vec v_load_f16_part(const uint16_t *p, size_t n)
 {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
-/* To any address, rounded to nearest, ties to even. */
+/* Stores as halves, to any address, rounded to nearest, ties to even. */
 static inline void v_store_f16(void *p, vec x)
 {
     _mm256_storeu_si256(p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -72,7 +72,8 @@ static inline vec v_load_bf16_part(const uint16_t *p, size_t n)
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(n), p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-/* 8-bit floats (e4m3, no NaN) times 2^-8: their bits, moved, are halves, and the second copy of the sign goes. */
+/* Loads 8-bit floats (e4m3, no NaN), times 2^-8: shifted left, their bits are halves; the sign, which the shift copies,
+ * is masked out. */
 static inline vec v_load_f8(const uint8_t *p)
 {
     __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -115,7 +116,7 @@ static inline vec v_round(vec a)
 {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-/* x * 2^n for whole n within a float's exponents */
+/* x * 2^n for an integer n within a float's exponents */
 static inline vec v_scale2(vec x, vec n)
 {
     return _mm512_scalef_ps(x, n);

@@ -2,8 +2,8 @@
  * runs along the sum; the sums of a tile of outputs x rows stay in registers. Every output of every row is the same
  * chain of fused additions with the same final reduction, in any tile.
  *
- * With few rows weights are decoded as they are streamed. With more, the weights of a tile's outputs are decoded once
- * for F8_ROW_BLOCK rows, F8_PART values at a time, and the sums wait in memory meanwhile.
+ * With few rows, weights are decoded while they are multiplied. With more rows, the weights of a tile's outputs are
+ * decoded once for F8_ROW_BLOCK rows, F8_PART values at a time, and the sums are kept in memory.
  *
  * Include a simd_*.h and define OP(name) first. */
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { F8_ROW_BLOCK = 48, F8_PART = 512 };
 
-/* Sums of a row. */
+/* The sums of a row, one vector per output. */
 typedef struct f8_sums {
     vec of[TILE_OUTPUTS];
 } f8_sums;
@@ -28,7 +28,7 @@ static inline const float *f8_act(const spry_matmul *m, size_t row)
     return (const float *)(const void *)((const unsigned char *)m->act + row * m->act_stride);
 }
 
-/* v_load_f8 gives values times 2^-8. */
+/* The scale of a block times 2^8, because v_load_f8 gives values times 2^-8. */
 static inline vec f8_scale(const unsigned char *block)
 {
     float scale;
@@ -36,7 +36,7 @@ static inline vec f8_scale(const unsigned char *block)
     return v_set(scale * 256);
 }
 
-/* Vector k of a block. */
+/* Vector k of a block, times its scale. */
 static inline vec f8_values(const unsigned char *block, vec scale, size_t k)
 {
     return v_mul(v_load_f8(block + offsetof(spry_block_f8, values) + k * LANES), scale);
@@ -64,7 +64,7 @@ SPRY_INLINE void f8_stream(const spry_matmul *m, size_t output, size_t row, int 
     for (size_t i = 0; i < m->n_in; i += SPRY_BLOCK_SMALL)
         for (int o = 0; o < n_outputs; o++) {
             vec scale = f8_scale(block[o]);
-            SPRY_PREFETCH((uintptr_t)block[o] + TILE_OUTPUTS * m->weight_stride); /* of the next tile */
+            SPRY_PREFETCH((uintptr_t)block[o] + TILE_OUTPUTS * m->weight_stride); /* weights of the next tile */
             for (size_t k = 0; k < SPRY_BLOCK_SMALL / LANES; k++) {
                 vec w = f8_values(block[o], scale, k);
                 for (int r = 0; r < n_rows; r++)
@@ -94,7 +94,7 @@ SPRY_INLINE void f8_decode(f8_panel *out, const spry_matmul *m, size_t output, i
     }
 }
 
-/* Adds a part to the sums of some rows. */
+/* Adds the products of n values from `first` on to the sums of some rows. */
 SPRY_INLINE void f8_add(f8_sums *waiting, const spry_matmul *m, const f8_panel *w, size_t row, int n_outputs,
                         int n_rows, size_t first, size_t n)
 {
@@ -120,7 +120,7 @@ SPRY_INLINE void f8_add(f8_sums *waiting, const spry_matmul *m, const f8_panel *
             waiting[r].of[o] = sum[r].of[o];
 }
 
-/* Rows [begin, end), at most F8_ROW_BLOCK of them. */
+/* The product for rows [begin, end), at most F8_ROW_BLOCK of them. */
 SPRY_INLINE void f8_block(const spry_matmul *m, size_t output, int n_outputs, size_t begin, size_t end)
 {
     f8_sums sum[F8_ROW_BLOCK];

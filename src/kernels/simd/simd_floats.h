@@ -48,7 +48,7 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
         size_t at = i * kind_bytes(kind);
         for (int o = 0; o < n_outputs; o++) {
             w[o] = load_weights(kind, weight[o] + at);
-            if (n_rows == 1) /* several streams: prefetch the streams of the next tile */
+            if (n_rows == 1) /* prefetch the streams of the next tile, because there are several */
                 SPRY_PREFETCH((uintptr_t)weight[o] + TILE_OUTPUTS * m->weight_stride + at);
         }
         for (int r = 0; r < n_rows; r++) {
@@ -93,7 +93,7 @@ SPRY_INLINE void float_product(const spry_matmul *m, float_kind kind, size_t out
     }
 }
 
-#define FLOAT_GROUP 0 /* not packed */
+#define FLOAT_GROUP 0 /* weights are not packed */
 #define FLOAT_DEFINE(NAME, ...)                                                                                        \
     static void OP(matmul_##NAME)(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
     {                                                                                                                  \

@@ -5,7 +5,7 @@
 
 #include "kernels/packed.h"
 
-typedef char int_tables; /* none */
+typedef char int_tables; /* this instruction set needs no tables */
 
 static inline void int_fill(int_tables *tables, spry_dtype type)
 {
@@ -29,8 +29,9 @@ SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], const int_tables *tables
 
 #include "kernels/simd/simd_tiles.h"
 
-/* Computes the outputs that tiles of `n_rows` rows and of outputs [out_begin, whole) leave, by `product`, the type's
- * OP(matmul_NAME). A call and not inlined code: a product is 3 to 25 KB long. */
+/* Computes the outputs that a kernel with tiles has left out; it has computed the first `n_rows` rows of outputs
+ * [out_begin, whole). `product` is the type's OP(matmul_NAME), which is called and not inlined, because it is 3 to 25
+ * KB long. */
 static inline void int_rest(const spry_matmul *m, void (*product)(const spry_matmul *, size_t, size_t), size_t n_rows,
                             size_t out_begin, size_t whole, size_t out_end)
 {
@@ -54,7 +55,7 @@ static inline void int_rest(const spry_matmul *m, void (*product)(const spry_mat
     }
 SPRY_DTYPES_BLOCK(INTEGER_DEFINE)
 
-/* The encoder of act.c, with the same bits. */
+/* Encodes like spry_act_encode (act.c), with the same bits. */
 static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)
 {
     enum { VECTORS = SPRY_ACT_BLOCK / LANES };
@@ -79,7 +80,7 @@ static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)
         }
         for (int i = 0; i < SPRY_ACT_BLOCK; i++)
             block->values[i] = (int8_t)(finite ? (int)rounded[i] : 0);
-        int sums[2]; /* small whole numbers: exact in floats */
+        int sums[2]; /* integers small enough to be exact in floats */
         for (int k = 0; k < 2; k++)
             sums[k] = finite ? (int)v_sum(halves[k]) : 0;
         block->scale = finite ? top / 127 : NAN;

@@ -1,4 +1,4 @@
-/* What integer products by tiles ask about a type of blocks. */
+/* Properties of quantised types that the integer products depend on. */
 #ifndef SPRY_KERNELS_SIMD_KINDS_H
 #define SPRY_KERNELS_SIMD_KINDS_H
 
@@ -6,26 +6,26 @@
 
 #include "base/dtype.h"
 
-/* Scales belong to 16 values. */
+/* True if every 16 values have a scale. */
 static inline bool has_sixteens(spry_dtype type)
 {
     return type == SPRY_Q6_K || type == SPRY_Q3_K || type == SPRY_Q2_K;
 }
 
-/* One minimum a block of 32; Q2_K has two. */
+/* True if every block of 32 has a minimum. (Q2_K has two per block.) */
 static inline bool has_min(spry_dtype type)
 {
     return type == SPRY_Q4_1 || type == SPRY_Q5_1 || type == SPRY_Q4_K || type == SPRY_Q5_K;
 }
 
-/* Blocks are of 256. */
+/* True if the type's blocks have 256 values. */
 static inline bool is_large(spry_dtype type)
 {
     return has_sixteens(type) || type == SPRY_Q4_K || type == SPRY_Q5_K || type == SPRY_IQ4_XS || type == SPRY_TQ1_0 ||
            type == SPRY_TQ2_0;
 }
 
-/* Of levels without sign. */
+/* The level that means 0, for types whose levels are unsigned. */
 static inline int zero_point(spry_dtype type)
 {
     switch (type) {

@@ -40,9 +40,9 @@ static inline vec v_tanh(vec x)
     return v_div(m, v_add(m, v_set(2)));
 }
 
-/* x times the normal distribution's share below x, which is 1 - exp(-u P(u)) / 2 for u = |x| and half of that below 0:
- * (x - |x| (exp(-u P(u)) - 1)) / 2. P is fitted to -log(erfc(u / sqrt 2)) / u; beyond 5.75 nothing is left. The error
- * is at most 2^-23 of |x|. */
+/* x times the normal distribution function at x. With u = |x| that function is 1 - exp(-u P(u)) / 2 for positive x and
+ * exp(-u P(u)) / 2 for negative x, so the result is (x - |x| (exp(-u P(u)) - 1)) / 2. P is fitted to -log(erfc(u / sqrt
+ * 2)) / u; above 5.75 the exponential is negligible. The error is at most 2^-23 of |x|. */
 static inline vec v_gelu(vec x)
 {
     static const float parts[] = {-3.554775390e-07f, 6.626521099e-06f,  -5.196732309e-05f,

@@ -121,7 +121,7 @@ static inline vec v_round(vec a)
 {
     return vrndnq_f32(a);
 }
-/* In two halves, because 2^n alone may be outside a float's normal range. */
+/* Multiplies by 2^n in two steps, because 2^n alone may be out of a float's normal range. */
 static inline vec v_scale2(vec x, vec n)
 {
     int32x4_t whole = vcvtnq_s32_f32(n), half = vshrq_n_s32(whole, 1), rest = vsubq_s32(whole, half);

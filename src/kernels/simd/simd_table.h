@@ -1,5 +1,6 @@
-/* Initialisers for the entries of simd_vector.h, simd_floats.h, simd_f8.h, simd_integers.h and simd_attend.h. Included
- * directly before the table: from here on an entry may be initialised twice, the plain one first. */
+/* Initialisers for the entries of simd_vector.h, simd_floats.h, simd_f8.h, simd_integers.h and simd_attend.h. Include
+ * it directly before the table: from here on the compiler does not warn when an entry is initialised twice, first with
+ * the plain kernel. */
 #define SIMD_INTEGER(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = OP(matmul_##NAME)},
 #define SIMD_FLOAT(NAME, ...)   .matmul[SPRY_##NAME] = {.group = FLOAT_GROUP, .run = OP(matmul_##NAME)},
 #define SIMD_OPS(isa)                                                                                                  \

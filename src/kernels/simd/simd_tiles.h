@@ -1,9 +1,9 @@
-/* The loops around products with groups of outputs, written once: blocks of rows that stay in the cache, groups, tiles
- * of rows. First define GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum, int_zero, int_store, int_blocks, and int_tables
- * with int_fill: what int_blocks reads of a type, made once a call. */
+/* The loops around products with groups of outputs, written once: blocks of rows that stay in the cache, then groups,
+ * then tiles of rows. First define GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum, int_zero, int_store and int_blocks;
+ * also int_tables, the lookup tables that int_blocks needs for a type, and int_fill, which fills them once per call. */
 #include "kernels/ops.h"
 
-/* One group of outputs for n_rows rows; `n_out` of the group's outputs exist. */
+/* Computes one group of outputs for n_rows rows; `n_out` of the group's outputs exist. */
 SPRY_INLINE void int_tile(const spry_matmul *m, const int_tables *tables, spry_dtype type, size_t group, size_t row,
                           int n_rows, size_t n_out)
 {

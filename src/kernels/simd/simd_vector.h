@@ -58,7 +58,7 @@ static void OP(rms_norm)(float *out, const float *in, const float *weight, size_
          v_store_part(out + i, v_mul(v_mul(v_load_part(in + i, rest), s), v_load_part(weight + i, rest)), rest));
 }
 
-/* Values beyond the end count as the mean. */
+/* Subtracts the mean from n values; lanes past the end become 0. */
 static vec less_mean(const float *in, vec mean, size_t n)
 {
     float part[LANES];

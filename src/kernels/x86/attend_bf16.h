@@ -1,14 +1,14 @@
-/* Attention over F16 pages by products of bfloat16 pairs (AVX512_BF16): queries, keys, weights and values are rounded
+/* Attention over F16 pages with products of bfloat16 pairs (AVX512_BF16): queries, keys, weights and values are rounded
  * to bfloat16, sums are floats. A page is converted once for all queries of a tile. Include after attend_bytes.h.
  *
- * Invariance: a page that a query sees is added whole, in pairs of tokens; slots outside of the page's entry count as
- * zeros, and those that a query does not see have a weight of zero. */
+ * Invariance: a page that a query sees is added whole, in pairs of tokens; slots that the page's entry does not cover
+ * count as zeros, and slots that a query does not see have a weight of zero. */
 #include <immintrin.h>
 #include <string.h>
 
 enum { PAGE_PAIRS = SPRY_PAGE_TOKENS / 2, HALF_QUERIES = 8, HALF_VALUES = 4, HALF_VECTORS = 4 };
 
-/* Two vectors become one in which lanes of the same number are adjacent. */
+/* Rounds two vectors to bfloat16 and interleaves them: lane i of both becomes pair i. */
 SPRY_INLINE __m512i pair_floats(vec first, vec second)
 {
     static const uint16_t order[2 * LANES] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -16,7 +16,7 @@ SPRY_INLINE __m512i pair_floats(vec first, vec second)
     return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), (__m512i)_mm512_cvtne2ps_pbh(second, first));
 }
 
-/* Queries of the tile by pairs of coordinates: [head_dim / 2, n]. */
+/* Stores the tile's queries as pairs of coordinates: [head_dim / 2, n]. */
 static void pair_queries(attend_tile *t)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -28,7 +28,7 @@ static void pair_queries(attend_tile *t)
         }
 }
 
-/* Keys of coordinates d and d + 1, vector v, in pairs. */
+/* Loads keys of coordinates d and d + 1, vector v, as pairs. */
 SPRY_INLINE __m512i load_key_pairs(const unsigned char *keys, size_t d, int v)
 {
     const uint16_t *first = (const uint16_t *)(const void *)keys + d * SPRY_PAGE_TOKENS + (size_t)v * LANES;
@@ -41,7 +41,7 @@ SPRY_INLINE void prefetch_keys(const attend_tile *t, const unsigned char *keys, 
     prefetch_next(t, keys + d * COORDINATE, 2 * COORDINATE);
 }
 
-/* Keys by pairs of coordinates: [head_dim / 2, tokens, 2]. */
+/* Stores a page's keys as pairs of coordinates: [head_dim / 2, tokens, 2]. */
 SPRY_INLINE void pair_keys(uint32_t *out, const attend_tile *t, const unsigned char *keys)
 {
     for (size_t d = 0; d < t->a->head_dim; d += 2) {
@@ -51,8 +51,8 @@ SPRY_INLINE void pair_keys(uint32_t *out, const attend_tile *t, const unsigned c
     }
 }
 
-/* Values of tokens [from, to), zeros elsewhere, by pairs of tokens: [pairs, head_dim, 2]. The result: all are finite.
- */
+/* Stores the values of tokens [from, to), with zeros for other tokens, as pairs of tokens: [pairs, head_dim, 2].
+ * Returns true if all are finite. */
 SPRY_INLINE bool pair_values(uint32_t *out, const attend_tile *t, const unsigned char *values, int from, int to)
 {
     size_t head_dim = t->a->head_dim, stride = t->a->token_bytes;
@@ -66,14 +66,16 @@ SPRY_INLINE bool pair_values(uint32_t *out, const attend_tile *t, const unsigned
             __m256i x = _mm256_maskz_loadu_epi16(first, (const uint16_t *)(const void *)bytes + d);
             __m256i y = _mm256_maskz_loadu_epi16(second, (const uint16_t *)(const void *)(bytes + stride) + d);
             __m512i pairs = pair_floats(_mm512_cvtph_ps(x), _mm512_cvtph_ps(y));
-            largest = _mm512_max_epu16(largest, _mm512_add_epi16(pairs, pairs)); /* without signs */
+            largest = _mm512_max_epu16(largest, _mm512_add_epi16(pairs, pairs)); /* doubling removes the sign */
             _mm512_storeu_si512(out, pairs);
         }
     }
-    return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16((short)0xff00)) == 0; /* exponents of infinity and NaN */
+    return _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16((short)0xff00)) == 0; /* the exponent of infinities and
+                                                                                     * NaN */
 }
 
-/* Dot products of n queries with all slots of a page, times the scale. `pairs` are the keys in pairs, or NULL. */
+/* Dot products of n queries with all slots of a page, times the scale. `pairs`: the keys from pair_keys, or NULL:
+ * `keys` are converted here. */
 SPRY_INLINE void score_pairs(attend_tile *t, const uint32_t *pairs, const unsigned char *keys, size_t first, int n)
 {
     vec sum[HALF_QUERIES][KEY_VECTORS], scale = v_set(t->a->scale);
@@ -99,7 +101,7 @@ SPRY_INLINE void score_pairs(attend_tile *t, const uint32_t *pairs, const unsign
             v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
 }
 
-/* Weights take the place of the scores, two bytes each. */
+/* Stores weights over the scores, two bytes each. */
 SPRY_INLINE vec store_halves(attend_tile *t, size_t i, int v, vec weights)
 {
     __m256i halves = (__m256i)_mm512_cvtneps_pbh(weights);
@@ -107,15 +109,15 @@ SPRY_INLINE vec store_halves(attend_tile *t, size_t i, int v, vec weights)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* Values of two tokens from coordinate d on, in pairs. */
+/* Loads the values of two tokens from coordinate d on, as pairs. */
 SPRY_INLINE __m512i load_value_pairs(const unsigned char *tokens, size_t stride, size_t d)
 {
     return pair_floats(v_load_f16((const uint16_t *)(const void *)tokens + d),
                        v_load_f16((const uint16_t *)(const void *)(tokens + stride) + d));
 }
 
-/* Adds a page's values to n_vectors of the sums of n queries that see some of it. `pairs` are the values in pairs; or
- * NULL, and all of the page is seen. */
+/* Adds a page's values to n_vectors of the sums of n queries. `pairs`: the values from pair_values; or NULL: `values`
+ * are converted here, and the queries see all of the page. */
 SPRY_INLINE void add_pairs(attend_tile *t, const uint32_t *pairs, const unsigned char *values, size_t first, int n,
                            size_t d, int n_vectors)
 {
@@ -156,7 +158,7 @@ SPRY_INLINE void add_pairs_of(attend_tile *t, const uint32_t *pairs, const unsig
         add_pairs(t, pairs, values, first, n, d, 1);
 }
 
-/* Queries [i, end) of a head see some of the page. */
+/* Scores queries [i, end) of a head with keys that are converted once; the queries see some of the page. */
 static void score_converted(attend_tile *t, const unsigned char *keys, size_t i, size_t end)
 {
     _Alignas(CACHE_LINE) uint32_t pairs[PAGE_PAIRS * SPRY_ATTEND_HEAD_DIM_MAX];
@@ -177,7 +179,7 @@ static void add_converted(attend_tile *t, const unsigned char *values, size_t i,
         from = t->from[q] < from ? t->from[q] : from;
         to = t->to[q] > to ? t->to[q] : to;
     }
-    /* A weight of zero hides values that are numbers only. */
+    /* A weight of 0 times an infinity or a NaN is not 0, so values that are not finite need more care. */
     bool finite = pair_values(pairs, t, values, from, to);
     for (; finite && i + HALF_VALUES <= end; i += HALF_VALUES)
         add_pairs_of(t, pairs, NULL, i, HALF_VALUES);
@@ -188,7 +190,7 @@ static void add_converted(attend_tile *t, const unsigned char *values, size_t i,
     }
 }
 
-/* `whole`: the head's queries see all of the page. Pairs of a few queries stay in registers. */
+/* `whole`: the head's queries see all of the page. With few queries the converted pairs stay in registers. */
 SPRY_INLINE void score_halves(attend_tile *t, const unsigned char *keys, size_t begin, size_t end, bool whole)
 {
     if (whole && end - begin == 4)
@@ -222,7 +224,8 @@ SPRY_INLINE void attend_halves(attend_tile *t, const spry_kv_entry *entry, const
     if (t->fresh)
         pair_queries(t);
     t->fresh = false;
-    size_t begin = 0, end = t->per_head; /* rows ascend, so those that see the page are adjacent, in every head */
+    size_t begin = 0, end = t->per_head; /* rows are in ascending order, so the queries of a head that see the page are
+                                          * adjacent */
     while (t->from[begin] == t->to[begin])
         begin++;
     while (t->from[end - 1] == t->to[end - 1])

@@ -1,7 +1,7 @@
 /* Attention over Q8_0 pages by integer products, for AVX-512 with VNNI. Scores: queries are encoded as activations are
  * (act.h), so a block of 32 coordinates is exact in integers, and one fused addition per block rounds. Sums of values:
- * a page's weights times the scales of a block of values become integers of 14 bits under a common power of two, and
- * sums over the page's tokens are exact. Include after simd_attend.h. */
+ * a page's weights, times the scales of a block of values, are rounded to integers of 14 bits with a common power of
+ * two, so that sums over the page's tokens are exact. Include after simd_attend.h. */
 #include <immintrin.h>
 #include <stddef.h>
 #include <string.h>
@@ -15,8 +15,8 @@ static void OP(encode_act)(spry_act_block *out, const float *in, size_t n);
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-/* Four coordinates of 32 tokens, plus 128, become four vectors in which the coordinates of a token are adjacent:
- * tokens 0.. and 16.., 4.. and 20.., 8.. and 24.., 12.. and 28.. */
+/* Interleaves four coordinates of 32 tokens, plus 128, into four vectors in which the coordinates of a token are
+ * adjacent. The vectors hold tokens 0.. and 16.., 4.. and 20.., 8.. and 24.., 12.. and 28... */
 SPRY_INLINE void interleave_keys(__m256i out[4], const unsigned char *keys)
 {
     const __m256i flip = _mm256_set1_epi8(-128), *rows = (const __m256i *)(const void *)keys;
@@ -32,7 +32,7 @@ SPRY_INLINE void interleave_keys(__m256i out[4], const unsigned char *keys)
     out[3] = _mm256_unpackhi_epi16(ab_high, cd_high);
 }
 
-/* The sums of those four vectors in the order of tokens, as floats. */
+/* Puts the sums of those four vectors into the order of tokens, as floats. */
 SPRY_INLINE void order_sums(vec out[2], const __m256i sum[4])
 {
     __m512i early = _mm512_inserti64x4(_mm512_castsi256_si512(sum[0]), sum[1], 1);
@@ -41,14 +41,14 @@ SPRY_INLINE void order_sums(vec out[2], const __m256i sum[4])
     out[1] = _mm512_cvtepi32_ps(_mm512_shuffle_i32x4(early, late, 0xdd));
 }
 
-/* Products of a block of coordinates of all tokens of a page with n queries, without scales. Requests for the next page
- * (`ahead`) are spread: many at once hold up the loads after them. */
+/* Products of a block of coordinates of all the page's tokens with n queries, without scales. Prefetches for the next
+ * page (with `ahead`) are spread over the calls, because many at once delay the loads after them. */
 SPRY_INLINE void dot_block(vec out[][2], const attend_tile *t, const unsigned char *keys,
                            const spry_act_block *const query[], int n, bool ahead)
 {
     __m256i sum[SCORE_QUERIES][4], quad[4];
     for (int q = 0; q < n; q++)
-        for (int i = 0; i < 4; i++) /* removes what adding 128 to each key adds */
+        for (int i = 0; i < 4; i++) /* subtracts what the 128 added to each key contributes */
             sum[q][i] = _mm256_set1_epi32(16 * query[q]->minus_8_sum);
     SPRY_UNROLL(8)
     for (int d = 0; d < SPRY_ACT_BLOCK; d += 4) {
@@ -73,7 +73,7 @@ static void encode_queries(attend_tile *t)
         OP(encode_act)(t->encoded + i * (head_dim / SPRY_ACT_BLOCK), t->query[i], head_dim);
 }
 
-/* The same as score_queries, of Q8_0 keys and encoded queries. */
+/* Does what score_queries does, for Q8_0 keys and encoded queries. */
 SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t first, int n)
 {
     vec sum[SCORE_QUERIES][KEY_VECTORS], part[SCORE_QUERIES][KEY_VECTORS], scale = v_set(t->a->scale);
@@ -102,7 +102,7 @@ SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t f
             v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
 }
 
-/* Queries [i, end), all of one head. */
+/* Scores queries [i, end), which belong to one head. */
 SPRY_INLINE void score_head_bytes(attend_tile *t, const unsigned char *keys, size_t i, size_t end)
 {
     for (; i + 4 <= end; i += 4)
@@ -115,7 +115,7 @@ SPRY_INLINE void score_head_bytes(attend_tile *t, const unsigned char *keys, siz
 
 /* ---- sums of values ---------------------------------------------------------------------------------------------- */
 
-/* Scales of a page's values: [blocks, tokens]. */
+/* Collects the scales of a page's values: [blocks, tokens]. */
 static void gather_scales(float out[][SPRY_PAGE_TOKENS], const attend_tile *t, const unsigned char *values)
 {
     size_t blocks = t->a->head_dim / SCALE_BLOCK, stride = t->a->token_bytes;
@@ -137,8 +137,8 @@ static void gather_scales(float out[][SPRY_PAGE_TOKENS], const attend_tile *t, c
     }
 }
 
-/* Integer weights of a query for the values of one block, and what to multiply sums by. A scale of 11 bits and a weight
- * of 1 are exact. Slots that the query does not see get 0, whatever is in them. */
+/* Computes integer weights of a query for the values of one block; returns the factor for the sums. A scale of 11 bits
+ * with a weight of 1 is exact. Slots that the query does not see get 0, whatever they contain. */
 SPRY_INLINE float encode_weights(int16_t out[SPRY_PAGE_TOKENS], const attend_tile *t, size_t i, const float *scales)
 {
     vec w[KEY_VECTORS], top = v_set(0x1p-100f); /* smaller scores contribute nothing */
@@ -166,7 +166,7 @@ SPRY_INLINE vec largest_of_four(const vec x[4])
     return v_max(all, _mm512_permute_ps(all, 0xb1));
 }
 
-/* A quarter of a vector, four times. */
+/* One quarter of a vector, repeated four times. */
 SPRY_INLINE vec repeat_quarter(vec x, int quarter)
 {
     return quarter == 0   ? _mm512_shuffle_f32x4(x, x, 0x00)
@@ -175,7 +175,7 @@ SPRY_INLINE vec repeat_quarter(vec x, int quarter)
                           : _mm512_shuffle_f32x4(x, x, 0xff);
 }
 
-/* The same as encode_weights, of four blocks at once. */
+/* Does what encode_weights does, for four blocks at once. */
 SPRY_INLINE void encode_four(int16_t out[][SPRY_PAGE_TOKENS], float factor[], const attend_tile *t, size_t i,
                              float scales[][SPRY_PAGE_TOKENS])
 {
@@ -202,7 +202,8 @@ SPRY_INLINE void encode_four(int16_t out[][SPRY_PAGE_TOKENS], float factor[], co
     _mm_storeu_ps(factor, _mm512_castps512_ps128(factors));
 }
 
-/* Sums of a block in the order of coordinates; `low` has the sums of 0.. and 16.., `high` the sums of 8.. and 24... */
+/* Adds the sums of a block in the order of coordinates; `low` has the sums of coordinates 0.. and 16.., `high` those of
+ * 8.. and 24... */
 SPRY_INLINE void add_sums(float *out, __m512i low, __m512i high, float factor)
 {
     __m512i first = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
@@ -256,7 +257,7 @@ SPRY_INLINE void add_bytes_of(attend_tile *t, const unsigned char *values, float
 {
     byte_weights w;
     size_t b = 0, blocks = t->a->head_dim / SCALE_BLOCK;
-    const int most = n > 2 ? 2 : BYTE_VALUES; /* sums stay in registers */
+    const int most = n > 2 ? 2 : BYTE_VALUES; /* at most as many that the sums stay in registers */
     for (int q = 0; q < n; q++) {
         for (b = 0; b + 4 <= blocks; b += 4)
             encode_four(w.weights[q] + b, w.factor[q] + b, t, first + (size_t)q, scales + b);

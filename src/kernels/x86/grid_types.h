@@ -1,5 +1,5 @@
-/* What products with the IQ2 and IQ3 types share: how packed blocks of these types differ. With constant types all of
- * it is constant. */
+/* How packed blocks of the IQ2 and IQ3 types differ, for all products with them. Callers pass constant types, so that
+ * the compiler evaluates these functions. */
 #ifndef SPRY_KERNELS_GRID_TYPES_H
 #define SPRY_KERNELS_GRID_TYPES_H
 
@@ -9,21 +9,21 @@
 #include "base/dtype.h"
 #include "kernels/grids.h"
 
-enum { SPRY_GRID_PARTS = 8, SPRY_GRID_ZERO = 64 /* what is added to weights */ };
+enum { SPRY_GRID_PARTS = 8, SPRY_GRID_ZERO = 64 /* added to weights to make them unsigned */ };
 
-/* Codes of four values; else of eight. */
+/* True if codes have four values, otherwise eight. */
 SPRY_INLINE bool spry_grid_fours(spry_dtype type)
 {
     return type == SPRY_IQ3_XXS || type == SPRY_IQ3_S;
 }
 
-/* A scale for every 16 values; else for 32. */
+/* True if every 16 values have a scale, otherwise every 32. */
 SPRY_INLINE bool spry_grid_sixteens(spry_dtype type)
 {
     return type == SPRY_IQ2_XS || type == SPRY_IQ2_S;
 }
 
-/* Signs and scale of a part in a word. */
+/* True if the signs and the scale of a part are together in a word. */
 SPRY_INLINE bool spry_grid_words(spry_dtype type)
 {
     return type == SPRY_IQ2_XXS || type == SPRY_IQ3_XXS;
@@ -43,21 +43,21 @@ SPRY_INLINE const uint16_t *spry_grid_of(spry_dtype type)
                                   : spry_grid_iq3_s;
 }
 
-/* Quads between a block's scale and part s. */
+/* Number of quads (4 bytes per row) between a block's scale and part s. */
 SPRY_INLINE int spry_grid_part(spry_dtype type, int s)
 {
     int before = type == SPRY_IQ2_XS ? 2 : type == SPRY_IQ2_S ? 4 : type == SPRY_IQ3_S ? 3 : 0;
     return before + s * (spry_grid_fours(type) ? 3 : 2);
 }
 
-/* A part's scale is that of the block times step times (nibble + 1/2). */
+/* The scale of a part is the block's scale, times this, times (nibble + 1/2). */
 SPRY_INLINE float spry_grid_step(spry_dtype type)
 {
     return type == SPRY_IQ3_S ? 2 : type == SPRY_IQ3_XXS ? 0.5f : 0.25f;
 }
 
-/* Weights plus SPRY_GRID_ZERO by nibble: a level in the lower bits, a sign in the topmost; IQ2 has a bit between them
- * that means nothing. */
+/* The weight plus SPRY_GRID_ZERO for each nibble. The lower bits of a nibble select the level, the top bit is the sign;
+ * IQ2 has an unused bit between them. */
 SPRY_INLINE void spry_grid_levels(uint8_t levels[16], spry_dtype type)
 {
     for (int i = 0; i < 16; i++) {

@@ -10,23 +10,26 @@
 
 enum { PANEL_BLOCKS = 16, PANEL_GROUPS = 2, TILE = 16, TILED_ROW_BLOCK = 256 };
 
-/* Rows of a panel for a block: its quads; or the quads of each half with four quads of zeros between them, so that rows
- * of 32 values are multiplied by the first half with zeros after it, and by the second with zeros before it. */
+/* Rows of 64 bytes in a panel for one block: its 8 quads; or, for types with a scale for every 16 values, the 4 quads
+ * of each half with four quads of zeros between the halves. Then the first 8 rows are the first half and zeros, the
+ * last 8 rows zeros and the second half: each can be multiplied by all 32 activations of a block. */
 enum { PANEL_ROWS = 12 };
 
-/* Up to PANEL_BLOCKS blocks of one group. Factors of values 16.. of a block are used by types with sixteens only. */
+/* Up to PANEL_BLOCKS blocks of one group. Only types with a scale for every 16 values use the factors of the second 16
+ * values. */
 typedef struct panel {
     __m512i quad[PANEL_BLOCKS * PANEL_ROWS];
     __m512 scale[PANEL_BLOCKS][2], min[PANEL_BLOCKS][2];
 } panel;
 
-/* A tile of rows of activations. Every address in it is one of four and a small multiple of the stride. */
+/* A tile of rows of activations. Each address in it is one of `quarter` plus a small multiple of the stride, as x86
+ * addressing allows. */
 typedef struct tile_rows {
     const unsigned char *quarter[4]; /* rows 0, 4, 8 and 12 */
-    size_t stride, three;            /* bytes from row to row, and three times as many */
+    size_t stride, three;            /* bytes from one row to the next, and three times that */
 } tile_rows;
 
-/* Sums of halves of blocks as floats, of 16 rows adjacent: for Q2_K. */
+/* Sums of half blocks as floats, with 16 rows adjacent; Q2_K needs them. */
 typedef struct row_halves {
     float sum[PANEL_BLOCKS][2][TILE];
 } row_halves;
@@ -36,7 +39,7 @@ SPRY_INLINE size_t panel_row(spry_dtype type, size_t block)
     return block * (has_sixteens(type) ? PANEL_ROWS : 8);
 }
 
-/* Block s of the eight in a block of 256; s is a constant. */
+/* Expands block s of the eight in a block of 256; s is a constant. */
 SPRY_INLINE void expand_large(panel *out, size_t at, spry_dtype type, const unsigned char *p, int s)
 {
     __m512i *quad = out->quad + panel_row(type, at), zero = _mm512_set1_epi8((char)zero_point(type));
@@ -67,7 +70,7 @@ SPRY_INLINE void expand_large(panel *out, size_t at, spry_dtype type, const unsi
         quad[q] = _mm512_sub_epi8(w.quad[q], zero);
 }
 
-/* Blocks [first, first + n) of a group; both are multiples of 8 for blocks of 256. */
+/* Expands blocks [first, first + n) of a group; in types with blocks of 256, both are multiples of 8. */
 SPRY_INLINE void expand(panel *out, spry_dtype type, const unsigned char *p, size_t first, size_t n)
 {
     size_t bytes = spry_packed_row_bytes(type) * GROUP;
@@ -103,7 +106,7 @@ static void gather_halves(row_halves *out, const unsigned char *act, size_t stri
     }
 }
 
-/* Block b of row r, a constant. */
+/* Block b of row r; r is a constant. */
 SPRY_INLINE const spry_act_block *row_block(const tile_rows *rows, int r, size_t b)
 {
     const unsigned char *p = rows->quarter[r / 4] + b * sizeof(spry_act_block);
@@ -116,7 +119,8 @@ typedef struct tile_dots {
     __m512i row[2][TILE];
 } tile_dots;
 
-/* Registers are part of instructions: sums are in 0 to 3, rows in 4 and 5, outputs in 6 and 7. */
+/* Tile registers are part of the instructions, so these are macros: sums are in tiles 0 to 3, rows in 4 and 5, outputs
+ * in 6 and 7. */
 #define START_BLOCK(sums, rows, outputs)                                                                               \
     do {                                                                                                               \
         tile_zero(sums);                                                                                               \
@@ -135,7 +139,7 @@ typedef struct tile_dots {
         tile_multiply(right, rows, 7);                                                                                 \
     } while (0)
 
-enum { SLOTS = 2 }; /* blocks that are on their way at the same time; four are slower (measured) */
+enum { SLOTS = 2 }; /* blocks computed at the same time; four are slower (measured) */
 
 SPRY_INLINE void start_block(int slot, spry_dtype type, const int8_t *values, size_t stride, const __m512i *quad)
 {
@@ -163,7 +167,7 @@ SPRY_INLINE void store_block(tile_dots *out, int slot, spry_dtype type)
     }
 }
 
-/* The roundings of add_zero_point, add_with_min and add_sixteens. */
+/* Adds dots to sums with the same roundings as add_zero_point, add_with_min and add_sixteens. */
 SPRY_INLINE void add_tile(__m512 sum[TILE], spry_dtype type, const tile_dots *dots, const panel *w,
                           const tile_rows *rows, const row_halves *halves, size_t b)
 {
@@ -185,8 +189,8 @@ SPRY_INLINE void add_tile(__m512 sum[TILE], spry_dtype type, const tile_dots *do
     }
 }
 
-/* Adds n blocks for 16 rows and one group. A block is started SLOTS blocks before its products are stored, and these
- * are stored one block before they are converted. */
+/* Adds n blocks for 16 rows and one group. Pipelined: a block is started SLOTS blocks before its products are stored,
+ * and the products are stored one block before they are converted. */
 SPRY_INLINE void add_panel(float *out, size_t out_stride, spry_dtype type, const panel *w, const tile_rows *rows,
                            const row_halves *halves, size_t n, bool first)
 {
@@ -195,7 +199,7 @@ SPRY_INLINE void add_panel(float *out, size_t out_stride, spry_dtype type, const
     SPRY_UNROLL(16)
     for (int r = 0; r < TILE; r++)
         sum[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(out + (size_t)r * out_stride);
-    SPRY_BARRIER(); /* compilers do not know what loads of tiles read */
+    SPRY_BARRIER(); /* compilers do not know which memory a tile load reads */
     SPRY_UNROLL(2)
     for (int t = 0; t < SLOTS; t++)
         if ((size_t)t < n)
@@ -220,14 +224,14 @@ SPRY_INLINE void add_panel(float *out, size_t out_stride, spry_dtype type, const
         _mm512_storeu_ps(out + (size_t)r * out_stride, sum[r]);
 }
 
-/* Registers of sums, rows and outputs. A constant, so that it is in memory: compilers do not know that all of it is
- * read. */
+/* Shapes of the registers of sums, rows and outputs. A constant in memory, because compilers do not know that the
+ * instruction reads all of it. */
 static const tile_shapes block_shapes = {.palette = 1,
                                          .row_bytes = {64, 64, 64, 64, SPRY_ACT_BLOCK, SPRY_ACT_BLOCK, 64, 64},
                                          .rows = {TILE, TILE, TILE, TILE, TILE, TILE, 8, 8}};
 
-/* Requests a share of the n blocks of a group that are expanded after blocks [b, b + n): of the same group, or of the
- * group after the current ones. */
+/* Prefetches a share of the n blocks that are expanded after blocks [b, b + n) of a group: the next blocks of this
+ * group or, at its end, the first of the group after the current ones. */
 SPRY_INLINE void fetch_share(const spry_matmul *m, spry_dtype type, size_t group, size_t n_groups, size_t b, size_t n,
                              size_t share, size_t shares)
 {
@@ -240,7 +244,7 @@ SPRY_INLINE void fetch_share(const spry_matmul *m, spry_dtype type, size_t group
         _mm_prefetch((const char *)(next + 64 * line), _MM_HINT_T1);
 }
 
-/* Rows [row, end), a multiple of 16, and n_groups whole groups. */
+/* The product for rows [row, end), a multiple of 16, and n_groups whole groups. */
 SPRY_INLINE void tiled_rows(const spry_matmul *m, spry_dtype type, size_t group, size_t n_groups, size_t row,
                             size_t end)
 {
@@ -290,6 +294,6 @@ SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, void (*res
     }
 SPRY_DTYPES_BLOCK(TILED_DEFINE)
 
-/* Entries of a table. */
+/* The table's entries for this file's products. */
 #define TILED_ENTRY(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = amx_matmul_##NAME},
 #define TILED_OPS              SPRY_DTYPES_BLOCK(TILED_ENTRY)

@@ -1,16 +1,18 @@
 /* Products with BF16 weights by AMX tiles, for any number of rows: 16 rows times 16 outputs times 32 values is one
- * instruction, whose order of additions the manual fixes and which other instructions do not have. So all rows take it,
- * also a single one: results are the same bits for any number of rows, but not the bits of matmul_bf16.h. Include after
- * it and matmul_amx.h.
+ * instruction, whose order of additions the manual fixes and which other instructions do not have. So it is used for
+ * any number of rows, even one: results have the same bits for any number of rows, but not the bits of matmul_bf16.h.
+ * Include after it and matmul_amx.h.
  *
  * Activations are encoded by each call, a block of rows and values at a time; rows and values that a tile lacks are
  * zeros. Between blocks the sums wait in the output. */
 
 enum { TILE_VALUES = 32, TILE_PAIRS = TILE_VALUES / 2, MATRIX_ROWS = 128, MATRIX_BLOCK = 512 };
-/* The pairs of a row; 64 bytes more than a power of two, so that rows do not meet in the cache. */
+/* Floats from one row of pairs to the next; 64 bytes more than a power of two, so that rows do not compete for the same
+ * cache sets. */
 enum { MATRIX_STRIDE = MATRIX_BLOCK / 2 + 16 };
 
-/* Registers: sums of two tiles of rows and two groups, their rows, and their weights. */
+/* Numbers of the tile registers: sums of two tiles of rows and two groups, the activations of these rows, and the
+ * weights. */
 #define SUMS_00     0
 #define SUMS_01     1
 #define SUMS_10     2
@@ -24,7 +26,7 @@ typedef struct matrix_rows {
     uint32_t pair[MATRIX_ROWS][MATRIX_STRIDE];
 } matrix_rows;
 
-/* What one register of sums covers; `whole`: all of it exists in the output. */
+/* The outputs whose sums one register has; `whole`: all of them exist. */
 typedef struct sums_place {
     float *out;
     size_t stride, n_rows, n_out;
@@ -61,7 +63,7 @@ static void copy_sums_out(const sums_place *p, const sums_copy *copy)
         memcpy(p->out + r * p->stride, copy->value[r], p->n_out * sizeof(float));
 }
 
-/* Registers are part of instructions, so these are macros. */
+/* Tile registers are part of the instructions, so these are macros. */
 #define BEGIN_SUMS(tile, place)                                                                                        \
     do {                                                                                                               \
         sums_copy copy;                                                                                                \
@@ -87,7 +89,7 @@ static void copy_sums_out(const sums_place *p, const sums_copy *copy)
         }                                                                                                              \
     } while (0)
 
-/* 32 values of a group: in place, or a copy of the last ones with zeros after them. */
+/* 32 values of a group: in place, or a copy of the last values with zeros after them. */
 static const unsigned char *whole_weights(__m512i copy[TILE_PAIRS], const unsigned char *p, size_t n)
 {
     if (n >= TILE_VALUES)
@@ -100,8 +102,8 @@ static const unsigned char *whole_weights(__m512i copy[TILE_PAIRS], const unsign
     return (const unsigned char *)copy;
 }
 
-/* Two tiles of rows and two groups; n values from `first` on. A second tile or group that does not exist is the first
- * again, and its sums are not stored. */
+/* Multiplies n values from `first` on for two tiles of rows and two groups. If there is no second tile or group, the
+ * first is used again, and its sums are not stored. */
 static void multiply_four(const spry_matmul *m, const uint32_t *act, const sums_place place[2][2], size_t group,
                           size_t first, size_t n, bool two_rows, bool two_groups)
 {
@@ -110,7 +112,7 @@ static void multiply_four(const spry_matmul *m, const uint32_t *act, const sums_
     const unsigned char *right = two_groups ? left + m->weight_stride : left;
     const size_t stride = MATRIX_STRIDE * sizeof *act;
     __m512i copies[2][TILE_PAIRS];
-    SPRY_BARRIER(); /* compilers do not know what loads of tiles read */
+    SPRY_BARRIER(); /* compilers do not know which memory a tile load reads */
     BEGIN_SUMS(SUMS_00, &place[0][0]);
     BEGIN_SUMS(SUMS_01, &place[0][two_groups]);
     BEGIN_SUMS(SUMS_10, &place[two_rows][0]);
@@ -141,7 +143,7 @@ static void multiply_four(const spry_matmul *m, const uint32_t *act, const sums_
     SPRY_BARRIER();
 }
 
-/* Rows [begin, end), at most MATRIX_ROWS. */
+/* The product for rows [begin, end), at most MATRIX_ROWS of them. */
 static void multiply_matrix(const spry_matmul *m, size_t begin, size_t end, size_t out_begin, size_t out_end)
 {
     matrix_rows act;
@@ -180,5 +182,5 @@ static void amx_matmul_bf16(const spry_matmul *m, size_t out_begin, size_t out_e
     tile_release();
 }
 
-/* An entry of a table. */
+/* The table's entry for this file's product. */
 #define TILED_BF16_OPS .matmul[SPRY_BF16] = {.bf16 = true, .group = GROUP, .run = amx_matmul_bf16},

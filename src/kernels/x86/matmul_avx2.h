@@ -1,8 +1,8 @@
 /* Integer matrix products for AVX2: groups of 8 outputs (packed.h), a tile of up to 4 rows. maddubs multiplies four
  * adjacent weights of 8 outputs, unsigned, by four activations and adds pairs in 16 bits; as many of them are added as
  * cannot overflow (8 for 4 bits, 4 for 5, 2 for 6), then one widening madd. With AVX-VNNI, where DOT_FOUR(sum, weights,
- * activations) is defined, one dpbusd does all of it in 32 bits. All exact; the only rounding is one conversion and one
- * fused addition per block, in block order, the same for any tile and with both.
+ * activations) is defined, one dpbusd does all of it in 32 bits. All of this is exact; the only rounding is one
+ * conversion and one fused addition per block, in block order, the same for any tile, with and without AVX-VNNI.
  *
  * A block of 32 is processed in two halves of 16: 16 weights of 8 outputs, and the dots and sums of 4 rows, fill 16
  * registers. */
@@ -42,7 +42,7 @@ static inline __m256 exponents(const unsigned char *p)
     return _mm256_castsi256_ps(_mm256_blendv_epi8(small, normal, _mm256_cmpgt_epi32(x, _mm256_set1_epi32(1))));
 }
 
-/* Nibbles become signed levels. */
+/* Looks up the signed levels of nibbles. */
 static inline __m256i look_up(spry_dtype type, __m256i nibbles)
 {
     const int8_t *levels = type == SPRY_MXFP4 ? spry_levels_e2m1 : spry_levels_iq4;
@@ -106,7 +106,7 @@ SPRY_INLINE __m256i add_signed_dot(__m256i dot, const quads w, const int8_t *val
     return dot;
 }
 
-/* A dot is always in 32 bits. */
+/* dpbusd sums in 32 bits already. */
 static inline __m256i widen(__m256i dot)
 {
     return dot;
@@ -119,8 +119,8 @@ static inline __m256i widen(__m256i pairs)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* Adds the dot of half a block; `fit` quads can be added in 16 bits. If that is a whole block, the dot stays in 16
- * bits. */
+/* Adds the dot of half a block. The products of `fit` quads can be added in 16 bits; if that is a whole block, the dot
+ * stays in 16 bits. */
 SPRY_INLINE __m256i add_dot(__m256i dot, const quads w, const int8_t *values, int fit)
 {
     for (int q = 0; q < 4; q += fit) {
@@ -132,7 +132,7 @@ SPRY_INLINE __m256i add_dot(__m256i dot, const quads w, const int8_t *values, in
     return dot;
 }
 
-/* add_dot for signed weights: their magnitude times activations with their sign. */
+/* Does what add_dot does for signed weights: multiplies their magnitudes by activations that get their signs. */
 SPRY_INLINE __m256i add_signed_dot(__m256i dot, const quads w, const int8_t *values)
 {
     for (int q = 0; q < 4; q++) {
@@ -150,8 +150,8 @@ SPRY_INLINE void start_dots(__m256i dot[INT_TILE_ROWS], int n_rows)
         dot[r] = _mm256_setzero_si256();
 }
 
-/* Prefetches weights ahead of a block of this many bytes: while multiplying, the hardware does not prefetch that far.
- * With a single row it does, and this would slow it down. */
+/* Prefetches the weights that follow a block of this many bytes. While multiplying several rows the hardware does not
+ * prefetch that far; with a single row it does, and this would slow it down. */
 SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes, int n_rows)
 {
     for (size_t i = 0; n_rows > 1 && i < bytes; i += 64)
@@ -207,7 +207,7 @@ SPRY_INLINE void small_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const 
     }
 }
 
-/* Half of block s of the eight in Q4_K and Q5_K. */
+/* Loads half of block s of the eight blocks in Q4_K and Q5_K. */
 SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, const unsigned char *low, int s,
                           int second)
 {
@@ -252,8 +252,8 @@ SPRY_INLINE void k45_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const un
     }
 }
 
-/* Half of block s of the eight in Q6_K. Within 128 values: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones;
- * two bits each of `high`. */
+/* Loads half of block s of the eight blocks in Q6_K. Within 128 values, blocks 0 and 1 are in the low nibbles, 2 and 3
+ * in the high ones; each has two bits of `high`. */
 SPRY_INLINE void load_q6(quads w, const unsigned char *p, int s, int second)
 {
     const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (1 + s % 2) * QUAD_BYTES;
@@ -265,7 +265,7 @@ SPRY_INLINE void load_q6(quads w, const unsigned char *p, int s, int second)
     }
 }
 
-/* Half of block s of eight of two bits, 128 values in 8 quads. */
+/* Loads half of block s of eight blocks with two bits per value: 128 values in 8 quads. */
 SPRY_INLINE void load_pairs(quads w, const unsigned char *low, int s, int second)
 {
     for (int q = 0; q < 4; q++) {
@@ -274,7 +274,7 @@ SPRY_INLINE void load_pairs(quads w, const unsigned char *low, int s, int second
     }
 }
 
-/* Half of block s of eight of Q3_K. */
+/* Loads half of block s of the eight blocks in Q3_K. */
 SPRY_INLINE void load_q3(quads w, const unsigned char *p, int s, int second)
 {
     for (int q = 0; q < 4; q++) {
@@ -289,7 +289,8 @@ SPRY_INLINE void load_q3(quads w, const unsigned char *p, int s, int second)
     }
 }
 
-/* Blocks of 32 in 256 with one scale, and in IQ4_XS a factor each; TQ1_0 and TQ2_0 have a zero point of 1. */
+/* Types with eight blocks of 32 under one scale; in IQ4_XS each block also has a factor. TQ1_0 and TQ2_0 have a zero
+ * point of 1. */
 SPRY_INLINE void level_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
@@ -324,7 +325,7 @@ SPRY_INLINE void level_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const 
     }
 }
 
-/* Half a block of a type that scales every 16 values. */
+/* Half a block of a type with a scale for every 16 values. */
 typedef struct wsixteen {
     quads w;
     __m256 scale, min;
@@ -351,7 +352,8 @@ SPRY_INLINE void load_sixteen(wsixteen *out, spry_dtype type, const unsigned cha
     }
 }
 
-/* Zero points are 32 in Q6_K and 4 in Q3_K; Q2_K has minima. */
+/* The product for types with a scale for every 16 values. The zero point is 32 in Q6_K and 4 in Q3_K; Q2_K has
+ * minima. */
 SPRY_INLINE void sixteen_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                                 const spry_act_block *const act[], size_t n_in, int n_rows)
 {
@@ -380,7 +382,7 @@ SPRY_INLINE void sixteen_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, cons
     }
 }
 
-/* For simd_integers.h: a group is one vector. */
+/* Names that simd_integers.h needs; a group is one vector. */
 typedef __m256 int_sum;
 
 static inline int_sum int_zero(void)

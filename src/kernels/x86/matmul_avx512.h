@@ -1,8 +1,8 @@
 /* Integer matrix products for AVX-512: groups of 16 outputs (packed.h), a tile of up to 8 rows. With VNNI one dpbusd
- * multiplies four adjacent weights of 16 outputs by four activations; eight of them are a block of 32, exact in
- * integers. Without it pairs are added in 16 bits, as many as cannot overflow, and then in 32: exact, too. Then one
- * conversion and one fused addition per block: the only rounding, in block order, the same for any tile and with both.
- */
+ * multiplies four adjacent weights of 16 outputs by four activations; eight dpbusd are a block of 32, exact in
+ * integers. Without VNNI pairs are added in 16 bits, as many as cannot overflow, and then in 32 bits, which is exact,
+ * too. The only rounding is one conversion and one fused addition per block, in block order, the same for any tile,
+ * with and without VNNI. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -11,10 +11,10 @@
 #include "kernels/packed.h"
 
 enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
-enum { FETCH_AHEAD = 8192 }; /* bytes: measured */
+enum { FETCH_AHEAD = 8192 }; /* in bytes; the best value measured */
 
-/* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend only on the activations'
- * sums. */
+/* 32 weights of 16 outputs: a weight is q * scale + min, q unsigned. Types with a zero point have no min here: their
+ * correction depends only on the sums of the activations. */
 typedef struct wblock {
     __m512i quad[8];
     __m512 scale, min;
@@ -44,7 +44,7 @@ static inline __m512 exponents(const unsigned char *p)
     return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, small, _mm512_set1_epi32(0x00200000), x));
 }
 
-/* A table of 16 levels plus 128, in every quarter. */
+/* A table of 16 levels plus 128, in every quarter of the vector. */
 static inline __m512i level_table(spry_dtype type)
 {
     const int8_t *levels = type == SPRY_MXFP4 ? spry_levels_e2m1 : spry_levels_iq4;
@@ -74,7 +74,7 @@ static inline __m512i shift_left(__m512i x, int n)
     return n < 0 ? _mm512_srl_epi16(x, _mm_cvtsi32_si128(-n)) : _mm512_sll_epi16(x, _mm_cvtsi32_si128(n));
 }
 
-/* Fifth bits of block s, from bit s to bit 4. */
+/* Adds the fifth bits of block s, which `high` has in bit s, as bit 4. */
 SPRY_INLINE __m512i fifth_bits(__m512i quad, __m512i high, int s)
 {
     return or_chosen(quad, shift_left(high, 4 - s), _mm512_set1_epi8(16));
@@ -92,8 +92,8 @@ static inline __m512i four_values(const int8_t *values)
     return _mm512_set1_epi32(four);
 }
 
-/* dot_quads adds the dot of 4 * n activations from `values` on with n quads of levels up to `top`, a constant.
- * start_dot is what a dot with the zero point 8 << shift starts with. */
+/* dot_quads adds the dot of n quads with 4 * n activations from `values` on; levels are at most `top`, a constant.
+ * start_dot is the initial dot of types with the zero point 8 << shift. */
 #if defined(__AVX512VNNI__)
 enum { LARGEST_TOP = 255 };
 
@@ -113,7 +113,7 @@ SPRY_INLINE __m512i start_dot(const spry_act_block *a, int shift)
 #else
 enum { LARGEST_TOP = 127 };
 
-/* Levels less 128, their zero point: magnitudes times activations with their signs. */
+/* For levels with the zero point 128: multiplies the magnitudes of level - 128 by activations that get their signs. */
 SPRY_INLINE __m512i dot_signed(__m512i sum, __m512i quad, __m512i four)
 {
     __m512i level = _mm512_xor_si512(quad, _mm512_set1_epi8(-128));
@@ -124,7 +124,8 @@ SPRY_INLINE __m512i dot_signed(__m512i sum, __m512i quad, __m512i four)
 
 SPRY_INLINE __m512i dot_quads(__m512i sum, const __m512i *quad, const int8_t *values, int n, int top)
 {
-    const int fit = top > LARGEST_TOP ? 1 : INT16_MAX / (2 * 127 * top); /* quads whose pairs fit in 16 bits */
+    const int fit = top > LARGEST_TOP ? 1 : INT16_MAX / (2 * 127 * top); /* number of quads whose pairs can be added in
+                                                                          * 16 bits */
     for (int q = 0; q < n; q += fit) {
         if (top > LARGEST_TOP) {
             sum = dot_signed(sum, quad[q], four_values(values + 4 * q));
@@ -141,17 +142,17 @@ SPRY_INLINE __m512i dot_quads(__m512i sum, const __m512i *quad, const int8_t *va
 SPRY_INLINE __m512i start_dot(const spry_act_block *a, int shift)
 {
     __m512i eight = _mm512_set1_epi32(a->minus_8_sum);
-    if (shift == 4) /* dot_signed has it */
+    if (shift == 4) /* dot_signed subtracts this zero point itself */
         return _mm512_setzero_si512();
     return shift < 0 ? _mm512_srai_epi32(eight, (unsigned)-shift) : _mm512_slli_epi32(eight, (unsigned)shift);
 }
 #endif
 
-/* Blocks of 32 with a zero point: 8 << shift. */
+/* Adds blocks of 32 with the zero point 8 << shift. */
 SPRY_INLINE void add_zero_point(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
                                 int n_rows, int shift)
 {
-    const int top = shift < 0 ? 3 : (16 << shift) - 1; /* twice the zero point, or two bits */
+    const int top = shift < 0 ? 3 : (16 << shift) - 1; /* twice the zero point less 1, or 3 for types of two bits */
     for (int r = 0; r < n_rows; r++) {
         const spry_act_block *a = act[r] + b;
         __m512 dot = _mm512_cvtepi32_ps(dot_quads(start_dot(a, shift), w->quad, a->values, 8, top));
@@ -159,7 +160,7 @@ SPRY_INLINE void add_zero_point(__m512 sum[INT_TILE_ROWS], const wblock *w, cons
     }
 }
 
-/* Blocks of 32 with a minimum. */
+/* Adds blocks of 32 with a minimum. */
 SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
                               int n_rows, int top)
 {
@@ -171,15 +172,15 @@ SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const 
     }
 }
 
-/* Prefetches weights ahead of a block: while multiplying many rows, the hardware does not prefetch that far. With one
- * row it does, and requests disturb it (measured). */
+/* Prefetches the weights that follow a block. While multiplying many rows the hardware does not prefetch that far; with
+ * one row it does, and explicit prefetches disturb it (measured). */
 SPRY_INLINE void fetch_ahead(spry_dtype type, const unsigned char *p, int n_rows)
 {
     for (size_t i = 0; n_rows > 1 && i < spry_packed_row_bytes(type) * GROUP; i += 64)
         _mm_prefetch((const char *)((uintptr_t)p + FETCH_AHEAD + i), _MM_HINT_T1);
 }
 
-/* Low nibbles are the first 16 values of a block, high ones the others. */
+/* Loads a block whose first 16 values are in low nibbles and whose last 16 are in high nibbles. */
 SPRY_INLINE void load_nibbles(__m512i quad[8], const unsigned char *p)
 {
     for (int q = 0; q < 4; q++) {
@@ -196,7 +197,7 @@ SPRY_INLINE void look_up(__m512i quad[8], spry_dtype type)
         quad[q] = _mm512_shuffle_epi8(table, quad[q]);
 }
 
-/* Block s of eight of two bits, 128 values in 8 quads. */
+/* Loads block s of eight blocks with two bits per value: 128 values in 8 quads. */
 SPRY_INLINE void load_pairs(__m512i quad[8], const unsigned char *low, int s)
 {
     for (int q = 0; q < 8; q++) {
@@ -205,7 +206,8 @@ SPRY_INLINE void load_pairs(__m512i quad[8], const unsigned char *low, int s)
     }
 }
 
-/* Blocks 6 and 7 of a turn of Q3_K, in the upper three bits of a byte. */
+/* Blocks 6 and 7 of Q3_K: their levels are in the upper bits of the three quads that hold the levels of blocks 0 to
+ * 5. */
 SPRY_INLINE __m512i split_q3(__m512i upper, __m512i lowest, int s)
 {
     __m512i moved = _mm512_srl_epi16(lowest, _mm_cvtsi32_si128(s - 5));
@@ -255,11 +257,11 @@ SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
     }
 }
 
-/* Block s of the eight in Q4_K and Q5_K. */
+/* Loads block s of the eight blocks in Q4_K and Q5_K. */
 SPRY_INLINE void load_k45(wblock *w, spry_dtype type, const unsigned char *p, int s)
 {
     const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
-    const int quads = type == SPRY_Q5_K ? 5 : 4; /* fifth bits, and one of each chunk */
+    const int quads = type == SPRY_Q5_K ? 5 : 4; /* quads per step: one of each chunk, and one of fifth bits in Q5_K */
     const unsigned char *low = high + 64 * (quads - 4 + s / 2);
     w->scale = _mm512_mul_ps(halves(p), bytes_u8(scales + s * GROUP));
     w->min = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32)), bytes_u8(minima + s * GROUP));
@@ -289,7 +291,8 @@ SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const un
     }
 }
 
-/* Block s of eight in a type of 256 with one scale, and in IQ4_XS a factor each; zero points 128 and 1. */
+/* Loads block s of the eight blocks in a type of 256 with one scale (in IQ4_XS each block also has a factor); the zero
+ * point is 128 or 1. */
 SPRY_INLINE void load_levels(wblock *w, spry_dtype type, const unsigned char *p, int s)
 {
     w->scale = halves(p);
@@ -321,11 +324,11 @@ SPRY_INLINE void level_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
     }
 }
 
-/* Types that scale every 16 values: two dots a block. */
+/* A block of a type with a scale for every 16 values, which needs two dots. */
 typedef struct wsixteens {
     __m512i quad[8];
     __m512 scale[2], min[2];
-    int zero; /* point; or -1: there are minima */
+    int zero; /* zero point; -1: there are minima */
 } wsixteens;
 
 SPRY_INLINE void add_sixteens(__m512 sum[INT_TILE_ROWS], const wsixteens *w, const spry_act_block *const act[],
@@ -346,8 +349,8 @@ SPRY_INLINE void add_sixteens(__m512 sum[INT_TILE_ROWS], const wsixteens *w, con
     }
 }
 
-/* Block s of eight of Q6_K. Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits
- * each of `high`. */
+/* Loads block s of the eight blocks in Q6_K. Within a half of 128 values, blocks 0 and 1 are in the low nibbles, 2 and
+ * 3 in the high ones; each has two bits of `high`. */
 SPRY_INLINE void load_q6(__m512i quad[8], const unsigned char *p, int s)
 {
     const unsigned char *high = p + s / 4 * (24 * 64), *low = high + 64 + s % 2 * 64;
@@ -358,7 +361,7 @@ SPRY_INLINE void load_q6(__m512i quad[8], const unsigned char *p, int s)
     }
 }
 
-/* Block s of eight of Q3_K. */
+/* Loads block s of the eight blocks in Q3_K. */
 SPRY_INLINE void load_q3(__m512i quad[8], const unsigned char *p, int s)
 {
     for (int q = 0; q < 8; q++, p += 192) {
@@ -413,7 +416,7 @@ SPRY_INLINE void sixteen_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, cons
     }
 }
 
-/* For simd_integers.h: a group is one vector. */
+/* Names that simd_integers.h needs; a group is one vector. */
 typedef __m512 int_sum;
 
 static inline int_sum int_zero(void)

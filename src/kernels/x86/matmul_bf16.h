@@ -3,21 +3,21 @@
  * values, each one chain of such instructions, are added in ascending order: the same for every output of every row, in
  * any tile. Include after matmul_floats.h.
  *
- * Activations are multiplied a span of values of some rows at a time, which stays in the second-level cache; where they
- * do not come rounded, a copy of it is. Weights are streamed from there, too: a tile of 24 sums loads two vectors of
- * them for 24 instructions. Meanwhile the weights of the next groups are requested, a few at a time, for many requests
- * at once would delay the loads. */
+ * Activations are multiplied in spans: some values of some rows, which stay in the second-level cache. If m->halves is
+ * NULL, the span is a copy that this file rounds. The weights of a span stay in that cache, too: a tile of 24 sums
+ * loads two vectors of weights for 24 instructions. Meanwhile the weights of the next groups are prefetched, a few at a
+ * time, because many prefetches at once would delay the loads. */
 
 enum { DOT_BLOCK = 128, DOT_SPAN = 8 * DOT_BLOCK, DOT_ROWS = 128, DOT_TILE_ROWS = 12, DOT_TILE_GROUPS = 2 };
 enum { DOT_FEW_SPAN = 32 * DOT_BLOCK, DOT_FEW_ROWS = 4, DOT_COPIED_ROWS = 96 };
 
-/* From row to row of a span, in pairs. */
+/* Words (pairs of values) from one row of a span to the next. */
 enum { DOT_STRIDE = DOT_SPAN / 2 + 16, DOT_FEW_STRIDE = DOT_FEW_SPAN / 2 + 16 };
 
 /* Sums of the rows and groups of a tile. */
 typedef __m512 dot_sums[DOT_TILE_ROWS][DOT_TILE_GROUPS];
 
-/* Rounds n floats to BF16, and zeros after them up to whole pairs of vectors. */
+/* Rounds n floats to BF16 and adds zeros up to whole pairs of vectors. */
 static inline void encode_pairs(uint32_t *out, const float *in, size_t n)
 {
     size_t i = 0;
@@ -35,7 +35,7 @@ static void bf16_halve(uint16_t *out, const float *in, size_t n)
     encode_pairs((uint32_t *)(void *)out, in, n);
 }
 
-/* The last of an odd number of values: pairs with zeros. */
+/* Loads the last of an odd number of values as a pair with 0. */
 static inline __m512i load_single(const unsigned char *p)
 {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
@@ -50,7 +50,7 @@ SPRY_INLINE void dot_step(dot_sums sum, const __m512i w[], const uint32_t *act, 
     }
 }
 
-/* Adds the sums of a block of n values. */
+/* Adds the products of a block of n values. */
 SPRY_INLINE void add_block(dot_sums total, const unsigned char *weight, size_t weight_stride, const uint32_t *act,
                            size_t stride, size_t n, int n_groups, int n_rows)
 {
@@ -74,7 +74,7 @@ SPRY_INLINE void add_block(dot_sums total, const unsigned char *weight, size_t w
             total[r][g] = _mm512_add_ps(total[r][g], sum[r][g]);
 }
 
-/* What is requested in each block of a tile: lines of the next groups, counted from its first block on. */
+/* What to prefetch during each block of a tile: `lines` cache lines from `weight` on. */
 typedef struct dot_next {
     const unsigned char *weight;
     size_t lines;
@@ -87,8 +87,8 @@ SPRY_INLINE void request_next(const dot_next *next, size_t weight_stride, int n_
             SPRY_PREFETCH_FAR((uintptr_t)next->weight + (size_t)g * weight_stride + 64 * i);
 }
 
-/* Rows and groups of a tile, and a span: n values from `first` on, whose pairs are at `act`. `n_out` outputs exist;
- * several groups are whole. */
+/* What a tile multiplies: its first row and group, and a span of n values from `first` on, whose pairs are at `act`.
+ * `n_out` outputs exist; with several groups all of them. */
 typedef struct dot_place {
     const uint32_t *act;
     size_t stride, group, row, first, n, n_out;
@@ -145,7 +145,7 @@ SPRY_INLINE void dot_few(const spry_matmul *m, size_t out_begin, size_t out_end)
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */
 
-/* A tile, and on to the next rows. */
+/* Computes a tile and advances to the next rows. */
 SPRY_INLINE void dot_advance(const spry_matmul *m, dot_place *at, const dot_next *next, int n_groups, int n_rows)
 {
     dot_tile(m, at, next, n_groups, n_rows);
@@ -153,7 +153,7 @@ SPRY_INLINE void dot_advance(const spry_matmul *m, dot_place *at, const dot_next
     at->act += (size_t)n_rows * at->stride;
 }
 
-/* Rows from at->row to `end`. The weights at `request`, of the next groups, are requested meanwhile. */
+/* Computes rows from at->row to `end`. Meanwhile prefetches the weights of the next groups, at `request`. */
 SPRY_INLINE void dot_groups(const spry_matmul *m, dot_place at, size_t end, int n_groups, const unsigned char *request)
 {
     size_t n_tiles = (end - at.row) / DOT_TILE_ROWS, n_blocks = (at.n + DOT_BLOCK - 1) / DOT_BLOCK;
@@ -173,7 +173,8 @@ SPRY_INLINE void dot_groups(const spry_matmul *m, dot_place at, size_t end, int 
     }
 }
 
-/* The weights that are needed after the groups before `output` and the span that ends at value `end`. */
+/* The weights that are needed next: those of the groups from `output` on, or of the first groups for the span that
+ * begins with value `end`. */
 static inline const unsigned char *weights_after(const spry_matmul *m, size_t output, size_t first, size_t end,
                                                  size_t out_begin, size_t out_end)
 {
@@ -182,7 +183,7 @@ static inline const unsigned char *weights_after(const spry_matmul *m, size_t ou
     return end < m->n_in ? group_at(m, out_begin / GROUP) + end * value_bytes(KIND_BF16) : group_at(m, output / GROUP);
 }
 
-/* A span of rows [begin, end), whose pairs are at `act`. */
+/* The product of a span for rows [begin, end), whose pairs are at `act`. */
 SPRY_INLINE void dot_span(const spry_matmul *m, const uint32_t *act, size_t stride, size_t begin, size_t end,
                           size_t first, size_t n, size_t out_begin, size_t out_end)
 {
@@ -233,5 +234,5 @@ static void bf16_matmul(const spry_matmul *m, size_t out_begin, size_t out_end)
         dot_floats(m, out_begin, out_end);
 }
 
-/* An entry of a table. */
+/* The table's entry for this file's product. */
 #define BF16_OPS .matmul[SPRY_BF16] = {.bf16 = true, .group = GROUP, .run = bf16_matmul, .halve = bf16_halve},

@@ -3,8 +3,8 @@
  * nibbles, then bytes 64 + weight, which dpbusd multiplies. Dots are exact in integers; conversions and fused additions
  * are the same as in matmul_avx512.h for types with a scale for every 32 or 16 values.
  *
- * A byte of a vector belongs to eight adjacent weights, so that vectors hold every eighth value. Activations are put in
- * that order first. */
+ * Each byte of a vector of codes stands for eight adjacent weights, so a vector of weights holds every eighth value.
+ * Activations are put in that order first. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -17,14 +17,14 @@
 enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
 enum { LARGE = 256, MOST_CODES = 1024, VECTOR = 64 };
 
-/* 32 weights of 16 outputs plus SPRY_GRID_ZERO, in the order of put_in_order. */
+/* 32 weights of 16 outputs, plus SPRY_GRID_ZERO, in the order of put_in_order. */
 typedef struct code_part {
     __m512i quad[8];
-    __m512 scale[2]; /* of the first and the last 16; types with one for 32 have only the first */
+    __m512 scale[2]; /* for the first and the last 16 values; a type with one scale for 32 values uses only scale[0] */
 } code_part;
 
-/* Entry i of a grid is byte i of both halves: of IQ2 levels 0 to 3 and 4 to 7, two bits each; of IQ3 levels 0 and 2,
- * and 1 and 3, a nibble each. */
+/* The grid as lookup tables: entry i is byte i of both halves. In IQ2 the halves have levels 0 to 3 and 4 to 7, two
+ * bits each; in IQ3 levels 0 and 2, and levels 1 and 3, a nibble each. */
 typedef struct int_tables {
     __m512i half[2][MOST_CODES / VECTOR];
 } int_tables;
@@ -40,7 +40,8 @@ SPRY_INLINE void int_fill(int_tables *t, spry_dtype type)
 {
     for (int i = 0; i < spry_grid_codes(type); i += 32) {
         __m512i entry = _mm512_loadu_si512(spry_grid_of(type) + i), low = entry, high = _mm512_srli_epi16(entry, 8);
-        if (spry_grid_fours(type)) { /* three bits each: 0 and 6; 3 and 9 */
+        if (spry_grid_fours(type)) { /* levels have three bits: 0 and 2 begin at bits 0 and 6, 1 and 3 at bits 3 and
+                                      * 9 */
             const __m512i three = _mm512_set1_epi16(7);
             low = _mm512_or_si512(_mm512_and_si512(entry, three),
                                   _mm512_and_si512(_mm512_srli_epi16(entry, 2), _mm512_slli_epi16(three, 4)));
@@ -59,7 +60,7 @@ SPRY_INLINE __m512i level_table(spry_dtype type)
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)levels));
 }
 
-/* Factors by nibble. */
+/* Scale factors, indexed by nibble. */
 SPRY_INLINE __m512 factor_table(spry_dtype type)
 {
     const __m512 nibble = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -68,7 +69,7 @@ SPRY_INLINE __m512 factor_table(spry_dtype type)
 
 /* ---- a part ------------------------------------------------------------------------------------------------------ */
 
-/* The entries of 64 codes: their lower seven bits, and masks of the others. */
+/* Looks up 64 codes: `code` has their lower seven bits, `bits` masks of the higher bits. */
 SPRY_INLINE __m512i find(const __m512i *table, int n, __m512i code, const __mmask64 bits[3])
 {
     __m512i found[MOST_CODES / 128];
@@ -80,10 +81,9 @@ SPRY_INLINE __m512i find(const __m512i *table, int n, __m512i code, const __mmas
     return found[0];
 }
 
-/* A byte for each of eight signs of four times eight weights: from bit 7 on the signs of weights 2, 3, 6, 7, 0, 1,
- * 4, 5. GFNI multiplies by a matrix of bits, whose last rows are the topmost bits'. The last of seven signs makes them
- * even.
- */
+/* The signs of 8 weights in each byte, for four times 8 weights of 16 outputs: from bit 7 down the signs of weights 2,
+ * 3, 6, 7, 0, 1, 4, 5. GFNI multiplies each byte by a matrix of bits, whose last rows give the topmost bits. Where only
+ * seven signs are stored, the eighth makes the number of minus signs even. */
 SPRY_INLINE __m512i signs_of(spry_dtype type, __m512i bits)
 {
     if (spry_grid_words(type)) { /* seven bits each */
@@ -91,18 +91,18 @@ SPRY_INLINE __m512i signs_of(spry_dtype type, __m512i bits)
         return _mm512_gf2p8affine_epi64_epi8(_mm512_multishift_epi64_epi8(at, bits),
                                              _mm512_set1_epi64(0x201002017f400804), 0);
     }
-    if (type == SPRY_IQ2_XS) /* above a bit of the code */
+    if (type == SPRY_IQ2_XS) /* the signs are above a bit of the code */
         return _mm512_gf2p8affine_epi64_epi8(bits, _mm512_set1_epi64(0x40200402fe801008), 0);
     return _mm512_gf2p8affine_epi64_epi8(bits, _mm512_set1_epi64(0x2010020180400804), 0);
 }
 
-/* Bits 3 and 7 of the signs, the others of the levels. */
+/* Combines bits 3 and 7 of the signs with the other bits of the levels. */
 SPRY_INLINE __m512i with_signs(__m512i levels, __m512i signs)
 {
     return _mm512_ternarylogic_epi32(levels, signs, _mm512_set1_epi8((char)0x88), 0xd8);
 }
 
-/* Upper bits of codes: of IQ2_S bits 0 and 1 of a byte, of IQ3_S bit 0 for an even code and bit 1 for an odd one. */
+/* Upper bits of codes: in IQ2_S bits 0 and 1 of a byte; in IQ3_S bit 0 for an even code and bit 1 for an odd one. */
 SPRY_INLINE __m512i spread_high(const unsigned char *p, int part)
 {
     const __m512i at = _mm512_set1_epi64(0x2624222006040200);
@@ -110,7 +110,7 @@ SPRY_INLINE __m512i spread_high(const unsigned char *p, int part)
     return _mm512_multishift_epi64_epi8(at, bytes);
 }
 
-/* Nibbles of weights 0 and 2, 1 and 3, 4 and 6, 5 and 7 of four times eight. */
+/* Loads the nibbles of weights 0 and 2, 1 and 3, 4 and 6, 5 and 7, each for four times eight weights. */
 SPRY_INLINE void load_nibbles(__m512i nibbles[4], const int_tables *t, spry_dtype type, const unsigned char *block,
                               int part)
 {
@@ -153,8 +153,9 @@ SPRY_INLINE void load_scales(code_part *w, spry_dtype type, const unsigned char 
     }
 }
 
-/* vpermb takes the lower bits of an index, and there are four copies of the levels: bits above a nibble do not matter.
- * Where 16 values have a scale, a quad is two times two adjacent values of 16. */
+/* Loads a part. vpermb uses the lower 6 bits of an index, and the table has four copies of the 16 levels, so bits above
+ * a nibble do not matter. In types with a scale for every 16 values, a quad has two pairs of adjacent values of the
+ * same 16. */
 SPRY_INLINE void load_part(code_part *w, const int_tables *t, spry_dtype type, const unsigned char *block, int part,
                            __m512 scale)
 {
@@ -176,7 +177,7 @@ SPRY_INLINE void load_part(code_part *w, const int_tables *t, spry_dtype type, c
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* The values of a block of 256 in the order of quads. */
+/* Stores the activations of a block of 256 in the order of the quads of weights. */
 SPRY_INLINE void put_in_order(int8_t out[LARGE], spry_dtype type, const spry_act_block *a)
 {
     static const uint8_t eighths[32] = {0, 8,  16, 24, 1, 9,  17, 25, 4, 12, 20, 28, 5, 13, 21, 29,
@@ -212,7 +213,7 @@ SPRY_INLINE __m512 add_part(__m512 sum, const code_part *w, spry_dtype type, con
         __m512 both = _mm512_fmadd_ps(two, w->scale[1], _mm512_mul_ps(one, w->scale[0]));
         return _mm512_fmadd_ps(both, _mm512_set1_ps(a->scale), sum);
     }
-    __m512i start = _mm512_slli_epi32(_mm512_set1_epi32(a->minus_8_sum), 3); /* SPRY_GRID_ZERO is 8 times 8 */
+    __m512i start = _mm512_slli_epi32(_mm512_set1_epi32(a->minus_8_sum), 3); /* SPRY_GRID_ZERO is 64 = 8 * 8 */
     __m512i one = dot_half(start, w->quad, values);
     __m512i two = dot_half(_mm512_setzero_si512(), w->quad + 4, values + 16);
     __m512 dot = _mm512_cvtepi32_ps(_mm512_add_epi32(one, two));

@@ -17,7 +17,7 @@ enum { FLOAT_TILE_GROUPS = 4, FLOAT_TILE_ROWS = 6, FLOAT_FEW_ROWS = 4, FLOAT_BLO
 
 typedef enum float_kind { KIND_F32, KIND_F16, KIND_BF16 } float_kind;
 
-/* Bytes of one value of all outputs of a group. */
+/* Bytes of one value for all outputs of a group. */
 static inline size_t value_bytes(float_kind kind)
 {
     return GROUP * (kind == KIND_F32 ? 4 : 2);
@@ -33,7 +33,7 @@ static inline const float *floats_at(const spry_matmul *m, size_t row)
     return (const float *)(const void *)((const unsigned char *)m->act + row * m->act_stride);
 }
 
-/* Two adjacent values of 16 outputs. */
+/* Loads two adjacent values of 16 outputs. */
 SPRY_INLINE void load_two(__m512 out[2], float_kind kind, const unsigned char *p)
 {
     if (kind == KIND_BF16) {
@@ -49,7 +49,7 @@ SPRY_INLINE void load_two(__m512 out[2], float_kind kind, const unsigned char *p
     }
 }
 
-/* The last of an odd number of values. */
+/* Loads the last of an odd number of values. */
 SPRY_INLINE __m512 load_last(float_kind kind, const unsigned char *p)
 {
     return kind == KIND_F32   ? _mm512_loadu_ps(p)
@@ -57,7 +57,7 @@ SPRY_INLINE __m512 load_last(float_kind kind, const unsigned char *p)
                               : v_load_bf16((const uint16_t *)(const void *)p);
 }
 
-/* Sums of groups from `group` on and rows from `row` on. */
+/* The sums of a tile of groups and rows. */
 typedef __m512 float_sums[FLOAT_TILE_ROWS][FLOAT_TILE_GROUPS];
 
 SPRY_INLINE void clear_sums(float_sums sum, int n_groups, int n_rows)
@@ -67,7 +67,7 @@ SPRY_INLINE void clear_sums(float_sums sum, int n_groups, int n_rows)
             sum[r][g] = _mm512_setzero_ps();
 }
 
-/* Adds sums to the output, or writes the first ones. `n_out` outputs exist; several groups are whole. */
+/* Adds sums to the output, or stores them with `first`. `n_out` outputs exist; with several groups all of them. */
 SPRY_INLINE void put_sums(const spry_matmul *m, float_sums sum, size_t group, size_t row, int n_groups, int n_rows,
                           bool first, size_t n_out)
 {
@@ -75,7 +75,7 @@ SPRY_INLINE void put_sums(const spry_matmul *m, float_sums sum, size_t group, si
         for (int g = 0; g < n_groups; g++) {
             float *out = m->out + (row + (size_t)r) * m->out_stride + (group + (size_t)g) * GROUP;
             __m512 before = first ? _mm512_setzero_ps() : n_out % GROUP == 0 ? v_load(out) : v_load_part(out, n_out);
-            __m512 all = _mm512_add_ps(before, sum[r][g]); /* with zeros, too: -0 becomes 0 in any tile */
+            __m512 all = _mm512_add_ps(before, sum[r][g]); /* adding zeros turns -0 into 0, in any tile */
             if (n_out % GROUP == 0)
                 v_store(out, all);
             else
@@ -93,7 +93,7 @@ SPRY_INLINE void add_value(float_sums sum, const __m512 w[], const float *const 
     }
 }
 
-/* One block of values; weights in place. */
+/* Multiplies one block of values; weights are read in place. */
 SPRY_INLINE void stream_block(float_sums sum, float_kind kind, const unsigned char *const weight[],
                               const float *const act[], size_t begin, size_t end, int n_groups, int n_rows)
 {
@@ -140,7 +140,7 @@ SPRY_INLINE void stream_tile(const spry_matmul *m, float_kind kind, size_t group
     put_sums(m, total, group, row, n_groups, n_rows, true, n_out);
 }
 
-/* One block of values of four groups. */
+/* One block of values of four groups, converted to floats. */
 typedef struct float_panel {
     __m512 value[FLOAT_BLOCK][FLOAT_TILE_GROUPS];
 } float_panel;
@@ -170,7 +170,7 @@ SPRY_INLINE void panel_tile(const spry_matmul *m, const float_panel *w, size_t g
     for (int r = 0; r < n_rows; r++)
         act[r] = floats_at(m, row + (size_t)r) + first;
     clear_sums(sum, n_groups, n_rows);
-    for (int r = 0; r < n_rows; r++) /* what put_sums adds to */
+    for (int r = 0; r < n_rows; r++) /* prefetch the outputs that put_sums adds to */
         for (int g = 0; g < n_groups; g++)
             SPRY_PREFETCH(m->out + (row + (size_t)r) * m->out_stride + (group + (size_t)g) * GROUP);
     for (size_t i = 0; i < n; i++)
@@ -178,7 +178,7 @@ SPRY_INLINE void panel_tile(const spry_matmul *m, const float_panel *w, size_t g
     put_sums(m, sum, group, row, n_groups, n_rows, first == 0, n_out);
 }
 
-/* Requests share `part` of `bytes` of n_groups groups. */
+/* Prefetches part `part` of n_parts of the next `bytes` of n_groups groups. */
 SPRY_INLINE void request_part(const unsigned char *weight, size_t stride, int n_groups, size_t bytes, size_t part,
                               size_t n_parts)
 {
@@ -188,7 +188,8 @@ SPRY_INLINE void request_part(const unsigned char *weight, size_t stride, int n_
             SPRY_PREFETCH_FAR((uintptr_t)weight + (size_t)g * stride + 64 * i);
 }
 
-/* Many rows. While a block is multiplied, the next one, or the first of the next groups, is requested. */
+/* The product for many rows. While a block is multiplied, the next block is prefetched, or the first one of the next
+ * groups. */
 SPRY_INLINE void panel_groups(const spry_matmul *m, float_kind kind, size_t group, int n_groups, size_t n_out)
 {
     float_panel w;

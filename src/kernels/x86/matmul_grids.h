@@ -1,9 +1,10 @@
-/* Products with the IQ2 and IQ3 types for AVX2 and above: packed groups (packed.h), eight outputs at a time. Entries of
- * codes are read from memory, a word each, into vectors of four outputs: bytes of nibbles, levels with their
- * signs, which become bytes 64 + weight. A part is 32 weights. Dots are exact in integers, and conversions and fused
+/* Products with the IQ2 and IQ3 types for AVX2 and above: packed groups (packed.h), eight outputs at a time. The table
+ * entry of each code is read from memory as a word; entries are joined to vectors of four outputs. Levels and signs
+ * become nibbles, then bytes 64 + weight. A part is 32 weights. Dots are exact in integers, and conversions and fused
  * additions are the same as in matmul_codes.c, in the same order: the same bits.
  *
- * Vectors hold every fourth value, or pairs of every eight. Activations are put in that order first.
+ * A vector of weights holds every fourth value, or pairs from every eight values. Activations are put in that order
+ * first.
  *
  * Define OP(name) and GROUP first. */
 #include <immintrin.h>
@@ -16,14 +17,14 @@
 
 enum { GRID_TILE_ROWS = 4, GRID_OUTPUTS = 8, GRID_LARGE = 256, GRID_QUAD = 4 * GROUP };
 
-/* Words of a block of 256: four codes each of outputs 0, 1, 4 and 5, then of 2, 3, 6 and 7; of IQ3 even codes, then odd
- * ones. */
+/* Table entries for a block of 256 weights of eight outputs: part[0] is for outputs 0, 1, 4 and 5, part[1] for outputs
+ * 2, 3, 6 and 7, as that order suits the AVX2 instructions. In IQ3 even codes come first, then odd ones. */
 typedef struct grid_words {
     _Alignas(32) uint16_t part[2][2][32];
 } grid_words;
 
-/* A part: four quads each of outputs 0, 1, 4 and 5, and of 2, 3, 6 and 7, a dword for the first 16 values of an output
- * and one for the last. */
+/* 32 weights of eight outputs. [0] is for outputs 0, 1, 4 and 5, [1] for outputs 2, 3, 6 and 7. A quad has, for each
+ * output, one 32-bit word with four of its first 16 weights and one with four of its last 16. */
 typedef struct grid_part {
     __m256i quad[4][2];
     __m256 scale[2];
@@ -36,7 +37,8 @@ static inline __m256i load32(const void *p)
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* A word for each code, with zeros before and after it: of IQ2 as in the grid; of IQ3 nibbles, levels 0, 2, 1 and 3. */
+/* The table entry of each code, with zeros before and after it. IQ2: the grid's own entry; IQ3: levels 0, 2, 1 and 3, a
+ * nibble each. */
 typedef struct grid_table {
     uint64_t entry[1 + 1024]; /* entry[1 + i] belongs to code i */
 } grid_table;
@@ -51,7 +53,7 @@ SPRY_INLINE void fill_grid_table(grid_table *t, spry_dtype type)
     }
 }
 
-/* The entry of a code, from bit 16 * place on: read that much before it. */
+/* Reads the entry of a code shifted left by 16 * place bits: the read begins 2 * place bytes before the entry. */
 SPRY_INLINE uint64_t entry_at(const grid_table *t, uint64_t code, size_t place)
 {
     uint64_t found;
@@ -59,7 +61,7 @@ SPRY_INLINE uint64_t entry_at(const grid_table *t, uint64_t code, size_t place)
     return found;
 }
 
-/* By nibble: sums of the bytes that belong to its bits. */
+/* A lookup table for nibbles: entry i is the sum (XOR) of the bytes a, b, c, d whose bits are set in i. */
 static inline __m256i sums_of_bits(int a, int b, int c, int d)
 {
     return _mm256_broadcastsi128_si256(_mm_setr_epi8(0, (char)a, (char)b, (char)(a ^ b), (char)c, (char)(a ^ c),
@@ -87,7 +89,7 @@ SPRY_INLINE __m256i grid_levels(spry_dtype type)
 
 /* ---- a block ----------------------------------------------------------------------------------------------------- */
 
-/* Upper bits of codes, a pair in each byte: of IQ3_S bit 0 for an even code and bit 1 for an odd one. */
+/* Upper bits of codes, two bits in each byte: in IQ3_S bit 0 for an even code and bit 1 for an odd one. */
 SPRY_INLINE __m256i grid_high(spry_dtype type, const unsigned char *block, const unsigned char *p, int part)
 {
     if (type == SPRY_IQ2_XS)
@@ -101,7 +103,7 @@ SPRY_INLINE __m256i grid_high(spry_dtype type, const unsigned char *block, const
     return _mm256_and_si256(_mm256_or_si256(bytes, _mm256_slli_epi32(bytes, 12)), _mm256_set1_epi8(3));
 }
 
-/* Four codes of an output are joined in a scalar register. */
+/* Looks up the entries of codes; four codes of an output are joined in a scalar register. */
 SPRY_INLINE void look_up_codes(uint16_t words[32], const grid_table *t, __m256i code, __m256i high)
 {
     _Alignas(32) uint16_t index[32];
@@ -132,8 +134,8 @@ SPRY_INLINE void look_up_part(grid_words *w, const grid_table *entries, spry_dty
                   _mm256_and_si256(_mm256_srli_epi16(high, 1), one));
 }
 
-/* A byte for each of eight signs of four times eight weights: from bit 7 on the signs of weights 2, 3, 6, 7, 0, 1,
- * 4, 5. Of seven, the sign of weight 7 makes them even. */
+/* The signs of 8 weights in each byte, for four times 8 weights: from bit 7 down the signs of weights 2, 3, 6, 7, 0, 1,
+ * 4, 5. Where only seven signs are stored, the sign of weight 7 makes the number of minus signs even. */
 SPRY_INLINE __m256i grid_signs(spry_dtype type, __m256i bits)
 {
     const int even = type == SPRY_IQ2_S || type == SPRY_IQ3_S ? 0 : 0x10;
@@ -152,7 +154,7 @@ SPRY_INLINE __m256i grid_signs(spry_dtype type, __m256i bits)
     return _mm256_xor_si256(_mm256_shuffle_epi8(lower, low_of(bits)), _mm256_shuffle_epi8(upper, high_of(bits)));
 }
 
-/* Quads 2 k and 2 k + 1 of four outputs: levels of words, signs of bits 3 and 7. */
+/* Makes quads 2 k and 2 k + 1 of four outputs from levels (in `words`) and signs (in bits 3 and 7). */
 SPRY_INLINE void grid_quads(grid_part *out, int k, int four, __m256i words, __m256i signs, __m256i levels)
 {
     const __m256i top = _mm256_set1_epi8((char)0x88);
@@ -206,7 +208,8 @@ SPRY_INLINE void load_grid_part(grid_part *out, const grid_words *w, spry_dtype 
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* The values of a block of 256 in the order of quads: four of the first 16 and four of the last for each. */
+/* Stores the activations of a block of 256 in the order of the quads of weights: in each quad four of the first 16
+ * values and four of the last 16. */
 SPRY_INLINE void put_in_order(int8_t *out, spry_dtype type, const spry_act_block *a)
 {
     const __m128i fourths = _mm_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15);
@@ -221,7 +224,7 @@ SPRY_INLINE void put_in_order(int8_t *out, spry_dtype type, const spry_act_block
     }
 }
 
-/* Levels are up to 126, so that two products fit in 16 bits. */
+/* Levels are at most 126, so that sums of two products fit in 16 bits. */
 static inline __m256i grid_dot(__m256i sum, __m256i quad, __m256i values)
 {
 #if defined(DOT_FOUR)
@@ -259,7 +262,7 @@ SPRY_INLINE __m256 add_grid_part(__m256 sum, const grid_part *w, spry_dtype type
     return _mm256_fmadd_ps(whole, _mm256_mul_ps(w->scale[0], _mm256_set1_ps(a->scale)), sum);
 }
 
-/* Outputs [output, output + n_out), at most eight. */
+/* Computes outputs [output, output + n_out), at most eight. */
 SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, const grid_table *entries, size_t output,
                            size_t n_out, size_t row, int n_rows)
 {
@@ -316,6 +319,6 @@ SPRY_INLINE void grid_product(const spry_matmul *m, spry_dtype type, size_t out_
     }
 SPRY_DTYPES_GRID(GRID_DEFINE)
 
-/* Entries of a table. */
+/* The table's entries for this file's products. */
 #define GRID_ENTRY(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = OP(matmul_##NAME)},
 #define GRID_OPS              SPRY_DTYPES_GRID(GRID_ENTRY)

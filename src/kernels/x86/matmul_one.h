@@ -2,18 +2,18 @@
  * for all blocks of 32 that have bits in it, so that memory sets the speed. Dots are exact in integers, and conversions
  * and fused additions are the same as in matmul_avx512.h, in the same order: the same bits. Included by it.
  *
- * Levels of two and three bits stay where they are in a byte: dots are up to 64 times as large, which is exact, and
- * what follows is divided by that. Without VNNI the topmost are moved. */
+ * Levels of two and three bits are not shifted down to the lowest bits of their byte: their dots are up to 64 times as
+ * large, which is exact, and the scale is divided by that factor. Without VNNI the topmost levels are shifted. */
 
-/* Reads a byte of each line of `bytes` in ascending order, before parts of them are used in another order: the
- * hardware's prefetchers follow the order in which lines are first read. */
+/* Reads one byte of each cache line in ascending order, before the lines are used in another order: hardware
+ * prefetchers follow the order in which lines are first read. */
 SPRY_INLINE void touch(const unsigned char *p, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
         (void)*(const volatile unsigned char *)(p + i);
 }
 
-/* Loads a vector exactly once and after those before it; compilers would make it an operand of every instruction that
+/* Loads a vector exactly once and after the loads before it; compilers would repeat the load in every instruction that
  * uses it. */
 SPRY_INLINE __m512i load_once(const unsigned char *p)
 {
@@ -94,8 +94,8 @@ SPRY_INLINE void start_dots(four_dots *dots, const spry_act_block *a, int zero)
             dots->block[j][k] = start_half(a + j, k, zero);
 }
 
-/* A half of 128: a quad of high and two of low side by side. Blocks 0 and 1 are in the low nibbles, 2 and 3 in the high
- * ones, two bits each of high. */
+/* Multiplies a half of 128 values: for each step one quad of high and two adjacent quads of low. Blocks 0 and 1 are in
+ * the low nibbles, 2 and 3 in the high ones; each has two bits of high. */
 SPRY_INLINE void dots_q6(four_dots *dots, const unsigned char *high, const spry_act_block *a)
 {
     const __m512i upper = _mm512_set1_epi8(0x30);
@@ -136,13 +136,13 @@ SPRY_INLINE __m512 one_q6(__m512 sum, const unsigned char *p, const spry_act_blo
 /* ---- Q2_K: two dots and two minima a block ------------------------------------------------------------------------
  */
 
-/* Where block j of two bits has its levels in a byte while it is multiplied. */
+/* How far the levels of block j of two bits are shifted left in their byte while they are multiplied. */
 SPRY_INLINE int pair_shift(int j)
 {
     return 3 << 2 * j <= LARGEST_TOP ? 2 * j : 0;
 }
 
-/* Four blocks of two bits each of 8 quads; dots stay in their places. */
+/* Multiplies four blocks of two bits per value, which share 8 quads; dots keep the factor of pair_shift. */
 SPRY_INLINE void dots_pairs(four_dots *dots, const unsigned char *low, const spry_act_block *a)
 {
     SPRY_UNROLL(8)
@@ -157,9 +157,9 @@ SPRY_INLINE void dots_pairs(four_dots *dots, const unsigned char *low, const spr
     }
 }
 
-/* Adds block j, whose factors are in the lower bytes of words, as add_sixteens does. Nibbles become floats by a table,
- * whose index is the lowest four bits. A minimum times half_sum, 16 times as large in its place, is exact in a float:
- * these products are made in integers, and the roundings stay the same. */
+/* Adds block j as add_sixteens does; its factors are in the lower bytes of words. Nibbles become floats by a table
+ * lookup, whose index is the lowest four bits. A minimum (16 times too large, because it stays in its high nibble)
+ * times half_sum is exact in a float, so these products are computed in integers and the roundings stay the same. */
 SPRY_INLINE __m512 add_q2(__m512 sum, const __m512i dot[2], __m512i factors, __m512 scale, __m512 min,
                           const spry_act_block *a)
 {
@@ -200,13 +200,13 @@ SPRY_INLINE __m512 one_q2(__m512 sum, const unsigned char *p, const spry_act_blo
 /* ---- Q3_K: two dots a block, zero point 4 -------------------------------------------------------------------------
  */
 
-/* Where block s has its levels in a byte while it is multiplied. */
+/* How far the levels of block s are shifted left in their byte while they are multiplied. */
 SPRY_INLINE int q3_shift(int s)
 {
     return s > 5 ? (7 << 5 <= LARGEST_TOP ? 5 : 4) : s % 2 * 3;
 }
 
-/* Half k of all blocks: four turns of three quads. */
+/* Multiplies half k of all blocks: four steps of three quads. */
 SPRY_INLINE void dots_q3(__m512i dot[8], const unsigned char *p, const spry_act_block *a, int k)
 {
     SPRY_UNROLL(4)
@@ -223,8 +223,8 @@ SPRY_INLINE void dots_q3(__m512i dot[8], const unsigned char *p, const spry_act_
     }
 }
 
-/* A dot of at most 8128 times a scale of 6 bits and its place of 5 bits is exact in a float. So products are made in
- * integers, and the roundings are the same as in add_sixteens. */
+/* A dot of at most 8128 times a scale of 6 bits, shifted left by up to 5 bits, is exact in a float. So the products are
+ * computed in integers, and the roundings are the same as in add_sixteens. */
 SPRY_INLINE __m512 one_q3(__m512 sum, const unsigned char *p, const spry_act_block *a)
 {
     const unsigned char *scales = p + 32, *levels = scales + 16 * GROUP;

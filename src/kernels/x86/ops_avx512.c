@@ -1,4 +1,4 @@
-/* The AVX-512 table, the one that adds products of bfloat16, and the one that adds AMX to these. */
+/* The AVX-512 table, the table that adds products in bfloat16, and the table that adds AMX to both. */
 #include "kernels/ref/ref.h"
 #include "kernels/simd/simd_avx512.h"
 #include "kernels/x86/x86.h"
@@ -37,7 +37,7 @@ const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx51
 #define BF16_ATTEND   .attend = avx512_attend_bf16, .attend_bytes = true, .attend_halves = true,
 const spry_ops spry_ops_avx512bf16 = {
     .name = "avx512bf16", SPRY_REF_OPS, SIMD_OPS(avx512), CODES_OPS BF16_ATTEND BF16_OPS NARROW_HALVES};
-#ifndef AMX_NAME /* another one where tiles are emulated */
+#ifndef AMX_NAME /* tests define another name when they emulate AMX tiles */
 #define AMX_NAME "amx"
 #endif
 const spry_ops spry_ops_amx = {

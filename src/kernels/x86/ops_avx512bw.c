@@ -1,6 +1,6 @@
 /* The table for AVX-512 without VNNI (Skylake-X, the first Xeon Scalable). Integer products have the bits of the
- * AVX-512 table. Scores of Q8_0 keys are computed in floats: without dpbusd a quad of keys takes four instructions a
- * query, and floats two. */
+ * AVX-512 table. Scores of Q8_0 keys are computed in floats: without dpbusd a quad of keys takes four instructions per
+ * query, and in floats it takes two. */
 #include "kernels/ref/ref.h"
 #include "kernels/simd/simd_avx512.h"
 #include "kernels/x86/x86.h"

@@ -1,11 +1,11 @@
-/* The AVX2 table with integer products by AVX-VNNI, for processors with it and without AVX-512. It gives AVX2's bits.
- */
+/* The AVX2 table with integer products by AVX-VNNI, for processors that have it and lack AVX-512. Results have the same
+ * bits as AVX2's. */
 #include "kernels/ref/ref.h"
 #include "kernels/simd/simd_avx2.h"
 #include "kernels/x86/x86.h"
 
 #define OP(name) avxvnni_##name
-#ifndef DOT_FOUR /* AVX-512's form of the instruction, where tests run without AVX-VNNI */
+#ifndef DOT_FOUR /* tests without AVX-VNNI define it as the AVX-512 form of the instruction */
 #define DOT_FOUR(sum, weights, values) _mm256_dpbusd_avx_epi32(sum, weights, values)
 #define AVXVNNI_NAME                   "avxvnni"
 #define AVXVNNI_TABLE                  spry_ops_avxvnni

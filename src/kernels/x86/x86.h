@@ -12,7 +12,7 @@
 extern const spry_ops spry_ops_avx2, spry_ops_avxvnni, spry_ops_avx512bw, spry_ops_avx512, spry_ops_avx512bf16,
     spry_ops_amx;
 
-/* Products of codes with AVX-512's VNNI and VBMI, and GFNI. */
+/* Products of the IQ2 and IQ3 types with AVX-512's VNNI and VBMI, and GFNI (matmul_codes.c). */
 #define SPRY_CODES_DECLARE(NAME, name, ...)                                                                            \
     void spry_avx512_matmul_##name(const spry_matmul *m, size_t out_begin, size_t out_end);
 SPRY_DTYPES_GRID(SPRY_CODES_DECLARE)

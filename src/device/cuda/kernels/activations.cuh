@@ -1,4 +1,4 @@
-/* Activations as the b operand of GEMMs: quantised to int8 with scales (Q8), or split into 1, 2 or 3 bf16 terms.
+/* Activations as mma operand B of the GEMMs: quantised to int8 with scales (Q8), or split into 1, 2 or 3 bf16 terms.
  * Rows are stored in groups of 8, in one of two layouts.
  *
  * mma layout, lane = 4 g + t holds row g of its group:
@@ -61,7 +61,7 @@ SPRY_DEVICE float add_across(float value, int mask)
     return value + warp_shfl_xor(value, mask);
 }
 
-/* Sum of a unit's squares from the sum of the lane's pair. */
+/* Sum of the squares of a unit (64 inputs), from the sum of the lane's pair. */
 SPRY_DEVICE float unit_sum(float pair)
 {
     return add_across(add_across(add_across(add_across(add_across(pair, 4), 8), 16), 1), 2);
@@ -298,7 +298,7 @@ struct wgmma_vec8 : vec8 {
             wgmma_scales(to, group, unit * 2 + half)[lane] = scale;
     }
 
-    /* Stores in FORMAT if that has an address, which is the usual case, and otherwise in the formats that have one. */
+    /* Stores in FORMAT if that has an address, which is the usual case; otherwise in every format that has one. */
     template <int FORMAT>
     SPRY_METHOD void store_expecting(const spry_activations to[SPRY_ACT_FORMATS], uint32_t group, uint32_t unit,
                                      uint32_t half, int lane) const
@@ -431,11 +431,11 @@ SPRY_DEVICE float activation_at(const spry_quantise_args &a, uint64_t row, uint3
 
 /* ---- a unit of 8 rows -------------------------------------------------------------------------------------------- */
 
-/* A unit of 8 rows in the registers of a warp, in the wgmma layout. */
+/* 8 rows by one unit (64 inputs) in the registers of a warp, in the wgmma layout. */
 struct wgmma_fragment {
     wgmma_vec8 of[2];
 
-    /* Offset of the lane's values of a half in the unit. */
+    /* Offset in the unit of the values that the lane holds of half `half`. */
     static SPRY_METHOD uint32_t begin(uint32_t half, int lane)
     {
         return half * ACT_BLOCK + (uint32_t)lane / 8 * 8;

@@ -1,17 +1,17 @@
 /* Fused decode attention over F16 pages, for rows that are the only new row of their sequence: head norms, RoPE,
- * storing the row's key and value, split-KV attention and combination in one kernel. Compute capability 9.0 and
- * later, heads of 32, 64, 96, 128 and 256, at most 8 queries per KV head (GQA). Kernels: attention_decode.cu and
+ * storing the row's key and value, split-KV attention and combination in one kernel. Compute capability 9.0 and later,
+ * heads of 32, 64, 96, 128 and 256, at most 8 queries per KV head (GQA). Kernels: attention_decode.cu and
  * attention_decode_fast.cu.
  *
  * A warp multiplies the 32 keys of a page by up to 8 queries, then the page's values by the probabilities. Keys and
- * values go from global memory straight to registers: with lane = 4 g + t a lane loads tokens 4g .. 4g + 3 of the
- * coordinates that its t has in an operand, and the coordinates of values that its g has. The order of the sums is
- * that of attention_mma.cuh with the operands exchanged: a step has the same 16 coordinates, or tokens.
+ * values go from global memory straight to registers: with lane = 4 g + t a lane loads, of the keys, the coordinates
+ * that lanes with its t hold in an mma operand, for tokens 4g .. 4g + 3; of the values, the coordinates that lanes with
+ * its g hold. The order of the sums is that of attention_mma.cuh with the operands exchanged: a step has the same 16
+ * coordinates, or tokens.
  *
- * Split-KV: the blocks of a cluster share the pages of a row and KV head, and combine the partial results of all
- * pages in order, as spry_attend_combine_pages does. Before pdl_wait each warp loads its first page; the row's own
- * page is loaded without the new row, whose key and value are inserted later. A block stores them before it reads
- * other pages.
+ * Split-KV: the blocks of a cluster share the pages of a row and KV head, and combine the partial results of all pages
+ * in order, as spry_attend_combine_pages does. Before pdl_wait each warp loads its first page; the row's own page is
+ * loaded without the new row, whose key and value are inserted later. A block stores them before it reads other pages.
  *
  * Shared memory: decode_heads (queries, new key and value), decode_warp_smem of each warp, partial results.
  *
@@ -162,14 +162,14 @@ struct decode_pages {
     }
 };
 
-/* Four words of a lane as rows g and g + 8 of an a operand: the lower halves and the upper halves. */
+/* Arranges four words of a lane as rows g and g + 8 of mma operand A: first the lower halves, then the upper halves. */
 SPRY_DEVICE uint4 both_halves(uint32_t k0, uint32_t k1, uint32_t k8, uint32_t k9)
 {
     uint4 rows = {lower_halves(k0, k1), upper_halves(k0, k1), lower_halves(k8, k9), upper_halves(k8, k9)};
     return rows;
 }
 
-/* A lane's part of the keys: of each 16 coordinates the ones of its t, four tokens each. */
+/* A lane's part of the keys: coordinates 2t, 2t + 1, 2t + 8 and 2t + 9 of each 16, for tokens 4g .. 4g + 3. */
 template <class S> struct decode_keys {
     typedef S config;
     uint2 rows[config::STEPS][4];
@@ -182,7 +182,7 @@ template <class S> struct decode_keys {
             rows[i / 4][i % 4] = *(const uint2 *)(from + (i / 4 * 16 + i % 2 + i % 4 / 2 * 8) * PAGE_TOKENS * 2);
     }
 
-    /* The a operand of step s: tokens 4g + 2m and 4g + 2m + 1. */
+    /* mma operand A of step s: tokens 4g + 2m and 4g + 2m + 1. */
     SPRY_METHOD uint4 operand(int s, int m) const
     {
         const uint2 *k = rows[s];
@@ -211,8 +211,8 @@ template <class S> struct decode_keys {
     }
 };
 
-/* A lane's part of the values: of each 16 tokens the ones of its t. Invisible tokens may hold anything, and their
- * probabilities are 0, so a visible token is loaded in their place. */
+/* A lane's part of the values: tokens 2t, 2t + 1, 2t + 8 and 2t + 9 of each 16. Invisible tokens may hold anything, and
+ * their probabilities are 0, so a visible token is loaded in their place. */
 template <class S> struct decode_values {
     typedef S config;
     uint32_t words[2][4][config::LOADS][config::WORDS];
@@ -230,7 +230,7 @@ template <class S> struct decode_values {
         }
     }
 
-    /* The a operand of 16 tokens: two coordinates. */
+    /* mma operand A of 16 tokens: two coordinates. */
     SPRY_METHOD uint4 operand(int half, int tile) const
     {
         int n = tile / config::WORDS, w = tile % config::WORDS;
@@ -400,7 +400,7 @@ template <class S> struct decode_sums {
 template <class S> struct page_walk {
     typedef S config;
     decode_pages pages;
-    uint32_t i, part, group, rotation; /* rotation: that of the queries in registers */
+    uint32_t i, part, group, rotation; /* rotation: the one that the queries in registers have */
     decode_page now;
     decode_keys<S> keys;
     decode_values<S> values;
@@ -471,7 +471,8 @@ template <class S> struct decode_smem {
 };
 
 /* Layout of the partial results of queries 2 * pair and 2 * pair + 1 of a KV head: both maxima, both sums, then both
- * values of each coordinate. If one block has all pages and each warp at most one, they stay in shared memory. */
+ * values of each coordinate. The partial results stay in shared memory if one block has all pages and each warp at most
+ * one. */
 template <class S> struct pair_partials {
     enum { SIZE = SPRY_PARTIAL_HEADER + 2 * S::BLOCKS * 32 };
     float *first;
@@ -504,7 +505,7 @@ template <class S> struct decode_job {
     spry_step_row row;
     uint32_t number_of_row, last, kv_head, rank, ranks;
 
-    /* The part that does not need the row's queries: starts the loads of the first page. */
+    /* The part of the work that does not need the row's queries: starts the loads of the first page. */
     SPRY_METHOD void start(const spry_decode_args &d, const decode_work &p)
     {
         const spry_attend_args &a = d.attend;

@@ -41,7 +41,8 @@ template <class S> struct fast_smem {
 /* ---- the row ------------------------------------------------------------------------------------------------------
  */
 
-/* Index of coordinate `lane` of each 32 among 32 F16: the coordinates of a lane's t are contiguous. */
+/* Index of coordinate `lane` among 32 coordinates stored as F16: the coordinates that lanes with the same t hold are
+ * contiguous. */
 SPRY_DEVICE uint32_t half_index(uint32_t lane)
 {
     return lane % 8 / 2 * 8 + lane / 8 * 2 + lane % 2;
@@ -100,15 +101,15 @@ template <class S> struct fast_queries {
 /* ---- a page -------------------------------------------------------------------------------------------------------
  */
 
-/* Transposes four words of a lane into rows of an a operand: the lower halves and the upper halves. */
+/* Arranges four words of a lane as rows of mma operand A: first the lower halves, then the upper halves. */
 SPRY_DEVICE void transpose_words(uint32_t &k0, uint32_t &k1, uint32_t &k8, uint32_t &k9)
 {
     const uint4 rows = both_halves(k0, k1, k8, k9);
     k0 = rows.x, k1 = rows.y, k8 = rows.z, k9 = rows.w;
 }
 
-/* decode_keys; after transpose() the words are two coordinates of a token, of the next token, and the same for the
- * other two coordinates. */
+/* decode_keys. After transpose() the four words of a lane are: two coordinates of one token, the same two of the next
+ * token, then two other coordinates of both tokens. */
 template <class S> struct fast_keys {
     typedef S config;
     uint32_t words[config::STEPS][2][4];
@@ -159,8 +160,8 @@ template <class S> struct fast_keys {
     }
 };
 
-/* decode_values; after transpose() the words are two tokens of the first coordinate, of the second one, and the same
- * for the other two tokens. */
+/* decode_values. After transpose() the four words of a lane are: one coordinate of two tokens, the next coordinate of
+ * them, then both coordinates of two other tokens. */
 template <class S> struct fast_values : decode_values<S> {
     typedef S config;
     typedef decode_values<S> loaded;
@@ -242,7 +243,7 @@ template <class S> struct pair_combine {
         GROUP = 4,
         MOST = chunk_partials<S>::MOST
     };         /* GROUP: pages whose code is skipped together */
-    float max; /* of query lane / 16; the others are of both queries */
+    float max; /* max: for query lane / 16; sum and out: for both queries */
     float sum[2], out[2];
 
     /* Adds a chunk; n pages are left. `smem`: the warp's. */
@@ -322,8 +323,8 @@ template <class S> struct fast_job {
     int lane, warp;
     bool transposed; /* with PAGES_LONG: the page's words are transposed */
 
-    /* The part that does not need the row's queries: starts the loads of the first page. The blocks of a cluster take
-     * pages in turns. */
+    /* The part of the work that does not need the row's queries: starts the loads of the first page. The blocks of a
+     * cluster take pages in turns. */
     SPRY_METHOD void start(const spry_decode_args &d)
     {
         const spry_attend_args &a = d.attend;

@@ -133,7 +133,7 @@ SPRY_DEVICE void stage_mla(const mla_queries &l, const spry_attend_args &a, uint
     }
 }
 
-/* Partial scores of the warp's coordinates; a lane has a token. */
+/* Scores over the warp's coordinates only; each lane has one token. */
 template <class KV>
 SPRY_DEVICE void multiply_qk_mla(mla_smem &smem, const mla_queries &l, const unsigned char *keys, uint32_t key_dim)
 {
@@ -193,7 +193,7 @@ SPRY_DEVICE void softmax_mla(mla_smem &smem, const mla_queries &l, const spry_at
     }
 }
 
-/* Coordinate d of eight tokens; for some types with fewer loads. */
+/* Loads coordinate d of eight tokens. Overloads for some types need fewer loads. */
 template <class KV>
 SPRY_DEVICE void load_tokens(float out[8], const unsigned char *keys, uint32_t d, uint32_t token, uint32_t key_dim, KV)
 {

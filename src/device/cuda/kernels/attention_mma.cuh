@@ -20,7 +20,7 @@ template <int BLOCKS> struct head_config {
     enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = SPRY_HEAD_WARPS(BLOCKS), STEPS = BLOCKS * 2 };
 };
 
-/* The queries of a warp as a operands: [step of 16 coordinates, lane]. */
+/* The queries of a warp as mma operand A: [step of 16 coordinates, lane]. */
 template <int BLOCKS> struct staged_queries {
     uint4 words[head_config<BLOCKS>::STEPS][WARP];
 };
@@ -35,13 +35,14 @@ template <int PART> struct page_output : softmax_stats {
 };
 
 struct warp_queries {
-    uint32_t first_row, first, count; /* queries from `first` on of the rows that begin with first_row */
+    uint32_t first_row, first, count; /* first: the warp's first query, counted from the first query of first_row;
+                                       * count: its number of queries */
     uint32_t begin[2], end[2];        /* positions visible to queries g and g + 8 */
     uint32_t lowest, highest;         /* positions visible to any of the queries */
     uint32_t kv_head;
 };
 
-/* The number of queries that a warp takes if `left` are left. */
+/* The number of queries for a warp when `left` queries remain. */
 SPRY_DEVICE uint32_t at_most(uint32_t left)
 {
     return left < QUERIES ? left : (uint32_t)QUERIES;
@@ -179,7 +180,7 @@ template <int BLOCKS, int KEPT> struct page_copy {
             out, key_piece((uint32_t)(step * 16 + lane / 8 % 2 * 8 + lane % 8), (uint32_t)(pair * 2 + lane / 16)));
     }
 
-    /* Coordinates 16 * pair .. + 15 of 16 tokens from 16 * half on, as b operands. */
+    /* Coordinates 16 * pair .. + 15 of the 16 tokens from 16 * half on, as mma operand B. */
     SPRY_METHOD void values(uint32_t out[4], int half, int pair, int lane) const
     {
         ldmatrix_trans(
@@ -281,7 +282,7 @@ SPRY_DEVICE void softmax_page(softmax_stats &s, float (*scores)[4], const warp_q
     softmax_scores(s, scores, factor);
 }
 
-/* The probabilities of 16 tokens and both queries as an a operand. */
+/* The probabilities of 16 tokens and both queries as mma operand A. */
 SPRY_DEVICE uint4 pack_probs(const float (*w)[4], int half)
 {
     const float *low = w[half * 2], *high = w[half * 2 + 1];

@@ -115,7 +115,7 @@ SPRY_DEVICE bool page_visible(uint32_t *begin, uint32_t *end, const attend_queri
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
 
-/* Scores; a lane has a token. */
+/* Computes the scores of a page's tokens, one token per lane. */
 template <class KV, int QUERIES>
 SPRY_DEVICE void multiply_qk(float scores[QUERIES], const float *queries, const unsigned char *keys, uint32_t head_dim,
                              uint32_t token)
@@ -137,7 +137,7 @@ SPRY_DEVICE void multiply_qk(float scores[QUERIES], const float *queries, const 
     }
 }
 
-/* Accumulates values; a lane has DIMS neighbouring coordinates. */
+/* Adds the values of visible tokens, times their weights; a lane has DIMS neighbouring coordinates. */
 template <class KV, int QUERIES, int DIMS>
 SPRY_DEVICE void multiply_pv(attend_state<QUERIES, DIMS> &s, const float weights[QUERIES], const unsigned char *values,
                              const spry_attend_args &a, uint32_t begin, uint32_t end, int lane)
@@ -259,7 +259,7 @@ SPRY_KERNEL(spry_attend_combine, spry_attend_args)
 
 /* ---- prefill ----------------------------------------------------------------------------------------------------- */
 
-/* All pages for the queries of a warp. */
+/* Attends the queries of a warp to all pages. */
 template <class KV, int QUERIES, int DIMS>
 SPRY_DEVICE void attend_all(attend_state<QUERIES, DIMS> &total, float *queries, const attend_queries<QUERIES> &q,
                             const spry_attend_args &a, const spry_step_row &last, uint32_t kv_head, int lane)

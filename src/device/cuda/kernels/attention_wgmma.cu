@@ -48,7 +48,8 @@ template <int BLOCKS> struct prefill_smem {
     }
 };
 
-/* Pairs of pages from `first`, an even number, to `end`, as they pass through the ring after `before` other pairs. */
+/* The pages [first, end) of a job, where `first` is even. They pass through the ring in pairs; `before` counts the
+ * pairs of earlier jobs. */
 template <int BLOCKS> struct kv_pipeline {
     typedef prefill_config<BLOCKS> config;
     enum { ENTRY = sizeof(spry_step_entry), VALUES = config::PAGE - config::KEYS, HELD = WARP / config::TOGETHER };
@@ -56,7 +57,7 @@ template <int BLOCKS> struct kv_pipeline {
     prefill_smem<BLOCKS> *smem;
     const spry_step_entry *entries;
     uint32_t first, end, before;
-    spry_step_entry held; /* of the producer: entries of 16 pairs, one per lane */
+    spry_step_entry held; /* in the producer: the entries of 16 pairs, one entry per lane */
 
     /* Binary search: the first entry that ends after a position; `end` if there is none. */
     SPRY_METHOD static uint32_t find(const spry_step_entry *entries, uint32_t first, uint32_t end, uint32_t position)
@@ -102,7 +103,7 @@ template <int BLOCKS> struct kv_pipeline {
         return smem->entries[(before + number) % config::STAGES][page];
     }
 
-    /* Loads the entries of 16 pairs from `number` on. */
+    /* Loads the entries of the 16 pairs from pair `number` on. */
     SPRY_METHOD void hold(uint32_t number, int lane)
     {
         uint32_t own = first + number * config::TOGETHER + (uint32_t)lane;
@@ -204,7 +205,7 @@ template <int BLOCKS> struct kv_pipeline {
     }
 };
 
-/* Loads queries g and g + 8 of a warp as a operands, rotated for pages that are used away from where they were
+/* Loads queries g and g + 8 of a warp as mma operands A, rotated for pages that are used away from where they were
  * computed. */
 template <int BLOCKS>
 SPRY_DEVICE void take_queries(uint32_t (*words)[4], const warp_queries &q, const spry_attend_args &a, uint32_t rotation,
@@ -415,7 +416,7 @@ struct pingpong {
         named_barrier_arrive(2 - (int)threadIdx.x / (THREADS / 2), THREADS);
     }
 
-    /* Takes the last turn that was passed, so that the barrier is left complete. */
+    /* The first warpgroup waits for the last arrival of the second one, so that no barrier is left half complete. */
     SPRY_METHOD static void end()
     {
         if (threadIdx.x < THREADS / 2)
@@ -513,9 +514,9 @@ template <int BLOCKS> struct prefill_job {
     enum { EACH = prefill_config<BLOCKS>::WARPS * QUERIES };
     warp_queries all;
     const spry_step_entry *entries;
-    uint32_t part, page, end; /* the chunk; pages, none if nothing is visible */
+    uint32_t part, page, end; /* part: index of the chunk; [page, end): its pages, none if no query sees one */
 
-    /* Returns false if there is nothing to do. */
+    /* Finds the pages and queries of job `number`; returns false if there is nothing to do. */
     SPRY_METHOD bool find(const spry_attend_tma_args &c, uint32_t number, int lane)
     {
         const spry_attend_args &a = c.attend;

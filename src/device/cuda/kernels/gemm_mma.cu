@@ -34,7 +34,7 @@ template <class T> struct stage_bytes {
 
 typedef float warp_sums[WARP_TILES][WARP_GROUPS][4];
 
-/* Address of the weights of tile `number` among all parts; past the end that of the last tile. */
+/* Address of the weights of tile `number` among all parts; past the last tile, of the last one again. */
 SPRY_DEVICE const unsigned char *tile_weights(const spry_gemm_args &a, uint32_t number, int32_t expert)
 {
     number = number < a.n_tiles ? number : a.n_tiles - 1;
@@ -43,7 +43,7 @@ SPRY_DEVICE const unsigned char *tile_weights(const spry_gemm_args &a, uint32_t 
     return tile_plane(w, (uint64_t)expert * w.matrix_bytes, tile_unit(w, number - part.first_tile, 0), UNIT_BYTES);
 }
 
-/* Starts the copies of a unit of the block's tiles and rows; past the last group that group again. */
+/* Starts the copies of a unit of the block's tiles and rows; past the last group of rows, the last one again. */
 template <class T>
 SPRY_DEVICE void copy_unit(unsigned char *stage, const unsigned char *const *tiles, const spry_gemm_args &a,
                            uint32_t group, uint32_t unit)
@@ -88,7 +88,8 @@ SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char *tiles, const unsig
             split_floats(words[i], bits);
         }
         SPRY_UNROLL
-        for (int term = 0; term < T::ACTS; term++) { /* independent accumulators follow each other */
+        for (int term = 0; term < T::ACTS; term++) { /* the mma of the innermost loop use different accumulators, so
+                                                      * they do not wait for each other */
             SPRY_UNROLL
             for (int k = 0; k < T::TERMS && k + term < T::ACTS; k++) {
                 SPRY_UNROLL
@@ -111,7 +112,7 @@ SPRY_DEVICE void add_sums(warp_sums total, warp_sums acc)
     }
 }
 
-/* All units, in the order of gemm_mma.cuh. */
+/* Multiplies all units, in the order of gemm_mma.cuh. */
 template <class T>
 SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigned char *const *tiles,
                            const spry_gemm_args &a, uint32_t group)

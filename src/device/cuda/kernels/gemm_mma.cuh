@@ -1,6 +1,6 @@
 /* GEMM with mma on tensor cores, compute capability 8.0 and later, all weight types:
  *   out[row][o] = norm[row] * sum over i of weight[o][i] * act[row][i] + bias[o], or += with `add`.
- * Weights are the a operand (weight_tiles.cuh), activations in the mma layout the b operand (activations.cuh).
+ * Weights are mma operand A (weight_tiles.cuh), activations in the mma layout are operand B (activations.cuh).
  *
  * One order of summation for every number of rows: K is cut into SPRY_SPLIT_K = 16 splits; each split is summed in
  * order, then the splits are summed in order. Columns of an mma do not affect each other. So the bits of a row do not
@@ -187,7 +187,7 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
     unsigned char *smem;
     int lane;
 
-    /* Sets the address: ring `number` of the rings at `all`. */
+    /* Binds this ring to its memory: ring `number` of the rings that begin at `all`. */
     SPRY_METHOD void bind(unsigned char *all, uint32_t number, int its)
     {
         smem = all + number * ROOM;
@@ -244,7 +244,7 @@ template <class T, int AHEAD> struct smem_units<T, AHEAD, false> {
     enum { PIECES = T::LANE / 16, UNIT = 4 * PIECES * WARP * 16, ROOM = AHEAD * UNIT };
     unsigned char *smem;
 
-    /* Sets the address: ring `number` of the rings at `all`. */
+    /* Binds this ring to its memory: ring `number` of the rings that begin at `all`. */
     SPRY_METHOD void bind(unsigned char *all, uint32_t number, int lane)
     {
         smem = all + number * ROOM + lane * 16;

@@ -3,9 +3,10 @@
  *   FUSE_GATE  act = gate(norm(x) * Wg) * (norm(x) * Wu), quantised for the next product in the epilogue
  *   FUSE_NONE  out = act * W + bias                activations are quantised already
  * Grid: at most one block per SM, 16 warps. A block loops over batches of TILES tiles; each warp sums one of the 16
- * splits of K of all tiles in a batch. Dynamic shared memory is a ring of units per warp, filled with cp.async; the
- * first units are requested before pdl_wait. Static shared memory holds the splits' sums. A lane builds its b operand
- * in registers with the same values that spry_quantise would store, so the bits are the same as in gemm_mma.cuh.
+ * splits of K of all tiles in a batch. Dynamic shared memory is a ring of units (64 inputs of weights) per warp, filled
+ * with cp.async; the first units are requested before pdl_wait. Static shared memory holds the splits' sums. A lane
+ * builds its part of mma operand B in registers with the same values that spry_quantise would store, so the bits are
+ * the same as in gemm_mma.cuh.
  *
  * The code is short on purpose: each block runs it once or a few times, so instruction fetches count. */
 #pragma once
@@ -17,7 +18,7 @@ enum { ROWS = SPRY_ACT_ROWS };
 /* What is fused with the product; see the head of this file. */
 typedef enum gemm_fusion { FUSE_NORM, FUSE_GATE, FUSE_NONE } gemm_fusion;
 
-/* ---- b operand of a lane ----------------------------------------------------------------------------------------- */
+/* ---- operand B of a lane ----------------------------------------------------------------------------------------- */
 
 /* 16 of the 64 inputs of a unit, in the order of lane_fragment. */
 template <bool BYTES> struct lane_inputs {
@@ -86,8 +87,8 @@ template <bool BYTES> struct lane_inputs {
     }
 };
 
-/* The b operand: ACTS bf16 terms, or for ACTS = 0 int8 values with the scales of the rows that the lane's sums belong
- * to. */
+/* mma operand B of a lane: ACTS bf16 terms, or for ACTS = 0 int8 values with the scales of the rows that the lane's
+ * sums belong to. */
 template <int ACTS> struct lane_fragment {
     uint2 terms[4][ACTS];
 
@@ -191,7 +192,7 @@ template <> struct lane_fragment<0> {
 /* ---- tiles --------------------------------------------------------------------------------------------------------
  */
 
-/* Tile `tile` of a batch; past the last tile the last one. */
+/* Tile number `tile` of a batch of tiles; past the last tile of the matrix, the last one. */
 template <int TILES, gemm_fusion FUSION>
 SPRY_DEVICE gemm_tile batch_tile(const spry_gemm_args &a, uint32_t *part, uint32_t batch, uint32_t tile)
 {
@@ -211,7 +212,7 @@ SPRY_DEVICE gemm_tile batch_tile(const spry_gemm_args &a, uint32_t *part, uint32
 template <int TILES> struct split_sums {
     enum { ROUND = TILES < 4 ? TILES : 4, TILE = 4 * WARP, N = ROUND * TILE };
     float splits[SPRY_SPLIT_K][N];
-    float values[TILES * TILE]; /* with FUSE_GATE */
+    float values[TILES * TILE]; /* outputs before the gate; only with FUSE_GATE */
     float squares[SPRY_SPLIT_K][ROWS];
 
     SPRY_METHOD void put(uint32_t split, int tile, const float acc[4], int lane)

@@ -1,23 +1,23 @@
-/* Warp-specialised GEMM with wgmma for more than 8 rows (more than 16 with quantised weights), compute capability
- * 9.0, all weight types but F32. It computes the product of gemm_mma.cuh with the same bits; gate and up matrices
- * can be multiplied together, and the epilogue can quantise the result for the next product.
+/* Warp-specialised GEMM with wgmma for more than 8 rows (more than 16 with quantised weights), compute capability 9.0,
+ * all weight types but F32. It computes the product of gemm_mma.cuh with the same bits; gate and up matrices can be
+ * multiplied together, and the epilogue can quantise the result for the next product.
  *
- * Grid: (blocks of a cluster, clusters); persistent, a tile scheduler hands out work tiles of 64 or 128 outputs x 64
- * or 128 rows. Block: one or two consumer warpgroups, each with four weight tiles (64 outputs, one tile per warp)
- * and all rows of the work tile; one producer warp, whose lane 0 copies units of weights and activations with
+ * Grid: (blocks of a cluster, clusters); persistent, a tile scheduler hands out work tiles of 64 or 128 outputs x 64 or
+ * 128 rows. Block: one or two consumer warpgroups, each with four weight tiles (64 outputs, one tile per warp) and all
+ * rows of the work tile; one producer warp, whose lane 0 copies units (64 inputs) of weights and activations with
  * cp.async.bulk; one warp that turns sums of squares into 1 / rms.
  *
- * Dynamic shared memory (gemm_smem): mbarriers | 1 / rms of the rows of two work tiles | ring of stages, each a unit
- * of activations and of weights | sums of the work tile. The ring runs on from one work tile to the next. The
- * consumers wait for full[stage] and arrive at empty[stage]; the producer does the opposite.
+ * Dynamic shared memory (gemm_smem): mbarriers | 1 / rms of the rows of two work tiles | ring of stages, each a unit of
+ * activations and of weights | sums of the work tile. The ring runs on from one work tile to the next. The consumers
+ * wait for full[stage] and arrive at empty[stage]; the producer does the opposite.
  *
  * Split-K: if there are too few work tiles for the GPU, the blocks of a cluster share the splits of one. The first
- * block sums its own splits, the others leave the sums of each split in shared memory; then every block adds some
- * rows in order through distributed shared memory and stores them.
+ * block sums its own splits, the others leave the sums of each split in shared memory; then every block adds some rows
+ * in order through distributed shared memory and stores them.
  *
- * Q8 values are multiplied as bf16, which represents them exactly, so the sums equal integer sums. For floats a
- * test shows that wgmma adds 16 products as mma does. Rows past the last are computed from whatever memory holds and
- * are not stored.
+ * Q8 values are multiplied as bf16, which represents them exactly, so the sums equal integer sums. For floats a test
+ * shows that wgmma adds 16 products as mma does. Rows past the last are computed from whatever memory holds and are not
+ * stored.
  *
  * Measured share of the limit (docs/lab/2026-11-17.md, H200, BF16, prompts of 2,048 tokens): 340 TFLOP/s, 34 % of the
  * tensor cores' 989; without any copies 2 % more. */
@@ -128,8 +128,8 @@ template <class S> struct gemm_epilogue {
         }
     }
 
-    /* A warp stores a unit of 8 rows at a time and quantises it for the next product; rows past the last become zeros.
-     * All outputs belong to one matrix, in whole units. */
+    /* A warp stores 8 rows by one unit (64 outputs) at a time and quantises them as the next product's input; rows past
+     * the last become zeros. All outputs belong to one matrix and fill whole units. */
     SPRY_METHOD void write_encoded(const work_tile &item) const
     {
         const spry_gemm_part &part = a.parts[0];
@@ -211,7 +211,7 @@ template <class S> struct gemm_producer {
     enum {
         N = S::HALVES ? 2 : WARPGROUP_TILES,
         SECOND = S::HALVES ? 2 : 0
-    }; /* tiles of a source; slot of the second source of a warpgroup */
+    }; /* N: tiles that a source copies; SECOND: slot of a warpgroup where the second source begins */
     gemm_smem<S> ring;
     const spry_gemm_args &a;
     typename weights::template source<N, 0> first, other; /* other: the second warpgroup's */
@@ -362,7 +362,7 @@ template <class S> struct gemm_consumer {
     {
     }
 
-    /* Stores the lane's sums to [rows, WIDTH]. */
+    /* Stores the lane's sums in `sums`, [rows, WIDTH]. */
     SPRY_METHOD void put(float *sums, const float of[S::GROUPS][4]) const
     {
         float *to = sums + lane % 4 * 2 * S::WIDTH + warpgroup * WARPGROUP_OUTPUTS +
@@ -437,7 +437,7 @@ template <class S> struct gemm_consumer {
         cluster_sync_smem();
     }
 
-    /* All consumer warpgroups together. */
+    /* Runs the epilogue of a work tile; all consumer warpgroups do this together. */
     SPRY_METHOD void write(const work_tile &item, const float total[S::GROUPS][4], const cluster_split &share)
     {
         uint32_t rows = S::GROUPS * SPRY_ACT_ROWS / share.blocks, begin = share.rank * rows;

@@ -14,7 +14,7 @@ enum {
 /* ---- weights ------------------------------------------------------------------------------------------------------
  */
 
-/* The weights of a unit: in shared memory the tiles of a warpgroup, in registers the a operands of one warp. AHEAD: the
+/* The weights of a unit: in shared memory the tiles of a warpgroup, in registers mma operand A of one warp. AHEAD: the
  * next unit is loaded into registers while this one is multiplied. `source`: where the producer's lane 0 finds N tiles
  * of a warpgroup, from slot SLOT on, unit after unit. */
 template <class F> struct wgmma_floats {
@@ -122,7 +122,7 @@ template <class Q> struct wgmma_quants {
             values += WARPGROUP_TILES * VALUES;
             high += WARPGROUP_TILES * HIGH;
             scales += WARPGROUP_TILES * SCALES;
-            super += ++unit % 4 ? 0 : WARPGROUP_TILES * SUPER; /* one for four units */
+            super += ++unit % 4 ? 0 : WARPGROUP_TILES * SUPER; /* the super plane has one entry for four units */
         }
     };
 
@@ -228,7 +228,7 @@ struct work_tile {
     uint32_t column, first_group;
 };
 
-/* Four tiles of a part of the product. */
+/* Four tiles of one of the launch's matrices (a part). */
 struct tile_source {
     uint32_t part, tile;
     bool valid; /* false: past the last tile; the warpgroup computes the last tiles again and stores nothing */
@@ -381,7 +381,7 @@ struct cluster_split {
     }
 };
 
-/* The work tiles of a cluster: every gridDim.y-th, rows first. */
+/* Gives out the work tiles of a cluster, every gridDim.y-th; work tiles with the same weights follow each other. */
 template <class S> struct tile_scheduler {
     uint32_t row_blocks, n, number;
 

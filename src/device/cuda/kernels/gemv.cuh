@@ -48,7 +48,7 @@ template <int ACTS> struct row_fragment {
 template <> struct row_fragment<0> {
     enum { UNIT = 80, PIECES = 5 };
 
-    /* Same values as store_q8; each half of the lanes has a block. */
+    /* Computes the same values as store_q8; each half of the warp has a block of 32 inputs. */
     SPRY_METHOD static void quantise(unsigned char *to, float2 v, int lane)
     {
         uint32_t own = larger_of(magnitude_bits(v.x), magnitude_bits(v.y)), first = warp_max_u32(lane < 16 ? own : 0);
@@ -91,15 +91,15 @@ template <> struct row_fragment<0> {
 };
 
 /* A block loops over batches of TILES tiles; a warp loops over the units of its split, AT_ONCE units of all tiles at a
- * time, or fewer if the split is shorter. These are a group. Quantised weights are small: DEPTH groups are in flight.
- */
+ * time, or fewer if the split is shorter. These units are called a group. Quantised weights are small: DEPTH groups are
+ * in flight. */
 template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
     enum { AT_ONCE = TILES < 4 ? 4 / TILES : 1, SLOTS = TILES * AT_ONCE, DEPTH = T::QUANTS ? 2 : 1 };
     enum { OUTPUTS = TILES * SPRY_TILE_ROWS, HALF = OUTPUTS / 2 };
     typedef smem_units<T, SLOTS * DEPTH, T::QUANTS> ring_units;
     typedef row_fragment<T::ACTS> row;
     ring_units ring;
-    unsigned char *activations; /* of the row's first unit, in shared memory */
+    unsigned char *activations; /* address of the row's first unit in shared memory */
     float2 weight;              /* with FUSE_NORM and FUSE_GATE: the norm's weights for the next unit */
     float squares;              /* with FUSE_NORM and FUSE_GATE: sum of squares of the split; with FUSE_NONE: 1 / rms */
     uint32_t batch, batches, begin, end, split;
@@ -107,7 +107,8 @@ template <class T, int TILES, gemm_fusion FUSION> struct gemv_block {
     uint32_t group;                             /* maximum number of units in a group */
     int lane;
 
-    /* Most blocks have no more groups than those requested at the start. */
+    /* Starts the copies of the next group. Most blocks have no more groups than those requested at the start, so later
+     * calls are marked unlikely. */
     SPRY_METHOD void load_group(const spry_gemm_args &a, bool first)
     {
         bool more_batches = next_batch < batches;

@@ -63,7 +63,7 @@ struct lane_scales {
     float scale_old, scale_new, chunk_scale_old, chunk_scale_new;
 };
 
-/* The maximum over this lane and the lanes before it that are `first` or more, but less than `end`, lanes away. */
+/* Prefix maximum within each group of `end` lanes: over this lane and the lanes before it at multiples of `first`. */
 SPRY_DEVICE float prefix_max(float value, int first, int end, int lane)
 {
     SPRY_UNROLL
@@ -97,7 +97,7 @@ struct partial_list {
     uint32_t stride, max, sum, value;
 };
 
-/* The values of AHEAD partial results from `first` on; past the end that of the last one. */
+/* The values of AHEAD partial results from `first` on; past the end, the last one again. */
 template <int AHEAD>
 SPRY_DEVICE void load_partials(float outs[AHEAD], const partial_list &list, uint32_t first, uint32_t n)
 {

@@ -482,7 +482,7 @@ SPRY_DEVICE void wgmma_bf16(float (*c)[4], const uint32_t a[4], const void *b, u
 #endif
 }
 
-/* Descriptor of the b operand of wgmma_f16: a matrix in shared memory with 64-byte swizzle. An input has a line of 64
+/* Descriptor of operand B of wgmma_f16: a matrix in shared memory with 64-byte swizzle. An input has a line of 64
  * bytes, which is 32 columns; its pieces of 16 bytes are permuted by swizzle_64b. The next 8 inputs are input_bytes
  * away, the next 32 columns column_bytes. Lines of 8 inputs begin at a multiple of 512 bytes. */
 struct swizzled_matrix {

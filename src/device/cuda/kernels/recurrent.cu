@@ -14,7 +14,7 @@
 enum { CONV_ROWS = SPRY_ROPE_KV_ROWS, CONV_THREADS = SPRY_ROPE_KV_THREADS };
 static_assert(CONV_ROWS * CONV_ROWS == CONV_THREADS, "threads are rows by coordinates");
 
-/* The layer's slot that holds a block's piece: as keys or as values. */
+/* A piece of head_dim values of the token's vector, and where pages store it: in place of a head's keys or values. */
 struct conv_piece {
     spry_kv_pages kv;
     uint32_t head;
@@ -301,7 +301,7 @@ template <int KEYS> struct delta_column {
     }
 };
 
-/* All rows of a segment, for one head and 32 of its columns. */
+/* Processes all rows of a segment, for one head and 32 of its columns. */
 template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
 {
     SPRY_SMEM delta_tokens<KEYS> s;

@@ -7,7 +7,7 @@
 
 enum { ROPE_KV_WARPS = SPRY_ROPE_KV_THREADS / WARP };
 
-/* The head of a block. */
+/* The head that a block works on. */
 struct head_task {
     uint32_t number, kv_head; /* index of the head; KV head if it is a key or value */
     bool is_q, is_k;

@@ -130,7 +130,7 @@ SPRY_DEVICE float largest_score(const float *scores, uint32_t n)
     return float_of_key((uint32_t)(best_rank(scores, n) >> 32));
 }
 
-/* False when a logit is not a number. */
+/* Copies the logits to the scores; false when one is not a number. */
 SPRY_DEVICE bool copy_logits(const draw_state &d)
 {
     uint64_t bad = 0;
@@ -187,7 +187,7 @@ SPRY_DEVICE void apply_mask(const draw_state &d, const uint32_t *mask)
     syncthreads();
 }
 
-/* False when no token can be drawn. */
+/* Finds the largest score; false when no token can be drawn. */
 SPRY_DEVICE bool find_max(draw_state &d)
 {
     d.max = largest_score(d.scores, d.n);
@@ -248,7 +248,8 @@ struct border {
     uint64_t before; /* sum of the weights of smaller keys */
 };
 
-/* Finds the digit at which the sum of all lower ones and its own reaches the goal, or the last one in use. */
+/* Finds the first digit at which the weights of all digits up to it, with those of smaller keys, reach the goal;
+ * otherwise the last digit in use. */
 SPRY_DEVICE void find_digit(border *b, const uint64_t *sums, double goal, int shift)
 {
     SPRY_SMEM uint64_t lowest;
@@ -413,7 +414,7 @@ SPRY_DEVICE void cut_typical(draw_state &d)
 
 /* ---- the draw ---------------------------------------------------------------------------------------------------- */
 
-/* The first of a warp's tokens at which their sum passes a target. */
+/* A warp finds the first token of [begin, end) at which the running sum of weights passes the target. */
 SPRY_DEVICE void pick_in_range(int32_t *token, const uint64_t *weight, uint32_t begin, uint32_t end, uint64_t target,
                                uint32_t lane)
 {
@@ -433,7 +434,8 @@ SPRY_DEVICE void pick_in_range(int32_t *token, const uint64_t *weight, uint32_t 
     }
 }
 
-/* The first token at which the sum passes u * total: a warp for a range of tokens, then a lane for one. */
+/* Finds the first token at which the running sum of weights passes u * total: each warp sums a range of tokens, then
+ * the warp of the right range finds the token. */
 SPRY_DEVICE int32_t pick(const draw_state &d)
 {
     enum { AHEAD = 8 };
@@ -558,7 +560,7 @@ SPRY_DEVICE bool is_plain(const spry_draw_order &o)
     return o.temperature == 0 && !o.n_history && !o.n_bias && !o.has_mask;
 }
 
-/* The best of all slices. */
+/* Picks the best token of all slices. */
 SPRY_DEVICE uint32_t plain_token(const draw_state &d, const uint64_t *best, int32_t *token)
 {
     uint64_t rank = block_largest(threadIdx.x < SPRY_DRAW_SLICES ? best[threadIdx.x] : 0);

@@ -29,8 +29,8 @@ SPRY_QUANT_TYPES(EMBED)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* 1 / rms of the row, which the product applies to its sums; by a block. In the wgmma layout the sums of squares are
- * stored. */
+/* A block computes 1 / rms of the row, which the product applies to its sums. In the wgmma layout it stores sums of
+ * squares instead. */
 SPRY_DEVICE float row_scale(const float *in, const spry_quantise_args &a)
 {
     SPRY_SMEM float splits[ACT_SPLITS];
@@ -78,7 +78,7 @@ SPRY_KERNEL(spry_quantise, spry_quantise_args)
 }
 
 /* Quantises activations into the wgmma layout and stores nothing else; rows are not normalised first and have a
- * multiple of 8 values. Grid: (rows / 8, units / 4); a warp has a unit of 8 rows. */
+ * multiple of 8 values. Grid: (rows / 8, units / 4); a warp quantises 8 rows by one unit (64 inputs). */
 SPRY_KERNEL(spry_quantise_wgmma, spry_quantise_args)
 {
     uint32_t unit = blockIdx.y * SPRY_QUANTISE_WGMMA_UNITS + threadIdx.x / WARP;

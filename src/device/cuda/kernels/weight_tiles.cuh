@@ -1,6 +1,6 @@
-/* Layout of weights on the GPU: tiles that a warp reads as the a operand of mma with whole cache lines and no shuffles.
- * A tile is 16 outputs; a unit is 64 inputs of a tile. Four tiles, one per warp of a warpgroup, are stored side by
- * side, unit after unit. Used by all GEMM and GEMV kernels and by the embedding; written by repack.cu.
+/* Layout of weights on the GPU: tiles that a warp reads as mma operand A with whole cache lines and no shuffles. A tile
+ * is 16 outputs; a unit is 64 inputs of a tile. Four tiles, one per warp of a warpgroup, are stored side by side, unit
+ * after unit. Used by all GEMM and GEMV kernels and by the embedding; written by repack.cu.
  *
  * With lane = 4 g + t a lane holds outputs g and g + 8 of its tile. A unit of a quantised type has eight words of four
  * values per lane; word number (block of 32 * 2 + upper output) * 2 + upper half of the block holds values 4t .. 4t + 3
@@ -12,7 +12,7 @@
  *   super   the scales that 256 inputs share, for each output
  * The value of a quant is scale * (quant - ZERO) + min.
  *
- * A unit of floats has four steps of 16 inputs, each an a operand of mma_bf16. F32 stores the first two words of all
+ * A unit of floats has four steps of 16 inputs, each an operand A of mma_bf16. F32 stores the first two words of all
  * lanes before the last two. */
 #pragma once
 
@@ -120,8 +120,8 @@ template <class Q> SPRY_DEVICE uint32_t quant_pair(uint32_t word, int which)
     return fma_bf16x2((pair & 0x00800080) | BF16_128, 0xbf80bf80, (pair & 0x007f007f) | BF16_128);
 }
 
-/* The quants of 16 inputs as the a operand of mma_bf16, except that inputs 2t, 2t + 1, 2t + 8 and 2t + 9 are 4t .. 4t
- * + 3. */
+/* The quants of 16 inputs as operand A of mma_bf16, except that inputs 2t, 2t + 1, 2t + 8 and 2t + 9 are 4t .. 4t +
+ * 3. */
 template <class Q> SPRY_DEVICE void quant_fragment(uint32_t to[4], const unit_words<Q> &u, int step)
 {
     SPRY_UNROLL
