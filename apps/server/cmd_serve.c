@@ -160,6 +160,13 @@ static const spry_option reach_options[] = {
      .help =
          "Allow the web page and other clients to call these tools of this machine: http:// addresses with the host "
          "127.0.0.1, [::1] or localhost, with commas between them"},
+    {.name = "mcp",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(settings.mcp),
+     .metavar = "FILE",
+     .common = true,
+     .help = "Start the MCP servers of this file ({\"mcpServers\": ...}), in sandboxes, and offer their tools to the "
+             "web page and to requests; docs/MCP.md"},
 };
 
 static const spry_option limit_options[] = {

@@ -34,6 +34,7 @@ typedef struct spry_serve_settings {
     const char *chats;              /* file of stored chats; NULL: the user's */
     const char *allow_tool;         /* addresses that /v1/tools/call may call, with commas between them; NULL: none */
     uint32_t tool_s;                /* limit for the time of such a call */
+    const char *mcp;                /* file of MCP servers (mcp/mcp.h); NULL: none */
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
     size_t request_memory;          /* limit for the bodies of all requests and what is made of them, in bytes */
@@ -78,7 +79,8 @@ typedef struct spry_server {
     atomic_bool cutting; /* --grace has passed: unfinished answers end now */
     spry_response_store responses;
     spry_kept_streams streams;
-    json_t *defaults; /* as of a derived model; NULL: none */
+    json_t *defaults;     /* as of a derived model; NULL: none */
+    struct spry_mcp *mcp; /* NULL: none */
     struct spry_speech_service *speech;
     struct spry_answer_spans *spans; /* NULL: none */
     const char *models_folder;       /* NULL: none */

@@ -7,6 +7,7 @@
 
 #include "cli/model_source.h"
 #include "cli/terminal.h"
+#include "mcp/mcp.h"
 #include "platform/clock.h"
 #include "platform/directory.h"
 #include "platform/file.h"
@@ -244,6 +245,12 @@ static void log_line(void *user, int level, const char *sentence)
         spry_complain("%s", sentence);
 }
 
+static void log_mcp(void *user, const char *sentence)
+{
+    (void)user;
+    spry_complain("%s", sentence);
+}
+
 static spry_status open_pool(spry_server *server, const model_list *models, spry_server_flags *flags, spry_error *error)
 {
     static const spry_policy by_name[] = {SPRY_POLICY_AUTO, SPRY_POLICY_INTERACTIVE, SPRY_POLICY_OFFLINE,
@@ -347,6 +354,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
         status = spry_answer_spans_create(&server->spans, server->pool, error);
     if (status == SPRY_OK)
         status = flags->settings.no_autoload ? SPRY_OK : warm_up(server, error);
+    if (status == SPRY_OK && flags->settings.mcp)
+        status = spry_mcp_open(&server->mcp, flags->settings.mcp, log_mcp, NULL, error);
     if (status == SPRY_OK)
         *out = server;
     else
@@ -371,6 +380,7 @@ void spry_server_model_file(spry_model_file *file, const spry_server *server, co
 
 void spry_server_close(spry_server *server)
 {
+    spry_mcp_close(server->mcp);
     spry_answer_spans_destroy(server->spans);
     if (server->pool)
         spry_model_pool_destroy(server->pool);

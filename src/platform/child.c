@@ -23,17 +23,7 @@
 
 extern char **environ;
 
-enum {
-    READ_END,
-    WRITE_END,
-    PIPE_ENDS,
-    CHUNK = 4096,
-    VARIABLES = 32,
-    PATH_BYTES = 4096,
-    POLL_MS = 200,
-    NOT_RUN = 127,
-    CLOSE_ON_EXEC = 4
-};
+enum { READ_END, WRITE_END, PIPE_ENDS, CHUNK = 4096, VARIABLES = 96, POLL_MS = 200, NOT_RUN = 127, CLOSE_ON_EXEC = 4 };
 #define SECOND_NS 1000000000ull
 
 static void close_pipe(int ends[PIPE_ENDS])
@@ -53,8 +43,18 @@ static const char *environment_path(void)
     return "/usr/local/bin:/usr/bin:/bin";
 }
 
+/* Whether one of the variables has the name of `variable`. */
+static bool is_given(char *const *list, size_t count, const char *variable)
+{
+    size_t size = strcspn(variable, "=") + 1;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(list[i], variable, size) == 0)
+            return true;
+    return false;
+}
+
 /* What programs need to find their files, language and sound; no keys, no tokens, no proxies with passwords. */
-static void list_variables(char *out[VARIABLES + 1])
+static void list_variables(char *out[VARIABLES + 1], const char *const *more)
 {
     static const char *const kept[] = {"PATH=",
                                        "HOME=",
@@ -75,23 +75,25 @@ static void list_variables(char *out[VARIABLES + 1])
                                        "ESPEAK_DATA_PATH=",
                                        "LD_LIBRARY_PATH="};
     size_t count = 0;
+    for (; more && *more && count < VARIABLES; more++)
+        out[count++] = (char *)(uintptr_t)*more;
+    size_t n_more = count;
     for (char **variable = environ; *variable && count < VARIABLES; variable++)
         for (size_t i = 0; i < SPRY_COUNT(kept); i++)
-            if (strncmp(*variable, kept[i], strlen(kept[i])) == 0) {
+            if (strncmp(*variable, kept[i], strlen(kept[i])) == 0 && !is_given(out, n_more, *variable)) {
                 out[count++] = *variable;
                 break;
             }
     out[count] = NULL;
 }
 
-/* Looks a name up in PATH. False: there is no such program. */
-static bool find_program(char out[PATH_BYTES], const char *name)
+bool spry_child_find(char out[SPRY_CHILD_PATH], const char *name)
 {
     const char *path = strchr(name, '/') ? "" : environment_path();
     for (;;) {
         size_t size = strcspn(path, ":");
-        int n = snprintf(out, PATH_BYTES, "%.*s%s%s", (int)size, path, size ? "/" : "", name);
-        if (n > 0 && n < PATH_BYTES && access(out, X_OK) == 0)
+        int n = snprintf(out, SPRY_CHILD_PATH, "%.*s%s%s", (int)size, path, size ? "/" : "", name);
+        if (n > 0 && n < SPRY_CHILD_PATH && access(out, X_OK) == 0)
             return true;
         if (!path[size])
             return false;
@@ -102,12 +104,12 @@ static bool find_program(char out[PATH_BYTES], const char *name)
 typedef struct start {
     const spry_child *child;
     const char *const *arguments;
-    char program[PATH_BYTES];
+    char program[SPRY_CHILD_PATH];
     spry_sandbox sandbox;
     char *listed[VARIABLES + 1];
     char **variables;
-    int input, output;
-    volatile int why; /* errno of a child that could not run the program; it shares this memory until then */
+    int input, output, messages; /* ends of pipes; messages -1: standard error is this program's, or discarded */
+    volatile int why;            /* errno of a child that could not run the program; it shares this memory until then */
 } start;
 
 /* In the child, which shares the memory of the parent: system calls only. */
@@ -118,7 +120,9 @@ static void run_program(start *s)
     sigemptyset(&none); /* a thread of the server blocks SIGTERM, which must end the command */
     bool ready = setpgid(0, 0) == 0 && sigaction(SIGPIPE, &usual, NULL) == 0 && dup2(s->input, STDIN_FILENO) >= 0 &&
                  dup2(s->output, STDOUT_FILENO) >= 0;
-    if (ready && s->child->arguments) {
+    if (ready && s->messages >= 0) {
+        ready = dup2(s->messages, STDERR_FILENO) >= 0;
+    } else if (ready && s->child->arguments) {
         int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
         ready = nothing >= 0 && dup2(nothing, STDERR_FILENO) >= 0;
     }
@@ -127,6 +131,8 @@ static void run_program(start *s)
     if (!s->child->is_self)
         (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, CLOSE_ON_EXEC);
 #endif
+    if (ready && s->child->folder)
+        ready = chdir(s->child->folder) == 0;
     if (ready && s->child->sandbox)
         ready = spry_sandbox_enter(&s->sandbox);
     if (ready && sigprocmask(SIG_SETMASK, &none, NULL) == 0)
@@ -216,33 +222,86 @@ static spry_status talk(const spry_child *c, pid_t child, const char *name, int 
     return result == SPRY_ERR_BUSY ? SPRY_OK : status;
 }
 
-spry_status spry_child_run(const spry_child *c, spry_error *error)
+/* `errors` NULL: without a pipe for messages. */
+static spry_status start_child(pid_t *started, const spry_child *c, int in[PIPE_ENDS], int out[PIPE_ENDS], int *errors,
+                               spry_error *error)
 {
     const char *const shell[] = {"sh", "-c", c->command, NULL};
-    int in[PIPE_ENDS] = {-1, -1}, out[PIPE_ENDS] = {-1, -1};
-    if (!spry_os_pipe(in) || !spry_os_pipe(out)) {
-        close_pipe(in);
+    if (!spry_os_pipe(in) || !spry_os_pipe(out) || (errors && !spry_os_pipe(errors)))
         return spry_fail(error, SPRY_ERR_FILE, "no pipe to a command: %s", strerror(errno));
-    }
-    start s = {
-        .child = c, .arguments = c->arguments ? c->arguments : shell, .input = in[READ_END], .output = out[WRITE_END]};
-    list_variables(s.listed);
+    start s = {.child = c,
+               .arguments = c->arguments ? c->arguments : shell,
+               .input = in[READ_END],
+               .output = out[WRITE_END],
+               .messages = errors ? errors[WRITE_END] : -1};
+    list_variables(s.listed, c->variables);
     s.variables = c->is_self ? environ : s.listed;
     const char *name = c->arguments ? c->arguments[0] : c->command;
     if (c->sandbox)
         s.sandbox = *c->sandbox;
     s.sandbox.program = s.program;
-    bool found = find_program(s.program, s.arguments[0]);
+    bool found = spry_child_find(s.program, s.arguments[0]);
     pid_t child = found ? start_program(&s) : -1;
     if (child < 0 || s.why) {
         int why = child > 0 ? s.why : found ? errno : ENOENT;
         if (child > 0)
             (void)wait_for(child, name, NULL);
+        return spry_fail(error, SPRY_ERR_FILE, "'%.100s' cannot be started: %s", s.arguments[0], strerror(why));
+    }
+    *started = child;
+    return SPRY_OK;
+}
+
+spry_status spry_child_run(const spry_child *c, spry_error *error)
+{
+    int in[PIPE_ENDS] = {-1, -1}, out[PIPE_ENDS] = {-1, -1};
+    pid_t child;
+    spry_status status = start_child(&child, c, in, out, NULL, error);
+    if (status != SPRY_OK) {
         close_pipe(in);
         close_pipe(out);
-        return spry_fail(error, SPRY_ERR_FILE, "'%.100s' cannot be started: %s", s.arguments[0], strerror(why));
+        return status;
     }
     close(in[READ_END]);
     close(out[WRITE_END]);
-    return talk(c, child, name, in[WRITE_END], out[READ_END], error);
+    return talk(c, child, c->arguments ? c->arguments[0] : c->command, in[WRITE_END], out[READ_END], error);
+}
+
+/* ---- a program that runs ----------------------------------------------------------------------------------------- */
+
+spry_status spry_process_start(spry_process *process, const spry_child *c, spry_error *error)
+{
+    int in[PIPE_ENDS] = {-1, -1}, out[PIPE_ENDS] = {-1, -1}, errors[PIPE_ENDS] = {-1, -1};
+    pid_t child;
+    spry_status status = start_child(&child, c, in, out, errors, error);
+    if (status != SPRY_OK) {
+        close_pipe(in);
+        close_pipe(out);
+        close_pipe(errors);
+        return status;
+    }
+    close(in[READ_END]);
+    close(out[WRITE_END]);
+    close(errors[WRITE_END]);
+    *process = (spry_process){child, in[WRITE_END], out[READ_END], errors[READ_END]};
+    fcntl(process->input, F_SETFL, O_NONBLOCK);
+    fcntl(process->output, F_SETFL, O_NONBLOCK);
+    fcntl(process->messages, F_SETFL, O_NONBLOCK);
+    return SPRY_OK;
+}
+
+int spry_process_end(spry_process *process, unsigned patience_ms)
+{
+    enum { NAP_MS = 5 };
+    int result = 0;
+    pid_t ended = 0;
+    close(process->input);
+    for (unsigned ms = 0; (ended = waitpid(process->id, &result, WNOHANG)) == 0 && ms < patience_ms; ms += NAP_MS)
+        (void)poll(NULL, 0, NAP_MS);
+    kill(-process->id, SIGKILL);
+    while (ended == 0 && waitpid(process->id, &result, 0) < 0 && errno == EINTR)
+        ;
+    close(process->output);
+    close(process->messages);
+    return WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
 }

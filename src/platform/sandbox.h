@@ -10,17 +10,20 @@
 
 typedef struct spry_sandbox {
     const char *const *readable; /* files and folders that it may read and run, the last NULL */
-    const char *program;         /* a further one; NULL: none */
+    const char *const *writable; /* that it may change, too; the last NULL; NULL: none */
+    const char *program;         /* a further one to read; NULL: none */
     size_t memory;               /* limit for its address space in bytes; 0: none */
+    size_t data;                 /* limit for the memory that it writes, which excludes reserved addresses; 0: none */
     uint32_t cpu_s;              /* limit for its processor time; 0: none */
+    bool network;                /* it may use the network (no sockets of this machine's files) */
 } spry_sandbox;
 
 /* Programs of the system, with their libraries, data and fonts. */
 extern const char *const spry_sandbox_programs[];
 
-/* Restricts the calling thread and everything it starts, for good: it reads what is readable, writes no file, opens no
- * socket, signals and watches no other process. Only makes system calls, so that it may be used between a fork and
- * exec. False, and errno: a limit could not be set. */
+/* Restricts the calling thread and everything it starts, for good: it reads what is readable, changes only what is
+ * writable, opens no socket unless it may use the network, signals and watches no other process. Only makes system
+ * calls, so that it may be used between a fork and exec. False, and errno: a limit could not be set. */
 bool spry_sandbox_enter(const spry_sandbox *sandbox);
 
 /* Whether this kernel has Landlock and seccomp. */

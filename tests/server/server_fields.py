@@ -81,6 +81,9 @@ class Fields(ServerTest):
                     self.assertIn(name, message(reply))
                 elif name == "previous_response_id":
                     self.assertEqual(reply.status, 404, reply.text)
+                elif path == "/v1/tools/call" and name == "name":  # server_mcp.py calls some
+                    self.assertEqual(reply.status, 400, reply.text)
+                    self.assertIn("either url", message(reply))
                 elif path == "/v1/tools/call":  # none is allowed here; server_tools.py calls some
                     self.assertEqual(reply.status, 403, reply.text)
                     self.assertIn("--allow-tool", message(reply))

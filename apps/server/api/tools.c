@@ -1,11 +1,13 @@
-/* Tools of this machine that the web page may call: GET /v1/tools lists them, POST /v1/tools/call sends one its
- * arguments. Only the addresses of --allow-tool are called, exactly as they are given, without proxies and
- * redirects, so that neither a model nor a page chooses where the server connects to. */
+/* Tools that the web page may call: GET /v1/tools lists them, POST /v1/tools/call sends one its arguments. They are
+ * those of MCP servers (mcp/mcp.h), and addresses of this machine. Only the addresses of --allow-tool are called,
+ * exactly as they are given, without proxies and redirects, so that neither a model nor a page chooses where the server
+ * connects to. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <strings.h>
 
 #include "base/utf8.h"
+#include "mcp/mcp.h"
 #include "platform/child.h"
 #include "platform/threads.h"
 #include "pull/pull_http.h"
@@ -14,8 +16,9 @@
 #include "server/http/form_data.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
+#include "server/request/completion.h"
 
-enum { URL_BYTES = 2048, ANSWER_BYTES = 1 << 20 };
+enum { URL_BYTES = 2048, ANSWER_BYTES = 1 << 20, MCP_BYTES = 16 << 20 };
 
 /* ---- which are allowed ------------------------------------------------------------------------------------------- */
 
@@ -93,7 +96,8 @@ void spry_tools_list(spry_exchange *x)
     spry_view url;
     for (const char *at = x->server->settings->allow_tool; next_url(&url, &at);)
         json_array_append_new(urls, json_stringn(url.data, url.size));
-    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "urls", urls));
+    spry_reply_json(x, SPRY_HTTP_OK,
+                    json_pack("{s:o, s:o*}", "urls", urls, "servers", spry_mcp_servers(x->server->mcp)));
 }
 
 /* ---- calling one ------------------------------------------------------------------------------------------------- */
@@ -145,8 +149,26 @@ static void reply_result(spry_exchange *x, spry_view text)
     spry_buffer valid;
     spry_buffer_init(&valid, 3 * ANSWER_BYTES);
     spry_utf8_append_valid(&valid, text);
-    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:s#}", "result", valid.data ? valid.data : "", (int)valid.size));
+    spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "result", spry_buffer_json(&valid)));
     spry_buffer_deinit(&valid);
+}
+
+static void call_mcp(spry_exchange *x, const char *name, const json_t *arguments)
+{
+    spry_buffer text;
+    bool failed = false;
+    spry_error error;
+    spry_buffer_init(&text, MCP_BYTES);
+    spry_status status = spry_mcp_call(&text, &failed, x->server->mcp, name, arguments, &error);
+    if (status == SPRY_OK)
+        spry_reply_json(x, SPRY_HTTP_OK,
+                        json_pack("{s:o, s:b}", "result", spry_buffer_json(&text), "failed", (int)failed));
+    else if (status == SPRY_ERR_CANCELLED)
+        spry_reply_error(x, x->late ? SPRY_HTTP_GATEWAY_TIMEOUT : SPRY_HTTP_SERVICE_UNAVAILABLE, NULL,
+                         "the call was cancelled");
+    else
+        spry_reply_error(x, SPRY_HTTP_BAD_GATEWAY, "name", "%s", error.message);
+    spry_buffer_deinit(&text);
 }
 
 static void reply_outcome(spry_exchange *x, CURL *curl, CURLcode code, const spry_buffer *answer)
@@ -203,11 +225,19 @@ void spry_tools_call(spry_exchange *x)
     json_t *root, *none = json_object();
     if (spry_fields_open(&fields, &root, x, &spry_fields_tool_call)) {
         const char *url = spry_fields_string(&fields, "url", NULL);
+        const char *name = spry_fields_string(&fields, "name", NULL);
         const json_t *arguments = spry_fields_object(&fields, "arguments");
-        if (!url)
-            spry_fields_refuse(&fields, "url", "url must be the address of a tool; GET /v1/tools lists them");
+        if (!url == !name)
+            spry_fields_refuse(&fields, "url",
+                               "either url must be the address of a tool, or name the name of one of "
+                               "an MCP server; GET /v1/tools lists both");
         bool fine = spry_fields_fine(&fields, x);
-        if (fine && is_allowed(x->server->settings->allow_tool, url))
+        if (fine && name && !spry_mcp_has(x->server->mcp, name))
+            spry_reply_error(x, SPRY_HTTP_NOT_FOUND, "name",
+                             "no MCP server has a tool \"%.100s\"; GET /v1/tools lists them", name);
+        else if (fine && name)
+            call_mcp(x, name, arguments ? arguments : none);
+        else if (fine && is_allowed(x->server->settings->allow_tool, url))
             call(x, url, arguments ? arguments : none);
         else if (fine)
             spry_reply_error(x, SPRY_HTTP_FORBIDDEN, "url", "this tool is not allowed; --allow-tool URL allows it");

@@ -53,6 +53,7 @@ const spry_field_table spry_fields_model_pin = {
 
 static const spry_field tool_call[] = {
     HONOURED("url", STRING, "\"http://127.0.0.1:9000/weather\"", "one of `GET /v1/tools`"),
+    HONOURED("name", STRING, "\"files__read_file\"", "a tool of an MCP server, in place of `url`"),
     HONOURED("arguments", OBJECT, "{\"city\": \"Oslo\"}", "the body of the call, as JSON; absent: `{}`"),
 };
 
