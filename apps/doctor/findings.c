@@ -294,8 +294,7 @@ typedef struct moment {
 
 static const double hot_c = 90, slow_share = 0.7, busy_share = 0.5;
 
-/* ---- the rules: each writes its sentence where it applies ----------------------------------------------------------
- */
+/* ---- the rules: each writes its sentence where it applies -------------------------------------------------------- */
 
 static bool throttled(char what[SPRY_SLOWDOWN_TEXT], const moment *m)
 {

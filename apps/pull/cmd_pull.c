@@ -253,8 +253,7 @@ typedef struct model_list {
     size_t count;
 } model_list;
 
-/* ---- listing -------------------------------------------------------------------------------------------------------
- */
+/* ---- listing ----------------------------------------------------------------------------------------------------- */
 
 static void add_row(void *context, const char *called, const char *path)
 {
@@ -362,8 +361,7 @@ static int list_available(bool json)
     return spry_out_finish(SPRY_EXIT_OK);
 }
 
-/* ---- removing ------------------------------------------------------------------------------------------------------
- */
+/* ---- removing ---------------------------------------------------------------------------------------------------- */
 
 static void remove_entry(void *context, const char *name)
 {

@@ -232,8 +232,7 @@ static spry_status hub_find_hf(spry_hub_model *model, const spry_hub_name *name,
     return status;
 }
 
-/* ---- the cache folder ----------------------------------------------------------------------------------------------
- */
+/* ---- the cache folder -------------------------------------------------------------------------------------------- */
 
 /* The folder of the newest snapshot: models--OWNER--REPO/snapshots/ and the name in refs/main. */
 static bool find_snapshot(spry_buffer *path, const spry_hub_name *name)
@@ -507,8 +506,7 @@ bool spry_hub_local(spry_buffer *path, const char *source)
     return is_hf(source) ? hub_local_hf(path, &name) : hub_local_ollama(path, &name);
 }
 
-/* ---- GGUF files ----------------------------------------------------------------------------------------------------
- */
+/* ---- GGUF files -------------------------------------------------------------------------------------------------- */
 
 static const char *base_name(const char *path)
 {

@@ -47,8 +47,7 @@ bool spry_hub_local(spry_buffer *path, const char *source);
  */
 bool spry_hub_pulled(spry_buffer *path, const char *folder, const char *source);
 
-/* ---- shared by the hubs' files ------------------------------------------------------------------------------------
- */
+/* ---- shared by the hubs' files ----------------------------------------------------------------------------------- */
 
 /* The parts of hf:OWNER/REPO:TYPE or ollama:SPACE/NAME:TAG; `last` is empty when it is not given. */
 typedef struct spry_hub_name {

@@ -482,8 +482,7 @@ static const spry_option grammar_options[] = {
      .help = "suite: list every schema that is refused or judged wrongly"},
 };
 
-/* ---- the grammar ---------------------------------------------------------------------------------------------------
- */
+/* ---- the grammar ------------------------------------------------------------------------------------------------- */
 
 static spry_constraint kind_of(const grammar_settings *settings)
 {
@@ -546,8 +545,7 @@ static spry_status read_text(spry_buffer *text, const grammar_settings *settings
     return status;
 }
 
-/* ---- check ---------------------------------------------------------------------------------------------------------
- */
+/* ---- check ------------------------------------------------------------------------------------------------------- */
 
 static void name_byte(spry_buffer *out, unsigned byte)
 {
@@ -630,8 +628,7 @@ static int check(const grammar_settings *settings)
     return code;
 }
 
-/* ---- mask ----------------------------------------------------------------------------------------------------------
- */
+/* ---- mask -------------------------------------------------------------------------------------------------------- */
 
 /* A tokenizer, and a matching over its tokens. */
 typedef struct mask_work {

@@ -122,8 +122,7 @@ spry_status spry_voice_keep(spry_voice *v, spry_view heard, spry_error *error)
     return status;
 }
 
-/* ---- telling people ------------------------------------------------------------------------------------------------
- */
+/* ---- telling people ---------------------------------------------------------------------------------------------- */
 
 static double per(double ms, double seconds)
 {
@@ -250,8 +249,7 @@ typedef struct live {
     double recognise_ms;
 } live;
 
-/* ---- the worker ----------------------------------------------------------------------------------------------------
- */
+/* ---- the worker -------------------------------------------------------------------------------------------------- */
 
 static bool is_current(void *user)
 {
@@ -438,8 +436,7 @@ static void *run_worker(void *context)
     return NULL;
 }
 
-/* ---- the clock -----------------------------------------------------------------------------------------------------
- */
+/* ---- the clock --------------------------------------------------------------------------------------------------- */
 
 /* Discards the worker's current turn. Called with the lock held. */
 static void drop_work(live *l)
@@ -550,8 +547,7 @@ static spry_status finish(live *l, spry_error *error)
     return status;
 }
 
-/* ---- both ----------------------------------------------------------------------------------------------------------
- */
+/* ---- both -------------------------------------------------------------------------------------------------------- */
 
 static spry_status converse(live *l, spry_error *error)
 {

@@ -6,8 +6,7 @@
 #include "sched/driver.h"
 #include "spry_serve.h"
 
-/* ---- life ----------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------------------------------- */
 
 spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_error *error)
 {
@@ -123,8 +122,7 @@ void spry_session_leave(spry_session *s)
         destroy(s);
 }
 
-/* ---- settings ------------------------------------------------------------------------------------------------------
- */
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 spry_status spry_engine_page_source(spry_engine *e, spry_page_source *source, const void *salt, size_t salt_size,
                                     const char *lora, spry_error *error)
@@ -244,8 +242,7 @@ spry_status spry_engine_check_ids(const spry_engine *e, const int32_t *ids, size
     return SPRY_OK;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 spry_status spry_session_run(spry_session *s, spry_job *job, spry_error *error)
 {

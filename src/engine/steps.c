@@ -12,8 +12,7 @@ struct spry_steps {
     spry_op_watch watch;
 };
 
-/* ---- jobs of segments ----------------------------------------------------------------------------------------------
- */
+/* ---- jobs of segments -------------------------------------------------------------------------------------------- */
 
 static bool list_decodes(const spry_job *job)
 {
@@ -76,8 +75,7 @@ static spry_status compute(spry_steps *s, const spry_segment *segments, size_t c
     return spry_driver_run(s->engine->driver, &job, error);
 }
 
-/* ---- sequences -----------------------------------------------------------------------------------------------------
- */
+/* ---- sequences --------------------------------------------------------------------------------------------------- */
 
 /* The CPU packs weights in the first two steps that use them: nothing that is to be measured. */
 static spry_status pack_weights(spry_steps *s, spry_error *error)

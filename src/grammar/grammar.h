@@ -12,28 +12,29 @@ typedef struct spry_grammar spry_grammar;
 typedef struct spry_matcher spry_matcher;
 typedef struct spry_vocabulary spry_vocabulary;
 
-/* The kind of source. */
+/* What the source text of a grammar is. */
 typedef enum spry_grammar_kind {
     SPRY_GRAMMAR_GBNF,
     SPRY_GRAMMAR_JSON_SCHEMA,
-    SPRY_GRAMMAR_REGEX,  /* the whole text */
+    SPRY_GRAMMAR_REGEX,  /* a regular expression for the whole text */
     SPRY_GRAMMAR_CHOICE, /* a JSON array of strings */
     SPRY_GRAMMAR_JSON_OBJECT,
     SPRY_GRAMMAR_TOOL_CALLS, /* see tool_grammar.h */
 } spry_grammar_kind;
 
-/* The kind of a request's constraint; false: there is none. */
+/* The kind of grammar that a request's constraint needs; false: none. */
 bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint);
 
 /* Compiles in bounded time and memory. The error message contains the position; a grammar that matches no text
  * fails. */
 spry_status spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error);
-/* The same for answers: JSON is written in a style. Other kinds ignore it. */
+/* Compiles a grammar for model output, where JSON is written in a style. Other kinds ignore the style. */
 spry_status spry_grammar_create_styled(spry_grammar **out, spry_grammar_kind kind, spry_json_style style,
                                        spry_view source, spry_error *error);
-/* Compiles from a builder, which the caller keeps. */
+/* Compiles a grammar from a builder, which stays the caller's. */
 spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node root, spry_error *error);
-/* What a lenient schema left out, one sentence per line; empty: nothing. Valid as long as the grammar. */
+/* The parts of a lenient schema that are not enforced, one sentence per line; empty if all are. Valid as long as the
+ * grammar. */
 const char *spry_grammar_warnings(const spry_grammar *grammar);
 spry_grammar *spry_grammar_ref(spry_grammar *grammar); /* increments atomically */
 void spry_grammar_unref(spry_grammar *grammar);
@@ -42,7 +43,7 @@ void spry_grammar_unref(spry_grammar *grammar);
  * which may exceed the number of tokens. */
 spry_status spry_vocabulary_create(spry_vocabulary **out, const spry_tokenizer *tokenizer, size_t n_ids,
                                    spry_error *error);
-/* As above, with the control tokens whose spelling `shows` accepts as text: marks of tool calls. */
+/* As above, but control tokens whose spelling `shows` accepts count as text: the marks of tool calls. */
 spry_status spry_vocabulary_create_marks(spry_vocabulary **out, const spry_tokenizer *tokenizer, size_t n_ids,
                                          bool (*shows)(const void *user, spry_view spelling), const void *user,
                                          spry_error *error);
@@ -66,7 +67,7 @@ spry_status spry_matcher_token(spry_matcher *matcher, int32_t id, spry_error *er
 void spry_matcher_undo(spry_matcher *matcher, size_t count);
 
 bool spry_matcher_may_end(const spry_matcher *matcher);  /* the text so far is complete */
-bool spry_matcher_must_end(const spry_matcher *matcher); /* and nothing may follow */
+bool spry_matcher_must_end(const spry_matcher *matcher); /* the text is complete and nothing may follow */
 
 /* The bytes allowed next: bit b % 64 of word b / 64. */
 void spry_matcher_next_bytes(const spry_matcher *matcher, uint64_t bytes[4]);
@@ -87,10 +88,10 @@ spry_status spry_matcher_forced_tokens(spry_matcher *matcher, const spry_tokeniz
 /* Appends a shortest text that completes the accepted text (none when it is complete). The state does not change. Fails
  * when that takes more than SPRY_COMPLETION_MAX bytes; then nothing is appended. */
 spry_status spry_matcher_completion(spry_matcher *matcher, spry_buffer *out, spry_error *error);
-/* The length of the completion in bytes, without building it; SIZE_MAX when there is none. */
+/* The length in bytes of that completion, without building it; SIZE_MAX when there is none. */
 size_t spry_matcher_completion_bound(spry_matcher *matcher);
-/* The completion as the fewest tokens possible, each to be passed to spry_matcher_token. Fails also when the vocabulary
- * cannot spell it. */
+/* That completion as the fewest tokens possible, each to be passed to spry_matcher_token. Also fails when the
+ * vocabulary cannot spell it. */
 spry_status spry_matcher_completion_tokens(spry_matcher *matcher, spry_tokens *out, spry_error *error);
 
 enum { SPRY_COMPLETION_MAX = 1 << 16 };

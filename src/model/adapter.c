@@ -35,8 +35,7 @@ static const spry_tensor *tensor_at(const adapter_file *f, size_t index)
     return f->gguf ? spry_gguf_tensor(f->gguf, index) : spry_safetensors_tensor(f->files, index);
 }
 
-/* ---- settings ------------------------------------------------------------------------------------------------------
- */
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 static spry_status check_alpha(const adapter_file *f, double alpha, spry_error *error)
 {
@@ -130,8 +129,7 @@ static void close_file(adapter_file *f)
     spry_safetensors_close(f->files);
 }
 
-/* ---- pairs ---------------------------------------------------------------------------------------------------------
- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 typedef struct attacher {
     adapter_file file;

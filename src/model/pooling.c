@@ -17,8 +17,7 @@ enum { SETTINGS_BYTES = 1 << 20, MAX_WIDTH = 1 << 16 };
 #define KEY_NORMALISE "spry.embedding.normalize"
 #define KEY_TYPES     "spry.rerank.second_type"
 
-/* ---- sentence-transformers ----------------------------------------------------------------------------------------
- */
+/* ---- sentence-transformers --------------------------------------------------------------------------------------- */
 
 typedef struct reader {
     spry_pooling *out;
@@ -280,8 +279,7 @@ spry_status spry_pooling_from_classifier(spry_pooling *p, const spry_safetensors
     return status ? status : add_dense(&r, head, find_any(files, last, SPRY_COUNT(last), "bias"), false);
 }
 
-/* ---- GGUF ---------------------------------------------------------------------------------------------------------
- */
+/* ---- GGUF -------------------------------------------------------------------------------------------------------- */
 
 void spry_pooling_tensor_name(char name[32], const spry_pooling *p, size_t dense, const char *suffix)
 {
@@ -367,8 +365,7 @@ void spry_pooling_to_gguf(const spry_pooling *p, spry_gguf_writer *writer, const
     json_decref(all);
 }
 
-/* ---- using ---------------------------------------------------------------------------------------------------------
- */
+/* ---- using ------------------------------------------------------------------------------------------------------- */
 
 const char *spry_pooling_prompt(const spry_pooling *p, const char *name)
 {

@@ -186,8 +186,7 @@ spry_status spry_bind_columns(const spry_binder *b, spry_weight *out, const spry
     return status;
 }
 
-/* ---- GPTQ and AWQ --------------------------------------------------------------------------------------------------
- */
+/* ---- GPTQ and AWQ ------------------------------------------------------------------------------------------------ */
 
 typedef struct int4_matrix {
     const spry_tensor *weight, *zeros, *scales, *groups; /* groups: may be NULL */

@@ -201,8 +201,7 @@ spry_status spry_whisper_shape_check(const spry_whisper_shape *s, const char *pa
     return SPRY_OK;
 }
 
-/* ---- one tensor ----------------------------------------------------------------------------------------------------
- */
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
 static const spry_tensor *find_bin(const spry_whisper_bin *bin, const char *name)
 {
@@ -362,8 +361,7 @@ static spry_status load_norm(const loader *l, spry_voice_norm *norm, const char 
     return status == SPRY_OK ? load_floats(l, &norm->bias, prefix, name, ".bias", n, 1) : status;
 }
 
-/* ---- layers --------------------------------------------------------------------------------------------------------
- */
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
 
 static spry_status load_attention(const loader *l, spry_whisper_attention *a, const char *prefix,
                                   const name_pair names[5], size_t n)
@@ -444,8 +442,7 @@ static spry_status load_all(const loader *l)
     return status;
 }
 
-/* ---- the two kinds of file -----------------------------------------------------------------------------------------
- */
+/* ---- the two kinds of file --------------------------------------------------------------------------------------- */
 
 static spry_status read_config(spry_whisper_shape *s, const char *folder, spry_error *error)
 {

@@ -107,8 +107,7 @@ void spry_memory_fetch(const void *memory, size_t bytes)
     (void)sum;
 }
 
-/* ---- how much there is, and how much is used ----------------------------------------------------------------------
- */
+/* ---- how much there is, and how much is used --------------------------------------------------------------------- */
 
 /* The beginning of a file of the system, as text; "" where there is none. */
 static void read_start(char *text, size_t size, const char *root, const char *path)
@@ -190,8 +189,7 @@ bool spry_memory_is_short(const char *root)
     return line && sscanf(line, "full avg10=%zu", &waited) == 1 && waited >= TOO_LONG;
 }
 
-/* ---- counting what is touched -------------------------------------------------------------------------------------
- */
+/* ---- counting what is touched ------------------------------------------------------------------------------------ */
 
 void spry_memory_tally_init(spry_memory_tally *t, size_t size)
 {

@@ -39,8 +39,7 @@ static bool may_begin(const spry_driver *d, const spry_job *job)
     return true;
 }
 
-/* ---- sessions -----------------------------------------------------------------------------------------------------
- */
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 /* Whether an idle session has slid, and the job continues what it holds: the cache knows nothing of that. */
 static bool goes_on(const spry_session *session, const spry_job *job)
@@ -114,8 +113,7 @@ void spry_driver_drop_idle(spry_driver *d)
         spry_session_unmake(d->idle[--d->n_idle]);
 }
 
-/* ---- beginning ----------------------------------------------------------------------------------------------------
- */
+/* ---- beginning --------------------------------------------------------------------------------------------------- */
 
 static spry_status begin(spry_driver *d, spry_job *job)
 {
@@ -198,8 +196,7 @@ static bool driver_yield(spry_driver *d)
     return false;
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------
- */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 /* Whether it ran. */
 static bool stop_running(spry_driver *d, const spry_job *job)
@@ -268,8 +265,7 @@ static void end_job(spry_driver *d, spry_job *job)
 
 #define WATCH_NS 1000000000u /* between two looks at the machine's memory */
 
-/* ---- owning the engine --------------------------------------------------------------------------------------------
- */
+/* ---- owning the engine ------------------------------------------------------------------------------------------- */
 
 static bool owns(const spry_driver *d)
 {
@@ -324,8 +320,7 @@ bool spry_driver_is_owner(spry_driver *d)
     return is;
 }
 
-/* ---- rounds -------------------------------------------------------------------------------------------------------
- */
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
 /* Whether measurements decide how many run. */
 static bool is_measured(const spry_driver *d)
@@ -452,8 +447,7 @@ static void drive(spry_driver *d, const spry_job *job)
     end_turn(d);
 }
 
-/* ---- returning memory ---------------------------------------------------------------------------------------------
- */
+/* ---- returning memory -------------------------------------------------------------------------------------------- */
 
 /* Nothing has run for a while. The lock is held, and released meanwhile. */
 static void rest(spry_driver *d)
@@ -520,8 +514,7 @@ spry_status spry_driver_run(spry_driver *d, spry_job *job, spry_error *error)
     return job->status;
 }
 
-/* ---- submitting ---------------------------------------------------------------------------------------------------
- */
+/* ---- submitting -------------------------------------------------------------------------------------------------- */
 
 void spry_jobs_options_default_sized(spry_jobs_options *options, size_t size)
 {
@@ -622,8 +615,7 @@ spry_status spry_driver_submit(spry_driver *d, spry_job *job, spry_error *error)
     return status;
 }
 
-/* ---- beginning and end --------------------------------------------------------------------------------------------
- */
+/* ---- beginning and end ------------------------------------------------------------------------------------------- */
 
 static void free_all(spry_driver *d)
 {

@@ -201,8 +201,7 @@ static spry_status wait_adopted(spry_driver *d, size_t n_draws, spry_error *erro
 
 enum { SEGMENTS_EACH = 2 }; /* segments that a job needs to continue */
 
-/* ---- building -----------------------------------------------------------------------------------------------------
- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 /* Adds a job's next rows, at most `max_rows`. `later`: jobs that come after it and need some room, too. */
 static void add_rows(spry_driver *d, spry_job *job, size_t max_rows, size_t later, size_t other_rows)
@@ -360,8 +359,7 @@ static void build(spry_driver *d)
         add_prompts(d);
 }
 
-/* ---- computing ----------------------------------------------------------------------------------------------------
- */
+/* ---- computing --------------------------------------------------------------------------------------------------- */
 
 /* Collects the draws of jobs whose rows are in the step; returns how many there are then. */
 static size_t add_draws(spry_driver *d, size_t n, spry_job *job)
@@ -466,8 +464,7 @@ static void compute_step(spry_driver *d)
     }
 }
 
-/* ---- afterwards ---------------------------------------------------------------------------------------------------
- */
+/* ---- afterwards -------------------------------------------------------------------------------------------------- */
 
 /* Tokens of everything that runs. */
 static size_t generated(const spry_driver *d)

@@ -170,8 +170,7 @@ spry_job *spry_job_queue_take_cancelled(spry_job_queue *queue)
 
 /* ---- handles ----------------------------------------------------------------------------------------------------- */
 
-/* ---- inside --------------------------------------------------------------------------------------------------------
- */
+/* ---- inside ------------------------------------------------------------------------------------------------------ */
 
 void spry_job_init(spry_job *job, spry_engine *engine, const spry_job_kind *kind, spry_session *session)
 {
@@ -227,8 +226,7 @@ void spry_job_end_laps(spry_job *job)
     job->laps.trace = NULL;
 }
 
-/* ---- creating ------------------------------------------------------------------------------------------------------
- */
+/* ---- creating ---------------------------------------------------------------------------------------------------- */
 
 void spry_job_options_default_sized(spry_job_options *options, size_t size)
 {
@@ -435,8 +433,7 @@ spry_status spry_job_create_embedding(spry_job **out, spry_engine *engine, const
     return give(out, job, status);
 }
 
-/* ---- using ---------------------------------------------------------------------------------------------------------
- */
+/* ---- using ------------------------------------------------------------------------------------------------------- */
 
 spry_status spry_job_submit(spry_job *job, spry_error *error)
 {

@@ -190,8 +190,7 @@ static size_t reading_draws_of(spry_job *job, spry_draw **draws, size_t first_lo
     return 1;
 }
 
-/* ---- results of rows ----------------------------------------------------------------------------------------------
- */
+/* ---- results of rows --------------------------------------------------------------------------------------------- */
 
 static bool report_token(const spry_reading *r, size_t index, const float *logits, size_t n_vocab)
 {
@@ -288,8 +287,7 @@ static spry_status reading_cancel(spry_job *job, spry_error *error)
     return cancelled(job, error);
 }
 
-/* ---- making room for others ---------------------------------------------------------------------------------------
- */
+/* ---- making room for others -------------------------------------------------------------------------------------- */
 
 static void reading_suspend(spry_job *job)
 {

@@ -62,8 +62,7 @@ enum {
 
 #define LOUD 0.05f /* of the loudest sample: what is quieter is no speech */
 
-/* ---- opening -------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 void spry_speech_options_default_sized(spry_speech_options *options, size_t size)
 {
@@ -217,8 +216,7 @@ const char *spry_speech_language_name(const char *code)
     return i < SPRY_WHISPER_LANGUAGES ? spry_whisper_languages[i].name : NULL;
 }
 
-/* ---- text ----------------------------------------------------------------------------------------------------------
- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 void spry_speech_append(const spry_speech *s, spry_buffer *out, const int32_t *ids, size_t count)
 {
@@ -259,8 +257,7 @@ static void remember(spry_speech *s, const int32_t *ids, size_t count)
     }
 }
 
-/* ---- segments ------------------------------------------------------------------------------------------------------
- */
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
 
 /* Passes on the words ids[begin, end). False: the caller wants no more. */
 static bool emit(spry_speech *s, size_t begin, size_t end, double from, double to)
@@ -322,8 +319,7 @@ static bool split(spry_speech *s, size_t *used, double start, size_t n_samples)
     return more;
 }
 
-/* ---- windows -------------------------------------------------------------------------------------------------------
- */
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
 
 void spry_transcribe_options_default_sized(spry_transcribe_options *options, size_t size)
 {

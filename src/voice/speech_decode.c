@@ -59,8 +59,7 @@ spry_status spry_speech_detect(spry_speech *s, spry_error *error)
     return SPRY_OK;
 }
 
-/* ---- which tokens may come -----------------------------------------------------------------------------------------
- */
+/* ---- which tokens may come --------------------------------------------------------------------------------------- */
 
 static void refuse(spry_speech *s, int32_t begin, int32_t end)
 {
@@ -138,8 +137,7 @@ static int32_t draw(attempt *a, double *logprob)
     return (int32_t)best;
 }
 
-/* ---- one attempt ---------------------------------------------------------------------------------------------------
- */
+/* ---- one attempt ------------------------------------------------------------------------------------------------- */
 
 static bool repeats(const int32_t *ids, size_t n)
 {

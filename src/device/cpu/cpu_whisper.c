@@ -42,8 +42,7 @@ typedef struct cpu_whisper {
     float gelu[GELU_POINTS][2]; /* value and slope */
 } cpu_whisper;
 
-/* ---- working memory ------------------------------------------------------------------------------------------------
- */
+/* ---- working memory ---------------------------------------------------------------------------------------------- */
 
 typedef struct carver {
     unsigned char *base; /* NULL: only count */
@@ -191,8 +190,7 @@ static void make_gelu(float table[GELU_POINTS][2])
     }
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------
- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static void run_rows(cpu_whisper *w, spry_threads_fn part, void *job, size_t n_rows, size_t width)
 {
@@ -251,8 +249,7 @@ static void gelu(cpu_whisper *w, float *x, size_t n_rows, size_t n)
     run_rows(w, gelu_part, &(row_job){.w = w, .out = x, .n_rows = n_rows, .n = n}, n_rows, n);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------
- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 typedef struct product {
     float *out; /* [n_rows, n_out] */
@@ -327,8 +324,7 @@ static void linear(cpu_whisper *w, float *out, const spry_voice_matrix *m, const
     products(w, &(product){out, m}, 1, in, m->n_in, n_rows);
 }
 
-/* ---- attention -----------------------------------------------------------------------------------------------------
- */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 typedef struct attention_job {
     const cpu_whisper *w;
@@ -432,8 +428,7 @@ static void feed_forward(cpu_whisper *w, const spry_whisper_layer *layer, size_t
     add_residual(w, &layer->down, w->ff, n_rows);
 }
 
-/* ---- encoder and decoder -------------------------------------------------------------------------------------------
- */
+/* ---- encoder and decoder ----------------------------------------------------------------------------------------- */
 
 /* Features to the encoder's input: two convolutions over three frames, the second with a step of two. */
 static void convolve(cpu_whisper *w, const float *features, size_t n_states)
@@ -486,8 +481,7 @@ static void decode(cpu_whisper *w, const int32_t *ids, size_t count, size_t past
     linear(w, w->logits, &m->tokens, w->h, 1);
 }
 
-/* ---- the device ----------------------------------------------------------------------------------------------------
- */
+/* ---- the device -------------------------------------------------------------------------------------------------- */
 
 static spry_status submit(spry_whisper_device *device, const spry_whisper_step *step, spry_error *error)
 {

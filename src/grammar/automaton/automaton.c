@@ -1,4 +1,5 @@
-/* Automata: states, edges and copies; products; shortest ways by units; and the cache of deterministic automata. */
+/* Automata: states, edges and copies; products; shortest paths counted in units; and the cache of deterministic
+ * automata. */
 #include "grammar/automaton/automaton.h"
 
 #include <pthread.h>
@@ -7,7 +8,7 @@
 #include "base/map.h"
 #include "grammar/ir/grow.h"
 
-/* ---- construction ------------------------------------------------------------------------------------------------ */
+/* ---- construction of nondeterministic automata ------------------------------------------------------------------- */
 
 void spry_automaton_deinit(spry_automaton *automaton)
 {
@@ -158,16 +159,19 @@ spry_automaton_result spry_automaton_finish(spry_automaton_writer *writer, spry_
     return SPRY_AUTOMATON_OK;
 }
 
-/* ---- products ---------------------------------------------------------------------------------------------------- */
+/* ---- products of two automata ------------------------------------------------------------------------------------ */
 
 /* The product of two deterministic automata: intersection, difference, or the first one with marks. */
 
 #define NOWHERE UINT32_MAX
 
-enum { PAIR_WORK = 384 }; /* making and minimising one costs about as much as this many visited edges */
+enum {
+    PAIR_WORK = 384
+}; /* constructing and minimising one pair of states costs about as much as visiting this many
+    * edges */
 
 typedef struct pair {
-    uint32_t a, b; /* b may be NOWHERE when subtracting */
+    uint32_t a, b; /* b may be NOWHERE in a difference: `b` does not match any more */
 } pair;
 
 typedef struct walker {
@@ -176,7 +180,7 @@ typedef struct walker {
     size_t max_states;
     pair *pairs;
     size_t n_pairs, pairs_room;
-    uint32_t *table; /* pair + 1, 0: free */
+    uint32_t *table; /* a hash table of pairs: number + 1, 0: free */
     size_t table_size;
     spry_automaton_result result;
 } walker;
@@ -228,8 +232,8 @@ static uint32_t number_of(walker *walk, pair wanted)
     return (uint32_t)walk->n_pairs - 1;
 }
 
-/* Adds the edges for the bytes [first, last], on which `a` goes to one state: they are divided by the edges of `b` from
- * `edge` on. */
+/* Adds the edges for the bytes [first, last], for which `a` has one target. The range is split where the edges of `b`,
+ * from `edge` on, begin or end. */
 static void write_range(walker *walk, spry_automaton_writer *writer, uint32_t target, unsigned first, unsigned last,
                         const spry_edge *edge, const spry_edge *end)
 {
@@ -287,13 +291,14 @@ spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_aut
     return walk.result ? walk.result : written;
 }
 
-/* ---- units ------------------------------------------------------------------------------------------------------- */
+/* ---- shortest paths counted in units ----------------------------------------------------------------------------- */
 
-/* States are numbered from the start, so ways to the end are found in few passes from the last state to the first. */
+/* States are numbered from the start, so few passes from the last state to the first find all shortest paths to the
+ * end. */
 
 enum { ENTRIES_MAX = 1 << 20 };
 
-/* Improves the way of a state by its edges; `less` has the ways after a unit. */
+/* Shortens the path of a state by its edges; `less` has the paths for one unit less. */
 static bool improve(uint32_t *units, uint32_t *bytes, const spry_unit_ways *less, const spry_automaton *automaton,
                     uint32_t state)
 {
@@ -369,32 +374,32 @@ bool spry_unit_ways_extend(const spry_unit_ways *ways)
 
 /* ---- the cache of deterministic automata ------------------------------------------------------------------------- */
 
-/* Deterministic automata by the nondeterministic ones they were made of, for all grammars of the process: schemas
- * consist of the same strings, numbers and formats again and again. A key is compared whole, so a cached automaton is
- * never a wrong one. Bounded; when it is full it is cleared. */
+/* Deterministic automata, found by the nondeterministic automata from which they were constructed. All grammars of the
+ * process share this cache, because schemas use the same strings, numbers and formats again and again. Whole keys are
+ * compared, so a cached automaton is never a wrong one. The size is bounded; a full cache is cleared. */
 
 enum {
     SLOTS = 2048, /* a power of two */
     KEY_WORDS_MAX = 1 << 14,
     STATES_MAX = 1 << 12,
-    BYTES_MAX = 24 << 20, /* of all keys and automata */
+    BYTES_MAX = 24 << 20, /* maximum bytes of all keys and automata */
 };
 
 typedef struct slot {
     uint32_t *key;
     size_t n_words;
     spry_automaton automaton;
-    uint64_t work; /* work of its construction */
+    uint64_t work; /* cost of the construction, in units of SPRY_AUTOMATON_WORK_MAX */
 } slot;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the two below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the table and its size */
 static slot slots[SLOTS];
 static size_t used_bytes;
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 typedef struct callee {
-    uint32_t number, edge; /* the first edge that calls it */
+    uint32_t number, edge; /* a called machine, and the index of the first edge that calls it */
 } callee;
 
 static int by_number(const void *left, const void *right)
@@ -411,14 +416,16 @@ static int by_edge(const void *left, const void *right)
     return (a->edge > b->edge) - (a->edge < b->edge);
 }
 
-/* An automaton does not depend on the numbers of the machines it calls: `edges` gets them in the order of their first
- * use, so that the same rule of another grammar is found. *callees: their own numbers. False when memory is short. */
+/* A cached automaton must not depend on the numbers of the machines it calls. So `edges` gets a copy in which callees
+ * are numbered by their first use, and *callees their real numbers; then the same rule of another grammar has the same
+ * key. False when memory is short. */
 static bool renumber_calls(const spry_nfa *nfa, spry_nfa_edge **edges, callee **callees)
 {
     size_t n = 0, kept = 0;
     *edges = malloc((nfa->n_edges + 1) * sizeof **edges);
     *callees = malloc((nfa->n_edges + 1) * sizeof **callees);
-    uint32_t *place = malloc((nfa->n_edges + 1) * sizeof *place); /* by the first edge */
+    uint32_t *place = malloc((nfa->n_edges + 1) * sizeof *place); /* indices into `callees`, by the first edge that
+                                                                   * calls them */
     bool ok = *edges && *callees && place;
     for (uint32_t i = 0; i < nfa->n_edges && ok; i++) {
         (*edges)[i] = nfa->edges[i];
@@ -446,7 +453,7 @@ static bool renumber_calls(const spry_nfa *nfa, spry_nfa_edge **edges, callee **
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* The states and edges as words; NULL: too large, or memory is short. */
+/* The states and edges as words, which is the key; NULL: it is too large, or memory is short. */
 static uint32_t *make_key(const spry_nfa *nfa, size_t max_states, size_t *n_words)
 {
     *n_words = 1 + 2 * nfa->n_states + 4 * nfa->n_edges;
@@ -520,7 +527,7 @@ static bool find(spry_automaton *out, uint64_t *work, size_t at, const uint32_t 
     return found;
 }
 
-/* Takes the key. */
+/* Adds an automaton to the cache, which takes ownership of `key`. */
 static void keep(size_t at, uint32_t *key, size_t n_words, const spry_automaton *made, uint64_t work)
 {
     slot fresh = {.key = key, .n_words = n_words, .work = work};
@@ -553,7 +560,8 @@ static spry_automaton_result find_or_make(spry_automaton *out, const spry_nfa *n
     if (key)
         at = (size_t)spry_hash_bytes(key, n_words * sizeof *key, 7) & (SLOTS - 1);
     if (key && find(out, &work, at, key, n_words)) {
-        *spent += work; /* as if it were made: what is refused does not depend on what is cached */
+        *spent += work; /* counted as if it had been constructed, so that the work limit does not depend on what is
+                         * cached */
         free(key);
     } else {
         result = make_small(out, nfa, max_states);

@@ -1,7 +1,8 @@
-/* Finite automata over bytes and calls. A call matches a text of another automaton.
+/* Finite automata over bytes and calls. A call edge matches any text of another automaton.
  *
- * Edges of a state are sorted by their first byte. In a deterministic automaton they do not overlap. An automaton that
- * could not be determinised in bounded space has overlapping edges, and walking it requires a set of states. */
+ * The edges of a state are sorted by their first byte. In a deterministic automaton they do not overlap. An automaton
+ * that could not be determinised in bounded space has overlapping edges, and a walk through it needs a set of
+ * states. */
 #ifndef SPRY_GRAMMAR_AUTOMATON_AUTOMATON_H
 #define SPRY_GRAMMAR_AUTOMATON_AUTOMATON_H
 
@@ -26,7 +27,7 @@ typedef struct spry_call {
 } spry_call;
 
 typedef struct spry_automaton {
-    uint32_t n_states; /* 0: it matches no text; state 0 is the start */
+    uint32_t n_states; /* 0: the automaton matches no text; state 0 is the start */
     bool deterministic;
     uint32_t *first_edge, *first_call; /* [n_states + 1] */
     spry_edge *edges;
@@ -36,12 +37,12 @@ typedef struct spry_automaton {
 
 void spry_automaton_deinit(spry_automaton *automaton);
 
-/* ---- in the making ----------------------------------------------------------------------------------------------- */
+/* ---- nondeterministic automata under construction ---------------------------------------------------------------- */
 
 /* A growing nondeterministic automaton: states have linked lists of edges. */
 typedef struct spry_nfa_edge {
     uint32_t target, next; /* next edge of the same state */
-    uint32_t callee;       /* of a call edge */
+    uint32_t callee;       /* for a call edge: the called machine */
     unsigned char kind;    /* spry_nfa_edge_kind */
     unsigned char first, last;
 } spry_nfa_edge;
@@ -60,7 +61,7 @@ typedef struct spry_nfa {
     spry_nfa_edge *edges;
     size_t n_states, n_edges, states_room, edges_room;
     size_t limit;    /* maximum number of states, and of edges */
-    uint64_t *spent; /* work of determinising, all automata of a grammar together; NULL: not counted */
+    uint64_t *spent; /* work of determinising all automata of a grammar so far; NULL: not counted */
     spry_automaton_result result;
 } spry_nfa;
 
@@ -72,22 +73,23 @@ uint32_t spry_nfa_state_add(spry_nfa *nfa);
 void spry_nfa_silent(spry_nfa *nfa, uint32_t from, uint32_t to);
 void spry_nfa_bytes(spry_nfa *nfa, uint32_t from, uint32_t to, unsigned char first, unsigned char last);
 void spry_nfa_call(spry_nfa *nfa, uint32_t from, uint32_t to, uint32_t callee);
-/* Inserts a copy of an automaton without calls between two states. */
+/* Inserts a copy of an automaton, which has no calls, between two states. */
 void spry_nfa_insert(spry_nfa *nfa, uint32_t from, uint32_t to, const spry_automaton *automaton);
 
-/* ---- making ------------------------------------------------------------------------------------------------------ */
+/* ---- deterministic automata -------------------------------------------------------------------------------------- */
 
 enum { SPRY_DFA_STATES_MAX = 1 << 15 };
 
-/* Builds a small deterministic automaton for an NFA that starts in state 0. Where several tags meet, the smallest wins.
- * SPRY_AUTOMATON_TOO_LARGE when it has more than `max_states` states or takes too long. */
+/* Builds a deterministic automaton, which is small but not minimal, for an NFA that starts in state 0. Where several
+ * tags meet, the smallest wins. SPRY_AUTOMATON_TOO_LARGE when it has more than `max_states` states or takes too
+ * long. */
 spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
 
-/* The work that may be spent on one grammar. A unit is a visited edge, or what takes as long: 1 to 4 ns. It bounds the
- * time of compiling, and does not depend on the machine or on what is cached. */
+/* The work that may be spent on one grammar. A unit of work is a visited edge, or something that takes as long (1 to 4
+ * ns). It bounds the time of compiling, and does not depend on the machine or on what is cached. */
 #define SPRY_AUTOMATON_WORK_MAX ((uint64_t)1 << 26)
 
-/* Determinises and minimises; results are cached for the whole process (automaton.c). */
+/* Determinises and minimises; a cache of the whole process keeps the results (automaton.c). */
 spry_automaton_result spry_automaton_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
 
 /* Removes the epsilon edges without determinising. */
@@ -100,10 +102,12 @@ spry_automaton_result spry_automaton_minimize(spry_automaton *automaton);
 typedef enum spry_product {
     SPRY_PRODUCT_BOTH,    /* texts that both match */
     SPRY_PRODUCT_WITHOUT, /* texts that `a` matches and `b` does not */
-    SPRY_PRODUCT_MARKED,  /* texts of `a`; where `b` matches what was read the tag is 1, or 2 if `a` does, too */
+    SPRY_PRODUCT_MARKED,  /* texts that `a` matches; the tag of a state is 1 where `b` matches the text so far, 2 where
+                           * `a` does, too */
 } spry_product;
 
-/* The product of two deterministic automata without calls. A marked one is not minimised. Adds its work to *spent. */
+/* The product of two deterministic automata without calls. A product with marks is not minimised. Adds the work to
+ * *spent. */
 spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_automaton *a, const spry_automaton *b,
                                              spry_product kind, size_t max_states, uint64_t *spent);
 
@@ -124,26 +128,29 @@ void spry_automaton_add_call(spry_automaton_writer *writer, spry_call call);
 /* Moves the result to `out`; frees it on failure. */
 spry_automaton_result spry_automaton_finish(spry_automaton_writer *writer, spry_automaton *out, bool deterministic);
 
-/* Shortest ways to the end of an automaton whose texts are sequences of units, such as characters. It has the tags of
- * SPRY_PRODUCT_MARKED: 1 after a unit, 2 after a unit where the text is complete. */
+/* Shortest paths to the end of an automaton whose texts are sequences of units, such as characters. The automaton has
+ * the tags of SPRY_PRODUCT_MARKED: 1 after a unit, 2 after a unit at which the text is complete. */
 
 #define SPRY_NO_WAY UINT32_MAX
 
 enum { SPRY_TAG_UNIT = 1, SPRY_TAG_COMPLETE = 2 };
 
-/* For each state, and each `least` up to the minimum: the fewest units from the state to a complete text of which there
- * are at least `least`, and the fewest bytes of them; SPRY_NO_WAY: there is none. A unit that has begun counts. */
+/* For each state, and each number `least` up to the minimum: among the paths from the state to the end of a text that
+ * have at least `least` units, the fewest units, and the fewest bytes of a path with that many; SPRY_NO_WAY: there is
+ * none. A unit that has begun counts. */
 typedef struct spry_unit_ways {
     uint32_t n_states;
     uint32_t *units, *bytes; /* [minimum + 1][n_states] */
 } spry_unit_ways;
 
-/* Adds the edges visited to *spent; SPRY_AUTOMATON_TOO_LARGE when the table or the work is. */
+/* Finds all of them. Adds the edges visited to *spent; SPRY_AUTOMATON_TOO_LARGE when the table or the work exceeds its
+ * limit. */
 spry_automaton_result spry_unit_ways_find(spry_unit_ways *out, const spry_automaton *automaton, uint32_t minimum,
                                           uint64_t *spent);
 void spry_unit_ways_deinit(spry_unit_ways *ways);
 
-/* Whether every text can be made longer: at least n units are then max(n, fewest). Needs a minimum of 1. */
+/* True if every text can be made longer, so that the fewest units that are at least n are max(n, fewest). Needs a
+ * minimum of 1. */
 bool spry_unit_ways_extend(const spry_unit_ways *ways);
 
 #endif

@@ -5,10 +5,10 @@
 #include "grammar/ir/grow.h"
 
 enum {
-    SET_ITEMS_MAX = 1 << 22, /* total of all sets */
+    SET_ITEMS_MAX = 1 << 22, /* total number of items in all sets */
     SORT_SMALL = 16,
     SET_WORK = 16,      /* finding a set costs about as much as this many edges, */
-    EDGES_A_STATE = 96, /* and minimising as this many for each state */
+    EDGES_A_STATE = 96, /* and minimising as this many edges for each state */
 };
 
 typedef struct set_span {
@@ -18,7 +18,7 @@ typedef struct set_span {
 typedef struct maker {
     const spry_nfa *nfa;
     size_t max_states, work;
-    uint32_t *items; /* of all sets */
+    uint32_t *items; /* the items of all sets */
     set_span *sets;
     size_t n_items, n_sets, items_room, sets_room;
     uint32_t *table; /* [table_size] set + 1, 0: free */
@@ -26,8 +26,8 @@ typedef struct maker {
     uint32_t *mark; /* [n_states] the round in which a state was reached */
     uint32_t round;
     uint32_t *stack;     /* [n_states] */
-    uint32_t *set_alone; /* [n_states] the set of a state's closure, + 1; 0: not known */
-    bool *kept;          /* [n_states] has a tag or an edge that is not silent */
+    uint32_t *set_alone; /* [n_states] number + 1 of the set that is a state's epsilon closure; 0: not known */
+    bool *kept;          /* [n_states] the state has a tag or an edge that is not an epsilon edge */
     struct found_edge *found;
     struct segment_target *targets;
     spry_call *calls;
@@ -41,7 +41,7 @@ struct found_edge {
     uint32_t target;
 };
 
-/* A target in one of the byte ranges into which the edges of a state divide the bytes. */
+/* The edges of a set divide the bytes into ranges. This is one target of a range. */
 struct segment_target {
     uint32_t target, next; /* index of another target of the range, + 1 */
 };
@@ -157,7 +157,7 @@ static void sort_items(uint32_t *items, size_t count)
     }
 }
 
-/* The number of the set whose items were added since `first`. */
+/* The number of the set whose items were added from index `first` on. */
 static uint32_t intern(maker *made, size_t first)
 {
     if (made->result)
@@ -210,7 +210,7 @@ static uint32_t list_edges(maker *made, set_span set)
     return tag;
 }
 
-/* The set that the targets of a range lead to, together. */
+/* The set of all targets of a range, which are a list that begins at index `first` - 1. */
 static uint32_t join_targets(maker *made, uint32_t first)
 {
     const struct segment_target *targets = made->targets;
@@ -228,7 +228,7 @@ static uint32_t join_targets(maker *made, uint32_t first)
     return set;
 }
 
-/* Where the ranges of bytes begin that no found edge divides, in order; the edges of most states are few. */
+/* Finds where ranges begin: a range is a maximal run of bytes that no edge divides. Most states have few edges. */
 static unsigned find_ranges(const maker *made, unsigned short begins[258])
 {
     unsigned count = 0;
@@ -247,7 +247,7 @@ static unsigned find_ranges(const maker *made, unsigned short begins[258])
     return count;
 }
 
-/* Lists the targets of each range: `lists` has the first of them, + 1. */
+/* Lists the targets of each range: `lists` has the index of the first target, + 1. */
 static void list_targets(maker *made, uint32_t *lists, const unsigned short *begins, unsigned n_ranges)
 {
     made->n_targets = 0;

@@ -1,5 +1,5 @@
-/* Automata of nodes: from nodes to states; intersection, difference and emptiness of regular nodes; texts with a
- * limited number of units. */
+/* Automata of grammar nodes (ir/grammar_ir.h): conversion of nodes to states; intersection, difference and emptiness of
+ * regular nodes; texts with a limited number of units. */
 #include "grammar/automaton/ir_automaton.h"
 
 #include "grammar/automaton/automaton.h"
@@ -8,8 +8,8 @@
 
 /* ---- from nodes to states ---------------------------------------------------------------------------------------- */
 
-/* Pending work is kept on an explicit stack, so that nesting uses no C stack. No part adds an edge into its first state
- * or out of its last one, so adjacent parts can share those states. */
+/* Pending work is kept on an explicit stack, so that nesting uses no C stack. No node adds an edge into its first state
+ * or out of its last one, so adjacent nodes can share those states. */
 
 typedef struct task {
     spry_ir_node node;
@@ -44,7 +44,8 @@ static void write_literal(writer *at, const spry_ir_entry *entry, uint32_t from,
     }
 }
 
-/* Products are sorted: each shares the states of the previous one for their common prefix of bytes. */
+/* A character class is written as products of byte ranges. Products are sorted: each shares the states of the previous
+ * one for their common prefix of bytes. */
 static void write_class(writer *at, const spry_ir_entry *entry, uint32_t from, uint32_t to)
 {
     spry_utf8_product products[SPRY_UTF8_PRODUCTS_MAX], last = {0};
@@ -154,7 +155,7 @@ void spry_ir_nfa_write(const spry_ir_nfa *build, spry_ir_node node, uint32_t fro
 {
     writer at = {.build = build, .nfa = build->nfa, .ir = build->ir};
     write_node(&at, (task){node, from, to}, inside);
-    size_t rounds = 0; /* rules that only refer to themselves add nothing and would loop forever */
+    size_t rounds = 0; /* bounds the loop: rules that only refer to each other add nothing and would never end */
     while (at.n_tasks && !at.nfa->result) {
         task now = at.tasks[--at.n_tasks];
         write_node(&at, now, false);
@@ -168,7 +169,7 @@ void spry_ir_nfa_write(const spry_ir_nfa *build, spry_ir_node node, uint32_t fro
 
 enum { REGULAR_STATES_MAX = 1 << 17 };
 
-/* Writes the whole of a regular node. A recursive rule would grow without end, so it is refused as too large. */
+/* Converts a regular node completely. A recursive rule would grow without end, so it is refused as too large. */
 static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
 {
     spry_nfa_init(nfa, REGULAR_STATES_MAX);
@@ -186,7 +187,7 @@ static bool ir_recall(const spry_ir *ir, uint32_t *made, spry_ir_making how, spr
     return spry_map_find(&ir->made, (spry_view){(const char *)key, sizeof key}, made);
 }
 
-/* False when memory is short. */
+/* Records the result of an operation on one or two nodes; false when memory is short. */
 static bool ir_remember(spry_ir *ir, uint32_t made, spry_ir_making how, spry_ir_node a, spry_ir_node b)
 {
     uint32_t key[] = {how, a, b};
@@ -207,7 +208,7 @@ static spry_automaton_result keep_automaton(spry_ir *ir, uint32_t *index, spry_a
     return SPRY_AUTOMATON_OK;
 }
 
-/* The number of the deterministic automaton of a regular node. */
+/* Finds the deterministic automaton of a regular node; *index is its number in ir->automata. */
 static spry_automaton_result find_automaton(spry_ir *ir, spry_ir_node node, uint32_t *index)
 {
     const spry_ir_entry *entry = &ir->nodes[node];
@@ -273,13 +274,12 @@ spry_ir_node spry_ir_subtract(spry_ir *ir, spry_ir_node a, spry_ir_node b)
     return combine(ir, a, b, SPRY_PRODUCT_WITHOUT);
 }
 
-/* ---- anchors -------------------------------------------------------------------------------------------------------
- */
+/* ---- anchors ----------------------------------------------------------------------------------------------------- */
 
-/* Input read so far: nothing; characters; characters and an end mark; an end mark of an empty text. */
+/* The phases of reading a text: nothing yet; characters; characters and an end mark; an end mark of an empty text. */
 enum { NOTHING, CHARACTERS, ENDED, ENDED_EMPTY, PHASES, NO_PHASE = PHASES };
 
-/* The phase after a byte; other marks than anchors change nothing. */
+/* The phase after a byte. Only the marks of anchors change it. */
 static unsigned next_phase(unsigned phase, unsigned byte)
 {
     static const unsigned char begin[] = {NOTHING, NO_PHASE, NO_PHASE, ENDED_EMPTY};
@@ -290,7 +290,7 @@ static unsigned next_phase(unsigned phase, unsigned byte)
     return byte == SPRY_IR_BEGIN ? begin[phase] : byte == SPRY_IR_END ? end[phase] : phase;
 }
 
-/* One edge from a state in a phase: its marks become silent. */
+/* Copies one edge from a state in a phase; the marks on it become epsilon edges. */
 static void write_edge(spry_nfa *out, const spry_nfa_edge *edge, uint32_t from, unsigned phase)
 {
     if (edge->kind == SPRY_NFA_SILENT) {
@@ -370,21 +370,22 @@ spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node)
     return spry_ir_too_large(ir, result, "look-around");
 }
 
-/* Nodes that match nothing are never parts of other nodes, and automata have no states that do not reach an end. */
+/* A node that matches nothing is never a part of another node, and every state of an automaton reaches an end. */
 bool spry_ir_is_never(spry_ir *ir, spry_ir_node node)
 {
     return !ir->error.status && ir->nodes[node].kind == SPRY_IR_NEVER;
 }
 
-/* ---- a limited number of units ----------------------------------------------------------------------------------- */
+/* ---- texts with a limited number of units ------------------------------------------------------------------------ */
 
-/* Texts with a limited number of units. Small products of a text and its counts become one automaton; otherwise the
- * automaton of the text knows where a unit ends, and a matcher counts. */
+/* Texts with a limited number of units, such as characters. A small product of a text's automaton and the counts
+ * becomes one automaton. Otherwise the automaton of the text marks where a unit ends, and the matcher counts units. */
 
 enum {
-    MULTIPLIED_MAX = 2048, /* states times counts */
-    WIDE_BYTES = 8,        /* first bytes of characters on one edge: many characters are allowed */
-    WIDE_COUNTS = 3,       /* every count of such a state has its own mask, which is expensive */
+    MULTIPLIED_MAX = 2048, /* maximum of states times counts */
+    WIDE_BYTES = 8,        /* an edge with this many first bytes of characters allows many characters (is_wide) */
+    WIDE_COUNTS = 3,       /* maximum counts for such automata, because each count of a state has its own mask, which is
+                            * expensive */
 };
 
 static bool is_wide(const spry_automaton *automaton)
@@ -395,14 +396,14 @@ static bool is_wide(const spry_automaton *automaton)
     return false;
 }
 
-/* Whether the product is small enough for one automaton. */
+/* True if the product with the counts is small enough for one automaton. */
 static bool is_small(const spry_automaton *automaton, uint32_t min, uint32_t max)
 {
     uint64_t counts = max == SPRY_IR_UNBOUNDED ? min : max;
     return counts * automaton->n_states <= MULTIPLIED_MAX && (counts <= WIDE_COUNTS || !is_wide(automaton));
 }
 
-/* Adds the automaton of a text that consists of units, with marks after units. */
+/* Constructs the automaton of a text that consists of units, with tags where a unit ends. */
 static spry_automaton_result add_marked(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t *index)
 {
     spry_ir_node units = spry_ir_repeat(ir, unit, 0, SPRY_IR_UNBOUNDED), inside = spry_ir_intersect(ir, text, units);
@@ -419,7 +420,7 @@ static spry_automaton_result add_marked(spry_ir *ir, spry_ir_node text, spry_ir_
     return result ? result : keep_automaton(ir, index, &marked);
 }
 
-/* The automaton with marks of a text, made once. */
+/* The automaton of a text with tags where a unit ends, which is constructed once. */
 static spry_automaton_result find_marked(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t *index)
 {
     if (ir_recall(ir, index, SPRY_IR_MADE_MARKED, text, unit))

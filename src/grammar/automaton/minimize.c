@@ -1,37 +1,42 @@
 /* Minimises a deterministic automaton: removes states that reach no accepting state and merges equivalent states.
  *
- * States are in blocks, at first all in one. A state is described by its tag and by the blocks that its bytes and calls
- * lead to; states of a block whose descriptions differ are separated. The largest part keeps the block's number, so
- * that a state changes its block O(log n) times, and only states with an edge to one that did are described again. */
+ * States are divided into blocks, at first a single one. A state is described by its tag and by the blocks that its
+ * bytes and calls lead to; a block whose states have different descriptions is split. The largest part keeps the
+ * block's number. So a state changes its block at most O(log n) times, and only states with an edge to a state that
+ * changed its block must be described again. */
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/ir/grow.h"
 
 #define USELESS UINT32_MAX
 
-/* States with the same description in the block that is being parted. */
+/* The states of one block that have the same description. */
 typedef struct part {
-    size_t first_word, n_words; /* the description */
-    size_t slot;                /* in the table */
-    uint32_t count, at;         /* states; where the next one is put */
+    size_t first_word, n_words; /* its description in `words` */
+    size_t slot;                /* its slot in the table */
+    uint32_t count, at;         /* number of states; where the next one is stored */
 } part;
 
 typedef struct minimizer {
     const spry_automaton *from;
-    uint32_t *into, *first_into;           /* [edges and calls], [n_states + 2]: states by where their edges lead */
-    uint32_t *block_of;                    /* [n_states] USELESS: it reaches no accepting state */
-    uint32_t *items, *place;               /* [n_states] states by block; the position of a state */
-    uint32_t *first, *end, *marked;        /* [n_states] range of a block; its marked states come first */
-    uint32_t *touched, *changed, *part_of; /* [n_states] blocks with marked states; states in new blocks; parts */
+    uint32_t *into, *first_into;           /* [edges and calls], [n_states + 2]: for each state the states with an edge
+                                            * to it */
+    uint32_t *block_of;                    /* [n_states] block of a state; USELESS: the state reaches no accepting
+                                            * state */
+    uint32_t *items, *place;               /* [n_states] states sorted by block; the position of a state in `items` */
+    uint32_t *first, *end, *marked;        /* [n_states] first and end of a block in `items`; its `marked` first states
+                                            * must be described again */
+    uint32_t *touched, *changed, *part_of; /* [n_states] blocks with marked states; states that came into new blocks;
+                                            * part of each state */
     uint32_t n_blocks, n_touched, n_changed;
     part *parts;
-    uint64_t *words; /* descriptions of the parts */
+    uint64_t *words; /* the descriptions of the parts */
     size_t n_parts, parts_room, n_words, words_room;
     uint32_t *table; /* [table_size] part + 1, 0: free */
     size_t table_size;
 } minimizer;
 
-/* ---- states that are of use -------------------------------------------------------------------------------------- */
+/* ---- useful states ----------------------------------------------------------------------------------------------- */
 
 static void count_into(minimizer *min, uint32_t state, uint32_t target)
 {
@@ -63,7 +68,7 @@ static void index_into(minimizer *min)
     for_each_target(min, list_into);
 }
 
-/* Puts the states that reach an accepting one into block 0. */
+/* Puts the states that reach an accepting state into block 0. */
 static void find_useful(minimizer *min)
 {
     const spry_automaton *from = min->from;
@@ -98,7 +103,7 @@ static bool add_word(minimizer *min, uint64_t word)
     return true;
 }
 
-/* Appends the description of a state: neighbouring ranges of bytes that lead to one block are one range. */
+/* Appends the description of a state. Neighbouring ranges of bytes that lead to the same block count as one range. */
 static bool describe(minimizer *min, uint32_t state)
 {
     const spry_automaton *from = min->from;
@@ -127,7 +132,8 @@ static bool describe(minimizer *min, uint32_t state)
     return ok;
 }
 
-/* The part of the block for the description that was appended last; a known description is taken off again. */
+/* Finds or adds the part of the block with the description that was appended last. If the part is known, the
+ * description is removed again. */
 static bool find_part(minimizer *min, uint32_t *found, size_t first_word)
 {
     size_t n_words = min->n_words - first_word, bytes = n_words * sizeof *min->words;
@@ -164,7 +170,7 @@ static bool find_parts(minimizer *min, uint32_t block)
     return ok;
 }
 
-/* ---- parting ----------------------------------------------------------------------------------------------------- */
+/* ---- splitting of blocks ----------------------------------------------------------------------------------------- */
 
 static void mark(minimizer *min, uint32_t state)
 {
@@ -183,7 +189,7 @@ static void mark(minimizer *min, uint32_t state)
         min->touched[min->n_touched++] = block;
 }
 
-/* Orders the marked states of a block by their parts. `sorted` has room for them. */
+/* Orders the marked states of a block by their parts. `sorted` is scratch memory for them. */
 static void sort_marked(minimizer *min, uint32_t *sorted, uint32_t block)
 {
     uint32_t first = min->first[block], count = min->marked[block], at = 0;
@@ -199,7 +205,7 @@ static void sort_marked(minimizer *min, uint32_t *sorted, uint32_t block)
     }
 }
 
-/* The states [first, end) of the block become a new one. */
+/* Makes a new block of the states [first, end). */
 static void part_off(minimizer *min, uint32_t first, uint32_t end)
 {
     uint32_t made = min->n_blocks++;
@@ -212,7 +218,8 @@ static void part_off(minimizer *min, uint32_t first, uint32_t end)
     }
 }
 
-/* Each part becomes a block, and so do the states that were not marked; the largest keeps the number. */
+/* Splits a block: each part becomes a block, and so do the states that were not marked; the largest of them keeps the
+ * number. */
 static bool part_block(minimizer *min, uint32_t block)
 {
     uint32_t first = min->first[block], end = min->end[block], rest = first + min->marked[block];
@@ -261,7 +268,7 @@ static bool refine(minimizer *min)
     return true;
 }
 
-/* Each useful state in a block of its own: nothing is merged. */
+/* Puts each useful state into a block of its own, so that nothing is merged. */
 static void part_all(minimizer *min)
 {
     min->n_blocks = min->n_blocks ? min->end[0] : 0;
@@ -273,7 +280,7 @@ static void part_all(minimizer *min)
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
 
-/* Blocks in the order of the first visit. */
+/* Numbers of blocks in the order in which they are first visited. */
 typedef struct numbering {
     uint32_t *number; /* [n_blocks] number of a block, + 1 */
     uint32_t *order;  /* [n_blocks] */
@@ -324,7 +331,7 @@ static spry_automaton_result write_blocks(const minimizer *min, spry_automaton *
     return spry_automaton_finish(&writer, out, min->from->deterministic);
 }
 
-/* One allocation holds all arrays of known size; the table follows `room` states of the others. */
+/* Takes one array from the memory that all arrays of known size share. */
 static uint32_t *take(uint32_t **memory, size_t count)
 {
     uint32_t *taken = *memory;

@@ -1,5 +1,5 @@
-/* Compiles nodes to a grammar: decides which nodes become machines, builds their automata, and orders the machines by
- * which other machines they may begin with. */
+/* Compiles grammar nodes: decides which nodes become machines (automata that can be called), builds their automata, and
+ * orders the machines by which other machines they may begin with. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -18,8 +18,8 @@ typedef struct spry_compiler {
     const spry_ir *ir;
     spry_ir_facts facts;
     spry_grammar *grammar;
-    uint32_t *machine_of;  /* [n_nodes] machine + 1 */
-    uint32_t *limited_of;  /* [n_automata] machine + 1, which has the states of a limited text */
+    uint32_t *machine_of;  /* [n_nodes] number of a node's machine, + 1 */
+    uint32_t *limited_of;  /* [n_automata] number + 1 of the machine that has the states of a limited text */
     spry_ir_node *node_of; /* [n_machines] */
     size_t node_of_room;
     size_t states_room, edges_room, calls_room, machines_room, objects_room, many_room, counters_room, limits_room,
@@ -33,13 +33,13 @@ enum {
     SPRY_MACHINE_NFA_MAX = 1 << 21, /* states of one machine before it is determinised */
 };
 
-/* The machine of a node; a new one is built later. SPRY_NO_STATE when memory is short. */
+/* The machine of a node. A new one gets its number here and is built later. SPRY_NO_STATE when memory is short. */
 static uint32_t compiler_machine(spry_compiler *compiler, spry_ir_node node);
 
-/* The machine of a limited node. */
+/* Builds the machine of a limited node (a text with a limited number of units). */
 static spry_status compiler_limited(spry_compiler *compiler, spry_ir_node node, uint32_t machine);
 
-/* The object of a members node. */
+/* Creates the object of a members node. */
 static spry_status compiler_object(spry_compiler *compiler, spry_ir_node node, uint32_t *index);
 
 /* ---- machines ---------------------------------------------------------------------------------------------------- */
@@ -150,7 +150,8 @@ static spry_status compiler_failed(spry_compiler *compiler, spry_automaton_resul
 
 /* ---- machines ---------------------------------------------------------------------------------------------------- */
 
-/* Deterministic if its size stays proportional to the source; otherwise nondeterministic. */
+/* Makes an automaton deterministic if its size stays proportional to the source; otherwise it stays
+ * nondeterministic. */
 static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa *nfa)
 {
     spry_automaton_result result = spry_automaton_make(out, nfa, 4096 + 4 * nfa->n_states);
@@ -158,7 +159,7 @@ static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa 
     return large ? spry_automaton_without_silent(out, nfa) : result;
 }
 
-/* Fills in the digest of a machine by its automaton, unless that calls others. */
+/* Sets the digest of a machine to a digest of its automaton, unless the automaton calls other machines. */
 static void compiler_digest(spry_machine *machine, const spry_automaton *automaton, uint64_t seed)
 {
     uint32_t n = automaton->n_states;
@@ -247,7 +248,7 @@ static spry_status compile_machine(spry_compiler *compiler, uint32_t machine)
 
 /* ---- the order of machines --------------------------------------------------------------------------------------- */
 
-/* The `index`-th machine that `machine` may begin with; SPRY_NO_STATE after the last. */
+/* The machine with index `index` among those that `machine` may begin with; SPRY_NO_STATE after the last. */
 static uint32_t beginning(const spry_grammar *grammar, uint32_t machine, uint32_t index)
 {
     const spry_machine *made = &grammar->machines[machine];
@@ -323,9 +324,9 @@ static spry_status order_machines(spry_grammar *grammar, spry_error *error)
     return status;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- complete grammars ------------------------------------------------------------------------------------------- */
 
-/* Whether the rounds of a counter are unambiguous (see spry_counter.simple). */
+/* True if the rounds of a counter are unambiguous (see spry_counter.simple). */
 static bool is_simple(const spry_grammar *grammar, const spry_counter *counter)
 {
     const spry_machine *body = &grammar->machines[counter->body];
@@ -442,7 +443,7 @@ void spry_grammar_unref(spry_grammar *grammar)
 
 /* ---- texts with a limited number of units ------------------------------------------------------------------------ */
 
-/* The states of a limited text, which all limits of the text share. */
+/* Adds the states of a limited text; all limits of that text share them. */
 static spry_status find_states(spry_compiler *compiler, uint32_t index, uint32_t machine)
 {
     spry_grammar *grammar = compiler->grammar;
@@ -488,8 +489,8 @@ static spry_status compiler_limited(spry_compiler *compiler, spry_ir_node node, 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
 /* Compiles the members of an object to a machine: one automaton matches all declared keys, and its tag identifies the
- * key. Each of its states stores the set of keys it can still reach, so that a state is dropped as soon as all of those
- * keys have been seen. */
+ * key. Each of its states stores the set of keys that it can still reach, so that the matcher drops a state as soon as
+ * all of those keys have been seen. */
 
 enum { REACH_WORDS_MAX = 1 << 23 };
 
@@ -523,8 +524,8 @@ static spry_status make_keys(spry_compiler *compiler, const spry_ir_object *from
     return SPRY_OK;
 }
 
-/* For each state the keys it can reach: the union over its targets, iterated until nothing changes. States are numbered
- * breadth first, so one pass from last to first does nearly all of the work. */
+/* Finds the keys that each state can reach: the union over its targets, iterated until nothing changes. States are
+ * numbered breadth first, so one pass from the last state to the first does nearly all of the work. */
 static void spread_reach(uint64_t *sets, const spry_automaton *keys, uint32_t n_words)
 {
     for (uint32_t i = 0; i < keys->n_states; i++)

@@ -10,11 +10,11 @@ typedef struct entry {
     spry_json_style style;
     char *source;
     size_t size;
-    uint64_t used; /* clock of the last request */
+    uint64_t used; /* value of the clock at the last request */
 } entry;
 
 struct spry_grammar_cache {
-    pthread_mutex_t lock; /* of everything below; never held while a grammar is compiled */
+    pthread_mutex_t lock; /* protects the fields below; never held while a grammar is compiled */
     pthread_cond_t compiled;
     entry entries[SPRY_GRAMMAR_CACHE_ENTRIES];
     uint64_t clock;
@@ -80,8 +80,8 @@ static entry *reserve(spry_grammar_cache *cache, spry_grammar_kind kind, spry_js
     return oldest;
 }
 
-/* Waits while another thread compiles this source. NULL when the source is not cached; *failed: the compile this thread
- * waited for has failed. */
+/* Waits if another thread is compiling this source. NULL when the source is not cached; *failed: this thread waited for
+ * a compile that failed. */
 static entry *find_ready(spry_grammar_cache *cache, bool *failed, spry_grammar_kind kind, spry_json_style style,
                          spry_view source)
 {

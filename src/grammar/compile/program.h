@@ -1,8 +1,8 @@
 /* Internals of a compiled grammar: automata that call each other, in one array of states.
  *
  * Besides the states of automata there are *return states*, which exist only on the stack: they define what follows
- * when a called machine is complete. They have a number, `data`: the count of a counted part, or the record of the
- * members seen in an object (stacks.h). */
+ * when a called machine is complete. A return state on the stack has a number, `data`: the count of a counted part, or
+ * the record of the members seen in an object (stacks.h). */
 #ifndef SPRY_GRAMMAR_PROGRAM_H
 #define SPRY_GRAMMAR_PROGRAM_H
 
@@ -16,9 +16,10 @@
 #define SPRY_NO_STATE UINT32_MAX
 
 typedef enum spry_state_kind {
-    SPRY_STATE_PLAIN,       /* of an automaton */
-    SPRY_STATE_KEY,         /* of the automaton of an object's declared keys; the tag is the completed key */
-    SPRY_STATE_LIMITED,     /* of an automaton whose units are counted; the tag is one of automaton.h */
+    SPRY_STATE_PLAIN,       /* a state of an automaton */
+    SPRY_STATE_KEY,         /* a state of the automaton of an object's declared keys; its tag is the key that is
+                             * complete there */
+    SPRY_STATE_LIMITED,     /* a state of an automaton whose units are counted; its tag is as in automaton.h */
     SPRY_STATE_END,         /* return: the whole text is complete */
     SPRY_STATE_KEYS,        /* return: a declared key is complete */
     SPRY_STATE_MANY,        /* return: a repeatable key is complete */
@@ -29,11 +30,12 @@ typedef enum spry_state_kind {
 } spry_state_kind;
 
 typedef struct spry_state {
-    uint32_t first_edge, first_call; /* up to the first edge and call of the next state */
+    uint32_t first_edge, first_call; /* its edges and calls end where those of the next state begin */
     uint32_t tag;                    /* 0: not accepting */
-    uint32_t owner;                  /* the machine; of KEY and return states object, many-member or counter */
+    uint32_t owner;                  /* number of its machine; of KEY and return states the number of the object,
+                                      * many-member or counter */
     unsigned char kind;
-    bool last; /* accepting, without edges or calls */
+    bool last; /* an accepting state without edges or calls */
     bool deterministic;
 } spry_state;
 
@@ -44,32 +46,32 @@ typedef enum spry_machine_kind {
     SPRY_MACHINE_LIMITED,
 } spry_machine_kind;
 
-/* The target of a call. */
+/* An automaton that can be called. */
 typedef struct spry_machine {
     spry_machine_kind kind;
-    uint32_t index; /* the first state, or number of the object or counter */
+    uint32_t index; /* number of its first state, or of its object or counter */
     uint32_t n_states;
     uint32_t limit; /* number of the limit of a limited machine */
     bool nullable;
-    bool counted;       /* is the body of a simple counter */
-    uint64_t digest[2]; /* of its automaton, comparable between grammars; 0: it calls machines */
-    spry_view name;     /* of the source rule; may be empty */
+    bool counted;       /* it is the body of a simple counter */
+    uint64_t digest[2]; /* digest of its automaton, comparable between grammars; 0: it calls machines, so it has none */
+    spry_view name;     /* name of the rule in the source; may be empty */
 } spry_machine;
 
 /* A member whose key may occur any number of times. */
 typedef struct spry_many_member {
-    uint32_t key, value;   /* machines */
-    uint32_t return_state; /* after the key */
+    uint32_t key, value;   /* numbers of machines */
+    uint32_t return_state; /* the return state after the key */
     uint32_t object;
 } spry_many_member;
 
 typedef struct spry_object {
     uint32_t key_start; /* SPRY_NO_STATE: no declared keys */
     uint32_t keys_state, after_value, after_comma;
-    uint32_t comma; /* machine; SPRY_NO_STATE: there is no second member */
+    uint32_t comma; /* number of a machine; SPRY_NO_STATE: there is never a second member */
     uint32_t min, max;
     uint32_t n_declared, n_required, n_words;
-    bool ordered;       /* declared keys come in their order, repeatable ones last */
+    bool ordered;       /* declared keys come in the order of declaration, repeatable ones last */
     uint32_t *values;   /* [n_declared] machines */
     uint64_t *required; /* [n_words] */
     uint32_t first_many, n_many;
@@ -78,27 +80,28 @@ typedef struct spry_object {
     uint64_t *reach_words; /* [sets][n_words] */
     uint32_t n_key_states;
     uint32_t *key_before; /* [n_key_states] the previous state on a shortest path from key_start */
-    uint32_t *key_ends;   /* [n_declared] where the shortest text of a key ends; SPRY_NO_STATE: it has none */
+    uint32_t *key_ends;   /* [n_declared] the state where the shortest text of a key ends; SPRY_NO_STATE: the key has no
+                           * text */
 } spry_object;
 
 typedef struct spry_counter {
-    uint32_t body; /* machine */
+    uint32_t body; /* number of a machine */
     uint32_t min, max;
     uint32_t return_state;
     bool simple; /* the body has no calls, is never empty, and its accepting states have no edges */
 } spry_counter;
 
-/* A text of `min` to `max` units. Limits of the same text share its states. */
+/* A text of `min` to `max` units. Limits of the same text use the same states. */
 typedef struct spry_limit {
-    uint32_t first_state; /* of the text's automaton */
+    uint32_t first_state; /* first state of the text's automaton */
     uint32_t min, max;
     uint32_t return_state;
-    uint32_t farthest;   /* the most units that the shortest way from a state has */
+    uint32_t farthest;   /* the largest number of units on a shortest path to the end, over all states */
     bool extends;        /* every text can be made longer */
-    spry_unit_ways ways; /* from each state, relative to the first */
+    spry_unit_ways ways; /* shortest paths to the end from each state, numbered from first_state */
 } spry_limit;
 
-/* Instead of a number of units: they are not counted, and the text may be of any length. */
+/* In place of a number of units: units are not counted, and the text may have any length. */
 #define SPRY_UNCOUNTED UINT32_MAX
 
 struct spry_grammar {
@@ -108,23 +111,23 @@ struct spry_grammar {
     spry_edge *edges;   /* targets are states of the grammar */
     spry_call *calls;   /* callees are machines */
     spry_machine *machines;
-    uint32_t *order; /* [n_machines] sorted so that a machine comes before those it may begin with */
+    uint32_t *order; /* [n_machines] a machine comes before the machines that it may begin with */
     uint32_t *rank;  /* [n_machines] position in `order` */
     spry_object *objects;
     spry_many_member *many;
     spry_counter *counters;
     spry_limit *limits;
     uint32_t *reach;   /* [n_states of key automata] number of a set of keys */
-    uint32_t *to_end;  /* [n_states] shortest.h */
+    uint32_t *to_end;  /* [n_states] bytes to the end (shortest.h) */
     uint32_t *lengths; /* [n_machines] shortest.h; allocated together with to_end */
     uint32_t n_states, n_machines, n_objects, n_many, n_counters, n_limits;
-    uint32_t root;                  /* machine */
+    uint32_t root;                  /* number of the machine of the whole grammar */
     const char *warnings;           /* one per line; in the arena */
     pthread_mutex_t lock;           /* protects the stores */
     struct spry_mask_store *stores; /* masks, one store per vocabulary */
 };
 
-/* mask.c */
+/* Implemented in mask.c. */
 void spry_mask_stores_destroy(struct spry_mask_store *first);
 
 enum { SPRY_END_STATE = 0 };

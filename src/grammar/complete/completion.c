@@ -1,9 +1,9 @@
 /* The shortest text that completes an answer.
  *
- * Its length is known without building it: the length from a state to the end of its machine (shortest.h), plus that
- * of the stack. A stack refers only to older stacks, so its length is computed once and cached until places are
- * collected. The text is then written along the choices that gave the smallest length, task by task; every task writes
- * at least one byte, so their number is bounded like the text. */
+ * Its length is known without building it: the length from a state to the end of its machine (shortest.h), plus that of
+ * the stack. A stack refers only to older stacks, so its length is computed once and cached until unused stacks are
+ * removed. The text is then written along the choices that gave the smallest length. Pending pieces of it are a list of
+ * tasks; every task writes at least one byte, so their number is bounded like the text. */
 #include <stdlib.h>
 
 #include "grammar/complete/shortest.h"
@@ -15,8 +15,8 @@
 
 typedef enum task_kind { TASK_STATE, TASK_MACHINE, TASK_KEY } task_kind;
 
-/* Text still to be written: from a state to the end of its machine, a machine's text several times, or a text of the
- * key automaton up to a state. */
+/* A piece of text still to be written: from a state to the end of its machine; a machine's text, several times; or a
+ * text of the key automaton up to a state. */
 typedef struct task {
     task_kind kind;
     uint32_t index, times;
@@ -46,7 +46,7 @@ static uint32_t members_length(completion *c, const spry_record *record, bool on
     return spry_needed_length(&c->members, c->grammar, record->object, comma_first);
 }
 
-/* Length of the text for a return, without the stack below it. */
+/* The length of what a return still needs, without the stack below it. */
 static uint32_t return_length(completion *c, spry_return back)
 {
     const spry_grammar *grammar = c->grammar;
@@ -73,7 +73,7 @@ static uint32_t return_length(completion *c, spry_return back)
         return spry_length_sum(value, members_length(c, &record, false, true));
     }
     case SPRY_STATE_END: return 0;
-    default: return SPRY_TOO_LONG; /* keys are handled from their automaton */
+    default: return SPRY_TOO_LONG; /* the length of a key comes from its automaton */
     }
 }
 
@@ -140,9 +140,10 @@ static uint32_t stack_length(completion *c, uint32_t stack)
     return places->stack_lengths[stack];
 }
 
-/* ---- the best way ------------------------------------------------------------------------------------------------ */
+/* ---- the shortest text ------------------------------------------------------------------------------------------- */
 
-/* From a position of the set; for keys and limited texts also the return, for keys the state where the key ends. */
+/* A candidate for the shortest text: it begins at a position of the set. Keys and limited texts also have the return;
+ * keys the state where the key ends. */
 typedef struct way {
     uint32_t length;
     spry_position position;
@@ -242,7 +243,7 @@ static way find_way(completion *c, uint32_t set)
     return best;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
+/* ---- writing the text -------------------------------------------------------------------------------------------- */
 
 static void push(completion *c, task_kind kind, uint32_t index, uint32_t times)
 {
@@ -252,7 +253,7 @@ static void push(completion *c, task_kind kind, uint32_t index, uint32_t times)
         c->tasks[c->n_tasks++] = (task){kind, index, times};
 }
 
-/* Tasks are executed from last to first. */
+/* Adds tasks in reverse order, because tasks are executed from last to first. */
 static void push_members(completion *c, const spry_object *object, bool comma_first)
 {
     for (size_t i = c->members.count; i-- > 0;) {
@@ -291,7 +292,7 @@ static void push_return(completion *c, spry_return back)
     }
 }
 
-/* The most common character of a byte range. */
+/* The byte of a range that is most usual in texts. */
 static unsigned char pick_byte(spry_edge edge, unsigned *rank)
 {
     static const char liked[] = "a0A e1E\"}]),.-_";
@@ -303,8 +304,8 @@ static unsigned char pick_byte(spry_edge edge, unsigned *rank)
     return edge.first <= ' ' && printable ? '!' : edge.first;
 }
 
-/* Writes the most common byte that leads from a state to one with `wanted` bytes to the end, and returns that state;
- * SPRY_NO_STATE: there is none. */
+/* Follows an edge to a state that has `wanted` bytes to the end, and writes the most usual byte of such edges. Returns
+ * the state; SPRY_NO_STATE: there is none. */
 static uint32_t take_edge(completion *c, uint32_t from, uint32_t wanted)
 {
     const spry_state *state = &c->grammar->states[from];
@@ -468,7 +469,7 @@ static void write_stack(completion *c, uint32_t stack)
     }
 }
 
-/* ---- for others -------------------------------------------------------------------------------------------------- */
+/* ---- functions for other files ----------------------------------------------------------------------------------- */
 
 static void init(completion *c, spry_matcher *matcher)
 {
@@ -535,15 +536,15 @@ spry_status spry_matcher_completion(spry_matcher *matcher, spry_buffer *out, spr
     return SPRY_OK;
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+/* ---- the completion as tokens ------------------------------------------------------------------------------------ */
 
 typedef struct spelling {
-    uint32_t count; /* tokens to the end of the text */
-    int32_t id;     /* the first token */
+    uint32_t count; /* number of tokens from here to the end of the text */
+    int32_t id;     /* the first of them */
 } spelling;
 
-/* Replaces `best` if a token of a slice at the beginning of `text` is better, or as good and longer; `tails[n]` is the
- * result for the text after n bytes. */
+/* Replaces `best` if a token at the beginning of `text`, from one slice of the vocabulary, needs fewer tokens in all,
+ * or as few and is longer. `tails[n]` is the best spelling of the text after n bytes. */
 static spelling better_token(spelling best, const spry_vocabulary *vocabulary, const spry_trie *trie, spry_view text,
                              const spelling *tails)
 {

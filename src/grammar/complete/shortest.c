@@ -1,14 +1,14 @@
 /* Shortest lengths by Dijkstra's algorithm: when a length is final, everything that depends on it is updated. Lengths
  * are small numbers, so there is one bucket per length.
  *
- * A node is a state, or n_states + a machine. No length is smaller than one it depends on, so each is final once. A
- * call of a nullable machine is ignored: its state also has all the edges of the state after the call. So each step of
- * a shortest path is at least one byte long. */
+ * A node is a state, or n_states + the number of a machine. A length is never smaller than the lengths it depends on,
+ * so each becomes final once. A call of a nullable machine is ignored: its state also has all the edges of the state
+ * after the call. So each step of a shortest path is at least one byte long. */
 #include "grammar/complete/shortest.h"
 
 #include "grammar/ir/grow.h"
 
-/* ---- members of objects ------------------------------------------------------------------------------------------ */
+/* ---- members that an object still needs -------------------------------------------------------------------------- */
 
 spry_record spry_record_empty(const spry_object *object)
 {
@@ -60,7 +60,7 @@ static int compare_places(const void *left, const void *right)
     return (a->member > b->member) - (a->member < b->member);
 }
 
-/* Moves the `wanted` shortest to the front, in order; mostly that is one. */
+/* Moves the `wanted` shortest items to the front, in order. Usually only one is wanted. */
 static void sort_shortest(spry_needed *items, size_t count, size_t wanted)
 {
     enum { FEW = 8 };
@@ -138,21 +138,22 @@ uint32_t spry_needed_length(const spry_needed_list *list, const spry_grammar *gr
 /* A node whose length may depend on another one. */
 typedef struct dependent {
     uint32_t node;
-    uint32_t how; /* for a state: the call, or NO_CALL for an edge; for an object: 1 for a required member */
+    uint32_t how; /* what it depends through: for a state the call, or NO_CALL for an edge; for an object 1 for a
+                   * required member */
 } dependent;
 
 #define NO_CALL UINT32_MAX
 
 typedef struct waiting_node {
-    uint32_t node, next; /* index into `waiting`, + 1 */
+    uint32_t node, next; /* next: index into `waiting`, + 1, of the next node in its bucket */
 } waiting_node;
 
 typedef struct search {
     const spry_grammar *grammar;
-    uint32_t *lengths;     /* [n_nodes] */
+    uint32_t *lengths;     /* [n_nodes] shortest lengths */
     size_t *first;         /* [n_nodes + 2] index into `dependents` */
     dependent *dependents; /* NULL in the counting pass */
-    uint32_t *required;    /* [n_objects] required members with unknown length */
+    uint32_t *required;    /* [n_objects] number of required members whose length is unknown */
     uint32_t *heads;       /* [SPRY_COMPLETION_MAX + 1] first of each bucket in `waiting`, + 1 */
     waiting_node *waiting;
     size_t n_waiting, waiting_room, n_taken;
@@ -160,7 +161,7 @@ typedef struct search {
     bool failed; /* memory is short */
 } search;
 
-/* ---- what depends on what ---------------------------------------------------------------------------------------- */
+/* ---- dependencies between lengths -------------------------------------------------------------------------------- */
 
 static void add_dependent(search *s, uint32_t of, uint32_t node, uint32_t how)
 {
@@ -326,7 +327,7 @@ static void finalize(search *s, uint32_t node, uint32_t length)
         dependent user = s->dependents[i];
         bool again = i + 1 < s->first[node + 1] && s->dependents[i + 1].node == user.node && !user.how;
         if (again && user.node >= grammar->n_states)
-            continue; /* an object with several such members is looked at once */
+            continue; /* an object with several such members is handled once */
         if (user.node >= grammar->n_states) {
             look_at_machine(s, user.node, user.how, length);
         } else if (user.how == NO_CALL) {
@@ -339,7 +340,7 @@ static void finalize(search *s, uint32_t node, uint32_t length)
     }
 }
 
-/* Bytes of the shortest text. */
+/* Bytes of the shortest text of a limit. */
 static uint32_t limited_length(const spry_limit *limit)
 {
     uint32_t bytes = limit->ways.bytes[spry_limit_way(limit, limit->first_state, 0)];

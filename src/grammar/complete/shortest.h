@@ -26,8 +26,8 @@ static inline uint32_t spry_length_times(uint32_t length, uint32_t times)
 /* Fills grammar->to_end and ->lengths, and the shortest paths of object keys. */
 spry_status spry_shortest_find(spry_grammar *grammar, spry_error *error);
 
-/* Shortest paths from a state of an object's key automaton to the others: their lengths and the previous state of each.
- * All arrays have n_key_states entries; the last one is scratch memory. */
+/* Finds shortest paths from a state of an object's key automaton to its other states: their lengths, and the previous
+ * state of each on the path. All arrays have n_key_states entries; the last array is scratch memory. */
 void spry_shortest_key_ways(const spry_grammar *grammar, const spry_object *object, uint32_t from, uint32_t *lengths,
                             uint32_t *before, uint32_t *queue);
 
@@ -35,27 +35,27 @@ void spry_shortest_key_ways(const spry_grammar *grammar, const spry_object *obje
 
 typedef struct spry_needed {
     uint32_t member; /* a declared member, or n_declared + the index of a repeatable one */
-    uint32_t length; /* of key and value */
+    uint32_t length; /* bytes of key and value */
     uint32_t times;
 } spry_needed;
 
 typedef struct spry_needed_list {
     spry_needed *items;
     size_t count, room;
-    uint32_t length;    /* of all members, without commas */
-    uint32_t n_members; /* the sum of times */
-    uint32_t extra;     /* members that are not required */
-    uint32_t longest;   /* the longest of the extra ones */
+    uint32_t length;    /* bytes of all members, without commas */
+    uint32_t n_members; /* number of members: the sum of times */
+    uint32_t extra;     /* number of members that are not required */
+    uint32_t longest;   /* length of the longest of them */
     bool failed;        /* memory was short */
 } spry_needed_list;
 
-/* The shortest members that complete an object with the members of `record` (only `object`, `count` and `seen` are
- * read) and the declared member `also` (or SPRY_NO_STATE). At least one if `one_more`. The length is SPRY_TOO_LONG when
- * it cannot be completed. */
+/* Finds the shortest members that complete an object with the members of `record` (only `object`, `count` and `seen`
+ * are read) and the declared member `also` (or SPRY_NO_STATE). `one_more`: at least one member follows. The length is
+ * SPRY_TOO_LONG when the object cannot be completed. */
 void spry_shortest_members(spry_needed_list *list, const spry_grammar *grammar, const spry_record *record,
                            uint32_t also, bool one_more);
 
-/* Bytes of a list with commas between members and, with `comma_first`, before the first. */
+/* Bytes of the members in a list with the commas between them and, with `comma_first`, one before the first. */
 uint32_t spry_needed_length(const spry_needed_list *list, const spry_grammar *grammar, const spry_object *object,
                             bool comma_first);
 

@@ -1,5 +1,5 @@
-/* Creates nodes. Equal nodes are stored once, so that equal parts of a grammar share one automaton, and simple
- * identities (an empty part of a sequence, a choice of one) are applied. */
+/* Creates nodes. Equal nodes are stored once, so that equal parts of a grammar share one automaton, and simple nodes
+ * are left out (an empty item of a sequence, a choice of one). */
 #include "grammar/ir/grammar_ir.h"
 
 #include <stdarg.h>
@@ -84,7 +84,8 @@ static size_t code_ranges_drop_surrogates(spry_code_range *ranges, size_t count)
     return count;
 }
 
-/* The first place after range.first where the range must be split to become products; range.last when it need not. */
+/* The last code point of the first part when the range must be split to become products of byte ranges; range.last when
+ * it need not be. */
 static uint32_t cut(spry_code_range range)
 {
     static const uint32_t lengths[] = {0x7F, 0x7FF, 0xFFFF};
@@ -124,10 +125,10 @@ size_t spry_utf8_products(spry_utf8_product out[SPRY_UTF8_PRODUCTS_MAX], spry_co
 
 enum {
     NODES_MAX = 1 << 22,
-    BYTES_MAX = 1 << 25, /* of all literals */
-    ITEMS_MAX = 1 << 23, /* ranges, and children */
+    BYTES_MAX = 1 << 25, /* maximum bytes of all literals */
+    ITEMS_MAX = 1 << 23, /* maximum number of ranges, and of children */
     RULES_MAX = 1 << 18,
-    WARNINGS_MAX = 1 << 12, /* bytes */
+    WARNINGS_MAX = 1 << 12, /* maximum bytes of warnings */
     NODE_WORK = 16,
 };
 
@@ -209,9 +210,9 @@ static spry_ir_node fail_memory(spry_ir *ir)
     return spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for a grammar of %zu parts", ir->n_nodes);
 }
 
-/* ---- equal nodes once -------------------------------------------------------------------------------------------- */
+/* ---- equal nodes are stored once --------------------------------------------------------------------------------- */
 
-/* The array contents that a node refers to. */
+/* The contents of arrays that a node refers to. */
 static const void *payload(const spry_ir *ir, const spry_ir_entry *entry, size_t *size)
 {
     switch (entry->kind) {
@@ -370,7 +371,7 @@ static bool add_children(spry_ir *ir, const spry_ir_node *nodes, size_t count, s
     return true;
 }
 
-/* A node of the children added since `first`; without children, a node of kind `nothing`. */
+/* Creates a node of the children added since index `first`; without children, a node of kind `nothing`. */
 static spry_ir_node finish_children(spry_ir *ir, spry_ir_kind kind, size_t first, spry_ir_kind nothing)
 {
     size_t count = ir->n_children - first;
@@ -405,8 +406,8 @@ spry_ir_node spry_ir_choice(spry_ir *ir, const spry_ir_node *nodes, size_t count
     return finish_children(ir, SPRY_IR_CHOICE, first, SPRY_IR_NEVER);
 }
 
-/* A repetition of x{0,n} or x{1,n} is a repetition of x, because every count between minimum and maximum is
- * possible. */
+/* Simplifies a repetition whose body is x{0,n} or x{1,n} to a repetition of x; every count between minimum and maximum
+ * stays possible. */
 static void flatten_repeat(const spry_ir *ir, spry_ir_entry *outer)
 {
     const spry_ir_entry *inner = &ir->nodes[outer->a];

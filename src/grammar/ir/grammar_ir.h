@@ -17,7 +17,7 @@ typedef struct spry_ir spry_ir;
 typedef uint32_t spry_ir_node;
 
 #define SPRY_IR_NONE      UINT32_MAX /* no node: the builder has failed */
-#define SPRY_IR_UNBOUNDED UINT32_MAX /* for repeats */
+#define SPRY_IR_UNBOUNDED UINT32_MAX /* the maximum of a repetition without end */
 
 typedef struct spry_code_range {
     uint32_t first, last; /* inclusive code points */
@@ -34,7 +34,7 @@ spry_ir_node spry_ir_fail(spry_ir *ir, spry_status status, const char *format, .
 /* Counts work, in units of SPRY_AUTOMATON_WORK_MAX; the builder fails when there was too much. */
 void spry_ir_spend(spry_ir *ir, uint64_t work);
 
-/* Adds a sentence to the warnings of the grammar, unless it is there or there are too many. */
+/* Adds a sentence to the warnings of the grammar, unless they contain it or there are too many. */
 void spry_ir_warn(spry_ir *ir, const char *sentence);
 
 spry_ir_node spry_ir_empty(spry_ir *ir);                    /* matches only the empty text */
@@ -47,15 +47,15 @@ spry_ir_node spry_ir_sequence(spry_ir *ir, const spry_ir_node *nodes, size_t cou
 spry_ir_node spry_ir_choice(spry_ir *ir, const spry_ir_node *nodes, size_t count);
 spry_ir_node spry_ir_repeat(spry_ir *ir, spry_ir_node node, uint32_t min, uint32_t max);
 
-/* The texts that both `a` and `b` match; or with `subtract` those that `a` matches and `b` does not. Both must be
- * regular (no recursive rule, no members); otherwise fails with SPRY_ERR_UNSUPPORTED. */
+/* The texts that both `a` and `b` match; with `subtract`, the texts that `a` matches and `b` does not. Both nodes must
+ * be regular (no recursive rule, no members); otherwise it fails with SPRY_ERR_UNSUPPORTED. */
 spry_ir_node spry_ir_intersect(spry_ir *ir, spry_ir_node a, spry_ir_node b);
 spry_ir_node spry_ir_subtract(spry_ir *ir, spry_ir_node a, spry_ir_node b);
-/* The texts of a regular node that consist of `min` to `max` texts of `unit`, such as characters. No text of `unit`
- * begins another one. Where the product of texts and counts is large, they are counted while matching; such a node is
- * not regular. Fails with SPRY_ERR_UNSUPPORTED where even that is too large. */
+/* The texts of a regular node that consist of `min` to `max` texts of `unit`, such as characters. No text of `unit` may
+ * be the beginning of another one. Where the product of texts and counts is large, the matcher counts units; such a
+ * node is not regular. Fails with SPRY_ERR_UNSUPPORTED where even that is too large. */
 spry_ir_node spry_ir_limited(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t min, uint32_t max);
-/* Whether a regular node matches no text; false for nodes that are not regular. */
+/* True if a regular node matches no text; false for nodes that are not regular. */
 bool spry_ir_is_never(spry_ir *ir, spry_ir_node node);
 
 /* A reference to a rule by name, defined earlier or later; undefined rules fail when the grammar is compiled. */
@@ -78,7 +78,7 @@ enum { SPRY_IR_MEMBERS_MAX = 4096 };
 spry_ir_node spry_ir_members(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_node comma, uint32_t min,
                              uint32_t max);
 
-/* The members in the order of the list, those with `many` last. */
+/* The members in the order of the list; members with `many` come last. */
 spry_ir_node spry_ir_members_ordered(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_node comma,
                                      uint32_t min, uint32_t max);
 
@@ -116,7 +116,7 @@ typedef struct spry_utf8_product {
 
 enum { SPRY_UTF8_PRODUCTS_MAX = 24 }; /* maximum for one range */
 
-/* The spellings of a range without surrogates, ascending. Returns their number. */
+/* The byte ranges that spell a range of code points without surrogates, ascending. Returns their number. */
 size_t spry_utf8_products(spry_utf8_product out[SPRY_UTF8_PRODUCTS_MAX], spry_code_range range);
 
 /* Nested alternatives of sequences, built by the parsers of GBNF and regular expressions. Nesting uses no C stack. */
@@ -128,12 +128,12 @@ typedef struct spry_ir_group {
 typedef struct spry_ir_groups {
     spry_ir *ir;
     spry_ir_node *items;        /* items of the open sequences, the innermost last */
-    spry_ir_node *alternatives; /* complete ones */
+    spry_ir_node *alternatives; /* the complete alternatives of the open groups */
     spry_ir_group *open;
     size_t n_items, n_alternatives, n_open, items_room, alternatives_room, open_room;
 } spry_ir_groups;
 
-/* All functions report failures through the builder. */
+/* All functions report failures to the builder. */
 void spry_ir_groups_init(spry_ir_groups *groups, spry_ir *ir);
 void spry_ir_groups_deinit(spry_ir_groups *groups);
 void spry_ir_groups_open(spry_ir_groups *groups);

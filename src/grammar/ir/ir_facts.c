@@ -1,5 +1,6 @@
-/* Facts propagate from the leaves to the root along the list of users of each node, in time linear in the size of the
- * grammar. Recursion is found by Tarjan's algorithm. Neither uses the C stack. */
+/* Facts about nodes, such as "matches the empty text". They propagate from the leaves to the root along each node's
+ * list of users, in time linear in the size of the grammar. Recursion is found by Tarjan's algorithm. Neither uses the
+ * C stack. */
 #include "grammar/ir/ir_nodes.h"
 
 #include "grammar/ir/grow.h"
@@ -7,8 +8,8 @@
 enum {
     INLINE_SIZE_MAX = 512,  /* a larger rule is called, not copied */
     EXPAND_SIZE_MAX = 4096, /* a larger repetition is counted at run time */
-    WIDE_CLASS = 1000,      /* code points */
-    WIDE_COPIES = 4,        /* copies of a wide class */
+    WIDE_CLASS = 1000,      /* a class with this many code points is wide */
+    WIDE_COPIES = 4,        /* a wide class is copied fewer times than this */
 };
 
 /* One analysis of a grammar. Nodes are listed in `order` so that, recursion aside, children come before their users. */
@@ -17,13 +18,13 @@ typedef struct analysis {
     spry_ir_facts *facts;
     uint32_t *order;
     size_t n_order;
-    uint32_t *first_user, *users; /* by child */
-    uint32_t *waiting;            /* children of a sequence without the current fact */
+    uint32_t *first_user, *users; /* users of each child node */
+    uint32_t *waiting;            /* [n_nodes] number of children of a sequence that lack the current fact */
     uint32_t *queue;
     size_t n_queue;
 } analysis;
 
-/* The `index`-th child of a node; SPRY_IR_NONE after the last. */
+/* The child of a node at `index`; SPRY_IR_NONE after the last. */
 static spry_ir_node child_of(const spry_ir *ir, spry_ir_node node, size_t index)
 {
     const spry_ir_entry *entry = &ir->nodes[node];
@@ -172,7 +173,7 @@ static bool list_users(analysis *a)
 
 /* ---- what a node can match --------------------------------------------------------------------------------------- */
 
-/* Whether the members that have the fact suffice to complete the object. */
+/* True if the members that have the fact are enough to complete the object. */
 static bool object_has(const analysis *a, const spry_ir_object *object, unsigned fact)
 {
     const unsigned char *flags = a->facts->flags;
@@ -195,7 +196,7 @@ static bool object_has(const analysis *a, const spry_ir_object *object, unsigned
     return needed <= object->max && (needed <= possible || (endless && required <= possible));
 }
 
-/* Whether a node has the fact independently of its children. */
+/* True if a node has the fact, whatever its children are. */
 static bool has_alone(const analysis *a, uint32_t node, unsigned fact)
 {
     const spry_ir *ir = a->ir;
@@ -219,7 +220,7 @@ static bool has_alone(const analysis *a, uint32_t node, unsigned fact)
     }
 }
 
-/* Whether a user has the fact now that one more child has it. */
+/* True if a user has the fact, now that one more of its children has it. */
 static bool gains(analysis *a, uint32_t user, unsigned fact)
 {
     const spry_ir_entry *entry = &a->ir->nodes[user];
@@ -256,7 +257,7 @@ static void spread(analysis *a, unsigned fact)
     }
 }
 
-/* ---- sizes, and what is called ----------------------------------------------------------------------------------- */
+/* ---- sizes, and which nodes are called --------------------------------------------------------------------------- */
 
 static uint32_t add_sizes(uint32_t a, uint32_t b)
 {
@@ -281,7 +282,7 @@ static uint32_t class_size(const analysis *a, const spry_ir_entry *entry, bool *
     return size;
 }
 
-/* Whether a repetition is counted at run time instead of unrolled. Every state of an unrolled repetition has its own
+/* True if a repetition is counted while matching and not unrolled. Each state of an unrolled repetition has its own
  * mask, which is expensive to compute where many characters are allowed. */
 static bool counts_at_run_time(const spry_ir_entry *entry, uint32_t body, bool wide)
 {
@@ -317,7 +318,7 @@ static void measure(analysis *a, uint32_t node)
     }
     loops |= repeats && wide && entry->c == SPRY_IR_UNBOUNDED;
     bool rule = entry->kind == SPRY_IR_RULE, recursive = (facts->flags[node] & SPRY_FACT_RECURSIVE) != 0;
-    /* Loops over many characters are shared, so that their masks are computed once. */
+    /* Loops over many characters become shared machines, so that their masks are computed once. */
     bool shared_loop = loops && facts->uses[node] > 1 && (rule || entry->kind == SPRY_IR_SEQUENCE);
     if (shared_loop || (rule && (recursive || size > INLINE_SIZE_MAX)))
         facts->flags[node] |= SPRY_FACT_CALLED;
@@ -325,7 +326,7 @@ static void measure(analysis *a, uint32_t node)
     facts->size[node] = facts->flags[node] & SPRY_FACT_CALLED ? 1 : size;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- all facts --------------------------------------------------------------------------------------------------- */
 
 void spry_ir_facts_deinit(spry_ir_facts *facts)
 {

@@ -1,7 +1,7 @@
-/* Internals of the builder of grammar_ir.h: nodes in arrays, equal nodes once.
+/* Internals of the builder of grammar_ir.h: nodes are stored in arrays, and equal nodes once.
  *
- * A node's children have smaller numbers than the node; only rules point forward. So properties that do not depend on
- * rules are known when the node is created. */
+ * A node's children have smaller numbers than the node; only references to rules point forward. So properties that do
+ * not depend on rules are known when the node is created. */
 #ifndef SPRY_GRAMMAR_IR_IR_NODES_H
 #define SPRY_GRAMMAR_IR_IR_NODES_H
 
@@ -21,7 +21,7 @@ typedef enum spry_ir_kind {
     SPRY_IR_RULE,      /* rule a */
     SPRY_IR_MEMBERS,   /* object a */
     SPRY_IR_AUTOMATON, /* automaton a */
-    SPRY_IR_LIMITED,   /* automaton a (tags: 1 after a unit, 2 and complete), b to c units */
+    SPRY_IR_LIMITED,   /* automaton a (tag 1 after a unit, 2 where the text is complete, too), b to c units */
 } spry_ir_kind;
 
 typedef struct spry_ir_entry {
@@ -34,7 +34,7 @@ typedef struct spry_ir_rule_entry {
 } spry_ir_rule_entry;
 
 typedef struct spry_ir_object {
-    uint32_t first, count; /* of `members` */
+    uint32_t first, count; /* indices into `members` */
     spry_ir_node comma;
     uint32_t min, max;
     bool ordered;
@@ -55,9 +55,9 @@ struct spry_ir {
     size_t nodes_room, bytes_room, ranges_room, children_room, objects_room, members_room, automata_room, rules_room;
     spry_map rule_names;
     spry_buffer warnings;  /* one per line */
-    spry_map made;         /* ir_automaton.h: what was made of one or two nodes */
+    spry_map made;         /* results of operations on one or two nodes (spry_ir_making in ir_automaton.h) */
     uint64_t work, *spent; /* spent: points to `work`, in units of SPRY_AUTOMATON_WORK_MAX */
-    uint32_t *interned;    /* [interned_size], a power of two; node + 1, 0: free */
+    uint32_t *interned;    /* [interned_size], a power of two: a hash table of node + 1, 0: free */
     size_t interned_size;
 };
 
@@ -70,15 +70,16 @@ spry_ir_node spry_ir_add(spry_ir *ir, spry_ir_entry entry);
 /* Takes ownership of an automaton without calls. */
 spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton);
 
-/* As spry_ir_limited, and the units are always counted while matching. */
+/* As spry_ir_limited, but the matcher always counts the units. */
 spry_ir_node spry_ir_counted(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t min, uint32_t max);
 
-/* Bytes that do not occur in texts are marks while a pattern is built: the last two are "^" and "$". */
+/* Marks: bytes that do not occur in texts, used while a pattern is built. The last two are "^" and "$". */
 enum { SPRY_IR_MARKS = 0xF5, SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };
 
-/* The texts of a regular node without marks; only texts with all begin marks first and all end marks last count. */
+/* The texts of a regular node without marks, where all begin marks come first and all end marks last; other texts are
+ * dropped. */
 spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node);
-/* The texts of a regular node with any marks anywhere in them. */
+/* The texts of a regular node, with any marks anywhere inside them. */
 spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node);
 
 /* Properties of the grammar nodes that are reachable from a root. */
@@ -95,15 +96,15 @@ enum {
 
 typedef struct spry_ir_facts {
     unsigned char *flags; /* [n_nodes] */
-    uint32_t *size;       /* [n_nodes] approximate number of states that a node adds where it is used */
-    uint32_t *uses;       /* [n_nodes] */
+    uint32_t *size;       /* [n_nodes] approximate number of states that a use of the node adds */
+    uint32_t *uses;       /* [n_nodes] number of uses */
 } spry_ir_facts;
 
 /* Fails for undefined rules. */
 spry_status spry_ir_facts_init(spry_ir_facts *facts, const spry_ir *ir, spry_ir_node root, spry_error *error);
 void spry_ir_facts_deinit(spry_ir_facts *facts);
 
-/* Follows rules that consist of one reference. */
+/* Follows rules that consist of a reference to another rule only. */
 spry_ir_node spry_ir_resolve(const spry_ir *ir, spry_ir_node node);
 
 #endif

@@ -9,10 +9,10 @@
 #include "grammar/ir/grow.h"
 
 enum {
-    WORK_MAX = 1 << 17, /* returns processed in one step */
+    WORK_MAX = 1 << 17, /* maximum number of returns processed in one step */
     SEEN_SMALL = 16,
     STEPS_BEFORE_ROW = 4,
-    PLACES_BYTES_MAX = 1 << 29, /* limit of the places that one call may add */
+    PLACES_BYTES_MAX = 1 << 29, /* maximum bytes of stacks, records and sets that one call may add */
 };
 
 typedef struct entry_call {
@@ -21,13 +21,13 @@ typedef struct entry_call {
 } entry_call;
 
 struct spry_closing {
-    spry_return *pending; /* states to process: (state, data, stack) */
+    spry_return *pending; /* queue of (state, data, stack) to process */
     spry_position *found;
     entry_call *calls; /* a heap, smallest rank first */
     spry_return *group;
     size_t n_pending, n_found, n_calls, n_group;
     size_t pending_room, found_room, calls_room, group_room;
-    uint32_t *seen; /* [seen_size] places in `pending` + 1 */
+    uint32_t *seen; /* [seen_size] hash table: index in `pending`, + 1 */
     size_t seen_size;
     bool may_end;
 };
@@ -264,7 +264,8 @@ static void add_to_group(spry_places *places, const spry_return *returns, size_t
     closing->n_group += count;
 }
 
-/* A unit of a limited text is complete: all counts below it increase, and those that are too large go. */
+/* Counts a completed unit of a limited text: all counts on the stack below increase, and counts that become too large
+ * are dropped. */
 static void count_unit(spry_places *places, const spry_state *state, spry_return item)
 {
     spry_slice span = places->stacks[item.below];
@@ -354,7 +355,7 @@ static void call_from(spry_places *places, uint32_t state_number, uint32_t stack
             push_call(places, call.callee, (spry_return){call.target, 0, stack});
             continue;
         }
-        /* A tail call: it returns to where this state's machine would return. */
+        /* a tail call: the called machine returns to where this state's machine would return */
         spry_slice span = places->stacks[stack];
         for (uint32_t j = 0; j < span.count && !places->failed; j++)
             push_call(places, call.callee, places->returns[span.first + j]);
@@ -408,7 +409,7 @@ static void begin(spry_places *places)
     closing->may_end = false;
 }
 
-/* The set that follows from all pending states and calls. */
+/* Computes the set that follows from all pending states and calls. */
 static uint32_t close_step(spry_places *places)
 {
     spry_closing *closing = places->closing;
@@ -453,7 +454,7 @@ uint32_t spry_places_resume(spry_places *places, spry_slice returns)
     return close_step(places);
 }
 
-/* Caches a step of a set that is used often. */
+/* Caches the step when it comes from a set that is used often. */
 static void remember(spry_places *places, uint32_t set, unsigned char byte, uint32_t target)
 {
     spry_set *from = &places->sets[set];

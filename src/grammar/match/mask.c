@@ -1,6 +1,6 @@
-/* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and after trie
- * nodes where the state's machine may be complete, those that the stack allows. Object keys depend on the members seen;
- * they are walked. Masks with walked parts are stored whole, by the content of the place. */
+/* The mask of a matcher. For every position of its set: the tokens that the state alone allows; and, at trie nodes
+ * after which the state's machine may be complete, the tokens that the stack allows. Object keys depend on the members
+ * seen, so they are walked each time. Masks with such walked parts are stored whole, by the content of the set. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,31 +9,31 @@
 #include "grammar/match/state_mask.h"
 #include "grammar/match/vocabulary.h"
 
-/* Whole masks of places in a text, by the content of the place: its states and everything below them, such as the
+/* Whole masks of sets, found by the content of the set: its states and everything on the stacks below them, such as the
  * members seen in an object. So the keys of an object are walked once for a grammar, not once for an answer. */
 
 enum { SPRY_WHOLE_MASKS = 256 }; /* a power of two */
 
 typedef struct spry_whole_mask {
     spry_digest key;
-    uint32_t *words; /* bits, or few ids; NULL: free */
+    uint32_t *words; /* bits, or ids if there are few; NULL: free */
     uint32_t n_words;
     bool sparse;
 } spry_whole_mask;
 
-/* Part of a mask store, protected as it is. */
+/* A part of a mask store, protected by the same lock. */
 typedef struct spry_whole_masks {
     spry_whole_mask slots[SPRY_WHOLE_MASKS];
     size_t bytes;
 } spry_whole_masks;
 
-/* Cached state masks: by grammar and vocabulary, and expensive ones also by the language of the state, so that another
- * grammar with the same kind of string reuses them. */
+/* Cached state masks, found by grammar and vocabulary; expensive ones are also found by the language of the state, so
+ * that another grammar with the same kind of string reuses them. */
 
 /* One for each vocabulary a grammar is used with. Owned by the grammar and protected by its lock. */
 typedef struct spry_mask_store {
     struct spry_mask_store *next;
-    uint64_t serial; /* of the vocabulary */
+    uint64_t serial; /* serial number of the vocabulary */
     spry_places places;
     spry_state_mask **masks, **rounds; /* [n_states] NULL: not computed yet */
     spry_slice_facts facts;
@@ -45,10 +45,10 @@ typedef struct spry_mask_store {
 
 enum {
     SLOTS = 1024,        /* a power of two */
-    BYTES_MAX = 1 << 25, /* of all masks; when exceeded all are removed */
+    BYTES_MAX = 1 << 25, /* maximum bytes of all masks; when exceeded all are removed */
 };
 
-/* A mask has one slot, which its key determines; a newer one replaces it. */
+/* A mask has one possible slot, which its key determines; a newer mask replaces it. */
 struct spry_mask_share {
     pthread_mutex_t lock;
     spry_mask_key keys[SLOTS];
@@ -116,11 +116,11 @@ static void share_put(spry_mask_share *share, const spry_mask_key *key, spry_sta
     pthread_mutex_unlock(&share->lock);
 }
 
-/* ---- whole masks by place ---------------------------------------------------------------------------------------- */
+/* ---- whole masks ------------------------------------------------------------------------------------------------- */
 
 enum {
-    IDS_MAX = 1024,            /* a mask of fewer tokens is stored as their ids */
-    WHOLE_BYTES_MAX = 4 << 20, /* of one store; when exceeded all are removed */
+    IDS_MAX = 1024,            /* a mask with at most this many tokens is stored as their ids */
+    WHOLE_BYTES_MAX = 4 << 20, /* maximum bytes of one store; when exceeded all are removed */
 };
 
 static size_t whole_slot_of(spry_digest key)
@@ -128,7 +128,7 @@ static size_t whole_slot_of(spry_digest key)
     return (size_t)key.words[0] & (SPRY_WHOLE_MASKS - 1);
 }
 
-/* Copies a mask of n_words to `bits`; false: it is not there. */
+/* Copies a mask of n_words to `bits`; false if it is not stored. */
 static bool whole_masks_get(const spry_whole_masks *masks, uint32_t *bits, size_t n_words, spry_digest key)
 {
     const spry_whole_mask *there = &masks->slots[whole_slot_of(key)];
@@ -171,7 +171,7 @@ static uint32_t list_ids(uint32_t ids[IDS_MAX], const uint32_t *bits, size_t n_w
     return count;
 }
 
-/* Stores a copy, if there is memory; may replace others. */
+/* Stores a copy if there is memory; it may replace others. */
 static void whole_masks_put(spry_whole_masks *masks, const uint32_t *bits, size_t n_words, spry_digest key)
 {
     uint32_t ids[IDS_MAX], count = list_ids(ids, bits, n_words);
@@ -255,7 +255,7 @@ static spry_status store_find(spry_mask_store **out, spry_grammar *grammar, cons
     return SPRY_OK;
 }
 
-/* Clears the store when it is too large: its contents affect speed only. */
+/* Clears the store when it is too large; its contents affect speed only. */
 static spry_status keep_bounded(spry_mask_store *store, spry_error *error)
 {
     if (!store->places.failed &&
@@ -319,7 +319,8 @@ static spry_status store_state(spry_mask_store *store, const spry_state_mask **o
 
 /* ---- the mask of a matcher --------------------------------------------------------------------------------------- */
 
-/* Walks the exits with at least `least` and at most `most` rounds from the set that follows there. */
+/* Walks the trie from each exit with at least `least` and at most `most` rounds, starting with the set that follows
+ * there. */
 static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint32_t set, uint64_t least, uint64_t most)
 {
     spry_places *places = &matcher->places;
@@ -341,7 +342,7 @@ static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint3
     }
 }
 
-/* A state whose mask is known; `returns` is what follows its machine. */
+/* Adds a state whose mask is known; `returns` is what may follow its machine. */
 static spry_status add_plain(spry_matcher *matcher, const spry_state_mask *mask, spry_slice returns)
 {
     spry_places *places = &matcher->places;
@@ -355,8 +356,8 @@ static spry_status add_plain(spry_matcher *matcher, const spry_state_mask *mask,
     return SPRY_OK;
 }
 
-/* A state that is counted: `least` to `left` rounds may still come. *done stays false where masks with rounds are not
- * sufficient: near the maximum, if the following text may begin like another round. */
+/* Adds a state of a counted part, of which `least` to `left` rounds may still come. *done stays false where masks with
+ * rounds are not sufficient: near the maximum, if the text that follows the part may begin like another round. */
 static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, spry_position position, uint32_t least,
                                uint32_t left, spry_return back, bool *done, spry_error *error)
 {
@@ -386,7 +387,7 @@ static void add_walked(spry_matcher *matcher, spry_position position)
     spry_walk_tries(&matcher->places, matcher->vocabulary, matcher->mask, matcher->path, set);
 }
 
-/* A state of a limited text. Far from the limits the units of a token do not matter. */
+/* Adds a state of a limited text. Far from the limits the number of units in a token does not matter. */
 static spry_status add_limited(spry_matcher *matcher, spry_mask_store *store, spry_position position, spry_error *error)
 {
     spry_places *places = &matcher->places;

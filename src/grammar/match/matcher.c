@@ -5,10 +5,10 @@
 #include "grammar/match/vocabulary.h"
 
 enum {
-    COLLECT_BYTES = 1 << 24,    /* size of places at the first collection */
-    PLACES_BYTES_MAX = 1 << 28, /* limit of places that are in use */
-    WORK_AT_ONCE = 1 << 23,     /* work that may precede any token: a few tenths of a second */
-    WORK_A_TOKEN = 1 << 18,     /* work that each token adds, up to WORK_AT_ONCE: some milliseconds */
+    COLLECT_BYTES = 1 << 24,    /* bytes of stacks, records and sets at which unused ones are first removed */
+    PLACES_BYTES_MAX = 1 << 28, /* maximum bytes of them that are in use */
+    WORK_AT_ONCE = 1 << 23,     /* maximum work before a token: a few tenths of a second */
+    WORK_A_TOKEN = 1 << 18,     /* work that each further token is allowed, up to WORK_AT_ONCE: some milliseconds */
 };
 
 spry_status spry_matcher_create(spry_matcher **out, spry_grammar *grammar, const spry_vocabulary *vocabulary,
@@ -79,7 +79,7 @@ spry_status spry_matcher_keep_bounded(spry_matcher *matcher, spry_error *error)
     return SPRY_OK;
 }
 
-/* The set after `bytes`; *taken as in spry_matcher_bytes. */
+/* Finds the set after `bytes`; *taken as in spry_matcher_bytes. */
 static spry_status follow(spry_matcher *matcher, size_t *taken, spry_view bytes, uint32_t *set, spry_error *error)
 {
     spry_places *places = &matcher->places;
@@ -206,7 +206,7 @@ spry_status spry_matcher_forced(spry_matcher *matcher, spry_buffer *out, spry_er
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* Whether a token of a slice begins with `text` and is longer. */
+/* True if some token of a slice begins with `text` and is longer. */
 static bool goes_on(const spry_vocabulary *vocabulary, const spry_trie *trie, spry_view text)
 {
     const spry_trie_node *nodes = vocabulary->nodes;
@@ -230,7 +230,7 @@ static bool token_goes_on(const spry_vocabulary *vocabulary, spry_view text)
     return false;
 }
 
-/* The length of the prefix whose tokens cannot depend on the following text. */
+/* The length of the prefix of `text` whose tokens cannot depend on what follows the text. */
 static size_t certain_bytes(const spry_vocabulary *vocabulary, spry_view text)
 {
     size_t first = text.size > vocabulary->longest ? text.size - vocabulary->longest : 0;
@@ -240,15 +240,16 @@ static size_t certain_bytes(const spry_vocabulary *vocabulary, spry_view text)
     return text.size;
 }
 
-/* The bytes of a token, of a control token its spelling. */
+/* The bytes of a token; for a control token its spelling. */
 static spry_view spelled(const spry_tokenizer *tokenizer, int32_t id)
 {
     spry_view bytes = spry_tokenizer_bytes(tokenizer, id);
     return bytes.size ? bytes : spry_tokenizer_name(tokenizer, id);
 }
 
-/* Tokenises `text` followed by `suffix` as in the middle of a text. Some tokenizers add a space at the beginning, so a
- * newline is put first and its tokens are skipped: *first is the index of the first token of `text`. */
+/* Tokenises `text` followed by `suffix` as if both were in the middle of a longer text. Some tokenizers add a space at
+ * the beginning, so a newline is put first and its tokens are skipped: *first is the index of the first token of
+ * `text`. */
 static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, size_t *first, spry_view text,
                             const char *suffix, bool marks, spry_error *error)
 {
@@ -278,7 +279,7 @@ static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, s
     return SPRY_OK;
 }
 
-/* How many of `ids` (the tokens of `text`) are also produced when other text follows. */
+/* Reduces *count to the number of `ids` (the tokens of `text`) that also result when other text follows. */
 static spry_status keep_common(const spry_tokenizer *tokenizer, spry_tokens *scratch, const int32_t *ids, size_t *count,
                                spry_view text, const char *suffix, bool marks, spry_error *error)
 {

@@ -1,12 +1,13 @@
-/* Places of a text in a grammar: interns stacks, records and sets, collects unused ones, and makes digests of sets. */
+/* The state of a matcher (stacks.h): stores stacks, records and sets, each once, removes unused ones, and computes
+ * digests of sets. */
 #include "grammar/match/stacks.h"
 
 #include "base/map.h"
 #include "grammar/ir/grow.h"
 
-enum { RETURNS_MAX = 1 << 16 }; /* of one stack */
+enum { RETURNS_MAX = 1 << 16 }; /* maximum returns of one stack */
 
-/* ---- numbers by content ------------------------------------------------------------------------------------------ */
+/* ---- hash tables: numbers by content ----------------------------------------------------------------------------- */
 
 typedef uint64_t (*hash_fn)(const spry_places *places, uint32_t number);
 
@@ -98,7 +99,7 @@ static uint32_t record_words(const spry_places *places, uint32_t record)
     return HEADER_WORDS + places->grammar->objects[object].n_words;
 }
 
-/* The content of a record, and whether `data` of a return to a state is the number of one. */
+/* The content of a record; then, whether `data` of a return to a state is the number of a record. */
 static spry_view places_record_bytes(const spry_places *places, uint32_t record)
 {
     return (spry_view){(const char *)(places->words + places->records[record]), record_words(places, record) * 8};
@@ -116,7 +117,7 @@ static uint64_t record_hash(const spry_places *places, uint32_t record)
     return spry_hash_bytes(places->words + places->records[record], record_words(places, record) * 8, 2);
 }
 
-/* The number of the record whose words were appended last. */
+/* The number of the record whose words were appended last; an equal record is found. */
 static uint32_t places_intern_record(spry_places *places, uint32_t n_words)
 {
     const uint64_t *words = places->words + places->n_words;
@@ -157,7 +158,7 @@ uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t decla
     uint64_t *words = places->words + places->n_words;
     memcpy(words, places->words + places->records[record], n * sizeof *words);
     const spry_object *object = &places->grammar->objects[words[0] >> 32];
-    /* Without a maximum, counts above the minimum need not be distinguished. */
+    /* without a maximum, all counts above the minimum are equivalent */
     if (object->max != SPRY_IR_UNBOUNDED || (uint32_t)words[0] < object->min)
         words[0]++;
     if (declared != SPRY_NO_STATE) {
@@ -179,7 +180,7 @@ spry_record spry_places_record(const spry_places *places, uint32_t record)
                          words + HEADER_WORDS};
 }
 
-/* Whether only required members are still allowed, because there is no room for others. */
+/* True if only required members are still allowed, because the maximum leaves no room for others. */
 static bool only_required(const spry_record *record)
 {
     return record->object->max - record->count <= record->missing;
@@ -277,7 +278,7 @@ bool spry_limit_allows(const spry_limit *limit, uint32_t state, uint32_t count)
 
 uint32_t spry_limit_next(const spry_limit *limit, uint32_t count)
 {
-    /* Without a maximum, counts above the minimum need not be distinguished. */
+    /* without a maximum, all counts above the minimum are equivalent */
     bool same = count == SPRY_UNCOUNTED || (limit->max == SPRY_IR_UNBOUNDED && count >= limit->min);
     return same ? count : count + 1;
 }
@@ -364,7 +365,7 @@ uint32_t spry_places_set(spry_places *places, const spry_position *positions, si
     return (uint32_t)places->n_sets - 1;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 
 /* Number 0 of stacks and sets is the empty one. */
 static bool add_empty(spry_places *places)
@@ -378,7 +379,7 @@ spry_status spry_places_init(spry_places *places, const spry_grammar *grammar, s
 {
     *places = (spry_places){.grammar = grammar, .work_max = UINT64_MAX};
     places->closing = spry_closing_create();
-    /* Allocate at once, so that no pointer is NULL. */
+    /* allocate all arrays at once, so that no pointer is NULL */
     bool room = spry_grow(&places->returns, &places->returns_room, 64, sizeof *places->returns) &&
                 spry_grow(&places->positions, &places->positions_room, 64, sizeof *places->positions);
     if (places->closing && room && add_empty(places))
@@ -427,14 +428,14 @@ spry_status spry_places_fail(const spry_places *places, spry_error *error)
                      "the grammar is too ambiguous: the text matches it in more than %d ways at once", RETURNS_MAX);
 }
 
-/* ---- collecting -------------------------------------------------------------------------------------------------- */
+/* ---- removing unused objects ------------------------------------------------------------------------------------- */
 
 /* Removes objects that no root set needs: needed objects are marked from newest to oldest, since objects refer only to
  * older ones, and rebuilt from oldest to newest. */
 
 typedef struct marks {
-    bool *stacks, *records;         /* whether it is needed */
-    uint32_t *stack_to, *record_to; /* the new numbers */
+    bool *stacks, *records;         /* for each object, whether it is needed */
+    uint32_t *stack_to, *record_to; /* the new number of each object */
     spry_return *returns;
     spry_position *positions;
     size_t returns_room, positions_room;
@@ -551,7 +552,8 @@ bool spry_places_collect(spry_places *places, uint32_t *roots, size_t n_roots)
 
 /* ---- digests ----------------------------------------------------------------------------------------------------- */
 
-/* Digests of sets by content: equal in all matchers of a grammar, while numbers of stacks and records differ. */
+/* Digests of sets by their content: equal for equal sets in all matchers of a grammar, although their stacks and
+ * records have different numbers. */
 
 typedef struct hashed_return {
     uint64_t state, data[2], below[2];
@@ -580,14 +582,14 @@ static void digest_stack(spry_places *places, uint32_t stack)
             memcpy(part.data, digest_of(words.data, words.size).words, sizeof part.data);
         }
         spry_digest one = digest_of(&part, sizeof part);
-        /* The order of returns depends on numbers, so the sum must not depend on it. */
+        /* The order of a stack's returns depends on numbers, so the digest must not depend on the order. */
         sum.words[0] += one.words[0];
         sum.words[1] += one.words[1];
     }
     places->digests[stack] = digest_of(&sum, sizeof sum);
 }
 
-/* Digests a stack and all below it that have none; nested stacks use no C stack. */
+/* Computes the digests of a stack and of all stacks below it that have none; nested stacks use no C stack. */
 static bool digest_all(spry_places *places, uint32_t stack)
 {
     size_t count = 1;

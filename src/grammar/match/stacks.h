@@ -1,13 +1,14 @@
-/* The positions of a text in a grammar. There are three kinds of objects, each interned and identified by a number, so
- * that comparing, storing and undoing cost one number:
+/* Where in a grammar the text so far may be: the "places" of a matcher. There are three kinds of objects. Equal objects
+ * are stored once and identified by a number, so that comparing, storing and undoing need only that number:
  *
  *   a stack   a set of returns: where to continue when the current machine is complete. One stack may represent many,
  *             since each return has a stack below it; this keeps ambiguous grammars small.
  *   a record  the members seen in an object.
  *   a set     every (state, stack) the text could be in, at most one stack per state, and whether it may end here.
  *
- * Places belong to one matcher or one mask store. Objects refer only to older objects. Numbers are valid until the next
- * spry_places_collect, which keeps the objects that the caller's roots need and removes the rest. */
+ * spry_places holds all objects of one matcher, or of one mask store. Objects refer only to older objects. Numbers are
+ * valid until the next spry_places_collect, which keeps the objects that the caller's roots need and removes the
+ * rest. */
 #ifndef SPRY_GRAMMAR_MATCH_STACKS_H
 #define SPRY_GRAMMAR_MATCH_STACKS_H
 
@@ -29,17 +30,17 @@ typedef struct spry_set {
     spry_slice positions;
     uint64_t bytes[4]; /* bytes allowed next: bit b % 64 of word b / 64 */
     bool may_end;
-    uint8_t steps; /* number computed, until a row is allocated */
+    uint8_t steps; /* number of steps computed, until a row is allocated */
     uint32_t row;  /* index into `rows`, 0: none; the target of each byte */
 } spry_set;
 
-/* Object numbers by content. */
+/* A hash table of objects by content. */
 typedef struct spry_number_table {
     uint32_t *slots; /* [size], a power of two; number + 1, 0: free */
     size_t size;
 } spry_number_table;
 
-/* 128 bits of hash. */
+/* A hash of 128 bits. */
 typedef struct spry_digest {
     uint64_t words[2];
 } spry_digest;
@@ -50,7 +51,7 @@ typedef struct spry_places {
     const spry_grammar *grammar;
     spry_return *returns;
     spry_slice *stacks;
-    uint64_t *words; /* records: object and count, missing keys, keys seen */
+    uint64_t *words; /* contents of records: object and count, missing keys, keys seen */
     uint32_t *records;
     spry_position *positions;
     spry_set *sets;
@@ -58,9 +59,9 @@ typedef struct spry_places {
     size_t n_returns, n_stacks, n_words, n_records, n_positions, n_sets, n_rows;
     size_t returns_room, stacks_room, words_room, records_room, positions_room, sets_room, rows_room;
     spry_number_table stack_table, record_table, set_table;
-    uint32_t *stack_lengths; /* [n_stack_lengths] completion.c: bytes to the end of the text, where known */
+    uint32_t *stack_lengths; /* [n_stack_lengths] bytes to the end of the text, where known (completion.c) */
     size_t n_stack_lengths, stack_lengths_room;
-    spry_digest *digests; /* [n_digests] of stacks; words[0] is 0 where not known */
+    spry_digest *digests; /* [n_digests] digests of stacks; words[0] is 0 where not known */
     uint32_t *undigested;
     size_t n_digests, digests_room, undigested_room;
     spry_closing *closing;
@@ -70,7 +71,7 @@ typedef struct spry_places {
 
 enum {
     SPRY_NO_SET = 0,   /* no match */
-    SPRY_NO_STACK = 0, /* without returns */
+    SPRY_NO_STACK = 0, /* a stack without returns */
 };
 
 spry_status spry_places_init(spry_places *places, const spry_grammar *grammar, spry_error *error);
@@ -79,10 +80,11 @@ void spry_places_deinit(spry_places *places);
 /* The set before any text. */
 uint32_t spry_places_start(spry_places *places);
 
-/* The set that continues with the returns of a stack, as if the machines they wait for were complete. */
+/* The set in which all machines that wait for these returns have just been completed. */
 uint32_t spry_places_resume(spry_places *places, spry_slice returns);
 
-/* Every operation whose cost the grammar decides charges for it, so that no grammar can hold up a step. */
+/* Every operation whose cost depends on the grammar is charged here, so that no grammar can delay a step without
+ * limit. */
 static inline void spry_places_charge(spry_places *places, uint64_t work)
 {
     places->work += work;
@@ -114,21 +116,21 @@ static inline uint32_t spry_places_step(spry_places *places, uint32_t set, unsig
     return spry_places_compute_step(places, set, byte);
 }
 
-/* A digest of everything that decides what may follow a set: equal for equal places of any two matchers of a grammar.
- * False when memory is short. */
+/* A digest of everything that decides what may follow a set: equal for equivalent sets in any two matchers of a
+ * grammar. False when memory is short. */
 bool spry_places_digest(spry_places *places, spry_digest *out, uint32_t set);
 
 /* Bytes used. */
 size_t spry_places_bytes(const spry_places *places);
 
-/* Removes everything that `roots` (sets, renumbered in place) do not need. False when memory is short: then nothing
+/* Removes all objects that `roots` (sets, renumbered in place) do not need. False when memory is short; then nothing
  * changes. */
 bool spry_places_collect(spry_places *places, uint32_t *roots, size_t n_roots);
 
 /* The error for places->failed. */
 spry_status spry_places_fail(const spry_places *places, spry_error *error);
 
-/* ---- for the files of this module -------------------------------------------------------------------------------- */
+/* ---- for the files of this folder -------------------------------------------------------------------------------- */
 
 /* The stack with these returns, which are sorted and deduplicated in place. */
 uint32_t spry_places_stack(spry_places *places, spry_return *returns, size_t count);
@@ -140,7 +142,7 @@ uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t decla
 
 typedef struct spry_record {
     const spry_object *object;
-    uint32_t count, missing; /* members so far; missing required ones */
+    uint32_t count, missing; /* number of members so far; number of required members that are missing */
     const uint64_t *seen;
 } spry_record;
 
@@ -155,16 +157,18 @@ bool spry_record_may_close(const spry_record *record);
 /* The set with these positions: at most one per state, sorted by state. */
 uint32_t spry_places_set(spry_places *places, const spry_position *positions, size_t count, bool may_end);
 
-/* Whether a state can still lead to a text that is allowed over this stack: of a key automaton to an allowed key, of a
- * limited text to an allowed length (the stack has the units before the byte that led to the state). */
+/* True if a state over this stack can still lead to an allowed text: a state of a key automaton to an allowed key, a
+ * state of a limited text to an allowed length (the stack has the number of units before the byte that led to the
+ * state). */
 bool spry_places_alive(spry_places *places, uint32_t state, uint32_t stack);
 
-/* The limit of a return below a limited text; and whether a text of `count` units can be completed from a state. */
+/* The limit that a return below a limited text belongs to; then, whether a text of `count` units can be completed from
+ * a state. */
 const spry_limit *spry_places_limit(const spry_places *places, const spry_return *back);
 bool spry_limit_allows(const spry_limit *limit, uint32_t state, uint32_t count);
-/* The number of units after one more. */
+/* The number of units after one more unit. */
 uint32_t spry_limit_next(const spry_limit *limit, uint32_t count);
-/* The ways from a state after `count` units: an index into limit->ways. */
+/* The index into limit->ways of the shortest paths from a state after `count` units. */
 size_t spry_limit_way(const spry_limit *limit, uint32_t state, uint32_t count);
 
 /* Scratch memory of a step. */
@@ -183,13 +187,13 @@ struct spry_matcher {
     uint32_t set;      /* current set */
     uint32_t *history; /* [n_history] the set before each token */
     size_t n_history, history_room;
-    size_t collect_at;        /* size of places at which unused ones are collected */
+    size_t collect_at;        /* bytes of all objects at which unused ones are removed */
     uint32_t *mask, *scratch; /* [n_words] of the vocabulary */
-    bool walked;              /* the mask took a walk over tokens */
+    bool walked;              /* computing the mask needed a walk over tokens */
     uint32_t *path;           /* sets along the current trie path */
 };
 
-/* Collects unused places when there are many. Set numbers change. */
+/* Removes unused stacks, records and sets when there are many. Set numbers change. */
 spry_status spry_matcher_keep_bounded(spry_matcher *matcher, spry_error *error);
 
 #endif

@@ -4,7 +4,7 @@
 
 enum {
     SPARSE_MAX = 1024,       /* maximum number of tokens in a list instead of bits */
-    TABLE_STATES_MAX = 1024, /* states of a machine whose steps are stored in a table */
+    TABLE_STATES_MAX = 1024, /* maximum states of a machine whose steps are stored in a table */
 };
 
 #define NOWHERE UINT32_MAX
@@ -41,10 +41,10 @@ void spry_walk_tries(spry_places *places, const spry_vocabulary *vocabulary, uin
     }
 }
 
-/* ---- what a walk finds ------------------------------------------------------------------------------------------- */
+/* ---- results of a walk over the trie ----------------------------------------------------------------------------- */
 
-/* A node that is walked and after which the machine was complete; no exit if all tokens at and below it are accepted
- * anyway. */
+/* A trie node in the walk after which the machine was complete. It becomes no exit if all tokens at and below it are
+ * accepted anyway. */
 typedef struct open_exit {
     spry_exit exit;
     uint32_t taken_before;
@@ -56,13 +56,13 @@ typedef struct token_run {
 
 typedef struct finder {
     const spry_vocabulary *vocabulary;
-    uint32_t *path; /* sets or states */
+    uint32_t *path; /* set or state at each depth of the current trie path */
     uint32_t n_taken, longest;
     token_run *runs; /* accepted tokens */
     open_exit *open;
     spry_exit *exits;
     size_t n_runs, n_open, n_exits, runs_room, open_room, exits_room;
-    uint16_t *rounds;       /* on the path */
+    uint16_t *rounds;       /* number of rounds at each depth of the path */
     uint16_t *token_rounds; /* [n_tokens] in trie order, 0: not accepted */
     bool failed;
 } finder;
@@ -96,7 +96,7 @@ static void open_at(finder *find, spry_exit exit)
         find->open[find->n_open++] = (open_exit){exit, find->n_taken};
 }
 
-/* Closes the exits whose subtrees end before node `at`. */
+/* Closes the open exits whose subtrees end before node `at`. */
 static void close_exits(finder *find, uint32_t at)
 {
     const spry_trie_node *nodes = find->vocabulary->nodes;
@@ -204,7 +204,8 @@ static void walk(finder *find, spry_places *places, uint32_t root)
 {
     const spry_trie_node *nodes = find->vocabulary->nodes;
     uint32_t end = nodes[root].skip;
-    uint32_t run = nodes[root].first_token, close_at = end; /* the end of the innermost open exit's subtree */
+    uint32_t run = nodes[root].first_token, close_at = end; /* close_at: the end of the subtree of the innermost open
+                                                             * exit */
     uint32_t n_visited = 0;
     for (uint32_t i = root; i < end && !find->failed && !places->failed; n_visited++) {
         uint32_t depth = nodes[i].depth, next = spry_places_step(places, find->path[depth - 1], nodes[i].byte);
@@ -286,12 +287,13 @@ void spry_state_mask_add(const spry_state_mask *mask, uint32_t *bits, const spry
 
 /* ---- with rounds ------------------------------------------------------------------------------------------------- */
 
-/* A walk over the states of a machine, which are relative to its first. */
+/* A walk over the states of a machine, which are numbered from its first state here. */
 typedef struct round_walk {
     const spry_grammar *grammar;
     const spry_machine *machine;
-    const uint32_t *units; /* limited text: units needed from each state to its end; NULL: the body of a counter */
-    uint32_t *table;       /* [n_states][256] the target of each byte; NULL: the machine is too large for one */
+    const uint32_t *units; /* for a limited text: units needed from each state to the end; NULL: this is the body of a
+                            * counter */
+    uint32_t *table;       /* [n_states][256] the target of each byte; NULL: the machine is too large for a table */
 } round_walk;
 
 static const spry_state *state_at(const round_walk *walk, uint32_t state)
@@ -362,7 +364,7 @@ static void walk_rounds(finder *find, const round_walk *walk, uint32_t state)
     close_exits(find, vocabulary->n_nodes);
 }
 
-/* The bytes that a round may begin with; in a limited text those after any unit. */
+/* The bytes with which a round may begin; in a limited text, the bytes that may follow any unit. */
 static void find_starts(uint64_t starts[4], const round_walk *walk)
 {
     for (uint32_t i = 0; i < walk->machine->n_states; i++) {
@@ -373,7 +375,7 @@ static void find_starts(uint64_t starts[4], const round_walk *walk)
     }
 }
 
-/* Sorts the tokens by rounds. */
+/* Sorts the tokens by their number of rounds. */
 static bool sort_by_rounds(spry_state_mask *mask, const finder *find)
 {
     const spry_vocabulary *vocabulary = find->vocabulary;

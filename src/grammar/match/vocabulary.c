@@ -9,13 +9,13 @@
 
 /* ---- slices ------------------------------------------------------------------------------------------------------ */
 
-/* The languages of slices are small automata below; a state accepts a slice if no pair of (state, slice state) that can
- * be reached together has a byte that the slice takes and the state does not. */
+/* The language of a slice is a small automaton below. A state of a grammar accepts a slice if the walk of both automata
+ * in parallel never reaches a pair (state, slice state) for which the slice has a byte and the state has not. */
 
 enum {
     AFTER_CHARACTER,
-    AFTER_BLANK, /* or at the beginning */
-    ONE_MORE,    /* continuation bytes */
+    AFTER_BLANK, /* after a blank, or at the beginning */
+    ONE_MORE,    /* one more continuation byte must follow */
     TWO_MORE,
     THREE_MORE,
     AFTER_E0,
@@ -27,8 +27,8 @@ enum {
     IN_WORD,
     WORD,                /* this and the next 7 states: one for each character of a word */
     LOWER = WORD + 8,    /* like WORD, for lower case */
-    STATES = LOWER + 8,  /* after the eighth character nothing is examined */
-    PAIRS_MAX = 1 << 15, /* examined for one question */
+    STATES = LOWER + 8,  /* number of states; after the eighth character nothing is examined */
+    PAIRS_MAX = 1 << 15, /* maximum pairs examined to decide about one slice */
 };
 
 enum { UNKNOWN, ACCEPTED, REFUSED, EXAMINED };
@@ -37,7 +37,7 @@ typedef struct slice_edge {
     unsigned char first, last, target;
 } slice_edge;
 
-/* Line ends other than control characters (U+2028, U+2029) are left out, as in most patterns. */
+/* Line ends other than control characters (U+2028, U+2029) do not belong to the language, as in most patterns. */
 static const slice_edge prose[][12] = {
     [AFTER_CHARACTER] = {{0x20, 0x20, AFTER_BLANK},
                          {0x21, 0x21, AFTER_CHARACTER},
@@ -119,7 +119,7 @@ static bool is_in(spry_view text, unsigned from)
     return state <= AFTER_BLANK || state >= IN_WORD;
 }
 
-/* The state in which the language of a slice begins. */
+/* The first state of each slice's language. */
 static const unsigned char starts[SPRY_SLICE_REST] = {[SPRY_SLICE_LOWER] = LOWER,
                                                       [SPRY_SLICE_WORD] = WORD,
                                                       [SPRY_SLICE_LONG_WORD] = IN_WORD,
@@ -135,7 +135,7 @@ static unsigned slice_of(spry_view text)
     return SPRY_SLICE_REST;
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------------ */
+/* ---- which states accept a slice --------------------------------------------------------------------------------- */
 
 bool spry_slice_facts_init(spry_slice_facts *facts, const spry_grammar *grammar)
 {
@@ -174,7 +174,7 @@ static bool push(examination *e, uint32_t state, unsigned slice_state)
     return true;
 }
 
-/* Whether the state takes every byte that the slice takes; adds the pairs after them. */
+/* True if the grammar's state has every byte that the slice's state has; adds the pairs reached by these bytes. */
 static bool examine(examination *e, uint32_t pair)
 {
     const spry_grammar *grammar = e->grammar;
@@ -234,13 +234,13 @@ unsigned spry_slices_accepted(spry_slice_facts *facts, const spry_grammar *gramm
 
 /* ---- tries ------------------------------------------------------------------------------------------------------- */
 
-/* Which control tokens are text. */
+/* Which control tokens count as text. */
 typedef struct shown_tokens {
     bool (*shows)(const void *user, spry_view spelling); /* NULL: none */
     const void *user;
 } shown_tokens;
 
-/* The bytes of a token that can be text; empty: it cannot. */
+/* The bytes of a token that can be text; empty if it cannot. */
 static spry_view text_of(const spry_tokenizer *tokenizer, int32_t id, const shown_tokens *shown)
 {
     spry_token_kind kind = spry_tokenizer_kind(tokenizer, id);
@@ -282,7 +282,7 @@ static bool copy_texts(spry_vocabulary *made, const spry_tokenizer *tokenizer, s
     return true;
 }
 
-/* A token to sort: comparing the first bytes as a number decides most comparisons. */
+/* A token to be sorted. Most comparisons are decided by its first bytes, compared as a number. */
 typedef struct sortable {
     unsigned slice;
     uint64_t head;

@@ -18,30 +18,29 @@ enum {
     SPRY_SLICE_WORD,      /* [0-9A-Za-z]{1,8} */
     SPRY_SLICE_LONG_WORD, /* [0-9A-Za-z]+ */
     SPRY_SLICE_PROSE,     /* whole characters, not '"', '\', control characters or line ends; blanks one at a time */
-    SPRY_SLICE_SPACED,    /* the same, beginning with a blank */
+    SPRY_SLICE_SPACED,    /* the same text, but it begins with a blank */
     SPRY_SLICE_REST,      /* everything else; never accepted as a whole */
     SPRY_SLICES,
 };
 
-/* Which pairs of a state and a slice are known to be accepted, for one grammar. */
+/* What is known about pairs of a state and a slice, for one grammar: whether the state accepts the slice. */
 typedef struct spry_slice_facts {
     unsigned char **of_machine; /* [n_machines] NULL: nothing known; [n_states][pairs] */
     uint32_t n_machines;
     uint32_t *waiting; /* pairs under examination */
     size_t waiting_room;
-    size_t bytes; /* used */
+    size_t bytes; /* bytes of memory used */
 } spry_slice_facts;
 
 bool spry_slice_facts_init(spry_slice_facts *facts, const spry_grammar *grammar);
 void spry_slice_facts_deinit(spry_slice_facts *facts);
 
-/* The number of slices, from the first, whose tokens a state's machine accepts whole from this state. (The languages
- * are ordered: where one is accepted, those before it are, too.) Slices that are too expensive to decide are left
- * out. */
+/* The number of slices, from the first, that a state accepts as a whole. (The languages are ordered: a state that
+ * accepts one slice accepts all slices before it.) Slices that are too expensive to decide are left out. */
 unsigned spry_slices_accepted(spry_slice_facts *facts, const spry_grammar *grammar, uint32_t state);
 
-/* State masks by the language of the state; one table per vocabulary. Different schemas often contain the same
- * kinds of strings. Thread-safe. */
+/* A cache of state masks by the language of the state; one for each vocabulary. Different schemas often contain the
+ * same kinds of strings. Thread-safe. */
 
 struct spry_state_mask;
 
@@ -66,9 +65,9 @@ typedef struct spry_trie_node {
 typedef struct spry_trie {
     uint32_t begin, end; /* nodes */
     uint32_t n_tokens;
-    uint32_t longest;    /* bytes of its longest token */
+    uint32_t longest;    /* bytes of the slice's longest token */
     uint32_t roots[256]; /* the first node of each byte, or SPRY_NO_NODE */
-    uint32_t *bits;      /* [n_words] its tokens and the tokens of the slices before it; NULL for SPRY_SLICE_REST */
+    uint32_t *bits;      /* [n_words] the tokens of this slice and of the slices before it; NULL for SPRY_SLICE_REST */
 } spry_trie;
 
 struct spry_vocabulary {
@@ -81,7 +80,7 @@ struct spry_vocabulary {
     uint32_t n_tokens;
     spry_view *texts; /* [n_ids] empty: never allowed as text */
     char *bytes;      /* memory of the texts */
-    uint32_t *ends;   /* [n_words] end-of-answer ids */
+    uint32_t *ends;   /* [n_words] bits of the ids that end an answer */
     uint32_t longest; /* bytes of the longest token */
     bool marks;       /* some control tokens are text */
     spry_mask_share *share;

@@ -11,12 +11,12 @@
 
 /* ---- goals ------------------------------------------------------------------------------------------------------- */
 
-/* Goals: sets of claims about one value. They are found one after the other; those that no finite text satisfies are
- * dropped, and each of the others becomes a rule. */
+/* Goals: sets of claims about one value (schema.h). They are found one after the other; goals that no finite text
+ * satisfies are dropped, and each of the others becomes a rule. */
 
-/* ---- finding ----------------------------------------------------------------------------------------------------- */
+/* ---- finding goals ----------------------------------------------------------------------------------------------- */
 
-/* A claim that every value satisfies. */
+/* True for a claim that every value satisfies. */
 static bool is_idle(const spry_schema *schema, spry_claim claim)
 {
     const json_t *json = schema->places[claim >> 2]->json;
@@ -90,7 +90,7 @@ const spry_shapes *spry_goal_shapes(spry_schema *schema, uint32_t number)
 
 bool spry_claims_are_dead(spry_schema *schema, spry_claims claims, unsigned depth)
 {
-    for (size_t i = 1; i < claims.count; i++) /* sorted: a claim and its opposite are neighbours */
+    for (size_t i = 1; i < claims.count; i++) /* claims are sorted, so a claim and its opposite are neighbours */
         if (claims.items[i] == (claims.items[i - 1] ^ SPRY_CLAIM_NEGATED) && claims.items[i] & SPRY_CLAIM_NEGATED)
             return true;
     schema->probing++;
@@ -124,7 +124,7 @@ static void lay_out_goal(spry_schema *schema, uint32_t number)
         lay_out_shape(schema, shapes->items[i]);
 }
 
-/* ---- which can be met -------------------------------------------------------------------------------------------- */
+/* ---- which goals some text satisfies ----------------------------------------------------------------------------- */
 
 static bool shape_is_productive(spry_schema *schema, spry_shape *shape)
 {
@@ -143,7 +143,8 @@ static bool goal_is_productive(spry_schema *schema, const spry_goal *goal)
     return false;
 }
 
-/* Goals found later are usually inside those found earlier: the iteration runs backward and mostly needs two passes. */
+/* A goal found later is usually nested in goals found earlier, so the iteration runs backward and usually needs two
+ * passes. */
 static void find_productive(spry_schema *schema)
 {
     for (bool changed = true; changed && !spry_schema_failed(schema);) {
@@ -157,7 +158,7 @@ static void find_productive(spry_schema *schema)
     }
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
+/* ---- writing goals as rules -------------------------------------------------------------------------------------- */
 
 static spry_ir_node write_shape(spry_schema *schema, spry_shape *shape)
 {
@@ -219,7 +220,8 @@ static spry_ir_node schema_write(spry_schema *schema, spry_claim claim)
 void *spry_schema_alloc(spry_schema *schema, size_t count, size_t size)
 {
     void *memory = spry_arena_alloc(&schema->arena, count ? count : 1, size);
-    spry_ir_spend(schema->ir, 16 + count * size / 8); /* the work on this memory takes about as long */
+    spry_ir_spend(schema->ir, 16 + count * size / 8); /* the work on this memory takes about as long as this much work
+                                                       * on automata */
     if (!memory)
         spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
     if (schema->arena.total > SPRY_SCHEMA_MEMORY_MAX)
@@ -233,7 +235,7 @@ bool spry_schema_failed(const spry_schema *schema)
     return spry_ir_status(schema->ir, NULL) != SPRY_OK;
 }
 
-/* ---- saying where ------------------------------------------------------------------------------------------------ */
+/* ---- paths for messages ------------------------------------------------------------------------------------------ */
 
 static void append_step(spry_buffer *path, const char *step)
 {
@@ -356,7 +358,7 @@ static void init(spry_schema *schema, spry_ir *ir, spry_json_style style)
     }
 }
 
-/* The blanks of the style. */
+/* Creates the whitespace nodes of the style. */
 static void init_gaps(spry_schema *schema)
 {
     spry_ir *ir = schema->ir;

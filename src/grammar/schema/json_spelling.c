@@ -27,7 +27,7 @@ static spry_ir_node hex_digits(spry_ir *ir, uint32_t first, uint32_t last)
     return spry_ir_class(ir, ranges, count, false);
 }
 
-/* The numbers from first to last, written with exactly `digits` hex digits. */
+/* The hexadecimal numbers from first to last, written with exactly `digits` digits. */
 static spry_ir_node hex_range(spry_ir *ir, uint32_t first, uint32_t last, unsigned digits)
 {
     if (digits == 0)
@@ -110,7 +110,7 @@ static const struct {
     {{0x00, 0x1F}, UNIT},  {{0x7F, 0xD7FF}, UNIT}, {{0xE000, 0xFFFF}, UNIT}, {{0x10000, 0x10FFFF}, PAIR},
 };
 
-/* The combined spellings of several ranges. */
+/* The spellings of several ranges, collected to become one node. */
 typedef struct spelling {
     spry_ir *ir;
     spry_code_range *plain;
@@ -273,9 +273,9 @@ spry_ir_node spry_json_prose(spry_ir *ir)
 
 /* ---- patterns ---------------------------------------------------------------------------------------------------- */
 
-/* Converts a pattern to its JSON spelling: every character of a node is replaced by its spellings. */
+/* Converts a pattern to the JSON spelling of its texts: every character is replaced by its spellings. */
 
-/* ---- automata ---------------------------------------------------------------------------------------------------- */
+/* ---- patterns that are automata ---------------------------------------------------------------------------------- */
 
 /* The characters that lead from one state of an automaton over UTF-8 to another. */
 typedef struct step {
@@ -303,7 +303,7 @@ static void add_step(steps *out, uint32_t target, uint32_t first, uint32_t last)
     out->items[out->count++] = (step){target, {first, last}};
 }
 
-/* The one state that every text of `missing` continuation bytes leads to; UINT32_MAX when there is none. */
+/* The state to which all texts of `missing` continuation bytes lead, if it is only one; otherwise UINT32_MAX. */
 static uint32_t common_target(const spry_automaton *automaton, uint32_t state, unsigned missing)
 {
     if (!automaton->deterministic)
@@ -348,7 +348,7 @@ static int by_target(const void *a, const void *b)
     return (x->range.first > y->range.first) - (x->range.first < y->range.first);
 }
 
-/* All characters with a transition from a state at a character boundary. */
+/* Finds all characters that have a transition from a state at a character boundary. */
 static void find_steps(steps *out, const spry_automaton *automaton, uint32_t state)
 {
     out->count = out->visits = 0;
@@ -411,11 +411,11 @@ static spry_ir_node respell_automaton(spry_ir *ir, uint32_t number)
     return spry_ir_too_large(ir, result, "spelling");
 }
 
-/* ---- trees of nodes ---------------------------------------------------------------------------------------------- */
+/* ---- patterns that are trees of nodes ---------------------------------------------------------------------------- */
 
 static spry_ir_node respell(spry_ir *ir, spry_ir_node node, spry_ir_node *done);
 
-/* Children are copied first: creating nodes moves the arrays. */
+/* Copies the children first, because creating nodes moves the arrays. */
 static spry_ir_node respell_children(spry_ir *ir, spry_ir_entry entry, spry_ir_node *done)
 {
     spry_ir_node *children = malloc((entry.b + 1) * sizeof *children);
@@ -453,7 +453,7 @@ static spry_ir_node respell_literal(spry_ir *ir, spry_ir_entry entry)
     return node;
 }
 
-/* `done` holds the results, so that a node used in many places is converted once. */
+/* Converts a node. `done` holds the results, so that a node used in many places is converted once. */
 static spry_ir_node respell(spry_ir *ir, spry_ir_node node, spry_ir_node *done)
 {
     if (spry_ir_status(ir, NULL) != SPRY_OK || done[node] != SPRY_IR_NONE)
@@ -488,7 +488,7 @@ spry_ir_node spry_json_respell(spry_ir *ir, spry_ir_node node)
     return node;
 }
 
-/* ---- all strings except a list ----------------------------------------------------------------------------------- */
+/* ---- all strings except a list of them --------------------------------------------------------------------------- */
 
 /* All strings except a list: the complement is built along the trie of the excluded texts. This avoids determinisation,
  * so that a thousand declared names are cheap. */
@@ -507,11 +507,11 @@ static size_t character_at(uint32_t *character, spry_view text, size_t depth)
     return depth < text.size ? spry_utf8_decode(character, text.data + depth, text.size - depth) : 0;
 }
 
-/* Two sets of texts, both with a common prefix of `depth` bytes with some sorted texts. Their union, with any suffix
- * appended to the first set, is all texts except the sorted ones. */
+/* Sets of texts that begin with the `depth` bytes that some sorted texts have in common. The union of `ending` and of
+ * `parting` with any suffix is all such texts except the sorted ones. */
 typedef struct beginnings {
-    spry_ir_node parting; /* up to the first character that differs from every text */
-    spry_ir_node ending;  /* proper prefixes that are not in the list */
+    spry_ir_node parting; /* texts up to the first character that differs from every sorted text */
+    spry_ir_node ending;  /* proper prefixes of sorted texts that are not sorted texts themselves */
 } beginnings;
 
 /* The recursion depth is the length of the longest text, which is bounded. */
@@ -593,7 +593,7 @@ spry_ir_node spry_names_except(spry_schema *schema, const spry_layout_name *name
 
 /* Cached operations on sets of spellings: automata are expensive, and schemas repeat themselves. */
 
-/* Caches a result for some nodes; without memory it is computed again. */
+/* Caches a result for some nodes. When memory is short it is not cached and computed again later. */
 static void keep(spry_schema *schema, spry_map *map, const spry_ir_node *nodes, size_t count, uint32_t answer)
 {
     spry_ir_node *key = spry_arena_alloc(&schema->arena, count, sizeof *key);
@@ -615,7 +615,7 @@ spry_ir_node spry_schema_limited(spry_schema *schema, spry_ir_node text, uint32_
     return node;
 }
 
-/* A text in its spelling with the fewest escapes. */
+/* Writes a text with the fewest escapes. */
 static void spell_text(spry_buffer *out, spry_view text)
 {
     for (size_t i = 0; i < text.size; i++) {
@@ -642,7 +642,7 @@ bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, spry_view t
 {
     spry_ir_node node = spry_ir_intersect(schema->ir, language, spry_strings_except(schema, NULL, 0));
     if (spry_schema_failed(schema) || schema->ir->nodes[node].kind != SPRY_IR_AUTOMATON)
-        return false; /* an intersection that is not an automaton is empty */
+        return false; /* an intersection that is not an automaton matches nothing */
     const spry_automaton *automaton = &schema->ir->automata[schema->ir->nodes[node].a];
     spry_buffer spelled;
     spry_buffer_init(&spelled, 8 * SPRY_SCHEMA_NAME_MAX);

@@ -16,16 +16,16 @@ spry_ir_node spry_json_respell(spry_ir *ir, spry_ir_node node);
 /* Any character in the spellings above; with `escapes` also printable ASCII as \uXXXX. */
 spry_ir_node spry_json_any_character(spry_ir *ir, bool escapes);
 
-/* Exactly this text in its one usual spelling: only what must be escaped is. */
+/* Exactly this text in its usual spelling: only characters that must be escaped are. */
 spry_ir_node spry_json_spell_usual(spry_ir *ir, spry_view text);
-/* The insides of a string as programs like them: characters in any spelling but needless escapes, and blanks one at a
- * time, except after a line end, where up to SPRY_JSON_INDENT_MAX of them indent a line. */
+/* The inside of a string as programs write it: characters without needless escapes, and single blanks, except after a
+ * line end, where up to SPRY_JSON_INDENT_MAX blanks indent a line. */
 spry_ir_node spry_json_prose(spry_ir *ir);
 
 enum { SPRY_JSON_INDENT_MAX = 24 };
 
-/* The regular expression of a format of strings, for the whole text, and the most characters it has; NULL: it is not
- * known, or is not regular (schema_string.c). */
+/* The regular expression of a string format, for the whole text, and its maximum number of characters; NULL: the format
+ * is unknown or not regular (schema_string.c). */
 const char *spry_json_format(const char *name, uint32_t *max);
 
 /* One newline and up to 40 spaces. */

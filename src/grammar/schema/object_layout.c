@@ -1,4 +1,6 @@
-/* Determines the members an object may have, by name and by classes of names, and writes the object.
+/* Determines the members that an object may have, by name and by classes of names, and writes the object. schema.h
+ * explains goals and claims; a witness is a member that meets a demand (schema_object.c), and a way is a choice of
+ * witnesses for all demands.
  *
  * The parts of an object shape come from different schemas, and each evaluates a name separately: with its properties
  * and patternProperties, or else its additionalProperties. So names listed in any schema are evaluated one by one, and
@@ -13,7 +15,7 @@ typedef struct member_counts {
     bool impossible; /* a required member is not possible */
 } member_counts;
 
-/* The witness for a declared name in one way; NULL: none. */
+/* The witness for a declared name, or with `of_class` for a class, in one way; NULL: none. */
 static const spry_layout_witness *witness_of(const spry_layout_way *way, uint32_t index, bool of_class)
 {
     for (size_t i = 0; i < way->count; i++)
@@ -38,8 +40,8 @@ static bool is_productive(const spry_schema *schema, uint32_t goal)
     return schema->goals[goal]->productive;
 }
 
-/* Whether members of a class may come besides witnesses. An answer has only the witness, so that its name cannot come
- * again with another value. */
+/* True if the object may have members of a class besides the witness. In output (not validation) the class has only the
+ * witness, so that its name cannot occur again with another value. */
 static bool is_open(const spry_schema *schema, const spry_layout *layout, const spry_layout_way *way, size_t index)
 {
     return layout->classes[index].open && is_productive(schema, layout->classes[index].goal) &&
@@ -125,7 +127,7 @@ static spry_ir_node write_members(spry_schema *schema, const spry_shape *shape, 
     return join(schema->ir, members, count, schema->comma, min, shape->as.object.max);
 }
 
-/* The text between the braces in one way. */
+/* The text between the braces for one way. */
 static spry_ir_node write_way(spry_schema *schema, const spry_shape *shape, const spry_layout_way *way)
 {
     spry_ir *ir = schema->ir;
@@ -165,14 +167,14 @@ spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape)
 
 /* ---- layout ------------------------------------------------------------------------------------------------------ */
 
-/* ---- what a part says about a name ------------------------------------------------------------------------------- */
+/* ---- the claims of one part about a name ------------------------------------------------------------------------- */
 
 static const json_t *part_json(const spry_schema *schema, const spry_object_part *part)
 {
     return part->kind == SPRY_PART_NAME ? NULL : schema->places[part->place]->json;
 }
 
-/* The spellings between the quotes of a pattern of patternProperties in the schema of a place. */
+/* The texts between the quotes that match a pattern of patternProperties in the schema of a place. */
 static spry_ir_node pattern_of(spry_schema *schema, uint32_t place, const char *pattern)
 {
     return spry_schema_pattern_node(schema, schema->places[place]->json, "patternProperties", spry_view_of(pattern));
@@ -184,14 +186,15 @@ static spry_claims add_schema_claim(spry_schema *schema, spry_claims claims, con
     return spry_claims_add(schema, claims, spry_schema_claim(schema, part->place, said, false));
 }
 
-/* The claims of a schema about a name that it does not list; `matched` by one of its patterns. */
+/* The claims of a schema about a name that its properties do not list; `matched`: one of its patterns matches the
+ * name. */
 static spry_claims about_other_name(spry_schema *schema, spry_claims claims, const spry_object_part *part, bool matched)
 {
     const json_t *additional = spry_schema_additional(part_json(schema, part));
     return additional && !matched ? add_schema_claim(schema, claims, part, additional) : claims;
 }
 
-/* Whether a part evaluates all names that its patterns and properties do not mention. */
+/* True if a part evaluates all names that its patterns and properties do not mention. */
 static bool evaluates_others(spry_schema *schema, const spry_object_part *part)
 {
     return part->kind == SPRY_PART_UNEVALUATED || spry_schema_additional(part_json(schema, part));
@@ -208,7 +211,7 @@ static bool evaluates_name(spry_schema *schema, const spry_object_part *part, co
     return seen;
 }
 
-/* The same for a class of names, which is inside of each pattern or outside. */
+/* True if a part evaluates a class of names. Each pattern matches all names of the class or none of them. */
 static bool evaluates_class(spry_schema *schema, const spry_object_part *part, spry_ir_node key)
 {
     bool seen = evaluates_others(schema, part);
@@ -307,7 +310,7 @@ static void add_keys(spry_schema *schema, name_list *list, const json_t *object)
     json_object_foreach((json_t *)object, name, member) add_name(schema, list, name, NULL);
 }
 
-/* Whether some schema says that undeclared names may come. */
+/* True if some schema explicitly allows undeclared names. */
 static bool gives_others(const spry_schema *schema, const spry_object_shape *object)
 {
     for (size_t i = 0; i < object->n_parts; i++) {
@@ -319,14 +322,15 @@ static bool gives_others(const spry_schema *schema, const spry_object_shape *obj
     return false;
 }
 
-/* The names that a demand does not concern. */
+/* The names to which a demand does not apply. */
 static const json_t *demand_names(const spry_schema *schema, const spry_object_demand *demand)
 {
     return demand->kind == SPRY_DEMAND_OTHER ? json_object_get(schema->places[demand->place]->json, "properties")
                                              : NULL;
 }
 
-/* Collects every name listed in any part. An answer has a name that only a demand lists where any others may come. */
+/* Collects every name that is listed in any part. In output, a name that only a demand lists is included where
+ * undeclared names are allowed. */
 static void collect_names(spry_schema *schema, name_list *list, const spry_object_shape *object)
 {
     size_t room = object->n_names;
@@ -356,7 +360,7 @@ static void collect_names(spry_schema *schema, name_list *list, const spry_objec
         list->items[i].absent = true;
 }
 
-/* The names that a demand is about; with OTHER also the names of the schema's `properties`. */
+/* The names to which a demand applies; for OTHER they still include the names of the schema's `properties`. */
 static spry_ir_node demand_language(spry_schema *schema, const spry_object_demand *demand)
 {
     if (demand->kind == SPRY_DEMAND_MATCHING)
@@ -371,7 +375,7 @@ static spry_ir_node demand_language(spry_schema *schema, const spry_object_deman
     return language;
 }
 
-/* Whether a demand is about a name. */
+/* True if a demand applies to a name. */
 static bool concerns(spry_schema *schema, const spry_object_demand *demand, const char *name)
 {
     if (demand->kind != SPRY_DEMAND_OTHER)
@@ -400,14 +404,14 @@ static void find_name_goals(spry_schema *schema, spry_layout *layout, const spry
 
 /* ---- classes of other names -------------------------------------------------------------------------------------- */
 
-/* Names that match some patterns and not others, and the claims about them. */
+/* Names that match the same patterns, and the claims about members with such names. */
 typedef struct name_class {
     spry_ir_node key;
     spry_claims claims;
     uint32_t inside;
-    bool matched; /* by a pattern of the current part */
+    bool matched; /* a pattern of the current part matches it */
     bool given;   /* a schema allows these names */
-    bool hit;     /* by the last split */
+    bool hit;     /* the last split separated it */
 } name_class;
 
 typedef struct name_classes {
@@ -437,7 +441,7 @@ static void split_classes(spry_schema *schema, name_classes *classes, spry_ir_no
     }
 }
 
-/* Adds what the schema of a part says about undeclared names. */
+/* Adds the claims of a part's schema about undeclared names. */
 static void add_part_claims(spry_schema *schema, name_classes *classes, const spry_object_part *part)
 {
     const json_t *json = part_json(schema, part);
@@ -463,7 +467,7 @@ static void add_part_claims(spry_schema *schema, name_classes *classes, const sp
     }
 }
 
-/* Adds unevaluatedProperties, once the classes are split by all patterns. */
+/* Adds unevaluatedProperties, after the classes have been split by all patterns. */
 static void add_unevaluated_claims(spry_schema *schema, name_classes *classes, const spry_object_part *part)
 {
     for (size_t i = 0; i < classes->count; i++) {
@@ -476,7 +480,8 @@ static void add_unevaluated_claims(spry_schema *schema, name_classes *classes, c
     }
 }
 
-/* The names of a part that allows no others: the common closed object, which needs no classes. NULL: there is none. */
+/* The names of a part that allows no other names: the common closed object, which needs no classes. NULL: no part is
+ * like that. */
 static const json_t *closed_names(spry_schema *schema, const spry_object_shape *object)
 {
     for (size_t i = 0; i < object->n_parts; i++) {
@@ -486,7 +491,7 @@ static const json_t *closed_names(spry_schema *schema, const spry_object_shape *
         if (json_is_false(spry_schema_additional(json)) &&
             json_object_size(json_object_get(json, "patternProperties")) == 0) {
             const json_t *names = json_object_get(json, "properties");
-            return names ? names : json_false(); /* no names at all */
+            return names ? names : json_false(); /* the object has no members at all */
         }
     }
     return NULL;
@@ -515,7 +520,7 @@ bool spry_object_misses_demand(spry_schema *schema, const spry_object_shape *obj
     return false;
 }
 
-/* Whether the declared names are too few: then an answer may have others, too. */
+/* True if the declared names are too few for the minimum; then output may have other names, too. */
 static bool needs_others(const spry_layout *layout, const spry_object_shape *object)
 {
     size_t possible = 0;

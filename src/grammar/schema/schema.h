@@ -33,7 +33,7 @@ typedef struct spry_decimal {
     bool negative;
     uint8_t n_digits;
     int16_t exponent;
-    char digits[SPRY_DECIMAL_DIGITS]; /* '0' to '9' */
+    char digits[SPRY_DECIMAL_DIGITS]; /* '0' to '9', most significant first */
 } spry_decimal;
 
 /* A JSON number: integers exactly, reals as the shortest decimal that reads back as the same double. */
@@ -47,21 +47,21 @@ bool spry_decimal_is_integer(const spry_decimal *a);
 enum {
     SPRY_SCHEMA_BYTES_MAX = 4 << 20,
     SPRY_SCHEMA_MEMORY_MAX = 256 << 20,
-    SPRY_SCHEMA_DEPTH_MAX = 200,     /* of schemas that apply to one value: allOf in $ref in anyOf ... */
+    SPRY_SCHEMA_DEPTH_MAX = 200,     /* maximum depth of schemas that apply to one value: allOf in $ref in anyOf ... */
     SPRY_SCHEMA_GOALS_MAX = 50000,   /* different sets of claims */
     SPRY_SCHEMA_SHAPES_MAX = 2048,   /* alternatives of one type for one value; */
-    SPRY_SCHEMA_OBJECTS_MAX = 1024,  /* of arrays, and of objects */
+    SPRY_SCHEMA_OBJECTS_MAX = 1024,  /* the same for arrays, and for objects */
     SPRY_SCHEMA_LAYOUTS_MAX = 8192,  /* objects and arrays, all together */
     SPRY_SCHEMA_CLASSES_MAX = 64,    /* classes of keys distinguished by patternProperties */
     SPRY_SCHEMA_NAME_MAX = 1000,     /* bytes of a property's name */
     SPRY_SCHEMA_BRANCHES_MAX = 256,  /* branches of oneOf */
-    SPRY_SCHEMA_JOINED_MAX = 512,    /* patterns, parts or claims about one value */
+    SPRY_SCHEMA_JOINED_MAX = 512,    /* patterns, parts or claims that apply to one value */
     SPRY_SCHEMA_ITEMS_MAX = 4096,    /* items and members with their own schemas */
     SPRY_SCHEMA_COUNTED_MAX = 4,     /* claims about some items of one array: contains, negated items */
-    SPRY_SCHEMA_TALLIES_MAX = 2048,  /* different counts of items that these need */
-    SPRY_SCHEMA_DISTINCT_MAX = 4096, /* values of an item where items are unique */
-    SPRY_SCHEMA_DEMANDS_MAX = 12,    /* negated keywords that some member of one object must meet */
-    SPRY_SCHEMA_WAYS_MAX = 256,      /* in which the members of one object can do that */
+    SPRY_SCHEMA_TALLIES_MAX = 2048,  /* combinations of counts that these need */
+    SPRY_SCHEMA_DISTINCT_MAX = 4096, /* values that an item may have where items are unique */
+    SPRY_SCHEMA_DEMANDS_MAX = 12,    /* demands (spry_object_demand) on one object */
+    SPRY_SCHEMA_WAYS_MAX = 256,      /* combinations of members that meet all demands of one object */
 };
 
 /* ---- claims and lists -------------------------------------------------------------------------------------------- */
@@ -107,19 +107,19 @@ typedef struct spry_bound {
 typedef struct spry_number_shape {
     bool integer, fractional;
     spry_bound low, high;
-    const spry_decimal *values; /* NULL: any */
+    const spry_decimal *values; /* the only allowed values; NULL: any value */
     size_t n_values;
-    spry_nodes also; /* spellings, all of which must match */
+    spry_nodes also; /* sets of spellings, all of which must match */
 } spry_number_shape;
 
 typedef struct spry_string_shape {
     uint32_t min, max;           /* characters; max may be SPRY_IR_UNBOUNDED */
-    const json_t *const *values; /* NULL: any */
+    const json_t *const *values; /* the only allowed values; NULL: any value */
     size_t n_values;
-    spry_nodes also; /* spellings between the quotes, all of which must match */
+    spry_nodes also; /* sets of spellings between the quotes, all of which must match */
 } spry_string_shape;
 
-/* How many items, from an index on, a claim holds for: contains, or a negated items. */
+/* A claim that a number of the items from index `from` on must satisfy: contains, or a negated items. */
 typedef struct spry_array_demand {
     spry_claim claim;
     uint32_t from, min, max;
@@ -133,8 +133,8 @@ typedef struct spry_array_shape {
     const spry_array_demand *demands;
     size_t n_demands;
     const json_t *unique_at; /* the schema with uniqueItems, or NULL */
-    uint32_t evaluated;      /* the number of first items that are evaluated, for unevaluatedItems; */
-    spry_claims evaluating;  /* and those that satisfy one of these */
+    uint32_t evaluated;      /* unevaluatedItems: this number of first items is evaluated, */
+    spry_claims evaluating;  /* and so are items that satisfy one of these claims */
 } spry_array_shape;
 
 /* The constraints of one schema on members by name. */
@@ -153,12 +153,14 @@ typedef struct spry_object_name {
     bool present; /* must be present; otherwise must be absent */
 } spry_object_name;
 
-/* Some member must be wrong for a schema: a negated patternProperties, additionalProperties or propertyNames. */
+/* A condition that some member of the object must meet. It comes from a negated patternProperties, additionalProperties
+ * or propertyNames, which some member must violate. */
 typedef struct spry_object_demand {
     enum { SPRY_DEMAND_MATCHING, SPRY_DEMAND_OTHER, SPRY_DEMAND_NAMED } kind;
-    uint32_t place;      /* MATCHING: its name matches `pattern` of this schema; OTHER: this schema does not list it */
+    uint32_t place;      /* MATCHING: the member's name matches `pattern` of this schema; OTHER: this schema does not
+                          * list its name */
     const char *pattern; /* for kind MATCHING */
-    spry_claim claim;    /* about its value; of NAMED: about its name, and the value is any */
+    spry_claim claim;    /* about the member's value; NAMED: about its name, with any value */
 } spry_object_demand;
 
 typedef struct spry_object_shape {
@@ -168,21 +170,22 @@ typedef struct spry_object_shape {
     size_t n_demands;
     const spry_object_name *names; /* sorted, unique */
     size_t n_names;
-    spry_claims key_claims; /* about every name: propertyNames */
+    spry_claims key_claims; /* claims about every name (propertyNames) */
     uint32_t min, max;
-    const json_t *min_at; /* the schema with the minimum; may be NULL */
+    const json_t *min_at; /* the schema that has the minimum; may be NULL */
 } spry_object_shape;
 
 typedef struct spry_shape {
     spry_shape_kind kind;
     const json_t *at; /* the schema being expanded when it was created; may be NULL */
     uint64_t traits;  /* of objects: spry_object_traits; 0: not known */
-    bool any;         /* no constraint at all */
+    bool any;         /* there is no constraint at all */
     bool written;
-    spry_ir_node node;          /* once written: of numbers and strings */
-    struct spry_layout *layout; /* once laid out: of objects */
-    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 1]: the rest; with demands schema_array.c */
-    const spry_nodes *distinct; /* once laid out: of arrays with unique items, the values of an item */
+    spry_ir_node node;          /* result of writing numbers and strings */
+    struct spry_layout *layout; /* result of laying out objects */
+    const uint32_t *item_goals; /* result of laying out arrays, [n_prefix + 1]: the last one for all further items; with
+                                 * demands see schema_array.c */
+    const spry_nodes *distinct; /* result of laying out arrays with unique items: the values of an item */
     union {
         spry_number_shape number;
         spry_string_shape string;
@@ -196,13 +199,13 @@ typedef struct spry_shapes {
     size_t count;
 } spry_shapes;
 
-/* ---- places, goals, the whole ------------------------------------------------------------------------------------ */
+/* ---- places, goals, and the whole schema ------------------------------------------------------------------------- */
 
 typedef struct spry_schema_place {
     const json_t *json;
     uint32_t base;                /* base URI */
-    uint32_t equal;               /* the first place with an equal small schema, + 1; 0: not known */
-    bool busy[2];                 /* being expanded; [negated] */
+    uint32_t equal;               /* the first place with an equal small schema, + 1; 0: not searched yet */
+    bool busy[2];                 /* this place is being expanded; [negated] */
     const spry_shapes *shapes[2]; /* NULL: not computed */
 } spry_schema_place;
 
@@ -217,22 +220,22 @@ typedef struct spry_layout_name {
     const char *name;
     spry_claims claims;
     uint32_t goal;
-    uint32_t inside; /* demands that a member of this name may meet: a bit each */
+    uint32_t inside; /* bit set of the demands that a member of this name may meet */
     bool required, absent;
 } spry_layout_name;
 
 typedef struct spry_layout_class {
-    spry_ir_node key; /* spellings between the quotes */
+    spry_ir_node key; /* names: spellings between the quotes */
     spry_claims claims;
     uint32_t goal;
     uint32_t inside;
-    bool open; /* members that no demand needs are allowed */
+    bool open; /* the object may have members of this class that no demand needs */
 } spry_layout_class;
 
-/* A member that meets demands: one of a class, or the one of a name. */
+/* A member that meets demands: one of a class of names, or the one with a declared name. */
 typedef struct spry_layout_witness {
     bool of_class;
-    uint32_t index; /* of the class or name */
+    uint32_t index; /* index of the class or name */
     spry_claims claims;
     uint32_t goal;
 } spry_layout_witness;
@@ -248,7 +251,7 @@ typedef struct spry_layout {
     size_t n_names;
     spry_layout_class *classes;
     size_t n_classes;
-    spry_layout_way *ways; /* one without witnesses where nothing is demanded */
+    spry_layout_way *ways; /* one, without witnesses, if there are no demands */
     size_t n_ways;
 } spry_layout;
 
@@ -263,35 +266,35 @@ typedef enum spry_draft {
 
 typedef struct spry_schema {
     spry_ir *ir;
-    size_t serial; /* distinguishes the rules of several schemas in one builder */
+    size_t serial; /* distinguishes the rules of several schemas that one builder holds */
     json_t *root;
     spry_arena arena;
     spry_draft draft;
     spry_json_style style;
     bool lenient;     /* a keyword that cannot be enforced is left out, with a warning */
     bool unevaluated; /* the document has unevaluatedItems or unevaluatedProperties */
-    json_t *made;     /* schemas that are not in the document */
+    json_t *made;     /* schemas that this code created and the document does not contain */
     unsigned depth, probing;
-    const json_t *at;          /* the schema being expanded, or NULL */
-    const spry_shapes *beside; /* shapes left by the preceding keywords, unless negated */
+    const json_t *at;          /* the schema that is being expanded, or NULL */
+    const spry_shapes *beside; /* when not negated: the shapes that the preceding keywords leave */
     spry_schema_place **places;
     size_t n_places, places_room;
     spry_goal **goals;
     size_t n_goals, goals_room, n_layouts, n_tallied;
     uint32_t *wanted; /* goals that become rules */
     size_t n_wanted, wanted_room;
-    const char **bases; /* URIs without fragment */
+    const char **bases; /* base URIs, without fragment */
     size_t n_bases, bases_room;
     spry_map place_index;    /* the pointer to a place's JSON -> place */
     spry_map equal_index;    /* the text of a small schema -> the first place with it */
-    spry_map uris;           /* "uri" and "uri#anchor" -> place */
+    spry_map uris;           /* "uri" and "uri#anchor" -> place, for each named schema */
     spry_map goal_index;     /* claims -> goal */
     spry_map pattern_index;  /* pattern -> node */
     spry_ir_node any_string; /* all spellings of strings; SPRY_IR_NONE: not made yet */
-    spry_map limited_index;  /* a node, min and max -> its texts of that length */
+    spry_map limited_index;  /* (node, min, max) -> its texts of that length */
     spry_shapes everything;
-    spry_ir_node gap, comma, colon; /* whitespace; with a comma; with a colon */
-    spry_ir_node empty_gap;         /* between brackets with nothing else */
+    spry_ir_node gap, comma, colon; /* whitespace; a comma, and a colon, with whitespace */
+    spry_ir_node empty_gap;         /* whitespace between brackets that contain nothing else */
 } spry_schema;
 
 /* ---- json_schema.c ----------------------------------------------------------------------------------------------- */
@@ -310,7 +313,7 @@ void spry_schema_blame(spry_schema *schema, const json_t *where, const char *key
 /* In a lenient schema, turns a failure because of a keyword that cannot be enforced into a warning; false otherwise. */
 bool spry_schema_excuse(spry_schema *schema);
 
-/* Whether the grammar is for writing: narrower than the schema. */
+/* True if the grammar is for writing: it allows only some of the texts that are valid. */
 static inline bool spry_schema_writes(const spry_schema *schema)
 {
     return schema->style != SPRY_JSON_ANY;
@@ -333,7 +336,7 @@ static inline const char *spry_schema_text(const json_t *json)
 
 /* Spellings of `min` to `max` characters. */
 spry_ir_node spry_schema_limited(spry_schema *schema, spry_ir_node text, uint32_t min, uint32_t max);
-/* Whether a name is in a set of spellings between quotes. */
+/* True if a name is in a set of spellings between quotes. */
 bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, spry_view text);
 
 /* ---- schema_document.c ------------------------------------------------------------------------------------------- */
@@ -351,9 +354,10 @@ uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const char *ke
 /* The values that satisfy a claim. NULL also when, while probing, the result is not known yet. */
 const spry_shapes *spry_schema_expand(spry_schema *schema, spry_claim claim);
 
-/* Whether a schema applies no other schemas to the same value; then unevaluated... equals additional... */
+/* True if a schema applies no other schemas to the same value; then unevaluated... equals additional... */
 bool spry_schema_is_plain(const json_t *json);
-/* Applies minX or maxX with this count, or with `negated` its opposite. False also when no count is possible. */
+/* Applies a keyword minX or maxX with this count to a range; with `negated` its opposite. False also when no count is
+ * possible. */
 bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32_t place, const char *keyword,
                        const json_t *value, bool negated);
 /* The claim for the schema `json` inside of `place`. */
@@ -381,19 +385,19 @@ const spry_shapes *spry_schema_equal(spry_schema *schema, uint32_t place, bool n
 /* ---- schema_shape.c ---------------------------------------------------------------------------------------------- */
 
 spry_shape *spry_shape_new(spry_schema *schema, spry_shape_kind kind);
-/* A list of the shapes, without NULL ones. */
+/* A list of the shapes; NULL shapes are left out. */
 const spry_shapes *spry_shapes_of(spry_schema *schema, spry_shape *const *shapes, size_t count);
 const spry_shapes *spry_shapes_none(spry_schema *schema);
 /* Every value that is not of one kind. */
 const spry_shapes *spry_shapes_without(spry_schema *schema, spry_shape_kind kind);
 const spry_shapes *spry_shapes_both(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
 const spry_shapes *spry_shapes_either(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
-/* `all`, with the shapes of one kind restricted to `allowed`. */
+/* `all`, with its shapes of one kind restricted to `allowed`. */
 const spry_shapes *spry_shapes_restrict(spry_schema *schema, const spry_shapes *all, spry_shape_kind kind,
                                         const spry_shapes *allowed);
 /* True when no value can be in both. */
 bool spry_shapes_disjoint(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
-/* The shapes that some value can have, as far as two levels of objects and arrays show. */
+/* The shapes that some value can have; contradictions deeper than two levels of objects and arrays are not found. */
 const spry_shapes *spry_shapes_alive(spry_schema *schema, const spry_shapes *shapes);
 /* True when no value can have the shape; examines `depth` levels of objects and arrays. */
 bool spry_shape_is_dead(spry_schema *schema, spry_shape *shape, unsigned depth);
@@ -403,24 +407,26 @@ spry_claims spry_claims_add(spry_schema *schema, spry_claims claims, spry_claim 
 spry_nodes spry_nodes_join(spry_schema *schema, spry_nodes a, spry_nodes b);
 spry_nodes spry_nodes_one(spry_schema *schema, spry_ir_node node);
 
-/* The schema of members that are not listed, or NULL (schema_object.c). */
+/* The schema for members that are not listed, or NULL (schema_object.c). */
 const json_t *spry_schema_additional(const json_t *json);
-/* The claims of an object's parts about a name (object_layout.c). */
+/* The claims about members of this name, from all parts of an object (object_layout.c). */
 spry_claims spry_object_claims(spry_schema *schema, const spry_object_shape *object, const char *name);
-/* Finds the ways to meet the demands of an object whose names and classes are known (schema_object.c). */
+/* Finds the ways to meet the demands of an object: combinations of members. Its names and classes must be known
+ * (schema_object.c). */
 void spry_object_find_ways(spry_schema *schema, spry_layout *layout, const spry_object_shape *object);
-/* True when an object that is closed has no member that can meet one of its demands (object_layout.c). */
+/* True when a closed object has no member that can meet one of its demands (object_layout.c). */
 bool spry_object_misses_demand(spry_schema *schema, const spry_object_shape *object, unsigned depth);
-/* Required names: keys of an object, or strings of an array (checked by the caller). */
+/* Objects that have all of these names: keys of an object, or strings of an array (the caller has checked them). */
 const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *names);
-/* Objects without the member; or with it, and with a claim about it when not NULL (schema_object.c). */
+/* Objects without the member `name`. The next: objects with it, and with a claim about it if that is not NULL
+ * (schema_object.c). */
 const spry_shapes *spry_object_without(spry_schema *schema, const char *name);
 const spry_shapes *spry_object_with(spry_schema *schema, const char *name, const spry_claim *claim);
 
-/* Whether `b` says everything that `a` says, so that it adds nothing to `a`, in answers not even names to write
- * (schema_object.c). */
+/* True if `b` has all constraints of `a`, so that every value of `b` is one of `a`; for output `b` must also have the
+ * same names to write (schema_object.c). */
 bool spry_object_covers(const spry_schema *schema, const spry_object_shape *a, const spry_object_shape *b);
-/* A bit for each thing that is said; never 0. `a` covers `b` only if `b` has all its bits. */
+/* A bit for each kind of constraint; never 0. `a` covers `b` only if `b` has all bits of `a`. */
 uint64_t spry_object_traits(const spry_object_shape *object);
 /* The conjunction of two shapes; NULL when they contradict each other. One function per kind with constraints. */
 spry_shape *spry_number_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
@@ -432,9 +438,9 @@ spry_shape *spry_object_both(spry_schema *schema, const spry_shape *a, const spr
 
 spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *number); /* schema_number.c */
 spry_ir_node spry_string_write(spry_schema *schema, const spry_string_shape *string); /* schema_string.c */
-/* Non-zero numbers with a magnitude below 10^below, spelled with an exponent. */
+/* Non-zero numbers with a magnitude below 10^below, written with an exponent. */
 spry_ir_node spry_number_small(spry_ir *ir, int below);
-/* A pattern's spellings between the quotes (schema_string.c). `where` and `keyword` for the error. */
+/* The texts between the quotes that match a pattern (schema_string.c). `where` and `keyword` are for error messages. */
 spry_ir_node spry_schema_pattern_node(spry_schema *schema, const json_t *where, const char *keyword, spry_view pattern);
 /* The spellings between the quotes of all strings except these: JSON strings, or names (json_spelling.c). */
 spry_ir_node spry_strings_except(spry_schema *schema, const json_t *const *values, size_t count);
@@ -445,7 +451,7 @@ spry_ir_node spry_schema_key_language(spry_schema *schema, spry_claims claims);
 /* Determines the goals of items and members (schema_array.c, object_layout.c). */
 void spry_array_lay_out(spry_schema *schema, spry_shape *shape);
 void spry_object_lay_out(spry_schema *schema, spry_shape *shape);
-/* Whether the goals known to be productive suffice for one value of the shape. */
+/* True if the goals that are known to be productive are enough for one value of the shape. */
 bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape);
 bool spry_object_is_productive(const spry_schema *schema, const spry_shape *shape);
 spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape);

@@ -5,17 +5,20 @@
 
 /* ---- contains ---------------------------------------------------------------------------------------------------- */
 
-/* Arrays of which some items satisfy claims (contains, minContains, maxContains, negated items). The items are counted:
- * a *tally* is the number of items so far and, for each demand, the number of those that its claim holds for, each only
- * as far as it matters. Tallies become rules that refer to each other. An item counts for a set of demands: then their
- * claims hold for it, and the opposite of the claims of other demands that have a maximum. */
+/* Arrays in which some items must satisfy claims (contains, minContains, maxContains, negated items). The items are
+ * counted: a *tally* holds the number of items so far and, for each demand, the number of items that satisfy its claim,
+ * each counted only as far as it matters. Tallies become rules that refer to each other. For each item, a set of
+ * demands is chosen for which it counts: the item must satisfy their claims, and must not satisfy the claims of other
+ * demands that have a maximum. */
 
 typedef struct tallies {
     const spry_array_shape *array;
-    uint32_t n_places; /* items with claims of their own, and one more for all further ones */
+    uint32_t n_places; /* number of first items with claims of their own, plus one for all further items */
     uint32_t n_sets;   /* number of sets of demands */
-    uint32_t steps[SPRY_SCHEMA_COUNTED_MAX + 1], tops[SPRY_SCHEMA_COUNTED_MAX + 1]; /* items, then each demand */
-    uint32_t count;                                                                 /* 0: too many */
+    uint32_t steps[SPRY_SCHEMA_COUNTED_MAX + 1], tops[SPRY_SCHEMA_COUNTED_MAX + 1]; /* position and maximum of each
+                                                                                     * number in a tally: items, then
+                                                                                     * each demand */
+    uint32_t count;                                                                 /* number of tallies; 0: too many */
 } tallies;
 
 static uint32_t largest(uint32_t a, uint32_t b)
@@ -32,7 +35,7 @@ static tallies tallies_of(const spry_array_shape *array)
     t.n_places = places + 1;
     for (size_t i = 0; i <= array->n_demands; i++) {
         const spry_array_demand *demand = &array->demands[i - (i > 0)];
-        /* whether there is an item at all matters always: a comma comes before the next */
+        /* It always matters whether there is an item at all, because a comma comes before the second one. */
         uint32_t min = i ? demand->min : largest(largest(array->min, places), 1);
         uint32_t max = i ? demand->max : array->max;
         t.tops[i] = max == SPRY_IR_UNBOUNDED ? min : max;
@@ -61,14 +64,14 @@ static bool increment(const tallies *t, uint32_t *tally, size_t which, uint32_t 
     return true;
 }
 
-/* The place of the next item. */
+/* The index of the claims for the next item. */
 static uint32_t place_after(const tallies *t, uint32_t tally)
 {
     uint32_t items = digit(t, tally, 0);
     return items < t->n_places - 1 ? items : t->n_places - 1;
 }
 
-/* The tally after one more item that counts for `set`; false when it must not. */
+/* Advances the tally by an item that counts for `set`; false when such an item is not allowed. */
 static bool advance(const tallies *t, uint32_t *tally, uint32_t set)
 {
     const spry_array_shape *array = t->array;
@@ -95,7 +98,7 @@ static uint32_t goal_of(const tallies *t, const spry_shape *shape, uint32_t tall
     return shape->item_goals[place_after(t, tally) * t->n_sets + set];
 }
 
-/* The claims about the item at an index (schema_array.c). */
+/* The claims about the item at an index. */
 static spry_claims array_claims(const spry_array_shape *array, size_t index)
 {
     return index < array->n_prefix ? array->prefix[index] : array->rest;
@@ -114,7 +117,7 @@ static spry_claims claims_of(spry_schema *schema, const tallies *t, uint32_t pla
     return claims;
 }
 
-/* Determines the goals of an array of which some items satisfy claims. */
+/* Determines the goals of an array whose items must satisfy demands. */
 static void array_lay_out_demands(spry_schema *schema, spry_shape *shape)
 {
     const spry_array_shape *array = &shape->as.array;
@@ -140,7 +143,8 @@ static void array_lay_out_demands(spry_schema *schema, spry_shape *shape)
     shape->item_goals = goals;
 }
 
-/* Marks the tallies from which the array can be completed. Items only increase a tally: one pass from the largest. */
+/* Marks the tallies from which the array can be completed. An item never decreases a tally, so one pass from the
+ * largest is enough. */
 static void find_alive(const spry_schema *schema, const spry_shape *shape, const tallies *t, bool *alive)
 {
     for (uint32_t tally = t->count; tally-- > 0;) {
@@ -171,8 +175,8 @@ static spry_view rule_name(char room[NAME_SIZE], const spry_schema *schema, uint
     return (spry_view){room, (size_t)size};
 }
 
-/* The texts that may follow when `count` items are complete; the first item has no comma before it. Items that change
- * nothing repeat. */
+/* The texts that may follow when `count` items are complete; the first item has no comma before it. An item that does
+ * not change the tally may be repeated. */
 static spry_ir_node write_tally(spry_schema *schema, const spry_shape *shape, const tallies *t, const bool *alive,
                                 uint32_t tally)
 {
@@ -217,10 +221,10 @@ static spry_ir_node array_write_demands(spry_schema *schema, const spry_shape *s
 
 /* ---- unique items ------------------------------------------------------------------------------------------------ */
 
-/* uniqueItems: enforced where an item has one of finitely many values, which are then written like names of an object,
+/* uniqueItems. It is enforced where an item has finitely many values, which are then written like names of an object,
  * each at most once; and where no two items can be equal anyway. */
 
-enum { PAIRS_MAX = 8 }; /* items compared with each other */
+enum { PAIRS_MAX = 8 }; /* maximum items that are compared with each other */
 
 typedef struct value_list {
     spry_schema *schema;
@@ -228,7 +232,7 @@ typedef struct value_list {
     spry_decimal *numbers; /* the numbers among the values */
     spry_map strings;
     size_t count, n_numbers;
-    unsigned words; /* null, true and false: a bit each */
+    unsigned words; /* bits for null, true and false */
     bool endless;
 } value_list;
 
@@ -260,7 +264,7 @@ static void add_number(value_list *v, const spry_number_shape *shape, spry_decim
     add_node(v, spry_number_write(v->schema, &one));
 }
 
-/* An integer of at most 15 digits. */
+/* Converts an integer of at most 15 digits. */
 static bool small_integer(const spry_decimal *value, int64_t *out)
 {
     int64_t number = 0;
@@ -326,7 +330,8 @@ static const spry_nodes *find_values(spry_schema *schema, uint32_t goal)
     const spry_shapes *shapes = spry_goal_shapes(schema, goal);
     spry_nodes *found = spry_schema_alloc(schema, 1, sizeof *found);
     value_list v = {.schema = schema, .endless = !shapes};
-    for (size_t i = 0; shapes && i < shapes->count && !v.endless; i++) /* most are endless: find that first */
+    for (size_t i = 0; shapes && i < shapes->count && !v.endless; i++) /* most shapes have endless values, so find that
+                                                                        * out first */
         v.endless = shapes->items[i]->kind >= SPRY_SHAPE_ARRAY ||
                     (shapes->items[i]->any && shapes->items[i]->kind >= SPRY_SHAPE_NUMBER);
     if (v.endless || !found)
@@ -341,7 +346,7 @@ static const spry_nodes *find_values(spry_schema *schema, uint32_t goal)
     return v.endless ? NULL : found;
 }
 
-/* Whether no two of the possible items can be equal. */
+/* True if no two of the possible items can be equal. */
 static bool all_differ(spry_schema *schema, const spry_array_shape *array)
 {
     if (array->max > PAIRS_MAX)
@@ -354,11 +359,11 @@ static bool all_differ(spry_schema *schema, const spry_array_shape *array)
     return true;
 }
 
-/* Arrays without equal items: finds the values of an item, or refuses. */
+/* Lays out an array whose items must be unique: finds the values of an item, or refuses. */
 static void array_lay_out_unique(spry_schema *schema, spry_shape *shape)
 {
     const spry_array_shape *array = &shape->as.array;
-    spry_array_shape certain = *array; /* as far as items are possible */
+    spry_array_shape certain = *array; /* the same array up to the maximum possible number of items */
     for (uint32_t i = 0; i <= array->n_prefix && i < certain.max; i++)
         if (spry_claims_are_dead(schema, array_claims(array, i), 2))
             certain.max = i;
@@ -398,7 +403,7 @@ static item_schemas read_items(const spry_schema *schema, const json_t *json)
     const json_t *items = json_object_get(json, "items"), *prefix = NULL;
     if (schema->draft >= SPRY_DRAFT_2020_12)
         prefix = json_object_get(json, "prefixItems");
-    if (json_is_array(items)) { /* until draft 2019-09 */
+    if (json_is_array(items)) { /* draft 2019-09 and earlier */
         prefix = items;
         items = json_object_get(json, "additionalItems");
     }
@@ -427,7 +432,7 @@ static const spry_shapes *containing(spry_schema *schema, spry_array_demand dema
     return one_array(schema, array);
 }
 
-/* Arrays with an invalid item: a certain one of the first, or some item after them. */
+/* Arrays with an invalid item: one of the first items, which have their own schemas, or some item after them. */
 static const spry_shapes *not_items(spry_schema *schema, uint32_t place, item_schemas items)
 {
     size_t count = json_array_size(items.prefix);
@@ -531,9 +536,10 @@ const spry_shapes *spry_schema_item_count(spry_schema *schema, uint32_t place, c
     return one_array(schema, array);
 }
 
-/* ---- two shapes -------------------------------------------------------------------------------------------------- */
+/* ---- conjunction of two shapes ----------------------------------------------------------------------------------- */
 
-/* The demands of both, the same claim once; false when they contradict each other. */
+/* Collects the demands of both arrays; a demand about the same claim appears once. False when they contradict each
+ * other. */
 static bool join_demands(spry_schema *schema, spry_array_shape *out, const spry_array_shape *a,
                          const spry_array_shape *b)
 {
@@ -603,7 +609,7 @@ void spry_array_lay_out(spry_schema *schema, spry_shape *shape)
         array_lay_out_unique(schema, shape);
 }
 
-/* The maximum number of items: up to the first whose goal cannot be satisfied. */
+/* The maximum number of items: the number before the first item whose goal cannot be satisfied. */
 static uint32_t possible_items(const spry_schema *schema, const spry_shape *shape)
 {
     const spry_array_shape *array = &shape->as.array;
@@ -622,14 +628,15 @@ bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape
     return array->n_demands ? array_meets_demands(schema, shape) : array->min <= possible_items(schema, shape);
 }
 
-/* The items separated by commas: nested from the last, because the array may end after each. */
+/* The items separated by commas, written from the last item to the first, because the array may end after each of
+ * them. */
 static spry_ir_node write_items(spry_schema *schema, const spry_shape *shape, uint32_t max)
 {
     spry_ir *ir = schema->ir;
     const spry_array_shape *array = &shape->as.array;
     uint32_t fixed = array->n_prefix < max ? (uint32_t)array->n_prefix : max;
     if (fixed == 0)
-        fixed = 1; /* the first has no comma before it */
+        fixed = 1; /* the first item is written separately, as no comma comes before it */
     spry_ir_node items = spry_ir_empty(ir);
     if (max > fixed) {
         spry_ir_node further[] = {schema->comma, spry_goal_node(schema, shape->item_goals[array->n_prefix])};
@@ -646,7 +653,7 @@ static spry_ir_node write_items(spry_schema *schema, const spry_shape *shape, ui
     return items;
 }
 
-/* Each of the values at most once: as the members of an object, of which only the names are written. */
+/* Each of the values at most once, written as an object's members of which only the names are written. */
 static spry_ir_node write_distinct(spry_schema *schema, const spry_shape *shape, uint32_t max)
 {
     const spry_nodes *values = shape->distinct;

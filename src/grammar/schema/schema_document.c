@@ -89,7 +89,7 @@ static const char *schema_uri(spry_schema *schema, const char *base_text, spry_v
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-enum { BYTE_WORK = 20 }; /* to read a byte of text */
+enum { BYTE_WORK = 20 }; /* the cost of reading a byte of text, in units of work */
 
 /* Keywords that contain schemas. Values of other keywords (enum, const, default) are never schemas. */
 typedef enum holds { HOLDS_SCHEMA, HOLDS_LIST, HOLDS_MAP } holds;
@@ -128,7 +128,7 @@ static void fail_memory(spry_schema *schema)
     spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
 }
 
-/* ---- places ------------------------------------------------------------------------------------------------------ */
+/* ---- indexing of places ------------------------------------------------------------------------------------------ */
 
 uint32_t spry_schema_place_at(spry_schema *schema, const json_t *json, uint32_t base)
 {
@@ -317,7 +317,7 @@ static uint32_t find_target(spry_schema *schema, uint32_t place, const char *ref
     return target;
 }
 
-/* What makes a schema the target of a dynamic reference with the same fragment. */
+/* True if a schema can be the target of a dynamic reference with this fragment. */
 static bool is_dynamic(const json_t *json, const char *keyword, const char *fragment)
 {
     if (strcmp(keyword, "$recursiveRef") == 0)
@@ -326,8 +326,9 @@ static bool is_dynamic(const json_t *json, const char *keyword, const char *frag
     return anchor && strcmp(anchor, fragment) == 0;
 }
 
-/* A dynamic reference refers to the outermost of the resources on the way from the root that has the anchor: to the
- * root's, or to the only one. Otherwise it depends on the way and is refused. */
+/* Resolves a dynamic reference. It refers to the outermost resource, on the path of schemas from the root, that has the
+ * anchor: that is the root's anchor, or the only one. In other cases the target depends on the path, and the reference
+ * is refused. */
 static uint32_t outermost(spry_schema *schema, uint32_t place, const char *keyword, const char *text, uint32_t target)
 {
     const char *fragment = text + strcspn(text, "#");
@@ -366,7 +367,7 @@ uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const char *ke
     return target;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading the document ---------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *uri;
@@ -381,7 +382,7 @@ static const struct {
     {"http://json-schema.org/schema", SPRY_DRAFT_2020_12},
 };
 
-/* The scheme and an empty fragment do not distinguish dialects. */
+/* Compares URIs of dialects; the scheme and an empty fragment do not distinguish them. */
 static bool same_dialect(const char *a, const char *b)
 {
     a += strcspn(a, ":");
@@ -432,7 +433,7 @@ void spry_schema_read(spry_schema *schema, spry_view text)
     if (spry_schema_failed(schema))
         return;
     index_schema(schema, schema->root, 0);
-    uint32_t root = spry_schema_place_at(schema, schema->root, 0); /* the first */
+    uint32_t root = spry_schema_place_at(schema, schema->root, 0); /* the first place */
     if (!spry_schema_failed(schema))
         name_place(schema, "", NULL, root);
 }

@@ -11,7 +11,7 @@
 /* Keywords that apply other schemas to the same value: $ref, allOf, anyOf, oneOf, not, if, dependentSchemas and
  * dependentRequired. */
 
-/* Checks for a list of schemas; otherwise the builder fails. */
+/* True if the value is a list of schemas; otherwise the builder fails. */
 static bool is_list(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value)
 {
     if (json_is_array(value) && json_array_size(value) > 0)
@@ -58,7 +58,7 @@ const spry_shapes *spry_schema_any_of(spry_schema *schema, uint32_t place, const
         return NULL;
     if (negated || !schema->unevaluated)
         return fold(schema, place, value, negated, negated);
-    /* Every valid branch evaluates members and items: each set of branches is an alternative. */
+    /* Every valid branch evaluates members and items, so each combination of branches becomes an alternative. */
     const spry_shapes *shapes = spry_shapes_none(schema);
     for (size_t i = 0; shapes && i < json_array_size(value); i++) {
         const spry_shapes *next = expand_at(schema, place, json_array_get(value, i), false);
@@ -96,8 +96,8 @@ const spry_shapes *spry_schema_if(spry_schema *schema, uint32_t place, const cha
 
 /* ---- oneOf ------------------------------------------------------------------------------------------------------- */
 
-/* `mine` without the values that another branch allows. Shapes that share no value with it need no negation: this
- * keeps unions with a discriminating member small. */
+/* The shapes `mine` without the values that another branch allows. Shapes that share no value with that branch need no
+ * negation, which keeps unions with a discriminating member small. */
 static const spry_shapes *without_branch(spry_schema *schema, uint32_t place, const spry_shapes *mine,
                                          const json_t *branch)
 {
@@ -122,7 +122,8 @@ static const spry_shapes *without_branch(spry_schema *schema, uint32_t place, co
     return n_apart ? spry_shapes_either(schema, spry_shapes_of(schema, apart, n_apart), rest) : rest;
 }
 
-/* Values of branch `own` that no other branch allows, among those that the keywords `beside` it allow. */
+/* The values that branch `own` allows and no other branch does, restricted to `beside`, the values that the schema's
+ * other keywords allow. */
 static const spry_shapes *only_branch(spry_schema *schema, uint32_t place, const json_t *list, size_t own,
                                       const spry_shapes *beside)
 {
@@ -134,7 +135,7 @@ static const spry_shapes *only_branch(spry_schema *schema, uint32_t place, const
     return shapes;
 }
 
-/* Values of none, or of at least two branches. */
+/* The values that no branch allows, or at least two branches. */
 static const spry_shapes *not_one(spry_schema *schema, uint32_t place, const json_t *list)
 {
     const spry_shapes *shapes = fold(schema, place, list, true, true);
@@ -167,9 +168,9 @@ const spry_shapes *spry_schema_one_of(spry_schema *schema, uint32_t place, const
     return shapes;
 }
 
-/* ---- what depends on a member ------------------------------------------------------------------------------------ */
+/* ---- keywords that depend on a member ---------------------------------------------------------------------------- */
 
-/* The constraint that applies when the member is present: a schema, or a list of further members. */
+/* The constraint that applies when the member is present: a schema, or a list of further required members. */
 static const spry_shapes *consequence(spry_schema *schema, uint32_t place, const char *keyword, const json_t *then,
                                       bool negated)
 {
@@ -208,8 +209,8 @@ const spry_shapes *spry_schema_dependent(spry_schema *schema, uint32_t place, co
 
 /* unevaluatedItems and unevaluatedProperties beside keywords that apply other schemas. The shapes of those keywords
  * know which schemas they come from: each shape is an alternative in which certain subschemas are valid, and their
- * members and items are evaluated. Where more subschemas happen to be valid there is another shape, which allows more;
- * so no shape allows too much. Negated schemas evaluate nothing. */
+ * members and items are evaluated. A value for which more subschemas are valid is covered by another shape, which
+ * allows more; so no shape allows too much. Negated schemas evaluate nothing. */
 
 /* ---- shapes that evaluate nothing -------------------------------------------------------------------------------- */
 
@@ -243,7 +244,7 @@ static spry_shape *hide(spry_schema *schema, spry_shape *shape)
     return parts ? copy : NULL;
 }
 
-/* The shapes with nothing evaluated by them. */
+/* A copy of the shapes that evaluates nothing. */
 static const spry_shapes *shapes_hidden(spry_schema *schema, const spry_shapes *shapes)
 {
     if (!shapes)
@@ -256,7 +257,7 @@ static const spry_shapes *shapes_hidden(spry_schema *schema, const spry_shapes *
 
 /* ---- the keywords ------------------------------------------------------------------------------------------------ */
 
-/* Changes each shape of one kind left by the other keywords. */
+/* Changes each shape of one kind that the other keywords have left. */
 typedef spry_shape *change_shape(spry_schema *schema, uint32_t place, const json_t *value, const spry_shape *shape);
 
 static const spry_shapes *change(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
@@ -404,8 +405,8 @@ static const struct {
     {{"unevaluatedProperties"}, SPRY_SHAPE_REPLACED, spry_schema_unevaluated_properties, SPRY_DRAFT_2019_09},
 };
 
-/* unevaluatedProperties beside keywords that apply other schemas depends on what those have evaluated; otherwise it
- * equals additionalProperties. The same holds for items. */
+/* True if a schema has no keyword that applies other schemas. Beside such keywords unevaluatedProperties depends on
+ * what they have evaluated; otherwise it equals additionalProperties. The same holds for items. */
 bool spry_schema_is_plain(const json_t *json)
 {
     static const char *const applicators[] = {
@@ -426,7 +427,7 @@ static const struct {
     {"array", 1u << SPRY_SHAPE_ARRAY},   {"object", 1u << SPRY_SHAPE_OBJECT},
 };
 
-/* Adds the kinds of a type name; false when there is no such type. */
+/* Adds the kinds of values of a type name; false when there is no such type. */
 static bool add_type(unsigned *kinds, bool *integer, const json_t *name)
 {
     const char *text = spry_schema_text(name);
@@ -482,7 +483,7 @@ bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32
         return false;
     }
     bool is_min = strncmp(keyword, "min", 3) == 0;
-    if (number >= SPRY_IR_UNBOUNDED) /* longer than any text */
+    if (number >= SPRY_IR_UNBOUNDED) /* larger than any count in a text */
         return is_min == negated;
     uint32_t count = (uint32_t)number;
     if (is_min != negated)
@@ -497,7 +498,7 @@ typedef struct small_text {
     size_t size;
 } small_text;
 
-/* For json_dump_callback: stops at the first text that is too long. */
+/* For json_dump_callback; stops at the first piece that does not fit. */
 static int add_text(const char *bytes, size_t size, void *user)
 {
     small_text *text = user;
@@ -527,7 +528,7 @@ static uint32_t find_equal(spry_schema *schema, uint32_t place)
     return place;
 }
 
-/* The first place with the same small schema: claims about equal schemas are then equal, too, which keeps negated
+/* The first place with the same small schema. Claims about equal schemas become equal, too, which keeps negated
  * combinations small. */
 static uint32_t first_equal(spry_schema *schema, uint32_t place)
 {
@@ -545,7 +546,8 @@ spry_claim spry_schema_claim(spry_schema *schema, uint32_t place, const json_t *
     return spry_claim_of(inner, negated ? SPRY_CLAIM_NEGATED : 0);
 }
 
-/* Applies one row: `sofar` restricted to the allowed shapes, or with `negated` extended by those not allowed. */
+/* Applies one row of the table: restricts `sofar` to the allowed shapes, or with `negated` adds the shapes that are not
+ * allowed. */
 static const spry_shapes *apply_row(spry_schema *schema, uint32_t place, size_t row, const spry_shapes *sofar,
                                     bool negated)
 {

@@ -115,13 +115,13 @@ enum {
     WHOLE_MAX = 64,     /* digits before the point */
     FRACTION_MAX = 32,  /* digits after it */
     EXPONENT_MAX = 307, /* representable as a double with any digits */
-    LARGE = 16,         /* exponents from which integers are written in this form; maximum of digits after their
-                         * point */
-    USUAL_WHOLE = 19,   /* digits before the point, in answers */
+    LARGE = 16,         /* integers are written in this form from this exponent on; also the maximum number of digits
+                         * after its point */
+    USUAL_WHOLE = 19,   /* maximum digits before the point in output */
     USUAL_FRACTION = 15,
-    USUAL_ZEROS = 7,   /* smaller numbers are written with an exponent */
-    BOUND_MAX = 40,    /* exponents of bounds are below */
-    BOUND_DIGITS = 44, /* of a bound in plain form */
+    USUAL_ZEROS = 7,   /* numbers with this many zeros after the point are written with an exponent */
+    BOUND_MAX = 40,    /* exponents of bounds must be below this */
+    BOUND_DIGITS = 44, /* maximum digits of a bound in plain form */
 };
 
 /* Which numbers, and how integers are spelled. */
@@ -131,7 +131,7 @@ typedef enum wholeness {
     DIGITS, /* integers as digits only */
 } wholeness;
 
-/* ---- small parts ------------------------------------------------------------------------------------------------- */
+/* ---- building blocks --------------------------------------------------------------------------------------------- */
 
 static spry_ir_node text(spry_ir *ir, const char *literal)
 {
@@ -165,7 +165,7 @@ static spry_ir_node maybe(spry_ir *ir, spry_ir_node a)
     return spry_ir_repeat(ir, a, 0, 1);
 }
 
-/* Digits that are not all 0. */
+/* Digits of which at least one is not 0. */
 static spry_ir_node not_all_zeros(spry_ir *ir)
 {
     spry_ir_node parts[] = {spry_ir_repeat(ir, text(ir, "0"), 0, FRACTION_MAX), digits_between(ir, '1', '9'),
@@ -173,7 +173,7 @@ static spry_ir_node not_all_zeros(spry_ir *ir)
     return spry_ir_sequence(ir, parts, 3);
 }
 
-/* The fraction after integer digits that already decide the comparison. */
+/* The fraction of a number whose integer digits already differ from the bound's. */
 static spry_ir_node any_fraction(spry_ir *ir, wholeness integer)
 {
     if (integer == DIGITS)
@@ -181,7 +181,7 @@ static spry_ir_node any_fraction(spry_ir *ir, wholeness integer)
     return maybe(ir, integer ? text(ir, ".0") : two(ir, text(ir, "."), some_digits(ir, 1, FRACTION_MAX)));
 }
 
-/* ---- a bound, plainly -------------------------------------------------------------------------------------------- */
+/* ---- a bound in plain form --------------------------------------------------------------------------------------- */
 
 /* A decimal with its digits arranged around the point. */
 typedef struct plain {
@@ -205,11 +205,11 @@ static bool lay_out(plain *out, const spry_decimal *value)
     return true;
 }
 
-/* Digits after the point of numbers equal to the bound so far, on one side of it. Built from the last digit to the
- * first. */
+/* The digits after the point of numbers whose digits so far equal the bound's, on one side of the bound. Built from the
+ * last digit to the first. */
 static spry_ir_node compare_fraction(spry_ir *ir, const plain *bound, bool exclusive, bool above)
 {
-    uint32_t least = bound->n_fraction == 0; /* at least one digit follows a point */
+    uint32_t least = bound->n_fraction == 0; /* a point needs at least one digit after it */
     spry_ir_node rest = above       ? exclusive ? not_all_zeros(ir) : some_digits(ir, least, FRACTION_MAX)
                               : exclusive ? spry_ir_never(ir)
                                     : spry_ir_repeat(ir, text(ir, "0"), least, FRACTION_MAX);
@@ -219,24 +219,24 @@ static spry_ir_node compare_fraction(spry_ir *ir, const plain *bound, bool exclu
             above ? digits_between(ir, (char)(digit + 1), '9') : digits_between(ir, '0', (char)(digit - 1));
         spry_ir_node choices[] = {two(ir, decided, some_digits(ir, 0, FRACTION_MAX)),
                                   two(ir, digits_between(ir, digit, digit), rest), spry_ir_empty(ir)};
-        rest = spry_ir_choice(ir, choices, !above && i > 0 ? 3 : 2); /* a shorter fraction is less */
+        rest = spry_ir_choice(ir, choices, !above && i > 0 ? 3 : 2); /* a shorter fraction is smaller */
     }
     return rest;
 }
 
-/* The rest after integer digits equal to the bound's. */
+/* What may follow integer digits that equal the bound's. */
 static spry_ir_node equal_whole(spry_ir *ir, const plain *bound, bool exclusive, bool above, wholeness integer)
 {
     bool fraction = bound->n_fraction > 0;
     bool itself = above ? !fraction && !exclusive : fraction || !exclusive; /* the integer digits alone are on the
-                                                                             * wanted side */
+                                                                             * required side */
     if (integer)
         return itself ? any_fraction(ir, integer) : spry_ir_never(ir);
     return either(ir, itself ? spry_ir_empty(ir) : spry_ir_never(ir),
                   two(ir, text(ir, "."), compare_fraction(ir, bound, exclusive, above)));
 }
 
-/* Plain numbers on one side of a non-negative bound. */
+/* Numbers in plain form on one side of a non-negative bound. */
 static spry_ir_node plain_side(spry_ir *ir, const plain *bound, bool exclusive, bool above, wholeness integer)
 {
     uint32_t n = (uint32_t)bound->n_whole;
@@ -258,7 +258,7 @@ static spry_ir_node plain_side(spry_ir *ir, const plain *bound, bool exclusive, 
     return either(ir, rest, two(ir, shorter, fraction));
 }
 
-/* ---- with an exponent -------------------------------------------------------------------------------------------- */
+/* ---- a bound with an exponent ------------------------------------------------------------------------------------ */
 
 /* Numbers from first to last, written with exactly `width` digits. */
 static spry_ir_node fixed_width(spry_ir *ir, unsigned first, unsigned last, unsigned width)
@@ -312,7 +312,7 @@ static spry_ir_node any_mantissa(spry_ir *ir)
     return two(ir, digits_between(ir, '1', '9'), any_fraction(ir, ANY_NUMBER));
 }
 
-/* The largest doubles: below 1.7e308. */
+/* The largest doubles, from 1e308 to below 1.7e308. */
 static spry_ir_node largest(spry_ir *ir)
 {
     spry_ir_node fraction[] = {text(ir, "."), digits_between(ir, '0', '6'), some_digits(ir, 0, LARGE)};
@@ -326,7 +326,7 @@ static spry_ir_node any_scientific(spry_ir *ir)
     return either(ir, all, largest(ir));
 }
 
-/* Digits before an exponent, on one side of a bound's digits. */
+/* The digits before an exponent, for numbers on one side of a bound with the same exponent. */
 static spry_ir_node mantissa_side(spry_ir *ir, const spry_decimal *bound, bool exclusive, bool above)
 {
     char first = bound->digits[0];
@@ -443,7 +443,7 @@ static spry_ir_node write_range(spry_schema *schema, const spry_number_shape *nu
     return either(ir, positive, two(ir, text(ir, "-"), negative));
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* ---- lists of values --------------------------------------------------------------------------------------------- */
 
 static spry_ir_node write_value(spry_schema *schema, const spry_decimal *value)
 {
@@ -482,7 +482,7 @@ static spry_ir_node write_fractional(spry_ir *ir)
     return either(ir, signed_plainly, spry_number_small(ir, 0));
 }
 
-/* Numbers as they are written in answers: without exponent, of bounded length. */
+/* Numbers as they are written in output: without exponent, and of limited length. */
 static spry_ir_node usual_number(spry_ir *ir, bool integer)
 {
     spry_ir_node whole = two(ir, digits_between(ir, '1', '9'), some_digits(ir, 0, USUAL_WHOLE - 1));
@@ -493,7 +493,7 @@ static spry_ir_node usual_number(spry_ir *ir, bool integer)
     return two(ir, minus, two(ir, either(ir, text(ir, "0"), whole), maybe(ir, fraction)));
 }
 
-/* The usual spellings among `node`, if there are any. */
+/* The texts of `node` that are in the usual form, or `node` itself if there are none. */
 static spry_ir_node prefer_usual(spry_schema *schema, spry_ir_node node, bool integer)
 {
     spry_ir_node usual = spry_ir_intersect(schema->ir, node, usual_number(schema->ir, integer));
@@ -522,7 +522,7 @@ spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *num
     return writes ? prefer_usual(schema, node, number->integer) : node;
 }
 
-/* Integers of at least 10^least, and of at least 10^16, spelled with an exponent. */
+/* Integers of at least 10^least and at least 10^16, written with an exponent. */
 static spry_ir_node number_large_whole(spry_ir *ir, int least)
 {
     return two(ir, maybe(ir, text(ir, "-")), large_whole(ir, least > LARGE ? least : LARGE));
@@ -534,7 +534,7 @@ spry_ir_node spry_number_small(spry_ir *ir, int below)
     return spry_ir_sequence(ir, parts, 3);
 }
 
-/* Whether a bound has few enough digits in plain form. */
+/* True if the digits of a bound fit into its plain form. */
 static bool number_can_bound(const spry_decimal *value)
 {
     plain laid_out;
@@ -555,7 +555,7 @@ typedef struct divider {
     uint32_t q, f;
     bool negated;
     uint32_t zero, whole, decimals, zeros,
-        other; /* first states: a leading zero, digits, digits after the point, ... */
+        other; /* the first state of each group: a leading zero, digits, digits after the point, ... */
 } divider;
 
 /* remainder * 10^digits mod q */
@@ -578,7 +578,8 @@ static void digit_edge(const divider *d, uint32_t from, uint32_t to, unsigned fi
     spry_nfa_bytes(d->nfa, from, to, (unsigned char)('0' + first), (unsigned char)('0' + last));
 }
 
-/* One state for each remainder of the digits before the point, and of those after it. */
+/* Adds the edges. There is one state for each remainder of the digits before the point, and one for each remainder of
+ * the digits after it. */
 static void add_edges(const divider *d)
 {
     spry_nfa_bytes(d->nfa, 0, 1, '-', '-');
@@ -641,7 +642,7 @@ static spry_ir_node make(spry_schema *schema, uint32_t q, uint32_t f, bool negat
     return SPRY_IR_NONE;
 }
 
-/* The smallest t >= 0 such that every multiple of 10^t is one of q * 10^-f; -1 when there is none. */
+/* The smallest t >= 0 such that every multiple of 10^t is a multiple of q * 10^-f; -1 when there is none. */
 static int power_of_ten(uint32_t q, int f)
 {
     int twos = 0, fives = 0;
@@ -699,7 +700,7 @@ const spry_shapes *spry_schema_number_bound(spry_schema *schema, uint32_t place,
 {
     bool low = strcmp(keyword, "minimum") == 0 || strcmp(keyword, "exclusiveMinimum") == 0;
     bool exclusive = strncmp(keyword, "exclusive", 9) == 0;
-    if (exclusive && json_is_boolean(value)) /* draft-04: belongs to minimum or maximum */
+    if (exclusive && json_is_boolean(value)) /* in draft-04 it is a part of the keyword minimum or maximum */
         return negated ? spry_shapes_none(schema) : &schema->everything;
     if (!is_number(schema, place, keyword, value))
         return NULL;

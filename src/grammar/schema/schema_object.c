@@ -65,7 +65,7 @@ const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *list
 
 /* ---- the keywords ------------------------------------------------------------------------------------------------ */
 
-/* A schema that allows everything. */
+/* True for a schema that allows everything. */
 static bool says_nothing(const json_t *schema)
 {
     return !schema || json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0);
@@ -90,7 +90,7 @@ const json_t *spry_schema_additional(const json_t *json)
     return additional || !spry_schema_is_plain(json) ? additional : json_object_get(json, "unevaluatedProperties");
 }
 
-/* Objects of which some member meets a demand. */
+/* Objects in which some member meets a demand. */
 static const spry_shapes *demanding(spry_schema *schema, spry_object_demand demand)
 {
     spry_object_demand *kept = spry_schema_alloc(schema, 1, sizeof *kept);
@@ -191,9 +191,9 @@ const spry_shapes *spry_schema_property_names(spry_schema *schema, uint32_t plac
     return one_object(schema, object);
 }
 
-/* ---- two shapes -------------------------------------------------------------------------------------------------- */
+/* ---- conjunction of two shapes ----------------------------------------------------------------------------------- */
 
-/* The names of both; false when one requires a member that the other forbids. */
+/* Collects the names of both objects; false when one requires a member that the other forbids. */
 static bool join_names(spry_schema *schema, spry_object_shape *out, const spry_object_shape *a,
                        const spry_object_shape *b)
 {
@@ -336,13 +336,13 @@ bool spry_object_covers(const spry_schema *schema, const spry_object_shape *a, c
         a->n_demands > b->n_demands || a->key_claims.count > b->key_claims.count ||
         (spry_schema_writes(schema) && count_schemas(a) != count_schemas(b)))
         return false;
-    for (size_t i = 0, k = 0; i < a->n_names; i++, k++) { /* sorted */
+    for (size_t i = 0, k = 0; i < a->n_names; i++, k++) { /* both lists are sorted */
         while (k < b->n_names && by_name(&b->names[k], &a->names[i]) < 0)
             k++;
         if (k == b->n_names || by_name(&b->names[k], &a->names[i]) != 0 || b->names[k].present != a->names[i].present)
             return false;
     }
-    for (size_t i = 0, k = 0; i < a->key_claims.count; i++, k++) { /* sorted */
+    for (size_t i = 0, k = 0; i < a->key_claims.count; i++, k++) { /* both lists are sorted */
         while (k < b->key_claims.count && b->key_claims.items[k] < a->key_claims.items[i])
             k++;
         if (k == b->key_claims.count || b->key_claims.items[k] != a->key_claims.items[i])
@@ -368,9 +368,9 @@ spry_shape *spry_object_both(spry_schema *schema, const spry_shape *first, const
 
 /* ---- demands ----------------------------------------------------------------------------------------------------- */
 
-/* Demands of an object: a negated patternProperties, additionalProperties or propertyNames needs some member that is
- * wrong for it. That member is a *witness*: one of a declared name, or one of a class of names. Each way to choose
- * witnesses for all demands becomes an alternative of the object. */
+/* Demands of an object: a negated patternProperties, additionalProperties or propertyNames needs some member that
+ * violates the keyword. That member is a *witness*: the one with a declared name, or one of a class of names. Each way
+ * to choose witnesses for all demands becomes an alternative of the object. */
 
 typedef struct search {
     spry_schema *schema;
@@ -378,7 +378,7 @@ typedef struct search {
     const spry_object_shape *object;
     spry_layout_witness chosen[SPRY_SCHEMA_DEMANDS_MAX];
     size_t count;
-    bool doubled; /* a way needs two members of one class */
+    bool doubled; /* some choice needs two members of one class */
 } search;
 
 static uint32_t inside_of(const spry_layout *layout, const spry_layout_witness *witness)
@@ -386,7 +386,7 @@ static uint32_t inside_of(const spry_layout *layout, const spry_layout_witness *
     return witness->of_class ? layout->classes[witness->index].inside : layout->names[witness->index].inside;
 }
 
-/* The claims of a witness that also meets this demand. */
+/* The claims about a witness that must also meet this demand. */
 static spry_claims with_demand(const search *s, spry_claims claims, const spry_object_demand *demand)
 {
     return demand->kind == SPRY_DEMAND_NAMED ? claims : spry_claims_add(s->schema, claims, demand->claim);
@@ -397,7 +397,7 @@ static bool same_claims(spry_claims a, spry_claims b)
     return a.count == b.count && (a.count == 0 || memcmp(a.items, b.items, a.count * sizeof *a.items) == 0);
 }
 
-/* Whether any value meets the demand. */
+/* True if the demand is only about the member's name, so that any value meets it. */
 static bool is_about_names(const search *s, const spry_object_demand *demand)
 {
     return demand->kind == SPRY_DEMAND_NAMED || json_is_false(s->schema->places[demand->claim >> 2]->json);
@@ -431,7 +431,8 @@ static void choose_new(search *s, uint32_t number, bool of_class, uint32_t index
     for (size_t i = 0; i < s->count; i++) {
         if (s->chosen[i].of_class != of_class || s->chosen[i].index != index)
             continue;
-        /* Another member of the class: exact only where one member cannot meet both demands or needs not to. */
+        /* A second member of the same class may be needed. The result is exact only where one member cannot meet both
+         * demands or need not. */
         s->doubled |= of_class && !same_claims(s->chosen[i].claims, claims);
         return;
     }
@@ -442,7 +443,7 @@ static void choose_new(search *s, uint32_t number, bool of_class, uint32_t index
     s->count--;
 }
 
-/* Whether a chosen or required member meets the demand whatever its value is. */
+/* True if a chosen or required member meets the demand, whatever its value is. */
 static bool is_met(const search *s, uint32_t number)
 {
     const spry_object_demand *demand = &s->object->demands[number];
@@ -457,7 +458,7 @@ static bool is_met(const search *s, uint32_t number)
     return false;
 }
 
-/* The recursion is as deep as there are demands. */
+/* Chooses a witness for each demand from `number` on. The recursion is as deep as the number of demands. */
 static void choose(search *s, uint32_t number)
 {
     if (spry_schema_failed(s->schema))
@@ -471,7 +472,7 @@ static void choose(search *s, uint32_t number)
         return;
     }
     const spry_object_demand *demand = &s->object->demands[number];
-    for (size_t i = 0; i < s->count; i++) { /* a member that meets earlier demands, too */
+    for (size_t i = 0; i < s->count; i++) { /* try a member that already meets earlier demands */
         spry_claims before = s->chosen[i].claims, claims = with_demand(s, before, demand);
         if (!(inside_of(s->layout, &s->chosen[i]) >> number & 1) || spry_claims_are_dead(s->schema, claims, 2))
             continue;

@@ -64,7 +64,7 @@ static spry_shape *both(spry_schema *schema, spry_shape *a, spry_shape *b)
     }
 }
 
-/* Whether every value of object `b` is certainly one of `a`; the traits decide nearly always. */
+/* True if every value of object `b` is certainly one of `a`; usually the traits already decide. */
 static bool covers(const spry_schema *schema, spry_shape *a, spry_shape *b)
 {
     if (!a->traits)
@@ -78,7 +78,8 @@ static bool covers(const spry_schema *schema, spry_shape *a, spry_shape *b)
 static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
 {
     size_t kept = 0, same = 0;
-    bool replaces = shape->kind < SPRY_SHAPE_ARRAY || !schema->unevaluated; /* others may evaluate more */
+    bool replaces = shape->kind < SPRY_SHAPE_ARRAY || !schema->unevaluated; /* with unevaluated... other shapes may
+                                                                             * evaluate more members */
     for (size_t i = 0; i < list->count; i++) {
         spry_shape *old = list->items[i];
         if (old == shape || (old->kind == shape->kind && old->any && replaces))
@@ -111,7 +112,7 @@ static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
 static size_t bounded_room(size_t a, size_t b)
 {
     const size_t most = SPRY_SHAPE_KINDS * SPRY_SCHEMA_SHAPES_MAX;
-    return a * b < most ? a * b : most; /* both are at most `most` */
+    return a * b < most ? a * b : most; /* neither exceeds `most` */
 }
 
 const spry_shapes *spry_shapes_both(spry_schema *schema, const spry_shapes *a, const spry_shapes *b)
@@ -156,7 +157,7 @@ const spry_shapes *spry_shapes_restrict(spry_schema *schema, const spry_shapes *
     return spry_shapes_both(schema, all, spry_shapes_either(schema, spry_shapes_without(schema, kind), allowed));
 }
 
-/* ---- what is certainly empty ------------------------------------------------------------------------------------- */
+/* ---- shapes that certainly have no value ------------------------------------------------------------------------- */
 
 bool spry_shapes_disjoint(spry_schema *schema, const spry_shapes *a, const spry_shapes *b)
 {
@@ -196,7 +197,7 @@ static bool object_is_dead(spry_schema *schema, const spry_object_shape *object,
     return object->n_demands && spry_object_misses_demand(schema, object, depth);
 }
 
-/* Whether the shape's constraints could contradict each other in a way that joining did not detect. */
+/* True if the shape's constraints may contradict each other in a way that joining them did not detect. */
 static bool may_be_empty(const spry_shape *shape)
 {
     if (shape->kind == SPRY_SHAPE_STRING)
@@ -238,7 +239,7 @@ const spry_shapes *spry_shapes_alive(spry_schema *schema, const spry_shapes *sha
 
 /* ---- small lists ------------------------------------------------------------------------------------------------- */
 
-/* Lists are joined repeatedly: without a limit many small ones would take quadratic memory. */
+/* Lists are joined again and again; without a limit many small ones would need quadratic memory. */
 static bool is_too_long(spry_schema *schema, size_t count)
 {
     if (count > SPRY_SCHEMA_JOINED_MAX)

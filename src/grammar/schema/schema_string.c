@@ -4,7 +4,7 @@
 #include "grammar/schema/json_spelling.h"
 #include "grammar/schema/schema.h"
 
-enum { PROSE_MIN_MAX = 4096 }; /* for a larger minimum runs of blanks are not excluded */
+enum { PROSE_MIN_MAX = 4096 }; /* for a larger minimum length, repeated blanks are not excluded */
 
 static const spry_shapes *one_string(spry_schema *schema, spry_string_shape string)
 {
@@ -41,7 +41,7 @@ spry_ir_node spry_schema_pattern_node(spry_schema *schema, const json_t *where, 
     return node;
 }
 
-/* Strings whose spelling is in a set, or with `negated` is not. */
+/* Strings whose spelling is in a set; with `negated`, whose spelling is not. */
 static const spry_shapes *schema_spelled(spry_schema *schema, spry_ir_node spelled, bool negated)
 {
     if (negated)
@@ -61,7 +61,7 @@ const spry_shapes *spry_schema_pattern(spry_schema *schema, uint32_t place, cons
     return schema_spelled(schema, spry_schema_pattern_node(schema, json, keyword, pattern), negated);
 }
 
-/* ---- two shapes -------------------------------------------------------------------------------------------------- */
+/* ---- conjunction of two shapes ----------------------------------------------------------------------------------- */
 
 static uint32_t length_of(const json_t *string)
 {
@@ -89,7 +89,7 @@ static bool has_patterns(spry_schema *schema, spry_nodes patterns, const json_t 
     return true;
 }
 
-/* Removes the values that do not have the patterns, which then need not be stated. */
+/* Removes the values that do not match the patterns; then the patterns are no longer needed. */
 static void apply_patterns(spry_schema *schema, spry_string_shape *string, const json_t **values, const json_t *at)
 {
     size_t kept = 0;
@@ -162,7 +162,7 @@ static spry_ir_node write_length(spry_schema *schema, const spry_string_shape *s
     return spry_ir_repeat(schema->ir, spry_json_any_character(schema->ir, !writes), string->min, string->max);
 }
 
-/* The spellings between the quotes. */
+/* The text between the quotes. */
 static spry_ir_node write_inside(spry_schema *schema, const spry_string_shape *string)
 {
     if (string->values) {
@@ -185,7 +185,7 @@ spry_ir_node spry_string_write(spry_schema *schema, const spry_string_shape *str
     return spry_ir_sequence(schema->ir, (spry_ir_node[]){quote, write_inside(schema, string), quote}, 3);
 }
 
-/* The spellings between the quotes as a regular node: names of members are compared with each other. */
+/* The text between the quotes as a regular node, because names of members are compared with each other. */
 static spry_ir_node write_regular(spry_schema *schema, const spry_string_shape *string)
 {
     spry_ir *ir = schema->ir;
@@ -248,7 +248,7 @@ spry_ir_node spry_schema_key_language(spry_schema *schema, spry_claims claims)
 #define EMAIL          ANY_OF(ATOM "(?:\\." ATOM ")*|" QUOTED) "@" SERVERS(LABEL)
 
 /* A label of a host name. Two hyphens in the third and fourth place announce an encoding whose contents a regular
- * expression cannot check, so such labels are left out. */
+ * expression cannot check, so such labels are not allowed. */
 #define AN         "[A-Za-z0-9]"
 #define AH         "[A-Za-z0-9-]"
 #define HOST_LABEL ANY_OF(AN "(?:" AH "?" AN ")?|" AN AH AN AH "{0,59}" AN "|" AN AH "-" AN "(?:" AH "{0,58}" AN ")?")
@@ -286,7 +286,7 @@ spry_ir_node spry_schema_key_language(spry_schema *schema, spry_claims claims)
 
 static const struct {
     const char *name, *regex;
-    uint32_t max; /* characters; 0: any number */
+    uint32_t max; /* maximum number of characters; 0: any number */
 } strings[] = {
     {"date", DATE, 0},
     {"time", TIME, 0},
@@ -311,7 +311,7 @@ static const struct {
 /* Integers of fixed width, as named by OpenAPI. */
 static const struct {
     const char *name;
-    uint64_t below, above; /* magnitudes of the minimum and maximum */
+    uint64_t below, above; /* magnitudes of the smallest and the largest value */
 } integers[] = {
     {"int8", 1u << 7, (1u << 7) - 1},
     {"int16", 1u << 15, (1u << 15) - 1},
@@ -323,7 +323,7 @@ static const struct {
     {"uint64", 0, UINT64_MAX},
 };
 
-/* Integers in the range; negated: numbers below, above, or not integers. */
+/* The integers of the range; negated: smaller numbers, larger numbers, and numbers that are not integers. */
 static const spry_shapes *integer_shapes(spry_schema *schema, size_t row, bool negated)
 {
     spry_bound low = {.set = true, .exclusive = negated, .at = spry_decimal_from_u64(integers[row].below, true)};
@@ -345,14 +345,14 @@ static const spry_shapes *integer_shapes(spry_schema *schema, size_t row, bool n
 
 /* ---- regular expressions ----------------------------------------------------------------------------------------- */
 
-/* "a-[b-z]|b-[c-z]|...", with `link` between the two. */
+/* Adds "|a-[b-z]|b-[c-z]...", with `link` in place of the first hyphen. */
 static void add_ascending(spry_buffer *out, char first, char last, const char *link)
 {
     for (char c = first; c < last; c++)
         spry_buffer_format(out, "|%c%s[%c-%c]", c, link, c + 1, last);
 }
 
-/* Perhaps a repetition. */
+/* Adds an optional repetition. */
 static void add_repetition(spry_buffer *out)
 {
     spry_buffer_text(out, "(?:(?:[*+?]|\\{(?:[0-9]{1,3},?");
@@ -382,7 +382,7 @@ static spry_ir_node spell(spry_ir *ir, const spry_buffer *regex)
 }
 
 /* Valid regular expressions. Groups nest, so this is a rule and not an automaton; back references and names of groups
- * are left out. */
+ * are not allowed. */
 static spry_ir_node regex_language(spry_ir *ir)
 {
     static const char *const opening[] = {"\\((?:\\?:)?", "\\(\\?(?:[=!]|<[=!])"};
@@ -422,7 +422,7 @@ const char *spry_json_format(const char *name, uint32_t *max)
     return NULL;
 }
 
-/* The spellings of a format; SPRY_IR_NONE when it is none of strings. */
+/* The spellings of a string format; SPRY_IR_NONE when it is not a format of strings. */
 static spry_ir_node string_format(spry_schema *schema, const char *name, uint32_t *max)
 {
     const char *regex = spry_json_format(name, max);
@@ -441,7 +441,7 @@ const spry_shapes *spry_schema_format(spry_schema *schema, uint32_t place, const
     if (format != SPRY_IR_NONE) {
         const spry_shapes *spelled = schema_spelled(schema, format, negated);
         if (negated || !spelled)
-            return spelled; /* without the longer ones: they are too few to matter */
+            return spelled; /* the longer texts are dropped: they are too few to matter */
         spelled->items[0]->as.string.max = max;
         return spry_shapes_either(schema, spry_shapes_without(schema, SPRY_SHAPE_STRING), spelled);
     }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- numbers and strings: many at once --------------------------------------------------------------------------- */
+/* ---- lists of numbers and strings -------------------------------------------------------------------------------- */
 
 static const spry_shapes *numbers(spry_schema *schema, const json_t *const *values, size_t count)
 {
@@ -24,7 +24,7 @@ static int by_size(const void *a, const void *b)
     return spry_decimal_compare(a, b);
 }
 
-/* The numbers between them, below all and above all. */
+/* The numbers between the listed ones, below all of them and above all of them. */
 static const spry_shapes *other_numbers(spry_schema *schema, const json_t *const *values, size_t count)
 {
     spry_decimal *sorted = spry_schema_alloc(schema, count, sizeof *sorted);
@@ -36,7 +36,7 @@ static const spry_shapes *other_numbers(spry_schema *schema, const json_t *const
     qsort(sorted, count, sizeof *sorted, by_size);
     for (size_t i = 0; i <= count; i++) {
         if (i > 0 && i < count && by_size(&sorted[i - 1], &sorted[i]) == 0)
-            continue; /* no number is between them */
+            continue; /* there is no number between them */
         shapes[i] = spry_shape_new(schema, SPRY_SHAPE_NUMBER);
         if (!shapes[i])
             return NULL;
@@ -200,7 +200,7 @@ static const json_t **take(spry_schema *schema, const json_t *list, size_t *coun
     return values;
 }
 
-/* All strings, and all numbers, become one shape each, so that a long list is one shape. */
+/* All strings of the list become one shape, and so do all numbers, which keeps long lists small. */
 const spry_shapes *spry_schema_enum(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
                                     bool negated)
 {

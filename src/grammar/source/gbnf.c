@@ -22,7 +22,7 @@ static bool is_name(int byte)
            byte == '-' || byte == '_';
 }
 
-/* Skips whitespace and comments; with `newlines` also newlines, where a rule may continue. */
+/* Skips whitespace and comments; with `newlines` also line ends, where a rule may continue. */
 static void skip_blanks(spry_source *source, bool newlines)
 {
     for (;;) {

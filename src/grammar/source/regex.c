@@ -1,9 +1,9 @@
 /* Regular expressions: the part of ECMA-262's Unicode dialect that describes regular languages. Lazy quantifiers match
  * the same texts as greedy ones, and groups capture nothing here.
  *
- * Anchors: "^" and "$" become two bytes that do not occur in texts. Only texts are kept in which all marks of the first
- * kind precede, and all of the second kind follow, the characters; then the marks are removed. So anchors are exact
- * anywhere in a pattern. The usual case, one anchor at either end, does not need this. */
+ * Anchors: "^" and "$" become marks, two bytes that do not occur in texts. Only texts are kept in which all "^" marks
+ * precede the characters and all "$" marks follow them; then the marks are removed. So anchors are exact anywhere in a
+ * pattern. The usual case, one anchor at either end, does not need this. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <utf8proc.h>
@@ -25,25 +25,26 @@ typedef struct spry_code_set {
 
 /* ---- look-around ------------------------------------------------------------------------------------------------- */
 
-/* Look-around and word boundaries of regular expressions. At its place the pattern has a *mark*: a byte that does
- * not occur in texts. Texts with a mark where its condition does not hold are removed; spry_ir_anchored then removes
- * the marks. So conditions are exact anywhere in a pattern, also in repetitions. */
+/* Look-around and word boundaries of regular expressions. In its place the pattern gets a *mark*: a byte that does not
+ * occur in texts. Texts with a mark at a point where its condition does not hold are removed; spry_ir_anchored then
+ * removes the marks. So conditions are exact anywhere in a pattern, also in repetitions. */
 
 enum {
-    SPRY_LOOKS_MAX = SPRY_IR_END - SPRY_IR_MARKS - 3, /* look-arounds of one pattern that are in force together */
+    SPRY_LOOKS_MAX = SPRY_IR_END - SPRY_IR_MARKS - 3, /* maximum look-arounds of one pattern that apply at the same
+                                                       * time */
     SPRY_MARK_BOUNDARY = SPRY_IR_BEGIN - 2,
     SPRY_MARK_NO_BOUNDARY,
 };
 
 typedef struct spry_regex_look {
     bool behind, negated;
-    spry_ir_node language; /* whole texts after the mark, or before it */
+    spry_ir_node language; /* what the whole text after the mark, or before it, must match */
 } spry_regex_look;
 
 typedef struct spry_regex_looks {
     spry_regex_look items[SPRY_LOOKS_MAX]; /* the mark of each is SPRY_IR_MARKS + its index */
     size_t count;
-    bool boundaries; /* \b or \B occur */
+    bool boundaries; /* the pattern contains \b or \B */
 } spry_regex_looks;
 
 /* ---- named sets of characters ------------------------------------------------------------------------------------ */
@@ -150,7 +151,8 @@ static const struct category {
     {"Cn", "Unassigned", UTF8PROC_CATEGORY_CN, UTF8PROC_CATEGORY_CN},
 };
 
-/* Runs of code points of one category, in order. Asking for each code point takes long, so it is done once. */
+/* Ranges of code points of one category, in ascending order. Looking up each code point takes long, so this is computed
+ * once. */
 static struct category_run {
     spry_code_range range;
     utf8proc_category_t of;
@@ -227,7 +229,7 @@ static spry_ir_node regex_mark(spry_ir *ir, unsigned mark)
     return spry_ir_literal(ir, (spry_view){&byte, 1});
 }
 
-/* Any marks and, with `characters`, any characters. */
+/* Any number of marks and, with `characters`, of characters. */
 static spry_ir_node any_marks(spry_ir *ir, bool characters)
 {
     spry_ir_node choices[SPRY_IR_END - SPRY_IR_MARKS + 2];
@@ -239,7 +241,7 @@ static spry_ir_node any_marks(spry_ir *ir, bool characters)
     return spry_ir_repeat(ir, spry_ir_choice(ir, choices, count), 0, SPRY_IR_UNBOUNDED);
 }
 
-/* Texts with the mark of a look-around at a wrong place. */
+/* Texts in which the mark of a look-around is where its condition does not hold. */
 static spry_ir_node wrong_look(spry_ir *ir, const spry_regex_look *look, unsigned mark)
 {
     spry_ir_node wrong = look->negated ? look->language : spry_ir_subtract(ir, regex_anything(ir), look->language);
@@ -248,7 +250,7 @@ static spry_ir_node wrong_look(spry_ir *ir, const spry_regex_look *look, unsigne
     return spry_ir_sequence(ir, look->behind ? behind : ahead, 3);
 }
 
-/* Texts with the mark of a word boundary (or, with `inside`, of its opposite) at a wrong place. */
+/* Texts in which the mark of a word boundary (with `inside`: of its opposite) is where the condition does not hold. */
 static spry_ir_node wrong_boundary(spry_ir *ir, unsigned mark, bool inside)
 {
     static const spry_code_range letters[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -257,7 +259,7 @@ static spry_ir_node wrong_boundary(spry_ir *ir, unsigned mark, bool inside)
         spry_ir_node letter = spry_ir_class(ir, letters, SPRY_COUNT(letters), !word);
         spry_ir_node left = spry_ir_sequence(ir, (spry_ir_node[]){others, letter}, 2);
         spry_ir_node right = spry_ir_sequence(ir, (spry_ir_node[]){letter, others}, 2);
-        if (!word) { /* the ends of the text */
+        if (!word) { /* the beginning and end of the text count as no word */
             left = spry_ir_repeat(ir, left, 0, 1);
             right = spry_ir_repeat(ir, right, 0, 1);
         }
@@ -270,7 +272,8 @@ static spry_ir_node wrong_boundary(spry_ir *ir, unsigned mark, bool inside)
     return spry_ir_choice(ir, wrong, 2);
 }
 
-/* The texts of `node` in which the marks from look `first` on are only where their conditions hold. */
+/* The texts of `node` in which the marks of the look-arounds from index `first` on are only where their conditions
+ * hold. */
 static spry_ir_node looks_apply(spry_ir *ir, const spry_regex_looks *looks, size_t first, spry_ir_node node)
 {
     for (size_t i = first; i < looks->count; i++)
@@ -282,13 +285,13 @@ static spry_ir_node looks_apply(spry_ir *ir, const spry_regex_looks *looks, size
     return node;
 }
 
-/* ---- patterns ---------------------------------------------------------------------------------------------------- */
+/* ---- parsing of patterns ----------------------------------------------------------------------------------------- */
 
 enum { REPEATS_MAX = 1 << 24, LOOK_NESTING_MAX = 8 };
 
-/* An open look-around, and what the pattern had before it. */
+/* An open look-around, and the state of the pattern before it. */
 typedef struct open_look {
-    size_t depth; /* of groups */
+    size_t depth; /* depth of groups */
     bool behind, negated;
     size_t n_looks, n_begins, n_ends;
 } open_look;
@@ -298,7 +301,7 @@ typedef struct parser {
     spry_source source;
     spry_ir_groups groups;
     spry_code_set set;
-    size_t n_begins, n_ends; /* anchors inside the pattern */
+    size_t n_begins, n_ends; /* number of anchors inside the pattern */
     spry_regex_looks looks;
     open_look open[LOOK_NESTING_MAX];
     size_t n_open;
@@ -392,7 +395,7 @@ static bool read_escape(parser *state, uint32_t *character)
     return ok;
 }
 
-/* \d \w \s \p{..} and their complements, added to the set; starts after the backslash. False for other escapes. */
+/* Adds the set of \d \w \s \p{..} or of its complement; starts after the backslash. False for other escapes. */
 static bool read_set_escape(parser *state)
 {
     spry_source *source = &state->source;
@@ -440,7 +443,7 @@ static spry_ir_node parse_escape(parser *state)
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
-/* One end of a range; *is_set when it was a whole set, which is already added. */
+/* Reads one end of a range; *is_set: it was a whole set, which has been added already. */
 static bool read_class_item(parser *state, uint32_t *character, bool *is_set)
 {
     spry_source *source = &state->source;
@@ -492,7 +495,7 @@ static spry_ir_node parse_class(parser *state)
 
 /* ---- groups and repetitions -------------------------------------------------------------------------------------- */
 
-/* At the "=" or "!" of a look-around. */
+/* Opens a look-around; the next character is its "=" or "!". */
 static void open_look_around(parser *state, bool behind)
 {
     bool negated = spry_source_peek(&state->source) == '!';
@@ -510,7 +513,7 @@ static void open_look_around(parser *state, bool behind)
                                                    .n_ends = state->n_ends};
 }
 
-/* The mark for a complete look-around. */
+/* Closes a look-around; returns its mark. */
 static spry_ir_node close_look_around(parser *state, spry_ir_node inside)
 {
     open_look look = state->open[--state->n_open];
@@ -653,7 +656,7 @@ static void parse_item(parser *state)
     }
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- complete patterns ------------------------------------------------------------------------------------------- */
 
 static spry_ir_node parse(parser *state)
 {

@@ -1,5 +1,5 @@
-/* An answer is text with calls in it, or only calls. Text never contains the mark that opens a call, so what follows
- * that mark is a call; inside a thought the mark is text. */
+/* Grammars for answers with tool calls. An answer is text with calls in it, or calls only. Text never contains the mark
+ * that opens a call, so that mark always begins a call; inside a thought (reasoning) the mark is ordinary text. */
 #include "grammar/source/tool_grammar.h"
 
 #include <stdio.h>
@@ -12,8 +12,9 @@
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-/* Parameters that are not written as one JSON object: in the order of their declaration, the required ones always. A
- * string without quotes is any text that does not contain the mark after it and has its pattern, format and length. */
+/* Parameters that are not written as one JSON object. They come in the order of their declaration, and required ones
+ * are always present. A string without quotes is any text that does not contain the mark after it and that has its
+ * pattern, format and length. */
 
 enum { NESTING_MAX = 6, MARK_BYTES = 512 };
 
@@ -50,7 +51,7 @@ static spry_ir_node fixed_strings(const spry_tool_builder *b, spry_argument_sche
     return node;
 }
 
-/* The number under a key of a schema; `otherwise` where there is none. */
+/* The number that a schema has under a key; `otherwise` if it has none. */
 static uint32_t length_of(spry_argument_schema of, const char *key, uint32_t otherwise)
 {
     const json_t *value = json_object_get(of.schema, key);
@@ -58,8 +59,8 @@ static uint32_t length_of(spry_argument_schema of, const char *key, uint32_t oth
     return json_is_number(value) && number >= 0 && number < SPRY_IR_UNBOUNDED ? (uint32_t)number : otherwise;
 }
 
-/* A string without quotes. Blanks around a value do not belong to it, so where its text matters there are none. A
- * pattern or format that cannot be enforced is left out, and a warning says so. */
+/* A string without quotes. Whitespace around a value does not belong to it, so where the exact text matters no
+ * whitespace is allowed. A pattern or format that cannot be enforced is ignored, with a warning. */
 static spry_ir_node raw_string(const spry_tool_builder *b, spry_argument_schema of)
 {
     spry_ir *ir = b->ir;
@@ -115,7 +116,7 @@ static spry_ir_node attributes(const spry_tool_builder *b, bool string)
     return spry_ir_choice(b->ir, nodes, SPRY_COUNT(types));
 }
 
-/* One parameter; its key and value are given. */
+/* One parameter with the given key and value. */
 static spry_ir_node between_marks(const spry_tool_builder *b, spry_ir_node key, spry_ir_node value, bool string)
 {
     const spry_tool_style *s = b->style;
@@ -172,7 +173,8 @@ static spry_ir_node element(const spry_tool_builder *b, const char *key, spry_ar
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */
 
-/* Members with commas between those that are there: from the last one, with and without one before it. */
+/* Members with commas between the ones that are present. Built from the last member to the first, once for the case
+ * that one comes before it and once for the other. */
 static spry_ir_node separated(const spry_tool_builder *b, spry_argument_schema of, const char *sign, const char *comma,
                               value_writer *write, int depth)
 {
@@ -221,7 +223,7 @@ static spry_ir_node braced_value(const spry_tool_builder *b, spry_argument_schem
     }
     if (!(types & (SPRY_ARGUMENT_STRING | SPRY_ARGUMENT_OBJECT | SPRY_ARGUMENT_ARRAY)))
         return spry_tool_json(b, of);
-    if (!(types & SPRY_ARGUMENT_STRING)) /* containers that declare nothing */
+    if (!(types & SPRY_ARGUMENT_STRING)) /* containers whose schema declares no members */
         return spry_tool_literal(b, types & SPRY_ARGUMENT_OBJECT ? "{}" : "[]");
     spry_ir_node fixed = fixed_strings(b, of, quote, quote);
     return fixed != SPRY_IR_NONE
@@ -292,7 +294,7 @@ static spry_ir_node any_text(const spry_tool_builder *b)
     return spry_ir_repeat(b->ir, one, 0, SPRY_IR_UNBOUNDED);
 }
 
-/* Text that does not contain a mark, of two; the second may be NULL. */
+/* Text that contains neither of two marks; the second may be NULL. */
 static spry_ir_node text_without(const spry_tool_builder *b, const char *mark, const char *other)
 {
     spry_ir_node any = any_text(b), found = spry_tool_literal(b, mark);
@@ -311,7 +313,7 @@ static spry_ir_node optional(const spry_tool_builder *b, spry_ir_node node)
     return spry_ir_repeat(b->ir, node, 0, 1);
 }
 
-/* A text as a JSON string. */
+/* A text written as a JSON string. */
 static spry_ir_node quoted(const spry_tool_builder *b, const char *text)
 {
     json_t *string = json_string(text);
@@ -327,7 +329,7 @@ spry_ir_node spry_tool_json(const spry_tool_builder *b, spry_argument_schema of)
 {
     static const char *const shared[] = {"$defs", "definitions"};
     json_t *schema = json_is_object(of.schema) ? json_deep_copy(of.schema) : json_object();
-    for (size_t i = 0; i < SPRY_COUNT(shared); i++) /* references start at the root */
+    for (size_t i = 0; i < SPRY_COUNT(shared); i++) /* references in a schema start at the document's root */
         if (of.schema != of.root && json_object_get(of.root, shared[i]))
             json_object_set(schema, shared[i], json_object_get(of.root, shared[i]));
     char *text = json_dumps(schema, JSON_COMPACT);
@@ -360,16 +362,16 @@ static spry_ir_node word(const spry_tool_builder *b, uint32_t least, uint32_t mo
     return spry_ir_repeat(b->ir, spry_ir_class(b->ir, letters, SPRY_COUNT(letters), false), least, most);
 }
 
-/* "key": , with the spaces that models write. */
+/* "key": followed by a space or none, as models write it. */
 static spry_ir_node json_key(const spry_tool_builder *b, const char *key)
 {
     return SPRY_TOOL_SEQUENCE(b, quoted(b, key), spry_tool_literal(b, ":"), b->space);
 }
 
-/* What differs between the calls of two functions. */
+/* What differs between the calls of one function and of another. */
 typedef struct called {
-    spry_ir_node name, quoted;          /* plain, and as a JSON string */
-    spry_ir_node arguments, parameters; /* as one JSON object, and in the style's own syntax */
+    spry_ir_node name, quoted;          /* the name itself, and as a JSON string */
+    spry_ir_node arguments, parameters; /* as one JSON object; and in the style's own syntax */
 } called;
 
 static spry_ir_node json_call(const spry_tool_builder *b, const called *c)
@@ -380,7 +382,7 @@ static spry_ir_node json_call(const spry_tool_builder *b, const called *c)
     if (s->keyed)
         return SPRY_TOOL_SEQUENCE(b, open, c->quoted, colon, c->arguments, close);
     spry_ir_node comma = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ","), b->space), id = spry_ir_empty(b->ir);
-    if (s->name_key) /* models that number their calls first */
+    if (s->name_key) /* for models that write the number of a call first */
         id = optional(b, SPRY_TOOL_SEQUENCE(b, json_key(b, "tool_call_id"), spry_tool_literal(b, "\""), word(b, 1, 9),
                                             spry_tool_literal(b, "\""), comma));
     return SPRY_TOOL_SEQUENCE(b, open, id, json_key(b, s->name_key ? s->name_key : "name"), c->quoted, comma,
@@ -412,7 +414,7 @@ static spry_ir_node header(const spry_tool_builder *b, spry_ir_node name)
                               spry_tool_literal(b, s->arguments_open));
 }
 
-/* A call, without the marks of a section, and without `open`. */
+/* A call without the marks of a section and without `open`. */
 static spry_ir_node call_of(const spry_tool_builder *b, const called *c)
 {
     const spry_tool_style *s = b->style;
@@ -437,7 +439,7 @@ static const char *name_at(const spry_tool_builder *b, size_t index)
     return json_string_value(json_object_get(json_array_get(b->functions, index), "name"));
 }
 
-/* One of the names, as JSON strings or plain. */
+/* Any of the function names, as JSON strings or plain. */
 static spry_ir_node any_name(const spry_tool_builder *b, bool json)
 {
     size_t count = json_array_size(b->functions);
@@ -474,7 +476,7 @@ static spry_ir_node any_call(const spry_tool_builder *b)
 
 /* ---- all calls --------------------------------------------------------------------------------------------------- */
 
-/* One item, or several with `between`. */
+/* One item; if parallel calls are allowed, several with `between` between them. */
 static spry_ir_node some(const spry_tool_builder *b, spry_ir_node item, spry_ir_node between)
 {
     if (!b->parallel)
@@ -482,7 +484,7 @@ static spry_ir_node some(const spry_tool_builder *b, spry_ir_node item, spry_ir_
     return SPRY_TOOL_SEQUENCE(b, item, any_number_of(b, SPRY_TOOL_SEQUENCE(b, between, item)));
 }
 
-/* Calls with all their marks; `opened`: after the first mark. */
+/* Calls with all their marks; `opened`: the first mark is already in the prompt. */
 static spry_ir_node all_calls(const spry_tool_builder *b, bool opened)
 {
     const spry_tool_style *s = b->style;
@@ -511,7 +513,7 @@ static spry_ir_node all_calls(const spry_tool_builder *b, bool opened)
     return b->parallel ? SPRY_TOOL_SEQUENCE(b, inside, any_number_of(b, SPRY_TOOL_SEQUENCE(b, b->gap, whole))) : inside;
 }
 
-/* JSON that begins an answer, for styles that need no mark. */
+/* Calls as plain JSON, which begins the answer, for styles that need no mark. */
 static spry_ir_node bare_calls(const spry_tool_builder *b)
 {
     return some(b, any_call(b), SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ";"), b->space));
@@ -529,7 +531,7 @@ static spry_ir_node without_bare_call(const spry_tool_builder *b, spry_ir_node t
     return spry_ir_subtract(b->ir, text, call);
 }
 
-/* Text and calls, where no call is required. */
+/* Text with calls, for answers that need not contain a call. */
 static spry_ir_node free_answer(const spry_tool_builder *b)
 {
     const spry_tool_style *s = b->style;
@@ -543,7 +545,7 @@ static spry_ir_node free_answer(const spry_tool_builder *b)
     return s->bare ? SPRY_TOOL_CHOICE(b, SPRY_TOOL_SEQUENCE(b, b->gap, bare_calls(b)), answer) : answer;
 }
 
-/* Recipients: ">>>" is at the end of the prompt, and content has a recipient too. */
+/* For styles with recipients: ">>>" is at the end of the prompt, and content has a recipient, too. */
 static spry_ir_node prompted_answer(const spry_tool_builder *b, bool required)
 {
     spry_ir_node calls = all_calls(b, true);
@@ -553,7 +555,7 @@ static spry_ir_node prompted_answer(const spry_tool_builder *b, bool required)
     return SPRY_TOOL_CHOICE(b, calls, SPRY_TOOL_SEQUENCE(b, content, optional(b, all_calls(b, false))));
 }
 
-/* With a thought before it: one that the prompt began, or one that the answer begins. */
+/* The answer after a thought, which the prompt has begun or which the answer begins. */
 static spry_ir_node after_thought(const spry_tool_builder *b, const json_t *spec, spry_ir_node answer, bool required)
 {
     const char *open = json_string_value(json_object_get(spec, "thought_open"));

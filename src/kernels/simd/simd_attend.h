@@ -321,8 +321,7 @@ SPRY_INLINE void add_values(attend_tile *t, spry_dtype type, const unsigned char
         const unsigned char *bytes = values + (size_t)token * t->a->token_bytes;
         if (first % t->per_head == 0 && type != SPRY_Q8_0)
             prefetch_next(t, bytes + d * coordinate_bytes(type), (size_t)n_vectors * LANES * coordinate_bytes(type));
-        else if (first % t->per_head == 0 && d == 0) /* the first values are at the beginning of a block, which has its
-                                                      * scale before it */
+        else if (first % t->per_head == 0 && d == 0) /* all of the token's blocks with their scales, once */
             prefetch_next(t, bytes, t->a->token_bytes);
         for (int v = 0; v < n_vectors; v++) {
             vec value = load_values(&scale, type, bytes, d + (size_t)v * LANES, v == 0);

@@ -70,8 +70,7 @@ SPRY_INLINE __m512 one_k45(__m512 sum, spry_dtype type, const unsigned char *p, 
     return sum;
 }
 
-/* ---- Q6_K: two dots a block, zero point 32 ------------------------------------------------------------------------
- */
+/* ---- Q6_K: two dots a block, zero point 32 ----------------------------------------------------------------------- */
 
 typedef struct four_dots {
     __m512i block[4][2];
@@ -133,8 +132,7 @@ SPRY_INLINE __m512 one_q6(__m512 sum, const unsigned char *p, const spry_act_blo
     return sum;
 }
 
-/* ---- Q2_K: two dots and two minima a block ------------------------------------------------------------------------
- */
+/* ---- Q2_K: two dots and two minima a block ----------------------------------------------------------------------- */
 
 /* How far the levels of block j of two bits are shifted left in their byte while they are multiplied. */
 SPRY_INLINE int pair_shift(int j)
@@ -197,8 +195,7 @@ SPRY_INLINE __m512 one_q2(__m512 sum, const unsigned char *p, const spry_act_blo
     return sum;
 }
 
-/* ---- Q3_K: two dots a block, zero point 4 -------------------------------------------------------------------------
- */
+/* ---- Q3_K: two dots a block, zero point 4 ------------------------------------------------------------------------ */
 
 /* How far the levels of block s are shifted left in their byte while they are multiplied. */
 SPRY_INLINE int q3_shift(int s)
@@ -251,8 +248,7 @@ SPRY_INLINE __m512 one_q3(__m512 sum, const unsigned char *p, const spry_act_blo
     return sum;
 }
 
-/* ---- TQ1_0 and TQ2_0: one scale, zero point 1 ---------------------------------------------------------------------
- */
+/* ---- TQ1_0 and TQ2_0: one scale, zero point 1 -------------------------------------------------------------------- */
 
 SPRY_INLINE __m512 one_ternary(__m512 sum, const unsigned char *p, const spry_act_block *a)
 {

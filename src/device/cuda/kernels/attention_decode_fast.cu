@@ -38,8 +38,7 @@ template <class S> struct fast_smem {
     fast_warp_smem<S> warps[S::WARPS];
 };
 
-/* ---- the row ------------------------------------------------------------------------------------------------------
- */
+/* ---- the row ----------------------------------------------------------------------------------------------------- */
 
 /* Index of coordinate `lane` among 32 coordinates stored as F16: the coordinates that lanes with the same t hold are
  * contiguous. */
@@ -98,8 +97,7 @@ template <class S> struct fast_queries {
     }
 };
 
-/* ---- a page -------------------------------------------------------------------------------------------------------
- */
+/* ---- a page ------------------------------------------------------------------------------------------------------ */
 
 /* Arranges four words of a lane as rows of mma operand A: first the lower halves, then the upper halves. */
 SPRY_DEVICE void transpose_words(uint32_t &k0, uint32_t &k1, uint32_t &k8, uint32_t &k9)

@@ -329,8 +329,7 @@ SPRY_DEVICE void multiply_pv(page_output<PART> &s, const float weights[4][4], co
     }
 }
 
-/* ---- several pages ------------------------------------------------------------------------------------------------
- */
+/* ---- several pages ----------------------------------------------------------------------------------------------- */
 
 template <int PART> SPRY_DEVICE void clear_output(page_output<PART> &total)
 {

@@ -189,8 +189,7 @@ template <> struct lane_fragment<0> {
     }
 };
 
-/* ---- tiles --------------------------------------------------------------------------------------------------------
- */
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 /* Tile number `tile` of a batch of tiles; past the last tile of the matrix, the last one. */
 template <int TILES, gemm_fusion FUSION>
@@ -251,8 +250,7 @@ SPRY_DEVICE void write_gated(const split_sums<TILES> &sums, const spry_gemm_args
     store_activation_for<T>(a.from.to, row, batch * BLOCKS + block, (int)lane, value);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------
- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 template <class T, int TILES, gemm_fusion FUSION> struct small_block {
     enum { SLOTS = TILES < 4 ? TILES : 4 };

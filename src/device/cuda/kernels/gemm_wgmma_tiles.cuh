@@ -11,8 +11,7 @@ enum {
     WARPGROUP_OUTPUTS = WARPGROUP_TILES * SPRY_TILE_ROWS
 };
 
-/* ---- weights ------------------------------------------------------------------------------------------------------
- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 /* The weights of a unit: in shared memory the tiles of a warpgroup, in registers mma operand A of one warp. AHEAD: the
  * next unit is loaded into registers while this one is multiplied. `source`: where the producer's lane 0 finds N tiles
