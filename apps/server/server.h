@@ -56,10 +56,11 @@ typedef struct spry_serve_settings {
     uint32_t responses_s;           /* they are kept for this time; 0: none is */
     spry_speculation speculation;
     bool draft_precise;
-    uint32_t draft_most; /* tokens for a step; 0: as many as pay */
-    bool answer_spans;   /* answers become fragments unless the request has "answer_span": false */
-    bool slide;          /* full contexts slide unless the request has "context_overflow" */
-    uint32_t keep;       /* first tokens that a sliding context keeps */
+    uint32_t draft_most;     /* tokens for a step; 0: as many as pay */
+    bool answer_spans;       /* answers become fragments unless the request has "answer_span": false */
+    const char *agent_cache; /* "exact" or "off" */
+    bool slide;              /* full contexts slide unless the request has "context_overflow" */
+    uint32_t keep;           /* first tokens that a sliding context keeps */
     bool verbose;
 } spry_serve_settings;
 
@@ -80,6 +81,7 @@ typedef struct spry_server {
     spry_response_store responses;
     spry_kept_streams streams;
     json_t *defaults;     /* as of a derived model; NULL: none */
+    json_t *agents;       /* agents.json; NULL: prompts of agents stay as they are */
     struct spry_mcp *mcp; /* NULL: none */
     struct spry_speech_service *speech;
     struct spry_answer_spans *spans; /* NULL: none */

@@ -1,5 +1,6 @@
 /* The pool serves the models of the command line, of the models folder, and the bundled ones. */
 #include "server/server_setup.h"
+#include "server/request/agents.h"
 #include "server/request/answer_spans.h"
 
 #include <stdlib.h>
@@ -19,6 +20,8 @@ enum { PATH_BYTES = 4096, NAME_BYTES_MAX = 127 };
 static const char *const policies[] = {"auto", "interactive", "offline", "throughput", NULL};
 
 #define FIELD(name) offsetof(spry_server_flags, name)
+
+static const char *const agent_caches[] = {"exact", "off", NULL};
 
 static const spry_option work_options[] = {
     {.name = "pool-bytes",
@@ -44,6 +47,13 @@ static const spry_option work_options[] = {
      .help =
          "Compute every answer as a fragment, too, while nothing else is to be done, so that prompts that contain it "
          "as one find it; a request's answer_span decides otherwise"},
+    {.name = "agent-cache",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(settings.agent_cache),
+     .choices = agent_caches,
+     .metavar = "HOW",
+     .help = "exact: in prompts of known coding agents, folder, date and whatever else changes come after instructions "
+             "and tools, so that a new session finds those in the cache; off: prompts keep the order of the request"},
     {.name = "slide",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.slide),
@@ -97,6 +107,7 @@ void spry_server_flags_default(spry_server_flags *flags)
     *flags = (spry_server_flags){.settings = {.host = "127.0.0.1",
                                               .port = 8080,
                                               .like = "openai",
+                                              .agent_cache = agent_caches[0],
                                               .max_body = 32 << 20,
                                               .max_head = 32 << 10,
                                               .request_memory = 1 << 30,
@@ -336,6 +347,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
         status = spry_audit_log_open(&server->audit, flags->settings.audit_log, error);
     if (status == SPRY_OK && flags->settings.defaults)
         status = spry_derived_defaults(&server->defaults, flags->settings.defaults, error);
+    if (status == SPRY_OK && strcmp(flags->settings.agent_cache, "off") != 0 && !(server->agents = spry_agents_open()))
+        status = spry_fail_memory(error, "the table of agents", 0);
     if (status == SPRY_OK)
         status = spry_trace_file_open(&server->trace, &flags->engine.trace, error);
     if (status == SPRY_OK)
@@ -394,6 +407,7 @@ void spry_server_close(spry_server *server)
     spry_response_store_deinit(&server->responses);
     spry_kept_streams_deinit(&server->streams);
     json_decref(server->defaults);
+    json_decref(server->agents);
     deinit_models(server->models);
     free(server->models);
     free(server);

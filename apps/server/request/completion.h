@@ -214,6 +214,7 @@ struct spry_completion {
     struct {
         spry_tokens ids[SPRY_ANSWERS_MAX];
         uint32_t count;
+        const char *agent;   /* which coding agent's conversation it is; NULL: no known one */
         const json_t *begun; /* text with which the answer begins; NULL: none */
         spry_span *spans;    /* of the only prompt */
         size_t n_spans;

@@ -403,6 +403,8 @@ json_t *spry_completion_timings(const spry_completion *c)
         json_object_set_new(timings, "first_call_tokens", json_integer((json_int_t)first->first_call.tokens));
     }
     add_parts(timings, c, n.generated);
+    if (c->prompts.agent)
+        json_object_set_new(timings, "agent", json_string(c->prompts.agent));
     if (spry_server_likes_llama(c->exchange->server))
         keep_numbers(timings);
     return timings;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "platform/clock.h"
+#include "server/request/agents.h"
 #include "server/request/completion.h"
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
@@ -120,12 +121,16 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
                              const json_t *choice, bool generate, spry_error *error)
 {
     spry_chat_prompt prompt = {0};
+    spry_agent_prompt arranged;
     spry_status blind =
         spry_engine_sees(c->model->engine) ? SPRY_OK : hide_pictures(c, messages, json_array_size(tools) > 0, error);
     if (blind != SPRY_OK)
         return blind;
-    char *json =
-        conversation(messages, tools, extra, choice, generate, !c->options.one_call, c->template, c->prompts.begun);
+    spry_agent_prompt_init(&arranged, c->exchange, messages, tools);
+    c->prompts.agent = arranged.agent;
+    char *json = conversation(arranged.messages, arranged.tools, extra, choice, generate, !c->options.one_call,
+                              c->template, c->prompts.begun);
+    spry_agent_prompt_deinit(&arranged);
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
     spry_lap_until(&c->costs.laps, SPRY_PART_TEMPLATE, spry_clock_ns() - (uint64_t)(prompt.tokenize_ms * 1e6));
