@@ -58,6 +58,8 @@ def send(message):
 def call(number, name, given):
     """The result of a call."""
     if name == "hang":
+        if len(sys.argv) > 2:
+            write(os.path.join(sys.argv[2], "hangs"), "")
         time.sleep(100000)
     elif name == "flood":
         while True:

@@ -12,6 +12,7 @@
 #include "server/http/http_server.h"
 #include "server/models/derived_model.h"
 #include "server/request/prompt.h"
+#include "server/request/rounds.h"
 
 static json_t *usage_of(const spry_completion *c)
 {
@@ -82,6 +83,7 @@ void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interf
     json_t *root;
     if (!spry_fields_open(&fields, &root, x, interface->table))
         return;
+    spry_rounds_expand(x, &fields, root);
     spry_completion_serve(x, root, &fields, spry_fields_string(&fields, "model", NULL), interface);
 }
 
@@ -186,6 +188,14 @@ static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat
     spry_completion_event(c, message);
 }
 
+/* A call that the server made: an extension of this interface. */
+static void write_called(spry_completion *c, spry_choice *choice, const json_t *call)
+{
+    if (c->options.stream)
+        spry_completion_event(
+            c, chunk(c, choice, json_pack("{s:[o]}", "mcp_calls", spry_rounds_call_json(c, call)), NULL));
+}
+
 static void write_progress(spry_completion *c, spry_choice *choice)
 {
     spry_openai_progress(c, chunk(c, choice, json_object(), NULL), choice);
@@ -222,6 +232,13 @@ static json_t *message_of(const spry_choice *choice)
         json_array_size(choice->calls) && !choice->content.size ? json_null() : spry_buffer_json(&choice->content));
     if (choice->reasoning.size)
         json_object_set_new(message, "reasoning_content", spry_buffer_json(&choice->reasoning));
+    json_t *made = json_array(), *call;
+    size_t i;
+    json_array_foreach(choice->owner->rounds.made, i, call)
+        json_array_append_new(made, spry_rounds_call_json(choice->owner, call));
+    if (json_array_size(made))
+        json_object_set(message, "mcp_calls", made);
+    json_decref(made);
     const json_t *first = json_array_get(choice->calls, 0);
     if (first && is_legacy(choice->owner))
         json_object_set_new(message, "function_call",
@@ -440,6 +457,8 @@ static const spry_completion_interface interface = {.id_prefix = "chatcmpl-",
                                                     .defaults = spry_openai_chat_defaults,
                                                     .read = spry_openai_chat_read,
                                                     .make_prompts = spry_openai_chat_prompt,
+                                                    .next_prompt = spry_openai_chat_prompt,
+                                                    .called = write_called,
                                                     .whole = whole,
                                                     .stream_type = "text/event-stream",
                                                     .open = open_stream,

@@ -11,6 +11,7 @@
 #include "server/fields/fields.h"
 #include "server/http/http_reply.h"
 #include "server/request/completion.h"
+#include "server/request/rounds.h"
 
 enum { N_PARTS = 3, ID_BYTES = 64 };
 
@@ -173,10 +174,25 @@ static const call_kind *call_kind_of(const spry_completion *c, const spry_answer
     return &call_kinds[i];
 }
 
+/* The call that the server has made, if the part is one. */
+static const json_t *made_call(const spry_completion *c, const spry_answer_part *part)
+{
+    const json_t *call;
+    size_t i;
+    json_array_foreach(c->rounds.made, i, call)
+    {
+        if (part->kind == SPRY_CHAT_CALL_BEGIN &&
+            spry_view_is(spry_buffer_view(&part->id), spry_chat_body_string(call, "id")))
+            return call;
+    }
+    return NULL;
+}
+
 /* The id of the item that a part of the answer becomes. */
 static void responses_item_id(char out[SPRY_ITEM_ID], const spry_completion *c, const spry_answer_part *part)
 {
     const char *prefix = part->kind == SPRY_CHAT_REASONING    ? "rs"
+                         : made_call(c, part)                 ? "mcp"
                          : part->kind == SPRY_CHAT_CALL_BEGIN ? call_kind_of(c, part)->prefix
                                                               : "msg";
     const char *number = strchr(c->id, '_');
@@ -219,6 +235,13 @@ static json_t *custom_input(const spry_answer_part *part)
 
 static json_t *call_item(const spry_completion *c, const spry_answer_part *part, const char *id, bool done)
 {
+    const json_t *made = made_call(c, part);
+    if (made) {
+        json_t *item = spry_rounds_call_json(c, made);
+        json_object_set_new(item, "id", json_string(id));
+        json_object_set_new(item, "status", json_string(done ? "completed" : "in_progress"));
+        return item;
+    }
     const call_kind *kind = call_kind_of(c, part);
     const json_t *tool = tool_of(c, part);
     const char *space = spry_chat_body_string(tool, "namespace");
@@ -332,11 +355,11 @@ static json_t *responses_object(const spry_completion *c, const char *status, js
     return response;
 }
 
-/* The answer as a message of chat completions, for the next response. */
-static json_t *responses_message(const spry_answer_parts *parts)
+/* The answer as a message of chat completions, for the next response; its parts from `first` on. */
+static json_t *responses_message(const spry_answer_parts *parts, size_t first)
 {
     json_t *message = json_pack("{s:s, s:s}", "role", "assistant", "content", ""), *calls = json_array();
-    for (size_t i = 0; i < parts->count; i++) {
+    for (size_t i = first; i < parts->count; i++) {
         const spry_answer_part *part = &parts->list[i];
         if (part->kind == SPRY_CHAT_CALL_BEGIN) {
             json_t *id = spry_buffer_json(&part->id), *name = spry_buffer_json(&part->name);
@@ -359,6 +382,7 @@ static json_t *responses_message(const spry_answer_parts *parts)
 /* State of this interface. */
 typedef struct own_fields {
     spry_answer_parts parts;
+    size_t first; /* part of the last round; those before are in messages */
     json_int_t n_events;
 } own_fields;
 
@@ -379,7 +403,7 @@ static json_t *finished(spry_completion *c)
         json_t *messages = json_copy(json_object_get(c->root, "messages")), *input = json_object_get(request, "input");
         if (json_is_string(json_object_get(request, "instructions")))
             json_array_remove(messages, 0); /* they hold for this response only */
-        json_array_append_new(messages, responses_message(parts));
+        json_array_append_new(messages, responses_message(parts, own->first));
         json_t *items = json_is_string(input) ? json_pack("[{s:s, s:s, s:[{s:s, s:O}]}]", "type", "message", "role",
                                                           "user", "content", "type", "input_text", "text", input)
                                               : json_incref(input);
@@ -457,7 +481,7 @@ static const char *event_name(const spry_answer_part *part, bool done)
 /* Only functions have events for parts of a call. */
 static bool is_function(const spry_completion *c, const spry_answer_part *part)
 {
-    return part->kind != SPRY_CHAT_CALL_BEGIN || call_kind_of(c, part) == call_kinds;
+    return part->kind != SPRY_CHAT_CALL_BEGIN || (call_kind_of(c, part) == call_kinds && !made_call(c, part));
 }
 
 static void add_to_item(spry_completion *c, const spry_answer_part *part, spry_view text)
@@ -487,6 +511,23 @@ static void add_event(spry_completion *c, spry_choice *choice, const spry_chat_e
     own_fields *own = c->prompts.extra;
     (void)choice;
     spry_answer_parts_add(&own->parts, c, chat_event);
+}
+
+/* A call that the server made. */
+static void add_called(spry_completion *c, spry_choice *choice, const json_t *call)
+{
+    own_fields *own = c->prompts.extra;
+    const spry_view name = spry_json_view(json_object_get(call, "name")),
+                    arguments = spry_json_view(json_object_get(call, "arguments"));
+    const spry_chat_event parts[] = {{.kind = SPRY_CHAT_CALL_BEGIN,
+                                      .id = spry_chat_body_string(call, "id"),
+                                      .name = name.data,
+                                      .name_size = name.size},
+                                     {.kind = SPRY_CHAT_ARGUMENTS, .text = arguments.data, .text_size = arguments.size},
+                                     {.kind = SPRY_CHAT_CALL_END}};
+    for (size_t i = 0; i < SPRY_COUNT(parts); i++)
+        add_event(c, choice, &parts[i]);
+    own->first = own->parts.count;
 }
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)
@@ -545,6 +586,8 @@ static const spry_completion_interface interface = {.id_prefix = "resp_",
                                                     .defaults = spry_openai_chat_defaults,
                                                     .read = spry_openai_chat_read,
                                                     .make_prompts = make_prompt,
+                                                    .next_prompt = spry_openai_chat_prompt,
+                                                    .called = add_called,
                                                     .whole = finished,
                                                     .stream_type = "text/event-stream",
                                                     .open = open_stream,
@@ -651,6 +694,7 @@ static void serve(spry_exchange *x, const spry_completion_interface *served)
         json_object_set_new(body, "tool_choice", json_string("none"));
     }
     fields.object = body;
+    spry_rounds_expand(x, &fields, body);
     spry_completion_serve(x, body, &fields, spry_fields_string(&fields, "model", NULL), served);
 }
 

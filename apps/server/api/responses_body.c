@@ -156,6 +156,8 @@ static void add_tool(reader *r, json_t *parts, const char *space, const json_t *
         add_function(r, parts, type, "", type, shared(tool, "description"), shared(tool, "parameters"));
     else if (strcmp(type, "local_shell") == 0)
         add_shell(r, parts);
+    else if (strcmp(type, "mcp") == 0 && !parts)
+        json_array_append(r->tools, (json_t *)(uintptr_t)tool); /* rounds.h expands it */
     else
         ignore(r, "tools", type);
 }

@@ -146,7 +146,8 @@ static const spry_field_table *const openai_inside[] = {&stream_options_table, N
 static const spry_field chat[] = {
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
              "parts are text and, for models with eyes, `image_url` with a data: URL; others are refused"),
-    HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]", "functions"),
+    HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]",
+             "functions, and `{\"type\": \"mcp\", \"server_label\": ...}` for those of a server of `--mcp`"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
     BOUND("parallel_tool_calls", BOOL, "false", "`false`: the answer has at most one call", TO_NOT(one_call)),
     BOUND("max_tokens", INTEGER, "8", "limit for the answer; -1: none", LIMIT(1)),
@@ -324,7 +325,8 @@ static const spry_field responses[] = {
              "`format`: `text`, `json_object` or `json_schema`; `verbosity` has no effect"),
     HONOURED(
         "tools", LIST, "[{\"type\": \"function\", \"name\": \"f\", \"parameters\": {\"type\": \"object\"}}]",
-        "`function`, `custom`, `namespace`, `local_shell`, and `tool_search` that the client executes; tools that a "
+        "`function`, `custom`, `namespace`, `local_shell`, `mcp` for a server of `--mcp`, and `tool_search` that the "
+        "client executes; other tools that a "
         "server runs are left out"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a tool"),
     SHARED("parallel_tool_calls", BOOL, "true", "`false`: the answer has at most one call", "parallel_tool_calls"),

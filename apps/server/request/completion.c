@@ -13,6 +13,7 @@
 #include "server/models/derived_model.h"
 #include "server/request/answer_spans.h"
 #include "server/request/prompt.h"
+#include "server/request/rounds.h"
 #include "server/server_setup.h"
 
 enum { CHECK_MS = 20 }; /* between two checks of the connection */
@@ -199,6 +200,28 @@ static spry_status submit_choice(spry_choice *choice, spry_error *error)
     return status;
 }
 
+spry_status spry_completion_submit_round(spry_completion *c, spry_error *error)
+{
+    spry_choice *choice = &c->choices[0];
+    spry_job_free(choice->job.handle);
+    spry_chat_parser_destroy(choice->parser);
+    memset(&choice->job, 0, sizeof choice->job);
+    choice->parser = NULL;
+    choice->text_ended = false;
+    choice->progress.last_text_ns = choice->progress.done_ns = 0;
+    choice->progress.prefilled = choice->progress_total = 0;
+    spry_status status = spry_choice_make_parser(choice, error);
+    spry_completion_jobs_begin(c);
+    atomic_fetch_add(&c->jobs.n_open, 1);
+    if (status == SPRY_OK)
+        status = submit_job(choice, error);
+    if (status == SPRY_OK)
+        c->rounds.n_jobs++;
+    else
+        close_job(c);
+    return status;
+}
+
 /* Gives every answer a job and submits the jobs. After a failure some may have been submitted. */
 static spry_status completion_submit(spry_completion *c, spry_error *error)
 {
@@ -213,6 +236,8 @@ static spry_status completion_submit(spry_completion *c, spry_error *error)
         status = init_choice(&c->choices[i], c, i, error);
     spry_completion_jobs_begin(c);
     atomic_store(&c->jobs.n_open, 1);
+    if (status == SPRY_OK)
+        status = spry_rounds_begin(c, error);
     for (uint32_t i = 0; i < n && status == SPRY_OK && !c->options.no_answer; i++)
         status = submit_choice(&c->choices[i], error);
     close_job(c);
@@ -242,7 +267,7 @@ static void end_status(spry_choice *choice)
 /* Cancels, and waits until every job has ended. */
 static void completion_cancel_and_wait(spry_completion *c)
 {
-    size_t waiting, running, n_submitted = 0;
+    size_t waiting, running, n_submitted = c->rounds.n_jobs;
     if (!c->jobs.has_channel)
         return;
     spry_completion_cancel(c);
@@ -306,6 +331,8 @@ static void on_event(void *user, const spry_chat_event *event)
     spry_choice *choice = user;
     spry_completion *c = choice->owner;
     if (c->options.one_call && event->index && event->kind >= SPRY_CHAT_CALL_BEGIN)
+        return;
+    if (spry_rounds_take(choice, event))
         return;
     choice->n_calls += event->kind == SPRY_CHAT_CALL_END;
     if (event->kind == SPRY_CHAT_CALL_END && !choice->first_call.ns) {
@@ -418,6 +445,13 @@ static void read_records(spry_completion *c)
 
 /* ---- the end of answers ------------------------------------------------------------------------------------------ */
 
+void spry_choice_end_text(spry_choice *choice)
+{
+    if (choice->parser && !choice->text_ended)
+        spry_chat_parser_finish(choice->parser);
+    choice->text_ended = true;
+}
+
 static void finish_choice(spry_choice *choice, bool last)
 {
     spry_completion *c = choice->owner;
@@ -434,8 +468,7 @@ static void finish_choice(spry_choice *choice, bool last)
                                                           : "the answer was cancelled");
     if (c->jobs.error.status != SPRY_OK)
         return;
-    if (choice->parser)
-        spry_chat_parser_finish(choice->parser);
+    spry_choice_end_text(choice);
     if (c->options.stream)
         c->interface->close_choice(c, choice, last);
 }
@@ -443,7 +476,7 @@ static void finish_choice(spry_choice *choice, bool last)
 /* The choices are closed together, when the last answer has ended. */
 static spry_collected receive(spry_completion *c)
 {
-    size_t n_submitted = 0;
+    size_t n_submitted = c->rounds.n_jobs;
     for (uint32_t i = 0; i < c->n_choices; i++)
         n_submitted += c->choices[i].submitted;
     c->jobs.received.size = 0;
@@ -452,6 +485,11 @@ static spry_collected receive(spry_completion *c)
     if (n_done < n_submitted)
         return SPRY_COLLECTED_SOME;
     spry_completion_jobs_end(c);
+    if (spry_rounds_next(c))
+        return SPRY_COLLECTED_SOME;
+    if (c->rounds.active)
+        close_job(c);
+    c->rounds.active = false;
     for (uint32_t i = 0; i < c->n_choices; i++)
         finish_choice(&c->choices[i], i + 1 == c->n_choices);
     return SPRY_COLLECTED_ALL;
@@ -737,6 +775,7 @@ void spry_completion_destroy(spry_completion *c)
     spry_buffer_deinit(&c->jobs.received);
     spry_buffer_deinit(&c->reply.out);
     deinit_prompts(c);
+    spry_rounds_deinit(c);
     if (c->model)
         spry_model_pool_release(c->exchange->server->pool, c->model);
     spry_completion_options_deinit(&c->options);

@@ -157,6 +157,7 @@ typedef struct spry_choice {
     /* collect */
     spry_chat_parser *parser; /* NULL: all text is content */
     bool done;
+    bool text_ended;      /* the parser has all text of the job */
     bool has_newline;     /* in its text */
     spry_buffer raw_text; /* with options.keep_raw_text */
     spry_buffer content, reasoning;
@@ -174,6 +175,10 @@ typedef struct spry_choice {
     size_t progress_cached, progress_done, progress_total; /* tokens of the prompt, of streams */
     size_t n_written;                                      /* tokens whose log probabilities are in the stream */
 } spry_choice;
+
+typedef struct spry_usage_counts {
+    size_t prompt, cached, generated, drafted, accepted, span, repaired, dropped;
+} spry_usage_counts;
 
 /* The functions in which the interfaces (OpenAI, Ollama, llama-server, ...) differ. */
 typedef struct spry_completion_interface {
@@ -197,6 +202,11 @@ typedef struct spry_completion_interface {
     void (*close)(spry_completion *completion);
     bool overflow_in_stream; /* a prompt that is too long fails as an event, with status 200 */
     void (*fail)(spry_completion *completion, unsigned status, const char *sentence); /* NULL: the route's form */
+
+    /* For tools that the server calls (rounds.h): the prompt of a further round, and a call that was made, which
+     * appends to the stream. NULL: the server calls none. */
+    spry_status (*next_prompt)(spry_completion *completion, spry_fields *fields, spry_error *error);
+    void (*called)(spry_completion *completion, spry_choice *choice, const json_t *call);
 } spry_completion_interface;
 
 struct spry_completion {
@@ -245,6 +255,16 @@ struct spry_completion {
         bool detached;          /* the answer goes on without the connection */
     } reply;
 
+    struct {
+        bool active;          /* the request has tools that the server calls: rounds.h */
+        uint32_t count;       /* rounds that have ended with calls */
+        size_t n_jobs;        /* submitted after the first */
+        bool in_call;         /* the events are of a call that the server makes */
+        json_t *calls, *made; /* of this round, of all: [{"id", "name", "arguments", "output" or "error"}] */
+        spry_buffer text, thought, arguments; /* of this round; of its last call */
+        spry_usage_counts before;             /* of the rounds that have ended */
+    } rounds;
+
     spry_costs costs;
     spry_laps laps_before_jobs; /* the laps when the jobs were submitted */
     bool jobs_ended;            /* the laps go on */
@@ -285,10 +305,6 @@ json_t *spry_choice_live_timings(const spry_choice *choice);
 
 /* The times and token counts of the request, once its answers are complete. */
 json_t *spry_completion_timings(const spry_completion *completion);
-
-typedef struct spry_usage_counts {
-    size_t prompt, cached, generated, drafted, accepted, span, repaired, dropped;
-} spry_usage_counts;
 
 void spry_completion_count(const spry_completion *completion, spry_usage_counts *counts);
 
@@ -352,6 +368,9 @@ void spry_answer_parts_deinit(spry_answer_parts *parts);
 
 /* ---- submit: completion_submit.c --------------------------------------------------------------------------------- */
 
+/* Of a completion with one answer: submits the job of its next round, whose prompt has been made. */
+spry_status spry_completion_submit_round(spry_completion *completion, spry_error *error);
+
 /* Cancels the jobs that have not ended. */
 void spry_completion_cancel(spry_completion *completion);
 
@@ -387,6 +406,9 @@ spry_collected spry_completion_collect(spry_completion *completion);
 /* A parser for tool calls and reasoning, where the options ask for one. */
 spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error);
 
+/* Parses the rest of an answer's text, once its job has ended. */
+void spry_choice_end_text(spry_choice *choice);
+
 /* ---- stream, or reply at once: completion_reply.c ---------------------------------------------------------------- */
 
 /* Replies, and destroys the completion when the reply is complete. */
@@ -411,6 +433,9 @@ void spry_completion_jobs_begin(spry_completion *completion);
 
 /* The laps continue when the last job has ended. Only the first call has an effect. */
 void spry_completion_jobs_end(spry_completion *completion);
+
+/* After spry_completion_jobs_end: the round that has ended becomes part of what was before, and jobs may begin. */
+void spry_completion_add_round(spry_completion *completion);
 
 /* The parts of an answer's time so far. */
 void spry_choice_parts(const spry_choice *choice, double ms[SPRY_PART_COUNT]);

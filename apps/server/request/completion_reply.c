@@ -243,6 +243,15 @@ void spry_completion_jobs_end(spry_completion *c)
         spry_lap_until(&c->costs.laps, SPRY_PART_OTHERS, last_ns);
 }
 
+void spry_completion_add_round(spry_completion *c)
+{
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++)
+        c->costs.laps.ns[i] += (uint64_t)(c->choices[0].job.result.parts_ms[i] * 1e6);
+    spry_lap(&c->costs.laps, SPRY_PART_OTHERS); /* the tools' time */
+    spry_completion_count(c, &c->rounds.before);
+    c->jobs_ended = false;
+}
+
 void spry_completion_costs_end(spry_completion *c)
 {
     spry_usage_counts n;
@@ -256,7 +265,8 @@ void spry_completion_costs_end(spry_completion *c)
 
 void spry_completion_count(const spry_completion *c, spry_usage_counts *counts)
 {
-    *counts = (spry_usage_counts){.dropped = c->prompts.dropped};
+    *counts = c->rounds.before;
+    counts->dropped += c->prompts.dropped;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const spry_result *r = &c->choices[i].job.result;
         counts->generated += r->generated_tokens;

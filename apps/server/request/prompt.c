@@ -175,6 +175,12 @@ static void reset_prompt(spry_completion *c, size_t before)
     c->prompts.n_pictures = 0;
 }
 
+void spry_prompt_reset(spry_completion *c)
+{
+    reset_prompt(c, 0);
+    c->prompts.dropped = 0;
+}
+
 bool spry_prompt_slides(const spry_completion *c)
 {
     return c->options.overflow == SPRY_OVERFLOW_SLIDE && !c->options.must_fit && !c->options.no_shift;

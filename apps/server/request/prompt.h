@@ -21,6 +21,9 @@ spry_status spry_prompt_chat(spry_completion *completion, const json_t *messages
 spry_status spry_prompt_chat_fit(spry_completion *completion, const json_t *messages, const json_t *tools,
                                  const json_t *extra, const json_t *choice, spry_error *error);
 
+/* Forgets the prompt, so that another can be made. */
+void spry_prompt_reset(spry_completion *completion);
+
 /* Appends the ids of a text. `special`: control tokens are recognised; `begin`: with the tokenizer's BOS token. */
 spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry_view text, bool special, bool begin,
                                spry_error *error);
