@@ -41,6 +41,7 @@ typedef struct spry_bench_flags {
     const char *only;       /* the part of points that is measured; NULL: all */
     const char *without;    /* the part that is left out; NULL: not measured */
     bool accept;
+    bool agent; /* the session of an agent */
     spry_bench_list prefill, depth, batch;
     spry_bench_list policy; /* batch sizes, ascending; empty: not measured */
     spry_bench_list chunks; /* empty: chunks are not measured */
@@ -87,11 +88,14 @@ typedef struct spry_bench_kind {
     void (*print)(const json_t *report);
 } spry_bench_kind;
 
+/* Measures the workload or the agent's session of the flags. */
+spry_status spry_bench_measure_mix(spry_bench *bench);
+
 /* Says on standard error why parts of a workload could not be measured. */
 void spry_bench_mix_complain(const json_t *report);
 
 extern const spry_bench_kind spry_bench_points_kind, spry_bench_reuse_kind, spry_bench_draft_kind,
-    spry_bench_chunk_kind, spry_bench_mix_kind, spry_bench_without_kind;
+    spry_bench_chunk_kind, spry_bench_mix_kind, spry_bench_agent_kind, spry_bench_without_kind;
 
 /* Measures and fills bench->report, which the caller releases with json_decref. Changes the engine's context and
  * sessions in the flags to what the kind needs. */

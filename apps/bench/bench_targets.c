@@ -32,6 +32,7 @@ typedef struct target_key {
 #define DRAFT   SPRY_DRAFT_FORMAT
 #define REUSE   SPRY_REUSE_FORMAT
 #define MIX     SPRY_MIX_REPORT_FORMAT
+#define AGENT   SPRY_AGENT_FORMAT
 #define WITHOUT SPRY_WITHOUT_FORMAT
 #define KEY(key, figure, unit, less_is_better, points, format, path)                                                   \
     {                                                                                                                  \
@@ -81,6 +82,11 @@ static const target_key keys[] = {
     KEY("without_cache", "a known prompt without the cache", TIMES, false, 0, WITHOUT, "cache.ratio"),
     KEY("without_grammar", "tokens without a grammar", TIMES, false, 0, WITHOUT, "grammar.ratio"),
     KEY("mix_found_share", "known system prompts found", SHARE, false, 0, MIX, "found_share"),
+    KEY("agent_ttft_ms", "first tokens of a session, together", MS, true, 0, AGENT, "session.ttft_ms"),
+    KEY("agent_total_ms", "a session", MS, true, 0, AGENT, "session.total_ms"),
+    KEY("agent_hit_share", "cached in a session", SHARE, false, 0, AGENT, "session.hit_share"),
+    KEY("agent_second_ttft_ms", "first token of another session", MS, true, 0, AGENT, "second.ttft_ms"),
+    KEY("agent_second_hit_share", "cached in another session", SHARE, false, 0, AGENT, "second.hit_share"),
 };
 
 static const target_key *find_key(const char *name)
@@ -448,7 +454,7 @@ void spry_bench_targets_print(const json_t *verdict)
                    spry_bench_text(verdict, "machine"), spry_bench_number(verdict, "missed"), json_array_size(list));
     if (spry_bench_number(verdict, "others") > 0)
         spry_out_format(
-            "%.0f more are not measured by this run: --draft, --reuse and --mix measure targets of drafts, of "
-            "reuse and of workloads\n",
+            "%.0f more are not measured by this run: --draft, --reuse, --mix and --agent measure targets of "
+            "drafts, of reuse, of workloads and of agents\n",
             spry_bench_number(verdict, "others"));
 }

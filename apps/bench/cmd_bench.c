@@ -23,12 +23,13 @@ static const spry_usage usage = {
         "--save stores the report; --baseline measures the same points again, and fails when a figure is worse by "
         "more than --max-drop or is missing; --targets fails when a target in a file is not met. The exit code is "
         "then 1, as for any other failure; with --json gate.passed and targets.passed distinguish them. All three "
-        "work with --reuse, --draft, --mix and --chunk LIST, too.\n"
+        "work with --reuse, --draft, --mix, --agent and --chunk LIST, too.\n"
         "--shape uses random weights of a known model's shape, so that no download is needed; with --write they are "
         "written to a file, which spry and llama.cpp can load, and nothing is measured.\n"
         "--widen gives a small model the sizes of a large one without changing what it computes, so that --draft can "
         "be measured with a real drafter and a model that is bound by memory.\n"
-        "--mix measures a workload as its clients see it, and with --url the same workload on another server. What was "
+        "--mix measures a workload as its clients see it, --agent a session of a coding agent, and with --url the same "
+        "on another server. What was "
         "measured is reported also when one of them fails; the exit code is then 1.",
     .examples = "spry bench\n"
                 "spry bench model.gguf --prefill 512 --decode-depth 0,1024 --batch 1 --json\n"
@@ -38,6 +39,7 @@ static const spry_usage usage = {
                 "spry bench --widen qwen3-0.6b --draft Spry-Tales-29M --curve\n"
                 "spry bench --chunk 0,128,256,512 --prefill 2048\n"
                 "spry bench --mix chat --mix-scale 0.25 --url http://localhost:11434\n"
+                "spry bench --shape qwen3-0.6b --agent --url http://localhost:8080\n"
                 "spry bench --save base.json\n"
                 "spry bench --baseline base.json --max-drop 10%\n"
                 "spry bench --baseline base.json --measured now.json\n"
@@ -127,12 +129,16 @@ static const spry_option bench_options[] = {
     ACTION("mix", STRING, mix, .metavar = "NAME|FILE", .group = "Workload",
            .help = "Measure instead a workload: uniform, chat, documents, agent or writing (prompts and answers of "
                    "512 to 4096 tokens), or a file of distributions or of JSON lines to replay (docs/INSIGHT.md)"),
+    ACTION("agent", FLAG, agent,
+           .help =
+               "Measure instead a session of a coding agent, turn by turn: 12,000 tokens of instructions and tools, 20 "
+               "turns of reading, editing and testing, then the first turn of a second session in another folder"),
     ACTION("requests", U32, requests, .max = SPRY_BENCH_REQUESTS_MAX,
            .help = "Number of requests; 0: all lines of the file, or 16"),
     ACTION("together", U32, together, .min = 1, .max = SPRY_BENCH_TOGETHER_MAX,
            .help = "Clients that ask at the same time, each one request after another"),
     ACTION("mix-scale", FLOAT, scale, .min = 0.001, .max = 1000, .metavar = "FACTOR",
-           .help = "Multiply all lengths of the mix"),
+           .help = "Multiply all lengths of the mix, or of the agent's session"),
     ACTION("seed", U64, seed, .help = "Seed of the drawn lengths and words"),
     ACTION("url", STRING, url, .metavar = "URL",
            .help = "Run the workload also on this server, which has OpenAI's or Ollama's interface"),
@@ -208,6 +214,7 @@ static const spry_bench_kind *kind_of(const spry_bench_flags *f)
            : f->draft        ? &spry_bench_draft_kind
            : f->chunks.count ? &spry_bench_chunk_kind
            : f->mix          ? &spry_bench_mix_kind
+           : f->agent        ? &spry_bench_agent_kind
            : f->without      ? &spry_bench_without_kind
                              : &spry_bench_points_kind;
 }
@@ -218,14 +225,18 @@ static int check_rules(const spry_bench_flags *f, const spry_bench_flags *said, 
 {
     const spry_bench_judge *j = &f->judge;
     const spry_bench_given *given = &j->given;
-    const int kinds = f->reuse + (f->draft != NULL) + (f->chunks.count > 0) + (f->mix != NULL) + (f->without != NULL);
-    const bool special = kinds > 0, sweep = f->chunks.count > 0, mix = f->mix, measured = j->measured_path;
+    const int kinds =
+        f->reuse + (f->draft != NULL) + (f->chunks.count > 0) + (f->mix != NULL) + (f->without != NULL) + f->agent;
+    const bool special = kinds > 0, sweep = f->chunks.count > 0, mix = f->mix, measured = j->measured_path,
+               workload = mix || f->agent;
     static const char other_kind[] =
-        "the flags measure different things: give one of --reuse, --draft, --mix, --without and "
+        "the flags measure different things: give one of --reuse, --draft, --mix, --agent, --without and "
         "several sizes of --chunk";
-    static const char of_points[] = "is measured without --reuse, --draft, --mix and several sizes of --chunk only";
+    static const char of_points[] =
+        "is measured without --reuse, --draft, --mix, --agent and several sizes of --chunk only";
     static const char no_sweep[] = "is not measured with several sizes of --chunk";
-    static const char no_mix[] = "is not part of a workload: the mix has the lengths";
+    static const char no_mix[] = "is not part of a workload: the mix has the lengths",
+                      needs_workload[] = "needs --mix or --agent";
     static const char no_model[] = "--measured uses a saved report and measures no model: omit";
     const struct {
         bool holds;
@@ -252,21 +263,21 @@ static int check_rules(const spry_bench_flags *f, const spry_bench_flags *said, 
         {f->write && j->targets_path, "--write measures nothing: omit", "--targets", ""},
         {f->write && measured, "--write measures nothing: omit", "--measured", ""},
         {f->write && f->with_policy, "--write measures nothing: omit", "--policy", ""},
-        {!mix && said->url, "", "--url", "needs --mix"},
-        {!mix && said->url_model, "", "--url-model", "needs --mix"},
+        {!workload && said->url, "", "--url", needs_workload},
+        {!workload && said->url_model, "", "--url-model", needs_workload},
         {!mix && said->requests, "", "--requests", "needs --mix"},
         {!mix && said->together, "", "--together", "needs --mix"},
-        {!mix && said->scale > 0, "", "--mix-scale", "needs --mix"},
-        {!mix && said->seed, "", "--seed", "needs --mix"},
+        {!workload && said->scale > 0, "", "--mix-scale", needs_workload},
+        {!workload && said->seed, "", "--seed", needs_workload},
         {said->url_model && !said->url, "", "--url-model", "needs --url"},
         {sweep && given->depth, "", "--decode-depth", no_sweep},
         {sweep && given->batch, "", "--batch", no_sweep},
         {sweep && given->tokens, "", "--tokens", no_sweep},
-        {mix && given->prefill, "", "--prefill", no_mix},
-        {mix && given->depth, "", "--decode-depth", no_mix},
-        {mix && given->batch, "", "--batch", no_mix},
-        {mix && given->tokens, "", "--tokens", no_mix},
-        {mix && given->repeat, "", "--repeat", no_mix},
+        {workload && given->prefill, "", "--prefill", no_mix},
+        {workload && given->depth, "", "--decode-depth", no_mix},
+        {workload && given->batch, "", "--batch", no_mix},
+        {workload && given->tokens, "", "--tokens", no_mix},
+        {workload && given->repeat, "", "--repeat", no_mix},
         {!j->baseline_path && j->force, "", "--force", "needs --baseline"},
         {!j->baseline_path && f->max_drop != default_max_drop, "", "--max-drop", "needs --baseline"},
         {measured && !j->baseline_path && !j->targets_path, "", "--measured", "needs --baseline or --targets"},
@@ -557,6 +568,8 @@ int spry_cmd_bench(int argc, char **argv)
     flags.judge.given = said.judge.given;
     if (flags.draft && !said.tokens)
         flags.tokens = DRAFT_TOKENS;
+    if (flags.agent) /* turns follow each other */
+        flags.together = 1;
     if (read_lists(&flags, &error))
         return spry_usage_wrong(&usage, "%s", error.message);
     code = check_rules(&flags, &said, model);

@@ -35,6 +35,7 @@ typedef struct spry_mix_choices {
 
 typedef struct spry_mix_request {
     json_t *messages;       /* NULL: made of the lengths; owned */
+    json_t *tools;          /* NULL: none; owned */
     uint32_t prompt_tokens; /* with the system prompt */
     uint32_t answer_tokens;
     size_t system; /* index, or SPRY_MIX_CHOICES_MAX: none */
@@ -52,6 +53,7 @@ typedef struct spry_mix {
     uint32_t longest; /* prompt and answer of the longest request made of lengths */
     double scale;
     uint64_t seed, run;
+    bool agent; /* the session of bench_agent.c */
 } spry_mix;
 
 /* Reads a named mix, else a file: one JSON object with distributions, or JSON lines. Then draws the lengths of `count`
@@ -65,8 +67,25 @@ void spry_mix_deinit(spry_mix *mix);
  * context. `run` makes the text differ from that of other runs, so that a server has none of it cached. */
 spry_status spry_mix_write(spry_mix *mix, spry_engine *engine, uint64_t run, spry_error *error);
 
-/* The tokens of a prompt that the engine's template makes of messages; the caller deinitialises it also on failure. */
-spry_status spry_mix_prompt(spry_chat_prompt *prompt, spry_engine *engine, const json_t *messages, spry_error *error);
+/* The tokens of a prompt, as a server makes it of messages and tools (NULL: none); the caller deinitialises it also on
+ * failure. */
+spry_status spry_mix_prompt(spry_chat_prompt *prompt, spry_engine *engine, const json_t *messages, const json_t *tools,
+                            spry_error *error);
+
+/* A length times `scale`, at least 1. */
+uint32_t spry_mix_scaled(uint32_t tokens, double scale);
+
+/* The first `tokens` tokens of a text, or all, as a text that the caller frees. */
+spry_status spry_mix_cut(char **out, spry_engine *engine, spry_view text, size_t tokens, spry_error *error);
+
+/* ---- bench_agent.c: the session of --agent ----------------------------------------------------------------------- */
+
+/* Plans the requests of the session, as spry_mix_init; writes their messages, as spry_mix_write. */
+spry_status spry_mix_agent_init(spry_mix *mix, double scale, uint64_t seed, spry_error *error);
+spry_status spry_mix_agent_write(spry_mix *mix, spry_engine *engine, spry_error *error);
+
+/* Adds the sums of the session, and the second session's, to the report of a run. */
+void spry_mix_agent_sums(json_t *run);
 
 /* ---- mix_run.c: clients ------------------------------------------------------------------------------------------ */
 

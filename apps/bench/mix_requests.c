@@ -18,6 +18,7 @@
 #include "bench/bench.h"
 #include "bench/mix.h"
 #include "platform/file.h"
+#include "server/request/agents.h"
 
 enum {
     FILE_MAX = 256 << 20,
@@ -316,7 +317,7 @@ static spry_status read_mix(spry_mix *mix, const char *name_or_path, spry_error 
 
 /* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
-static uint32_t scaled(uint32_t tokens, double scale)
+uint32_t spry_mix_scaled(uint32_t tokens, double scale)
 {
     double length = floor(tokens * scale + 0.5);
     return length < 1 ? 1 : length > SPRY_MIX_TOKENS_MAX ? SPRY_MIX_TOKENS_MAX : (uint32_t)length;
@@ -348,15 +349,15 @@ static spry_status plan_request(spry_mix *mix, size_t index, spry_random *random
         r->answer_tokens = mix->answers.list[draw(&mix->answers, random)].tokens;
         r->system = draw(&mix->systems, random);
     }
-    r->prompt_tokens = r->messages ? 0 : scaled(r->prompt_tokens, mix->scale);
-    r->answer_tokens = scaled(r->answer_tokens, mix->scale);
+    r->prompt_tokens = r->messages ? 0 : spry_mix_scaled(r->prompt_tokens, mix->scale);
+    r->answer_tokens = spry_mix_scaled(r->answer_tokens, mix->scale);
     uint32_t whole = r->prompt_tokens + r->answer_tokens;
     mix->longest = whole > mix->longest ? whole : mix->longest;
     const spry_mix_choice *system = r->system < mix->systems.count ? &mix->systems.list[r->system] : NULL;
-    if (!r->messages && system && scaled(system->tokens, mix->scale) >= r->prompt_tokens)
+    if (!r->messages && system && spry_mix_scaled(system->tokens, mix->scale) >= r->prompt_tokens)
         return spry_fail(error, SPRY_ERR_INPUT,
                          "%s: a prompt of %u tokens has no room for the system prompt \"%s\" of %u", mix->name,
-                         r->prompt_tokens, system->name, scaled(system->tokens, mix->scale));
+                         r->prompt_tokens, system->name, spry_mix_scaled(system->tokens, mix->scale));
     return SPRY_OK;
 }
 
@@ -383,8 +384,10 @@ spry_status spry_mix_init(spry_mix *mix, const char *name_or_path, size_t count,
 
 void spry_mix_deinit(spry_mix *mix)
 {
-    for (size_t i = 0; i < mix->count; i++)
+    for (size_t i = 0; i < mix->count; i++) {
         json_decref(mix->list[i].messages);
+        json_decref(mix->list[i].tools);
+    }
     for (size_t i = 0; i < mix->n_lines; i++)
         json_decref(mix->lines[i].messages);
     free(mix->list);
@@ -407,29 +410,36 @@ typedef struct writer {
     spry_error *error;
 } writer;
 
+spry_status spry_mix_cut(char **out, spry_engine *engine, spry_view text, size_t tokens, spry_error *error)
+{
+    int32_t *ids = malloc((tokens + 1) * sizeof *ids);
+    size_t count = 0, size = 0;
+    *out = malloc(text.size + 1);
+    spry_status status = ids && *out
+                             ? spry_engine_tokenize(engine, ids, tokens, &count, text.data, text.size, false, error)
+                             : spry_fail_memory(error, "a prompt", tokens);
+    count = count < tokens ? count : tokens;
+    if (!status)
+        status = spry_engine_detokenize(engine, *out, text.size + 1, &size, ids, count, false, error);
+    if (!status)
+        (*out)[size < text.size ? size : text.size] = '\0';
+    free(ids);
+    return status;
+}
+
 /* A text of about `tokens` tokens that begins with `begin`; the caller frees it. */
 static spry_status write_text(writer *w, char **out, const char *begin, size_t tokens, uint64_t seed)
 {
     spry_random random;
     spry_buffer text;
-    int32_t *ids = malloc(tokens * sizeof *ids);
-    size_t count = 0, size = 0;
     spry_random_seed(&random, seed);
     spry_buffer_init(&text, SIZE_MAX / 2);
     spry_buffer_text(&text, begin);
     for (size_t i = 0; i < tokens; i++) /* a word is a token or more */
         spry_buffer_format(&text, " %s", words[spry_random_next(&random) % SPRY_COUNT(words)]);
-    *out = malloc(text.size + 1);
-    spry_status status = ids && *out && !text.failed ? spry_engine_tokenize(w->engine, ids, tokens, &count, text.data,
-                                                                            text.size, false, w->error)
-                                                     : spry_fail_memory(w->error, "a prompt", tokens);
-    count = count < tokens ? count : tokens;
-    if (!status)
-        status = spry_engine_detokenize(w->engine, *out, text.size + 1, &size, ids, count, false, w->error);
-    if (!status)
-        (*out)[size < text.size ? size : text.size] = '\0';
+    spry_status status = text.failed ? spry_fail_memory(w->error, "a prompt", tokens)
+                                     : spry_mix_cut(out, w->engine, spry_buffer_view(&text), tokens, w->error);
     spry_buffer_deinit(&text);
-    free(ids);
     return status;
 }
 
@@ -439,22 +449,28 @@ static json_t *messages_of(const char *system, const char *user)
     return system ? json_pack("[{s:s, s:s}, o]", "role", "system", "content", system, last) : json_pack("[o]", last);
 }
 
-spry_status spry_mix_prompt(spry_chat_prompt *prompt, spry_engine *engine, const json_t *messages, spry_error *error)
+spry_status spry_mix_prompt(spry_chat_prompt *prompt, spry_engine *engine, const json_t *messages, const json_t *tools,
+                            spry_error *error)
 {
-    json_t *body = json_pack("{s:O}", "messages", messages);
+    json_t *agents = spry_agents_open();
+    spry_agent_prompt arranged;
+    spry_agent_prompt_init(&arranged, agents, NULL, messages, tools);
+    json_t *body = json_pack("{s:O, s:O*}", "messages", arranged.messages, "tools", arranged.tools);
     char *text = body ? json_dumps(body, 0) : NULL;
     *prompt = (spry_chat_prompt){0};
     spry_status status = text ? spry_engine_chat_prompt(engine, prompt, text, strlen(text), error)
                               : spry_fail(error, SPRY_ERR_INPUT, "a message is not text in UTF-8");
     free(text);
     json_decref(body);
+    spry_agent_prompt_deinit(&arranged);
+    json_decref(agents);
     return status;
 }
 
-static spry_status count_tokens(writer *w, size_t *count, const json_t *messages)
+static spry_status count_tokens(writer *w, size_t *count, const json_t *messages, const json_t *tools)
 {
     spry_chat_prompt prompt;
-    spry_status status = spry_mix_prompt(&prompt, w->engine, messages, w->error);
+    spry_status status = spry_mix_prompt(&prompt, w->engine, messages, tools, w->error);
     *count = prompt.count;
     spry_chat_prompt_deinit(&prompt);
     return status;
@@ -469,11 +485,12 @@ static spry_status write_system(writer *w, size_t slot)
         return SPRY_OK;
     if (system) {
         snprintf(begin, sizeof begin, "Run %llx. You are %s.", (unsigned long long)w->mix->run, system->name);
-        status = write_text(w, &w->systems[slot], begin, scaled(system->tokens, w->mix->scale), w->mix->seed + slot);
+        status = write_text(w, &w->systems[slot], begin, spry_mix_scaled(system->tokens, w->mix->scale),
+                            w->mix->seed + slot);
     }
     json_t *messages = status ? NULL : messages_of(w->systems[slot], "x");
     if (!status)
-        status = count_tokens(w, &w->around[slot], messages);
+        status = count_tokens(w, &w->around[slot], messages, NULL);
     json_decref(messages);
     return status;
 }
@@ -502,11 +519,11 @@ static spry_status write_request(writer *w, size_t index, size_t context)
     size_t count = 0;
     spry_status status = r->messages ? SPRY_OK : write_messages(w, r, index);
     if (!status)
-        status = count_tokens(w, &count, r->messages);
+        status = count_tokens(w, &count, r->messages, r->tools);
     if (!status && count + r->answer_tokens > context)
         status = spry_fail(w->error, SPRY_ERR_CONTEXT,
-                           "%zu tokens of prompt and %u of the answer pass the context of %zu (--context)", count,
-                           r->answer_tokens, context);
+                           "%zu tokens of prompt and %u of the answer pass the context of %zu (--context, --mix-scale)",
+                           count, r->answer_tokens, context);
     r->prompt_tokens = (uint32_t)count;
     snprintf(where, sizeof where, r->line ? "%s, line %zu" : "%s, request %zu", w->mix->name,
              r->line ? r->line : index + 1);
@@ -520,6 +537,8 @@ spry_status spry_mix_write(spry_mix *mix, spry_engine *engine, uint64_t run, spr
     spry_status status = SPRY_OK;
     spry_engine_describe(engine, &info);
     mix->run = run;
+    if (mix->agent)
+        status = spry_mix_agent_write(mix, engine, error);
     for (size_t i = 0; !status && i < mix->count; i++)
         status = write_request(&w, i, info.context);
     for (size_t i = 0; i < SPRY_COUNT(w.systems); i++)

@@ -70,7 +70,7 @@ static spry_status ask_engine(void *engine, spry_mix_answer *answer, const spry_
     spry_chat_prompt prompt;
     spry_session *session = NULL;
     spry_result result = {0};
-    spry_status status = spry_mix_prompt(&prompt, engine, r->messages, error);
+    spry_status status = spry_mix_prompt(&prompt, engine, r->messages, r->tools, error);
     spry_request request;
     spry_request_default(&request);
     request.prompt = prompt.ids;
@@ -294,6 +294,8 @@ static spry_status run_all(spry_bench *b, const spry_mix *mix, spry_mix_server *
     spry_status status = run_clients(&r, b->flags->together, b->error);
     json_t *report = run_json(&r, server, spry_bench_ms_since(began));
     spry_progress_end(&r.line);
+    if (mix->agent)
+        spry_mix_agent_sums(report);
     b->lacks_memory = json_array_append_new(runs, report) != 0 || b->lacks_memory;
     spry_bench_put_figures(b, report, server ? "server: " : "");
     b->passed = b->passed && !r.why[0];
@@ -304,15 +306,15 @@ static spry_status run_all(spry_bench *b, const spry_mix *mix, spry_mix_server *
     return status;
 }
 
-/* Gives the engine a context for the longest request, unless the command line gives one. Replayed messages have a
- * length that only the tokenizer knows: the model's own limit holds. */
+/* Gives the engine a context for the longest request, unless the command line gives one. Replayed messages, and
+ * a session, have a length that only the tokenizer knows: the model's own limit holds. */
 static spry_status choose_context(spry_bench *b, const spry_mix *mix)
 {
     spry_engine_options *o = &b->flags->engine.options;
     const spry_model_file file = spry_model_source_file(b->source);
     spry_checkpoint checkpoint;
     uint32_t needed = mix->longest + AROUND_TOKENS;
-    bool replayed = false;
+    bool replayed = mix->agent;
     spry_status status = spry_checkpoint_read(&checkpoint, &file, o->kv_type, b->error);
     if (status)
         return status;
@@ -333,7 +335,9 @@ static spry_status choose_context(spry_bench *b, const spry_mix *mix)
 static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server *server)
 {
     const spry_bench_flags *f = b->flags;
-    spry_status status = spry_mix_init(mix, f->mix, f->requests, (double)f->scale, f->seed, b->error);
+    const double scale = round((double)f->scale * 1e6) / 1e6; /* as it is printed and saved: 0.1 */
+    spry_status status = f->agent ? spry_mix_agent_init(mix, scale, f->seed, b->error)
+                                  : spry_mix_init(mix, f->mix, f->requests, scale, f->seed, b->error);
     if (status)
         return status;
     spry_bench_put(b, "mix", spry_bench_text_json(mix->name));
@@ -357,7 +361,7 @@ static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server *se
     return status || !server ? status : run_all(b, mix, server);
 }
 
-static spry_status measure(spry_bench *b)
+spry_status spry_bench_measure_mix(spry_bench *b)
 {
     spry_mix mix;
     spry_mix_server server = {.model = NULL};
@@ -457,4 +461,4 @@ void spry_bench_mix_complain(const json_t *report)
     }
 }
 
-const spry_bench_kind spry_bench_mix_kind = {"--mix", SPRY_MIX_REPORT_FORMAT, measure, print};
+const spry_bench_kind spry_bench_mix_kind = {"--mix", SPRY_MIX_REPORT_FORMAT, spry_bench_measure_mix, print};

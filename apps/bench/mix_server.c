@@ -39,7 +39,7 @@ static bool has_text(const json_t *object)
     bool found = false;
     for (size_t i = 0; i < SPRY_COUNT(keys); i++)
         found = found || json_string_length(json_object_get(object, keys[i]));
-    return found;
+    return found || json_array_size(json_object_get(object, "tool_calls"));
 }
 
 static size_t count_of(const json_t *object, const char *key)
@@ -266,6 +266,8 @@ static char *body_of(const spry_mix_server *s, const spry_mix_request *r, bool p
         body = json_pack("{s:s, s:O, s:b, s:{s:b}, s:I, s:f}", "model", s->model, "messages", r->messages, "stream", 1,
                          "stream_options", "include_usage", 1, "max_tokens", (json_int_t)r->answer_tokens,
                          "temperature", 0.0);
+    if (body && r->tools)
+        json_object_set(body, "tools", r->tools);
     if (body && !is_ollama(s) && !plain)
         json_object_set_new(body, "ignore_eos", json_true());
     char *text = body ? json_dumps(body, 0) : NULL;

@@ -300,8 +300,8 @@ class Servers(MixTest):
         self.fails(self.mix(SMALL, "--url", "localhost:8080"), FAILURE, "does not begin with http://")
 
     def test_flags_that_contradict(self):
-        for arguments, words in ((["--url", "http://x"], "--url needs --mix"), (["--requests", "3"], "--requests needs --mix"),
-                                 (["--seed", "3"], "--seed needs --mix"), (["--mix", "chat", "--url-model", "m"], "--url-model needs --url"),
+        for arguments, words in ((["--url", "http://x"], "--url needs --mix or --agent"), (["--requests", "3"], "--requests needs --mix"),
+                                 (["--seed", "3"], "--seed needs --mix or --agent"), (["--mix", "chat", "--url-model", "m"], "--url-model needs --url"),
                                  (["--mix", "chat", "--prefill", "9"], "--prefill is not part of a workload"),
                                  (["--mix", "chat", "--batch", "9"], "--batch is not part of a workload"),
                                  (["--mix", "chat", "--reuse"], "measure different things"), (["--mix", "chat", "--draft", "auto"], "measure different things"),

@@ -15,7 +15,6 @@
 
 #include "base/json.h"
 #include "server/api/chat_body.h"
-#include "server/http/http_server.h"
 
 extern const char spry_agents_json[]; /* agents.S */
 
@@ -50,10 +49,9 @@ static bool begins_with_any(spry_view text, const json_t *list)
     return false;
 }
 
-static const json_t *find_agent(const spry_exchange *x, const json_t *messages)
+static const json_t *find_agent(const json_t *agents, const char *client, const json_t *messages)
 {
-    const char *client = spry_exchange_header(x, "User-Agent");
-    const json_t *agents = x->server->agents, *first = json_array_get(messages, 0), *agent;
+    const json_t *first = json_array_get(messages, 0), *agent;
     spry_view text = is_instruction(first) ? beginning(first) : SPRY_VIEW("");
     size_t i;
     json_array_foreach(agents, i, agent)
@@ -208,11 +206,11 @@ static void arrange(spry_agent_prompt *prompt, const json_t *agent, size_t first
     spry_buffer_deinit(&moved);
 }
 
-void spry_agent_prompt_init(spry_agent_prompt *prompt, const spry_exchange *x, const json_t *messages,
+void spry_agent_prompt_init(spry_agent_prompt *prompt, const json_t *agents, const char *client, const json_t *messages,
                             const json_t *tools)
 {
     json_t *all = json_copy((json_t *)(uintptr_t)messages), *list = json_copy((json_t *)(uintptr_t)tools);
-    const json_t *agent = x->server->agents ? find_agent(x, messages) : NULL;
+    const json_t *agent = find_agent(agents, client, messages);
     size_t first = 0;
     while (is_instruction(json_array_get(messages, first)))
         first++;

@@ -10,8 +10,6 @@
 
 #include <jansson.h>
 
-#include "server/http/exchange.h"
-
 /* The table of agents; NULL when memory is short. */
 json_t *spry_agents_open(void);
 
@@ -21,9 +19,9 @@ typedef struct spry_agent_prompt {
     const char *agent;
 } spry_agent_prompt;
 
-/* `tools`: NULL or a list. A conversation of another client, or without a message of the user after its instructions,
- * stays as it is. */
-void spry_agent_prompt_init(spry_agent_prompt *prompt, const spry_exchange *exchange, const json_t *messages,
+/* `agents`: the table, or NULL; `client`: the user agent, or NULL; `tools`: NULL or a list. A conversation of another
+ * client, or without a message of the user after its instructions, stays as it is. */
+void spry_agent_prompt_init(spry_agent_prompt *prompt, const json_t *agents, const char *client, const json_t *messages,
                             const json_t *tools);
 void spry_agent_prompt_deinit(spry_agent_prompt *prompt);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "platform/clock.h"
+#include "server/http/http_server.h"
 #include "server/request/agents.h"
 #include "server/request/completion.h"
 
@@ -126,7 +127,8 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
         spry_engine_sees(c->model->engine) ? SPRY_OK : hide_pictures(c, messages, json_array_size(tools) > 0, error);
     if (blind != SPRY_OK)
         return blind;
-    spry_agent_prompt_init(&arranged, c->exchange, messages, tools);
+    spry_agent_prompt_init(&arranged, c->exchange->server->agents, spry_exchange_header(c->exchange, "User-Agent"),
+                           messages, tools);
     c->prompts.agent = arranged.agent;
     char *json = conversation(arranged.messages, arranged.tools, extra, choice, generate, !c->options.one_call,
                               c->template, c->prompts.begun);
