@@ -36,8 +36,15 @@ static const struct {
 /* The source pixels [first, first + n) that an output pixel is made of. */
 typedef struct taps {
     size_t first, n;
-    float *weights;
 } taps;
+
+/* What one direction needs: a line of weights for each output, as fixed-point numbers with `bits` after the point. */
+typedef struct plan {
+    taps *taps;       /* [out] */
+    int32_t *weights; /* [out, most] */
+    size_t most;
+    int bits;
+} plan;
 
 static size_t most_taps(uint32_t out, uint32_t in, spry_filter filter)
 {
@@ -45,38 +52,74 @@ static size_t most_taps(uint32_t out, uint32_t in, spry_filter filter)
     return (size_t)ceil(filters[filter].reach * (scale > 1 ? scale : 1)) * 2 + 1;
 }
 
-static taps taps_of(float *weights, uint32_t at, uint32_t out, uint32_t in, spry_filter filter)
+/* The weights of one output; returns the largest. */
+static double make_taps(taps *t, double *weights, uint32_t at, uint32_t out, uint32_t in, spry_filter filter)
 {
     double scale = (double)in / out, wide = scale > 1 ? scale : 1, reach = filters[filter].reach * wide;
-    double centre = (at + 0.5) * scale, from = centre - reach + 0.5, to = centre + reach + 0.5, sum = 0;
-    taps t = {from > 0 ? (size_t)from : 0, 0, weights};
-    size_t end = to < in ? (size_t)to : in;
-    t.n = end - t.first;
-    for (size_t i = 0; i < t.n; i++)
-        sum += filters[filter].weight(((double)(t.first + i) - centre + 0.5) / wide);
-    for (size_t i = 0; i < t.n; i++)
-        weights[i] = (float)(filters[filter].weight(((double)(t.first + i) - centre + 0.5) / wide) / sum);
-    return t;
+    double centre = (at + 0.5) * scale, from = centre - reach + 0.5, to = centre + reach + 0.5, sum = 0, largest = 0;
+    t->first = from > 0 ? (size_t)from : 0;
+    t->n = (to < in ? (size_t)to : in) - t->first;
+    for (size_t i = 0; i < t->n; i++)
+        sum += weights[i] = filters[filter].weight(((double)(t->first + i) - centre + 0.5) / wide);
+    for (size_t i = 0; i < t->n; i++) {
+        weights[i] /= sum;
+        largest = weights[i] > largest ? weights[i] : largest;
+    }
+    return largest;
 }
 
-static unsigned char rounded(float value)
+/* torchvision's weights are the largest that fit 16 bits; Pillow, which alone has Lanczos, uses 22 after the point. */
+static int bits_of(double largest, spry_filter filter)
 {
-    return value <= 0 ? 0 : value >= 255 ? 255 : (unsigned char)(value + 0.5f);
+    int bits = 0;
+    if (filter == SPRY_LANCZOS)
+        return 22;
+    while (bits < 22 && 0.5 + largest * (double)(1 << (bits + 1)) < 1 << 15)
+        bits++;
+    return bits;
+}
+
+static bool make_plan(plan *p, uint32_t out, uint32_t in, spry_filter filter)
+{
+    double largest = 0;
+    p->most = most_taps(out, in, filter);
+    p->taps = malloc(out * sizeof *p->taps);
+    p->weights = malloc(out * p->most * sizeof *p->weights);
+    double *line = malloc(p->most * sizeof *line);
+    bool fine = p->taps && p->weights && line;
+    for (uint32_t i = 0; fine && i < out; i++)
+        largest = fmax(largest, make_taps(&p->taps[i], line, i, out, in, filter));
+    p->bits = bits_of(largest, filter);
+    for (uint32_t i = 0; fine && i < out; i++) {
+        make_taps(&p->taps[i], line, i, out, in, filter);
+        for (size_t k = 0; k < p->taps[i].n; k++)
+            p->weights[i * p->most + k] = (int32_t)(line[k] * (1 << p->bits) + (line[k] < 0 ? -0.5 : 0.5));
+    }
+    free(line);
+    return fine;
+}
+
+static void free_plan(plan *p)
+{
+    free(p->taps);
+    free(p->weights);
 }
 
 /* One direction. The picture is [lines, in, step] bytes in, [lines, out, step] bytes out; the sums run over `in`. */
 static void resample_lines(unsigned char *to, const unsigned char *from, size_t lines, uint32_t out, uint32_t in,
-                           size_t step, spry_filter filter, float *weights)
+                           size_t step, const plan *p)
 {
     for (uint32_t at = 0; at < out; at++) {
-        const taps t = taps_of(weights, at, out, in, filter);
+        const taps t = p->taps[at];
+        const int32_t *weights = p->weights + at * p->most;
         for (size_t line = 0; line < lines; line++)
             for (size_t k = 0; k < step; k++) {
                 const unsigned char *source = from + (line * in + t.first) * step + k;
-                float sum = 0;
+                int32_t sum = p->bits ? 1 << (p->bits - 1) : 0;
                 for (size_t i = 0; i < t.n; i++)
-                    sum += t.weights[i] * source[i * step];
-                to[(line * out + at) * step + k] = rounded(sum);
+                    sum += weights[i] * source[i * step];
+                sum = sum < 0 ? 0 : sum >> p->bits;
+                to[(line * out + at) * step + k] = (unsigned char)(sum > 255 ? 255 : sum);
             }
     }
 }
@@ -84,15 +127,16 @@ static void resample_lines(unsigned char *to, const unsigned char *from, size_t 
 spry_status spry_resample(unsigned char *out, uint32_t width, uint32_t height, const unsigned char *in,
                           uint32_t in_width, uint32_t in_height, spry_filter filter, spry_error *error)
 {
-    size_t across = most_taps(width, in_width, filter), down = most_taps(height, in_height, filter);
+    plan across = {0}, down = {0};
     unsigned char *narrow = malloc((size_t)width * in_height * 3);
-    float *weights = malloc((across > down ? across : down) * sizeof *weights);
-    if (narrow && weights) {
-        resample_lines(narrow, in, in_height, width, in_width, 3, filter, weights);
-        resample_lines(out, narrow, 1, height, in_height, (size_t)width * 3, filter, weights);
+    bool fine = make_plan(&across, width, in_width, filter);
+    fine = make_plan(&down, height, in_height, filter) && fine && narrow;
+    if (fine) {
+        resample_lines(narrow, in, in_height, width, in_width, 3, &across);
+        resample_lines(out, narrow, 1, height, in_height, (size_t)width * 3, &down);
     }
-    bool fine = narrow && weights;
+    free_plan(&across);
+    free_plan(&down);
     free(narrow);
-    free(weights);
     return fine ? SPRY_OK : spry_fail_memory(error, "a picture", (size_t)width * in_height * 3);
 }

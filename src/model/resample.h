@@ -1,6 +1,6 @@
 /* Pictures at another size, with the filters and the rounding of the references: every pixel is a sum over all source
  * pixels that its filter covers when the picture shrinks (antialiasing), columns first, rounded to 8 bits after each
- * direction. */
+ * direction. Weights are fixed-point numbers as in torchvision and Pillow, so pixels are the same. */
 #ifndef SPRY_MODEL_RESAMPLE_H
 #define SPRY_MODEL_RESAMPLE_H
 
