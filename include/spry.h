@@ -63,9 +63,7 @@ typedef struct spry_error {
 SPRY_API const char *spry_status_name(spry_status status); /* "input". Any thread, as the next two. */
 SPRY_API const char *spry_version(void);                   /* of the library: "0.1.0" */
 SPRY_API uint32_t spry_version_number(void);               /* the SPRY_VERSION_NUMBER the library was built with */
-
-/* Frees memory that the library gave to the caller: texts and arrays of functions that say so. Any thread. */
-SPRY_API void spry_free(void *memory);
+SPRY_API void spry_free(void *memory); /* texts and arrays that the library gave to the caller: any thread */
 
 /* ---- engine ---------------------------------------------------------------------------------------------------- */
 /* Different engines are independent. The functions of an engine that is open: any thread; spry_engine_close: one
@@ -102,6 +100,8 @@ typedef struct spry_engine_options {
     size_t expert_bytes;     /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
     const char *gpu_layers;  /* layers on the device, counted from the last, others on the CPU: "12", "auto" */
     size_t cache_host_bytes; /* limit for a GPU's cached pages in host memory; 0: none; SIZE_MAX: by the memory */
+    const char *mmproj;      /* a GGUF file with the vision tower; NULL: one beside the model, if any; "": none */
+    size_t max_image_pixels; /* larger pictures are made smaller for the model; 0: 1 megapixel */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);

@@ -313,7 +313,8 @@ void spry_device_identify(const spry_device_kind *kind, char identity[SPRY_DEVIC
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* Rows that see all of their text are computed together with all of it, and give no logits. */
+/* Rows that see all of their text are computed together with all of it, and give no logits. A tower's are windows of one
+ * picture, which its caller puts into one step. */
 static spry_status check_whole(const spry_segment *g, const spry_config *c, spry_error *error)
 {
     if (!c->bidirectional)
@@ -321,7 +322,7 @@ static spry_status check_whole(const spry_segment *g, const spry_config *c, spry
     if (spry_segment_logits(g))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s models give embeddings, not text: they have no next token",
                          c->arch->name);
-    if (g->first_position || g->n_rows != g->table->n_tokens)
+    if (!c->arch->tower && (g->first_position || g->n_rows != g->table->n_tokens))
         return spry_fail(error, SPRY_ERR_CONTEXT, "%s models compute a text of %zu tokens in one step, not %u of them",
                          c->arch->name, g->table->n_tokens, g->n_rows);
     return SPRY_OK;
@@ -332,7 +333,7 @@ spry_status spry_device_check_picture(const spry_device *d, const spry_picture *
     if (!d->pictures || (p->two_way && !d->two_way))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this device does not compute pictures; use --device cpu");
     if (p->n_embd != d->config->n_embd || p->n_deep > d->config->n_layers - d->split_layers ||
-        (p->columns && !d->config->rope_axes))
+        (p->columns && !d->config->rope_axes && !d->config->arch->tower))
         return spry_fail(
             error, SPRY_ERR_INPUT,
             "a picture of %u floats a row, %u more layers and %u columns is not for a %s model of %u floats "

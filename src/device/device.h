@@ -163,8 +163,8 @@ static inline void spry_segment_place(uint32_t out[3], const spry_segment *g, ui
     for (int axis = 0; axis < 3; axis++)
         out[axis] = columns ? first - g->picture_row : first + i;
     if (columns) {
-        out[1] += row / columns;
-        out[2] += row % columns;
+        out[1] += g->picture->top + row / columns;
+        out[2] += g->picture->left + row % columns;
     }
 }
 

@@ -377,19 +377,13 @@ spry_status spry_engine_use_template(spry_engine *e, const char *file_or_text, s
  * the marks like any text; then the marks are replaced by the fragments' tokens. So a fragment begins and ends at token
  * borders, and its tokens are the same at any position. */
 
-enum { MAX_FRAGMENTS = 1024, MARK_BYTES = 64, MAX_PICTURES = 128 };
-
-/* A picture of a conversation, whose mark is replaced by its tokens. */
-typedef struct seen_picture {
-    spry_picture *picture; /* referenced */
-    spry_eyes_tokens tokens;
-} seen_picture;
+enum { MAX_FRAGMENTS = 1024, MARK_BYTES = 64, MAX_PICTURES = 128, MAX_PLACED = 1 << 16 };
 
 typedef struct fragments {
     const spry_engine *engine;
     uint64_t nonce;
     json_t *texts; /* by number: strings, and numbers of pictures */
-    seen_picture pictures[MAX_PICTURES];
+    spry_seen *pictures[MAX_PICTURES]; /* whose marks are replaced by their tokens */
     size_t n_pictures;
 } fragments;
 
@@ -398,13 +392,14 @@ static void print_mark(char out[MARK_BYTES], const fragments *f, size_t number)
     snprintf(out, MARK_BYTES, "\xee\x80\x80%016" PRIx64 ":%zu\xee\x80\x81", f->nonce, number);
 }
 
-/* Puts a mark in place of a part's text; takes `item`. */
-static spry_status put_mark(fragments *f, json_t *part, json_t *item, spry_error *error)
+/* Puts a mark in place of a part's text, between two `margin`s; takes `item`. */
+static spry_status put_mark(fragments *f, json_t *part, json_t *item, const char *margin, spry_error *error)
 {
     char mark[MARK_BYTES];
+    margin = margin ? margin : "";
     print_mark(mark, f, json_array_size(f->texts));
     if (json_array_append_new(f->texts, item) || json_object_set_new(part, "type", json_string("text")) ||
-        json_object_set_new(part, "text", json_string(mark)))
+        json_object_set_new(part, "text", json_sprintf("%s%s%s", margin, mark, margin)))
         return spry_fail_memory(error, "fragments", 0);
     return SPRY_OK;
 }
@@ -449,11 +444,14 @@ static spry_status mark_picture(fragments *f, json_t *part, spry_error *error)
         return spry_fail(error, SPRY_ERR_INPUT, "a conversation can have %d pictures", MAX_PICTURES);
     spry_buffer_init(&file, MAX_PICTURE_BYTES);
     spry_status status = read_data_url(&file, url, name, error);
-    seen_picture *seen = &f->pictures[f->n_pictures];
+    spry_seen *seen = NULL;
     if (!status)
-        status = spry_eyes_look(f->engine->eyes, &seen->picture, &seen->tokens, file.data, file.size, name, error);
+        status = spry_eyes_look(f->engine->eyes, &seen, file.data, file.size, name, error);
     spry_buffer_deinit(&file);
-    return status ? status : put_mark(f, part, json_integer((json_int_t)f->n_pictures++), error);
+    if (status)
+        return status;
+    f->pictures[f->n_pictures] = seen;
+    return put_mark(f, part, json_integer((json_int_t)f->n_pictures++), seen->margin, error);
 }
 
 static bool is_picture(const json_t *part)
@@ -479,7 +477,7 @@ static spry_status mark_part(fragments *f, json_t *part, spry_error *error)
         return SPRY_OK;
     if (json_array_size(f->texts) == MAX_FRAGMENTS)
         return spry_fail(error, SPRY_ERR_INPUT, "a conversation can have %d fragments", MAX_FRAGMENTS);
-    return put_mark(f, part, json_incref(text), error);
+    return put_mark(f, part, json_incref(text), NULL, error);
 }
 
 /* Parts of a message with pictures become one text: no template puts anything between them. */
@@ -565,23 +563,20 @@ static spry_status add_fragment(pieces *p, const json_t *text)
     return status;
 }
 
-static bool push_token(spry_tokens *ids, int32_t id)
+/* The tokens and pictures that a file became. */
+static spry_status add_picture(pieces *p, const spry_seen *seen)
 {
-    return id < 0 || spry_tokens_push(ids, id);
-}
-
-/* The tokens of a picture: placeholders for its rows, between the model's marks. */
-static spry_status add_picture(pieces *p, const seen_picture *seen)
-{
-    bool fine = push_token(&p->ids, seen->tokens.begin);
-    const spry_placed placed = {p->ids.count, seen->picture};
-    for (uint32_t i = 0; fine && i < seen->picture->n_rows; i++)
-        fine = push_token(&p->ids, seen->tokens.pad);
-    fine = fine && push_token(&p->ids, seen->tokens.end) && spry_buffer_append(&p->pictures, &placed, sizeof placed);
-    if (!fine)
-        return spry_fail_memory(p->error, "a picture", p->ids.count * sizeof *p->ids.ids);
-    spry_picture_ref(seen->picture);
-    return SPRY_OK;
+    size_t begin = p->ids.count;
+    bool fine = true;
+    for (size_t i = 0; fine && i < seen->ids.count; i++)
+        fine = spry_tokens_push(&p->ids, seen->ids.ids[i]);
+    for (size_t i = 0; fine && i < seen->n_placed; i++) {
+        const spry_placed placed = {begin + seen->placed[i].at, seen->placed[i].picture};
+        fine = spry_buffer_append(&p->pictures, &placed, sizeof placed);
+        if (fine)
+            spry_picture_ref(placed.picture);
+    }
+    return fine ? SPRY_OK : spry_fail_memory(p->error, "a picture", p->ids.count * sizeof *p->ids.ids);
 }
 
 /* The first mark at or after `from`; false: there is none. */
@@ -612,7 +607,7 @@ static spry_status cut(pieces *p, const fragments *f)
         const json_t *item = json_array_get(f->texts, number);
         if (!status)
             status =
-                json_is_string(item) ? add_fragment(p, item) : add_picture(p, &f->pictures[json_integer_value(item)]);
+                json_is_string(item) ? add_fragment(p, item) : add_picture(p, f->pictures[json_integer_value(item)]);
         done = at + size;
     }
     return status ? status : add_text(p, done, text.size);
@@ -649,7 +644,7 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
     json_t *request = NULL;
     *prompt = (spry_chat_prompt){.size = offsetof(spry_chat_prompt, reserved)};
     spry_buffer_init(&p.spans, (size_t)MAX_CHAT_BYTES);
-    spry_buffer_init(&p.pictures, sizeof(spry_placed) * MAX_PICTURES);
+    spry_buffer_init(&p.pictures, sizeof(spry_placed) * MAX_PLACED);
     spry_status status = parse_chat(&request, &input, json, size, error);
     if (!status)
         status = mark_all(&f, json_object_get(request, "messages"), error);
@@ -668,7 +663,7 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
     prompt->pictures = (spry_placed *)(void *)p.pictures.data;
     prompt->n_pictures = p.pictures.size / sizeof *prompt->pictures;
     for (size_t i = 0; i < f.n_pictures; i++)
-        spry_picture_unref(f.pictures[i].picture);
+        spry_seen_unref(f.pictures[i]);
     if (status)
         spry_chat_prompt_deinit(prompt);
     json_decref(f.texts);

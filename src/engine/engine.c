@@ -224,7 +224,7 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     warn_of_template(e);
     status = spry_driver_create(&e->driver, e, error);
     if (!status)
-        status = spry_eyes_create(&e->eyes, e, error);
+        status = spry_eyes_create(&e->eyes, e, o, error);
     return status ? status : start_tracing(e, o->trace, error);
 }
 
@@ -298,6 +298,7 @@ spry_status spry_engine_close(spry_engine *e)
         return SPRY_ERR_BUSY;
     spry_driver_destroy(e->driver);
     spry_eyes_destroy(e->eyes);
+    free(e->mmproj);
     spry_session_destroy(e->drafter);
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);

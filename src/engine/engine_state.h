@@ -40,6 +40,8 @@ struct spry_engine {
     pthread_mutex_t making;           /* protects these: any thread may bring the first grammar */
     spry_session *drafter;            /* session of the draft engine; NULL: none */
     struct spry_eyes *eyes;           /* NULL: the model sees no pictures */
+    char *mmproj;                     /* file of the model's tower; NULL: its own folder, or none */
+    size_t max_image_pixels;
     struct spry_driver *driver;       /* runs everything that computes */
     spry_log log;
     spry_trace *trace;    /* NULL: none */

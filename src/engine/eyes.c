@@ -1,6 +1,7 @@
 /* Opening the tower, encoding, and the list of pictures that are kept. */
 #include "engine/eyes.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,7 @@ enum {
 
 typedef struct kept_picture {
     spry_kv_key file; /* the hash of its bytes */
-    spry_picture *picture;
-    size_t bytes;
+    spry_seen *seen;
 } kept_picture;
 
 struct spry_eyes {
@@ -30,23 +30,11 @@ struct spry_eyes {
     spry_device *device;
     spry_kv_table table;
     int32_t *tokens;         /* [max_rows]: zeros; a tower has no vocabulary */
+    int32_t pad, row_end;    /* tokens in place of a picture's rows, and of those that end its lines */
+    spry_kv_key tower_hash;  /* of a tower that is in a file of its own */
     kept_picture kept[KEPT]; /* the last used first */
     size_t n_kept, kept_bytes;
 };
-
-spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, spry_error *error)
-{
-    *out = NULL;
-    if (!engine->model->files || !spry_tower_known(engine->model->name))
-        return SPRY_OK;
-    spry_eyes *eyes = calloc(1, sizeof *eyes);
-    if (!eyes)
-        return spry_fail_memory(error, "eyes", sizeof *eyes);
-    eyes->engine = engine;
-    pthread_mutex_init(&eyes->lock, NULL);
-    *out = eyes;
-    return SPRY_OK;
-}
 
 bool spry_engine_sees(const spry_engine *engine)
 {
@@ -77,7 +65,7 @@ void spry_eyes_destroy(spry_eyes *eyes)
     if (!eyes)
         return;
     for (size_t i = 0; i < eyes->n_kept; i++)
-        spry_picture_unref(eyes->kept[i].picture);
+        spry_seen_unref(eyes->kept[i].seen);
     close_tower(eyes);
     pthread_mutex_destroy(&eyes->lock);
     free(eyes);
@@ -85,13 +73,28 @@ void spry_eyes_destroy(spry_eyes *eyes)
 
 /* ---- the tower --------------------------------------------------------------------------------------------------- */
 
+/* The most patches of a sheet, and the pages of keys that its windows need: each begins and ends one. */
+static void measure(const spry_tower *t, double most, uint32_t *rows, uint32_t *pages)
+{
+    double unit = (double)t->patch * t->merge, area = (double)t->patch * t->patch, side = t->side / t->patch;
+    double longest = sqrt(SPRY_TOWER_RATIO * most), windows = 1;
+    longest = t->kind->limits_side && t->longest < longest ? t->longest : longest;
+    double n = t->kind->square ? side * side : ceil((most + 2 * unit * longest + unit * unit) / area);
+    if (t->window)
+        windows = n / ((double)t->window * t->window) + 2 * n / ((double)t->merge * t->window) + 4;
+    *rows = (uint32_t)n;
+    *pages = (uint32_t)(n / SPRY_PAGE_TOKENS + windows + 1);
+}
+
 /* All layers have one place for keys and values, so memory is small and they can be floats. */
-static spry_status open_device(spry_eyes *eyes, uint32_t rows, spry_error *error)
+static spry_status open_device(spry_eyes *eyes, spry_error *error)
 {
     const spry_engine *e = eyes->engine;
     const spry_config *c = &eyes->tower->config;
     const spry_kv_shape shape = {.n_layers = 1, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .type = SPRY_F32};
-    spry_status status = spry_kv_pool_init(&eyes->pool, &shape, rows / SPRY_PAGE_TOKENS + 1, error);
+    uint32_t rows, pages;
+    measure(eyes->tower, (double)e->max_image_pixels, &rows, &pages);
+    spry_status status = spry_kv_pool_init(&eyes->pool, &shape, pages, error);
     if (!status)
         status = spry_kv_table_init(&eyes->table, rows, error);
     eyes->tokens = calloc(rows, sizeof *eyes->tokens);
@@ -113,18 +116,62 @@ static spry_status open_device(spry_eyes *eyes, uint32_t rows, spry_error *error
     return status;
 }
 
+/* The one token of a text. */
+static spry_status find_token(const spry_eyes *eyes, int32_t *out, const char *text, spry_error *error)
+{
+    const spry_model *m = eyes->engine->model;
+    spry_tokens ids = {0};
+    *out = -1;
+    if (!text)
+        return SPRY_OK;
+    spry_status status = m->tokenizer ? spry_tokenizer_encode(m->tokenizer, &ids, spry_view_of(text), NULL, 0,
+                                                              SPRY_ENCODE_SPECIAL, error)
+                                      : SPRY_OK;
+    if (!status && ids.count != 1)
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: the tokenizer has no token %s for pictures", m->name, text);
+    *out = status ? -1 : ids.ids[0];
+    spry_tokens_deinit(&ids);
+    return status;
+}
+
 static spry_status open_tower(spry_eyes *eyes, spry_error *error)
 {
     if (eyes->device)
         return SPRY_OK;
-    spry_status status = spry_tower_open(&eyes->tower, eyes->engine->model, error);
-    if (!status) {
-        uint32_t area = eyes->tower->patch * eyes->tower->patch;
-        status = open_device(eyes, DEFAULT_PIXELS / area + 1, error);
-    }
+    spry_status status = spry_tower_open(&eyes->tower, eyes->engine->model, eyes->engine->mmproj, error);
+    if (!status)
+        status = find_token(eyes, &eyes->pad, eyes->tower->kind->pad, error);
+    if (!status)
+        status = find_token(eyes, &eyes->row_end, eyes->tower->kind->row_end, error);
+    if (!status)
+        status = open_device(eyes, error);
+    if (!status)
+        eyes->tower_hash = spry_tower_hash(eyes->tower);
     if (status)
         close_tower(eyes);
     return status;
+}
+
+spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, const spry_engine_options *options,
+                             spry_error *error)
+{
+    bool asked = options->mmproj && *options->mmproj;
+    spry_status status = SPRY_OK;
+    *out = NULL;
+    engine->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : DEFAULT_PIXELS;
+    if (asked && !(engine->mmproj = strdup(options->mmproj)))
+        return spry_fail_memory(error, "a path", strlen(options->mmproj));
+    if (!options->mmproj)
+        status = spry_tower_beside(&engine->mmproj, engine->model, error);
+    if (status || (!engine->mmproj && (!engine->model->files || !spry_tower_known(engine->model->name))))
+        return status;
+    spry_eyes *eyes = calloc(1, sizeof *eyes);
+    if (!eyes)
+        return spry_fail_memory(error, "eyes", sizeof *eyes);
+    eyes->engine = engine;
+    pthread_mutex_init(&eyes->lock, NULL);
+    *out = eyes;
+    return asked ? open_tower(eyes, error) : SPRY_OK; /* a wrong file is told at once */
 }
 
 /* Hidden states of all patches, then those of each tap, into one list. */
@@ -144,60 +191,133 @@ static spry_status take_hidden(spry_eyes *eyes, float **out, uint32_t n_rows, sp
     return status;
 }
 
-/* The tower's layers, on the engine's workers. The caller frees *hidden, also after a failure. */
-static spry_status compute(spry_eyes *eyes, float **hidden, const spry_picture *patches, spry_error *error)
+/* The tower's layers, on the engine's workers: a window is a segment, in pages of its own. The caller frees *hidden,
+ * also after a failure. */
+static spry_status compute(spry_eyes *eyes, float **hidden, const spry_patches *patches, spry_error *error)
 {
-    spry_status status = spry_kv_table_extend(&eyes->table, &eyes->pool, patches->n_rows, error);
-    const spry_segment segment = {.table = &eyes->table,
-                                  .tokens = eyes->tokens,
-                                  .n_rows = patches->n_rows,
-                                  .want = SPRY_WANT_HIDDEN,
-                                  .picture = patches};
-    const spry_device_step step = {.segments = &segment, .n_segments = 1};
+    spry_segment *segments = calloc(patches->n, sizeof *segments);
+    spry_status status =
+        segments ? SPRY_OK : spry_fail_memory(error, "a picture", patches->n * sizeof *segments);
+    for (uint32_t i = 0; !status && i < patches->n; i++) {
+        uint32_t first = (uint32_t)eyes->table.n_tokens;
+        segments[i] = (spry_segment){.table = &eyes->table,
+                                     .tokens = eyes->tokens + first,
+                                     .first_position = first,
+                                     .n_rows = patches->windows[i]->n_rows,
+                                     .want = SPRY_WANT_HIDDEN,
+                                     .shift = -(int32_t)first, /* coordinates are of the picture */
+                                     .picture = patches->windows[i]};
+        status = spry_kv_table_extend(&eyes->table, &eyes->pool, segments[i].n_rows, error);
+        spry_kv_table_close(&eyes->table);
+    }
+    const spry_device_step step = {.segments = segments, .n_segments = patches->n};
     if (!status)
         status = spry_device_submit(eyes->device, &step, error);
     if (!status)
         status = spry_device_wait(eyes->device, error);
     if (!status)
-        status = take_hidden(eyes, hidden, patches->n_rows, error);
+        status = take_hidden(eyes, hidden, patches->rows * patches->columns, error);
     spry_kv_table_truncate(&eyes->table, &eyes->pool, 0);
+    free(segments);
     return status;
 }
 
-/* Of the pixels and of all that is done with them; the tower's weights are part of the model's fingerprint. */
-static spry_kv_key hash_picture(const spry_tower *t, const spry_image *image)
+/* Of a sheet's pixels and of all that is done with them; the tower's weights are part of the model's fingerprint, or
+ * have a hash of their own. */
+static spry_kv_key hash_sheet(const spry_eyes *eyes, const spry_image *sheet)
 {
-    const double recipe[] = {image->width,    image->height,   t->min_pixels, t->max_pixels, DEFAULT_PIXELS,
-                             t->filter,       t->mean[0],      t->mean[1],    t->mean[2],    t->deviation[0],
-                             t->deviation[1], t->deviation[2], t->patch,      t->merge};
-    const XXH128_hash_t parts[] = {XXH3_128bits(image->rgb, (size_t)image->width * image->height * 3),
-                                   XXH3_128bits(recipe, sizeof recipe)};
+    const spry_tower *t = eyes->tower;
+    const double recipe[] = {sheet->width,    sheet->height,   t->mean[0],      t->mean[1], t->mean[2],
+                             t->deviation[0], t->deviation[1], t->deviation[2], t->patch,   t->merge};
+    const XXH128_hash_t parts[] = {XXH3_128bits(sheet->rgb, (size_t)sheet->width * sheet->height * 3),
+                                   XXH3_128bits(recipe, sizeof recipe),
+                                   {eyes->tower_hash.low, eyes->tower_hash.high}};
     XXH128_hash_t all = XXH3_128bits(parts, sizeof parts);
     return (spry_kv_key){all.low64, all.high64};
 }
 
-static spry_status encode(spry_eyes *eyes, spry_picture **out, const spry_image *image, spry_error *error)
+static spry_status encode_sheet(spry_eyes *eyes, spry_picture **out, const spry_image *sheet, spry_error *error)
 {
     spry_threads *threads = eyes->engine->threads;
-    spry_picture *patches = NULL;
+    spry_patches patches = {0};
     float *hidden = NULL;
     spry_driver_enter(eyes->engine->driver);
-    spry_status status = spry_tower_patches(eyes->tower, &patches, image, DEFAULT_PIXELS, threads, error);
+    spry_status status = spry_tower_patches(eyes->tower, &patches, sheet, threads, error);
     if (!status)
-        status = compute(eyes, &hidden, patches, error);
+        status = compute(eyes, &hidden, &patches, error);
     if (!status)
-        status =
-            spry_tower_project(eyes->tower, out, patches, hidden, hash_picture(eyes->tower, image), threads, error);
+        status = spry_tower_project(eyes->tower, out, &patches, hidden, hash_sheet(eyes, sheet), threads, error);
     spry_driver_leave(eyes->engine->driver);
-    spry_picture_unref(patches);
+    spry_patches_deinit(&patches);
     free(hidden);
+    return status;
+}
+
+/* ---- parts of prompts -------------------------------------------------------------------------------------------- */
+
+void spry_seen_unref(spry_seen *seen)
+{
+    if (!seen || atomic_fetch_sub(&seen->references, 1) != 1)
+        return;
+    spry_placed_free(seen->placed, seen->n_placed);
+    spry_tokens_deinit(&seen->ids);
+    free(seen);
+}
+
+/* Placeholders for a picture's rows; takes the picture. */
+static spry_status place(const spry_eyes *eyes, spry_seen *seen, spry_picture *picture, spry_error *error)
+{
+    bool fine = true;
+    seen->placed[seen->n_placed++] = (spry_placed){seen->ids.count, picture};
+    for (uint32_t i = 0; fine && i < picture->n_rows; i++)
+        fine = spry_tokens_push(&seen->ids,
+                                picture->line && (i + 1) % (picture->line + 1) == 0 ? eyes->row_end : eyes->pad);
+    seen->bytes += sizeof *picture + (size_t)(1 + picture->n_deep) * picture->n_rows * picture->n_embd * sizeof(float);
+    return fine ? SPRY_OK : spry_fail_memory(error, "a picture", picture->n_rows * sizeof *seen->ids.ids);
+}
+
+/* The tokens of `text`, with the next sheet's picture at each mark. */
+static spry_status fill(spry_eyes *eyes, spry_seen *seen, spry_view text, const spry_sheets *sheets, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    while (!status && text.size) {
+        const char *mark = memchr(text.data, '\1', text.size);
+        size_t before = mark ? (size_t)(mark - text.data) : text.size;
+        if (before)
+            status = spry_tokenizer_encode(eyes->engine->model->tokenizer, &seen->ids, (spry_view){text.data, before},
+                                           NULL, 0, SPRY_ENCODE_SPECIAL, error);
+        spry_picture *picture = NULL;
+        if (!status && mark)
+            status = encode_sheet(eyes, &picture, &sheets->sheets[seen->n_placed], error);
+        if (!status && mark)
+            status = place(eyes, seen, picture, error);
+        before += mark != NULL;
+        text = (spry_view){text.data + before, text.size - before};
+    }
+    return status;
+}
+
+static spry_status describe(spry_eyes *eyes, spry_seen **out, const spry_sheets *sheets, spry_error *error)
+{
+    spry_buffer text;
+    spry_seen *seen = *out = calloc(1, sizeof *seen);
+    if (!seen)
+        return spry_fail_memory(error, "a picture", sizeof *seen);
+    atomic_init(&seen->references, 1);
+    seen->margin = eyes->tower->kind->margin;
+    seen->placed = calloc(sheets->n, sizeof *seen->placed);
+    spry_buffer_init(&text, 1 << 20);
+    bool fine = seen->placed && spry_tower_write(&text, eyes->tower, sheets);
+    spry_status status = fine ? fill(eyes, seen, spry_buffer_view(&text), sheets, error)
+                              : spry_fail_memory(error, "a picture", sheets->n * sizeof *seen->placed);
+    spry_buffer_deinit(&text);
     return status;
 }
 
 /* ---- pictures that are kept -------------------------------------------------------------------------------------- */
 
 /* The picture of these bytes becomes the first; NULL: it is not kept. */
-static spry_picture *find(spry_eyes *eyes, spry_kv_key file)
+static spry_seen *find(spry_eyes *eyes, spry_kv_key file)
 {
     size_t i = 0;
     while (i < eyes->n_kept && !spry_kv_key_equal(eyes->kept[i].file, file))
@@ -207,39 +327,47 @@ static spry_picture *find(spry_eyes *eyes, spry_kv_key file)
     const kept_picture found = eyes->kept[i];
     memmove(eyes->kept + 1, eyes->kept, i * sizeof *eyes->kept);
     eyes->kept[0] = found;
-    return found.picture;
+    return found.seen;
 }
 
-static void keep(spry_eyes *eyes, spry_kv_key file, spry_picture *picture)
+static void keep(spry_eyes *eyes, spry_kv_key file, spry_seen *seen)
 {
-    size_t bytes = sizeof *picture + (size_t)(1 + picture->n_deep) * picture->n_rows * picture->n_embd * sizeof(float);
-    if (bytes > KEPT_BYTES)
+    if (seen->bytes > KEPT_BYTES)
         return;
-    while (eyes->n_kept == KEPT || eyes->kept_bytes + bytes > KEPT_BYTES) {
-        const kept_picture *last = &eyes->kept[--eyes->n_kept];
+    while (eyes->n_kept == KEPT || eyes->kept_bytes + seen->bytes > KEPT_BYTES) {
+        spry_seen *last = eyes->kept[--eyes->n_kept].seen;
         eyes->kept_bytes -= last->bytes;
-        spry_picture_unref(last->picture);
+        spry_seen_unref(last);
     }
     memmove(eyes->kept + 1, eyes->kept, eyes->n_kept++ * sizeof *eyes->kept);
-    eyes->kept[0] = (kept_picture){file, spry_picture_ref(picture), bytes};
-    eyes->kept_bytes += bytes;
+    atomic_fetch_add(&seen->references, 1);
+    eyes->kept[0] = (kept_picture){file, seen};
+    eyes->kept_bytes += seen->bytes;
 }
 
-static spry_status see(spry_eyes *eyes, spry_picture **out, const void *file, size_t size, const char *name,
+static spry_status see(spry_eyes *eyes, spry_seen **out, const void *file, size_t size, const char *name,
                        spry_error *error)
 {
     spry_image image;
+    spry_sheets sheets = {0};
     spry_status status = spry_image_decode(&image, file, size, FILE_PIXELS, name, error);
     if (!status)
         status = open_tower(eyes, error);
     if (!status)
-        status = encode(eyes, out, &image, error);
+        status = spry_tower_sheets(eyes->tower, &sheets, &image, (double)eyes->engine->max_image_pixels, error);
     spry_image_deinit(&image);
+    if (!status)
+        status = describe(eyes, out, &sheets, error);
+    spry_sheets_deinit(&sheets);
+    if (status) {
+        spry_seen_unref(*out);
+        *out = NULL;
+    }
     return status;
 }
 
-spry_status spry_eyes_look(spry_eyes *eyes, spry_picture **out, spry_eyes_tokens *tokens, const void *file, size_t size,
-                           const char *name, spry_error *error)
+spry_status spry_eyes_look(spry_eyes *eyes, spry_seen **out, const void *file, size_t size, const char *name,
+                           spry_error *error)
 {
     XXH128_hash_t hash = XXH3_128bits(file, size);
     const spry_kv_key key = {hash.low64, hash.high64};
@@ -247,11 +375,9 @@ spry_status spry_eyes_look(spry_eyes *eyes, spry_picture **out, spry_eyes_tokens
     pthread_mutex_lock(&eyes->lock);
     *out = find(eyes, key);
     if (*out)
-        spry_picture_ref(*out);
+        atomic_fetch_add(&(*out)->references, 1);
     else if (!(status = see(eyes, out, file, size, name, error)))
         keep(eyes, key, *out);
-    if (!status)
-        *tokens = (spry_eyes_tokens){eyes->tower->pad, eyes->tower->begin, eyes->tower->end};
     pthread_mutex_unlock(&eyes->lock);
     return status;
 }

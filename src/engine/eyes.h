@@ -2,23 +2,33 @@
 #ifndef SPRY_ENGINE_EYES_H
 #define SPRY_ENGINE_EYES_H
 
+#include <stdatomic.h>
+
+#include "base/buffer.h"
 #include "engine/engine_state.h"
 #include "spry_pictures.h"
 
 typedef struct spry_eyes spry_eyes;
 
 /* NULL for a model without eyes. The tower is opened with the first picture. */
-spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, spry_error *error);
+spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, const spry_engine_options *options,
+                             spry_error *error);
 void spry_eyes_destroy(spry_eyes *eyes);
 
-/* Tokens around a picture's rows and in their place; -1: none. */
-typedef struct spry_eyes_tokens {
-    int32_t pad, begin, end;
-} spry_eyes_tokens;
+/* A picture file as a part of a prompt: tokens, and pictures in place of some of them. Constant once it is shared. */
+typedef struct spry_seen {
+    atomic_uint references;
+    const char *margin; /* text before and after it, which is tokenised with the text beside it */
+    spry_tokens ids;
+    spry_placed *placed; /* referenced; `at` counts from the first of ids */
+    size_t n_placed, bytes;
+} spry_seen;
 
-/* A picture file as rows for the model, with a reference for the caller. Any thread: other work of the engine waits
+void spry_seen_unref(spry_seen *seen);
+
+/* What the model sees in a picture file, with a reference for the caller. Any thread: other work of the engine waits
  * while the tower computes. `name`: for messages. */
-spry_status spry_eyes_look(spry_eyes *eyes, spry_picture **out, spry_eyes_tokens *tokens, const void *file, size_t size,
-                           const char *name, spry_error *error);
+spry_status spry_eyes_look(spry_eyes *eyes, spry_seen **out, const void *file, size_t size, const char *name,
+                           spry_error *error);
 
 #endif

@@ -60,6 +60,7 @@ typedef struct spry_arch {
     bool kinds;            /* layers that slide have heads of other sizes than the others */
     bool keys_as_values;   /* layers without values of their own take the keys as they come out of the product */
     bool beside;           /* Gemma 4: experts beside a dense part, inputs by layer, scalars of layers */
+    bool mixed_axes;       /* pairs of a rope with three axes take turns in GGUF files; otherwise axis after axis */
     bool two_ropes;        /* layers that slide have a rope of their own */
     bool latent;           /* multi-head latent attention */
     bool sinks;            /* attention has sinks */
@@ -131,6 +132,7 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe, spry_arch_gemma4, spry_arch_mimo2,
     spry_arch_qwen3_5, spry_arch_qwen3_5_moe, spry_arch_mamba2, spry_arch_granite_hybrid, spry_arch_bamba,
     spry_arch_falcon_h1, spry_arch_nemotron_h, spry_arch_nemotron_h_moe, spry_arch_qwen3_vl,
-    spry_arch_qwen3_tower;
+    spry_arch_qwen2_vl, spry_arch_qwen3_tower, spry_arch_qwen2_5_tower, spry_arch_siglip, spry_arch_siglip_first,
+    spry_arch_pixtral, spry_arch_pixtral_gelu;
 
 #endif

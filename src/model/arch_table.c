@@ -22,13 +22,15 @@ static const spry_arch *const table[] = {
     &spry_arch_qwen3_5,         &spry_arch_qwen3_5_moe,    &spry_arch_mamba2,
     &spry_arch_granite_hybrid,  &spry_arch_bamba,          &spry_arch_falcon_h1,
     &spry_arch_nemotron_h,      &spry_arch_nemotron_h_moe, &spry_arch_qwen3_vl,
-    &spry_arch_qwen3_tower,
+    &spry_arch_qwen2_vl,        &spry_arch_qwen3_tower,    &spry_arch_qwen2_5_tower,
+    &spry_arch_siglip,          &spry_arch_siglip_first,   &spry_arch_pixtral,
+    &spry_arch_pixtral_gelu,
 };
 
 const spry_arch *spry_arch_by_gguf(spry_view name)
 {
     for (size_t i = 0; i < SPRY_COUNT(table); i++)
-        if (spry_view_is(name, table[i]->gguf))
+        if (!table[i]->tower && spry_view_is(name, table[i]->gguf))
             return table[i];
     return NULL;
 }
@@ -48,7 +50,7 @@ const char *spry_arch_gguf_names(void)
            "granitemoe, glm4moe, gpt-oss, ernie4_5-moe, deepseek2, gemma3n, bert, nomic-bert, gemma-embedding, lfm2, "
            "qwen3next, mistral3, mistral4, minimax-m2, hunyuan-moe, exaone-moe, lfm2moe, llama4, afmoe, cohere2moe, "
            "gemma4, mimo2, "
-           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h";
+           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, qwen2vl, qwen3vl";
 }
 
 const char *spry_arch_hf_names(void)
@@ -58,5 +60,6 @@ const char *spry_arch_hf_names(void)
            "granitemoe, glm4_moe, gpt_oss, ernie4_5_moe, deepseek_v2, deepseek_v3, gemma3n_text, bert, "
            "roberta, xlm-roberta, nomic_bert, lfm2, qwen3_next, ministral3, mistral4, minimax_m2, hunyuan_v1_moe, "
            "exaone_moe, glm4_moe_lite, lfm2_moe, llama4_text, afmoe, cohere2_moe, gemma4_text, mimo_v2_flash, "
-           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, qwen3_vl_text";
+           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, "
+           "qwen2_5_vl_text, qwen3_vl_text";
 }

@@ -716,6 +716,39 @@ static spry_status read_kinds(spry_config *config, const source *from, const cha
     return SPRY_OK;
 }
 
+spry_status spry_config_set_axes(spry_config *config, const uint32_t n[3], bool mixed, spry_arena *arena,
+                                 spry_error *error)
+{
+    uint32_t n_pairs = config->rope_dim / 2;
+    uint8_t *axes = spry_arena_alloc(arena, n_pairs, 1);
+    if (!axes)
+        return spry_fail_memory(error, "the axes of rope", n_pairs);
+    for (uint32_t i = 0; i < n_pairs; i++)
+        if (mixed)
+            axes[i] = i % 3 == 1 && i < 3 * n[1] ? 1 : i % 3 == 2 && i < 3 * n[2] ? 2 : 0;
+        else
+            axes[i] = i < n[0] ? 0 : i < n[0] + n[1] ? 1 : 2;
+    config->rope_axes = axes;
+    return SPRY_OK;
+}
+
+/* Files of models that see pictures say how many pairs turn by each axis; without that they see none. */
+static spry_status read_axes(spry_config *config, const source *from, spry_arena *arena, spry_error *error)
+{
+    char key[128];
+    spry_gguf_array sections;
+    uint64_t value, sum = 0;
+    uint32_t n[3] = {0};
+    full_key(key, from, "rope.dimension_sections");
+    if (!spry_gguf_get_array(from->gguf, key, &sections))
+        return SPRY_OK;
+    for (size_t i = 0; i < 3; i++)
+        if (spry_gguf_array_u64(&sections, i, &value) && value <= config->rope_dim)
+            sum += n[i] = (uint32_t)value;
+    return sum == config->rope_dim / 2 ? spry_config_set_axes(config, n, config->arch->mixed_axes, arena, error)
+                                       : SPRY_OK;
+}
+
 spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, spry_arena *arena, spry_error *error)
 {
     const char *name = spry_gguf_name(gguf);
@@ -760,6 +793,8 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
         status = check_states(&from, name, error);
     if (!status)
         status = spry_config_finish(config, name, arena, error);
+    if (!status)
+        status = read_axes(config, &from, arena, error);
     if (!status) {
         read_pattern(config, &from);
         read_convolutions(config, &from);

@@ -173,6 +173,7 @@ typedef struct spry_config {
     bool tied;                        /* the output matrix is the embedding */
     bool interleaved;                 /* rope pairs are (2i, 2i + 1) */
     const char *prefix;               /* of a tower's tensors; NULL: not a tower, or not bound yet */
+    const bool *windowed;             /* NULL, or [n_layers]: rows see those of their segment alone; of towers */
     uint32_t n_taps;                  /* layers whose output is wanted beside the last one's, at most SPRY_MAX_TAPS */
     uint32_t taps[SPRY_MAX_TAPS];
     const uint8_t *rope_axes; /* NULL, or [rope_dim / 2]: pairs turn by a row's time, row or column: 0, 1, 2 */
@@ -233,6 +234,9 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
 /* Derives omitted values, checks everything, allocates the lists of layers and fills them by the architecture's rules.
  */
 spry_status spry_config_finish(spry_config *config, const char *name, spry_arena *arena, spry_error *error);
+/* Rope with three axes: n[axis] pairs turn by time, row and column, one axis after the other or taking turns. */
+spry_status spry_config_set_axes(spry_config *config, const uint32_t n[3], bool mixed, spry_arena *arena,
+                                 spry_error *error);
 /* Decides again which layers have rope, and where they are in pages, once the file has said what they are. */
 void spry_config_sort_layers(spry_config *config);
 

@@ -803,16 +803,7 @@ static spry_status read_rope_axes(spry_config *config, const json_t *json, const
     if (json_array_size(sections) != 3 || n[0] + n[1] + n[2] != n_pairs)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: mrope_section must be three numbers whose sum is %u", name,
                          n_pairs);
-    uint8_t *axes = spry_arena_alloc(arena, n_pairs, 1);
-    if (!axes)
-        return spry_fail_memory(error, "the axes of rope", n_pairs);
-    for (uint32_t i = 0; i < n_pairs; i++)
-        if (truth(rope, "mrope_interleaved", false))
-            axes[i] = i % 3 == 1 && i < 3 * n[1] ? 1 : i % 3 == 2 && i < 3 * n[2] ? 2 : 0;
-        else
-            axes[i] = i < n[0] ? 0 : i < n[0] + n[1] ? 1 : 2;
-    config->rope_axes = axes;
-    return SPRY_OK;
+    return spry_config_set_axes(config, n, truth(rope, "mrope_interleaved", false), arena, error);
 }
 
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
@@ -825,6 +816,11 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     if (!type)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: model_type is missing or not a string", name);
     config->arch = spry_arch_by_hf(spry_view_of(type));
+    char whole_text[80]; /* Qwen2.5-VL's first files have the text model's settings beside vision_config */
+    if (!config->arch && json_object_get(json, "vision_config")) {
+        snprintf(whole_text, sizeof whole_text, "%s_text", type);
+        config->arch = spry_arch_by_hf(spry_view_of(whole_text));
+    }
     if (!config->arch)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: model_type '%.60s' is not known; known are %s", name, type,
                          spry_arch_hf_names());

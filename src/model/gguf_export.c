@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/tensor_names.h"
 
@@ -104,6 +105,20 @@ static void write_feed_forward(keys *k, const spry_config *c)
         whole(k, "feed_forward_length", c->n_ff);
 }
 
+/* How many pairs turn by each of rope's axes; readers of Qwen3.5 require that of models without pictures, too. */
+static void write_axes(keys *k, const spry_config *c)
+{
+    const int32_t pairs = (int32_t)c->rope_dim / 2;
+    int32_t sections[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+    if (c->rope_axes) {
+        memset(sections, 0, sizeof sections);
+        for (int32_t i = 0; i < pairs; i++)
+            sections[c->rope_axes[i]]++;
+    }
+    if (c->rope_axes || c->arch->delta_tiled)
+        spry_gguf_writer_i32s(k->writer, below(k, "rope.dimension_sections"), sections, 4);
+}
+
 /* Which layers have delta nets: an interval, or a list where that is not enough. */
 static void write_delta(keys *k, const spry_config *c)
 {
@@ -118,10 +133,6 @@ static void write_delta(keys *k, const spry_config *c)
     whole(k, "ssm.group_count", c->n_delta_keys);
     whole(k, "ssm.time_step_rank", c->n_delta_heads);
     whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
-    if (c->arch->delta_tiled) { /* of rope for pictures; its readers require them */
-        const int32_t pairs = (int32_t)c->rope_dim / 2, sections[4] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
-        spry_gguf_writer_i32s(k->writer, below(k, "rope.dimension_sections"), sections, 4);
-    }
     whole(k, "full_attention_interval", c->attention_interval);
     if (!regular)
         spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
@@ -182,6 +193,7 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
         whole(&k, "attention.head_count_kv", c->n_kv_heads);
     if (c->arch->delta)
         write_delta(&k, c);
+    write_axes(&k, c);
     whole(&k, "attention.key_length", c->head_dim);
     whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->value_dim ? c->value_dim : c->head_dim);
     if (c->arch->kinds) {

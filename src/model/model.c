@@ -487,6 +487,8 @@ static spry_status open_folder(spry_model *model, const char *folder, bool whole
         status = spry_model_read_json(&generation, folder, "generation_config.json", error);
     if (!status)
         status = spry_config_from_json(&model->config, config, folder, &model->arena, error);
+    if (!status && model->config.arch->tower)
+        status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: a vision tower is no model of text", folder);
     if (!status)
         status = spry_safetensors_open(&model->files, folder, error);
     if (!status)

@@ -21,7 +21,7 @@ spry_status spry_picture_create(spry_picture **out, spry_kv_key hash, uint32_t n
     p->n_rows = n_rows;
     p->n_embd = n_embd;
     p->n_deep = n_deep;
-    p->columns = 0;
+    p->columns = p->top = p->left = p->line = 0;
     p->two_way = false;
     atomic_init(&p->references, 1);
     *out = p;

@@ -16,6 +16,8 @@ struct spry_picture {
     spry_kv_key hash;                /* of everything that decides the values */
     uint32_t n_rows, n_embd, n_deep; /* n_deep: layers after which further values are added */
     uint32_t columns;                /* rows are a grid of this width in rope's space; 0: one position after another */
+    uint32_t top, left;              /* the grid's first row in a larger one: a tower's window */
+    uint32_t line;                   /* rows between two rows that end lines of the picture; 0: there are none */
     bool two_way;                    /* the rows see each other */
     atomic_uint references;
     float values[]; /* [1 + n_deep, n_rows, n_embd]: what replaces embeddings, then what is added */

@@ -57,10 +57,12 @@ void spry_tensor_gguf_name(char name[SPRY_TENSOR_NAME_MAX], const spry_arch *arc
                            const char *suffix)
 {
     const spry_tensor_name *own = find(arch->names, ours);
+    const char *prefix = arch->tower ? "v." : "";
     if (own && own->gguf && *own->gguf == '=')
-        snprintf(name, SPRY_TENSOR_NAME_MAX, "blk.%u.%s", layer, own->gguf + 1);
+        snprintf(name, SPRY_TENSOR_NAME_MAX, "%sblk.%u.%s", prefix, layer, own->gguf + 1);
     else
-        snprintf(name, SPRY_TENSOR_NAME_MAX, "blk.%u.%s.%s", layer, own && own->gguf ? own->gguf : ours, suffix);
+        snprintf(name, SPRY_TENSOR_NAME_MAX, "%sblk.%u.%s.%s", prefix, layer, own && own->gguf ? own->gguf : ours,
+                 suffix);
 }
 
 static const char *spelling(const spry_arch *arch, const char *ours)

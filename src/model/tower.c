@@ -1,33 +1,18 @@
-/* Reading towers, and the host's part of them. */
+/* Opening towers: from a model's folder, or from a GGUF file beside the model, whose metadata is put into the words of
+ * config.json. */
 #include "model/tower.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <xxhash.h>
 
 #include "base/compiler.h"
 #include "base/json.h"
 #include "base/number.h"
-#include "model/weights_bind.h"
-
-/* What one family of towers does in its own way. */
-typedef struct spry_tower_kind {
-    const char *model_type; /* of config.json */
-    const spry_arch *arch;
-    const char *patches, *positions; /* tensors, after the tower's prefix */
-    const char *pad, *begin, *end;   /* keys of config.json for tokens */
-    /* Reads what is its own; `vision` is vision_config. */
-    spry_status (*read)(spry_tower *tower, const spry_binder *b, const json_t *vision);
-    uint32_t default_patch, default_merge;
-    bool rotates;      /* rope by row and column, half of the pairs each */
-    bool interpolates; /* positions are a grid, resized to the picture's */
-    bool columns;      /* rope of the text model sees rows as a grid */
-    bool two_way;      /* rows of the text model see each other */
-    bool pools;        /* neighbouring patches are averaged, not joined */
-} spry_tower_kind;
-
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+#include "platform/file.h"
 
 static double number_or(const json_t *json, const char *key, double otherwise)
 {
@@ -35,82 +20,18 @@ static double number_or(const json_t *json, const char *key, double otherwise)
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-static spry_status bind_whole(const spry_binder *b, const float **out, size_t n, const char *prefix, const char *name,
-                              bool required, float add)
-{
-    char full[SPRY_TENSOR_NAME_MAX];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    const spry_tensor *t = spry_bind_find(b, full);
-    if (!t)
-        return required ? spry_bind_missing(b, full) : SPRY_OK;
-    return spry_bind_vector(b, out, t, n, add);
-}
+/* ---- what files say ---------------------------------------------------------------------------------------------- */
 
-/* A matrix with its bias, whose number of inputs is known. */
-static spry_status bind_product(const spry_binder *b, spry_weight *out, size_t n_in, const char *prefix,
-                                const char *name)
-{
-    char full[SPRY_TENSOR_NAME_MAX], part[SPRY_TENSOR_NAME_MAX];
-    snprintf(full, sizeof full, "%s%s.weight", prefix, name);
-    snprintf(part, sizeof part, "%s.bias", name);
-    const spry_tensor *t = spry_bind_find(b, full);
-    if (!t)
-        return spry_bind_missing(b, full);
-    spry_status status = spry_bind_matrix(b, out, t, t->dims[0], n_in);
-    return status ? status : bind_whole(b, &out->bias, out->n_out, prefix, part, OPTIONAL, 0);
-}
-
-/* ---- Qwen3-VL ---------------------------------------------------------------------------------------------------- */
-
-static spry_status qwen_projector(const spry_binder *b, spry_projector *p, size_t n_in, const char *name)
-{
-    char prefix[SPRY_TENSOR_NAME_MAX];
-    snprintf(prefix, sizeof prefix, "%s%s.", b->prefix, name);
-    spry_status status = bind_product(b, &p->in, n_in, prefix, "linear_fc1");
-    return status ? status : bind_product(b, &p->out, p->in.n_out, prefix, "linear_fc2");
-}
-
-/* The merger's norm, of each patch, is the output norm of the layers; deep mergers have one of all joined patches. */
-static spry_status qwen_read(spry_tower *t, const spry_binder *b, const json_t *vision)
-{
-    const json_t *deep = json_object_get(vision, "deepstack_visual_indexes");
-    size_t joined = (size_t)t->merge * t->merge * t->config.n_embd;
-    spry_status status = qwen_projector(b, &t->projector, joined, "merger");
-    t->config.n_taps = (uint32_t)json_array_size(deep);
-    if (!status && t->config.n_taps > SPRY_MAX_TAPS)
-        status = spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "%s: %u deepstack layers, supported are %d", b->name,
-                           t->config.n_taps, SPRY_MAX_TAPS);
-    for (uint32_t i = 0; !status && i < t->config.n_taps; i++) {
-        char name[64];
-        double layer = json_number_value(json_array_get(deep, i));
-        if (!(layer >= 0 && layer < t->config.n_layers))
-            return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: deepstack_visual_indexes lists layer %g of %u", b->name,
-                             layer, t->config.n_layers);
-        t->config.taps[i] = (uint32_t)layer;
-        snprintf(name, sizeof name, "deepstack_merger_list.%u", i);
-        status = qwen_projector(b, &t->deep[i], joined, name);
-        snprintf(name, sizeof name, "deepstack_merger_list.%u.norm.weight", i);
-        if (!status)
-            status = bind_whole(b, &t->deep[i].norm, joined, b->prefix, name, REQUIRED, 0);
-        snprintf(name, sizeof name, "deepstack_merger_list.%u.norm.bias", i);
-        if (!status)
-            status = bind_whole(b, &t->deep[i].norm_bias, joined, b->prefix, name, REQUIRED, 0);
-    }
-    return status;
-}
-
-static const spry_tower_kind kinds[] = {
-    {"qwen3_vl", &spry_arch_qwen3_tower, "patch_embed.proj", "pos_embed", "image_token_id", "vision_start_token_id",
-     "vision_end_token_id", qwen_read, 16, 2, .rotates = true, .interpolates = true, .columns = true},
-};
+/* config.json and preprocessor_config.json, or what a GGUF file has instead. */
+typedef struct description {
+    json_t *config, *recipe;
+    const spry_tower_kind *kind;
+} description;
 
 static const spry_tower_kind *kind_of(const json_t *config)
 {
     const char *type = json_string_value(json_object_get(config, "model_type"));
-    for (size_t i = 0; type && i < SPRY_COUNT(kinds); i++)
-        if (!strcmp(type, kinds[i].model_type) && json_is_object(json_object_get(config, "vision_config")))
-            return &kinds[i];
-    return NULL;
+    return json_is_object(json_object_get(config, "vision_config")) ? spry_tower_kind_of(type, NULL) : NULL;
 }
 
 bool spry_tower_known(const char *folder)
@@ -121,20 +42,223 @@ bool spry_tower_known(const char *folder)
     return known;
 }
 
-/* ---- all towers -------------------------------------------------------------------------------------------------- */
-
-/* vision_config in the words of other models. */
-static json_t *layers_config(const spry_tower_kind *kind, const json_t *vision)
+/* The floats or flags of an array. */
+static json_t *list_of(const spry_gguf *gguf, const char *key)
 {
-    double n_embd = number_or(vision, "hidden_size", 0);
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f}", "model_type", kind->arch->hf_type, "num_hidden_layers",
-                     number_or(vision, "depth", number_or(vision, "num_hidden_layers", 0)), "hidden_size", n_embd,
-                     "num_attention_heads", number_or(vision, "num_heads", number_or(vision, "num_attention_heads", 0)),
-                     "intermediate_size", number_or(vision, "intermediate_size", 4 * n_embd), "layer_norm_eps",
-                     number_or(vision, "layer_norm_eps", 1e-6), "max_position_embeddings", 65536.0);
+    spry_gguf_array array;
+    json_t *list = json_array();
+    double value;
+    uint64_t whole;
+    for (size_t i = 0; spry_gguf_get_array(gguf, key, &array) && i < array.count && i < SPRY_MAX_LAYERS; i++)
+        if (spry_gguf_array_f64(&array, i, &value))
+            json_array_append_new(list, json_real(value));
+        else if (spry_gguf_array_u64(&array, i, &whole))
+            json_array_append_new(list, json_real((double)whole));
+    return list;
 }
 
-/* Half of the pairs turn by a patch's row and half by its column, with the frequencies of a head of half the size. */
+/* The layers that are listed as flags, or that end a pattern of windows. */
+static void list_layers(json_t *vision, const spry_gguf *gguf)
+{
+    json_t *flags = list_of(gguf, "clip.vision.is_deepstack_layers"), *deep = json_array(), *whole = json_array();
+    double n_layers = number_or(vision, "depth", 0);
+    uint64_t pattern = 0;
+    for (size_t i = 0; i < json_array_size(flags); i++)
+        if (json_number_value(json_array_get(flags, i)) != 0)
+            json_array_append_new(deep, json_real((double)i));
+    spry_gguf_get_u64(gguf, "clip.vision.n_wa_pattern", &pattern);
+    for (uint64_t i = pattern; pattern && (double)i <= n_layers && i <= SPRY_MAX_LAYERS; i += pattern)
+        json_array_append_new(whole, json_real((double)i - 1));
+    json_object_set_new(vision, "deepstack_visual_indexes", deep);
+    json_object_set_new(vision, "fullatt_block_indexes", whole);
+    json_decref(flags);
+}
+
+static spry_status describe_gguf(description *d, const spry_gguf *gguf, spry_error *error)
+{
+    static const char *const keys[][2] = {
+        {"clip.vision.block_count", "depth"},
+        {"clip.vision.embedding_length", "hidden_size"},
+        {"clip.vision.attention.head_count", "num_heads"},
+        {"clip.vision.attention.head_dim", "head_dim"},
+        {"clip.vision.feed_forward_length", "intermediate_size"},
+        {"clip.vision.attention.layer_norm_epsilon", "layer_norm_eps"},
+        {"clip.vision.patch_size", "patch_size"},
+        {"clip.vision.image_size", "image_size"},
+        {"clip.vision.spatial_merge_size", "spatial_merge_size"},
+        {"clip.vision.projector.scale_factor", "scale_factor"},
+        {"clip.vision.window_size", "window_size"},
+    };
+    spry_view projector = {0};
+    char type[64];
+    bool silu = false, seen = spry_gguf_get_string(gguf, "clip.projector_type", &projector) ||
+                              spry_gguf_get_string(gguf, "clip.vision.projector_type", &projector);
+    if (!seen)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s has no vision tower: clip.projector_type is missing; a file for --mmproj is named mmproj-*",
+                         spry_gguf_name(gguf));
+    snprintf(type, sizeof type, "%.*s", SPRY_VIEW_ARG(projector));
+    d->kind = spry_tower_kind_of(NULL, type);
+    if (!d->kind)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: the projector '%s' is not known; known are %s",
+                         spry_gguf_name(gguf), type, spry_tower_kind_names());
+    spry_gguf_get_bool(gguf, "clip.use_silu", &silu);
+    json_t *vision = json_pack("{s:s}", "hidden_act", silu ? "silu" : "gelu");
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
+        double value;
+        if (spry_gguf_get_f64(gguf, keys[i][0], &value))
+            json_object_set_new(vision, keys[i][1], json_real(value));
+    }
+    list_layers(vision, gguf);
+    d->config = json_pack("{s:o}", "vision_config", vision);
+    d->recipe = json_pack("{s:o, s:o}", "image_mean", list_of(gguf, "clip.vision.image_mean"), "image_std",
+                          list_of(gguf, "clip.vision.image_std"));
+    double longest;
+    if (spry_gguf_get_f64(gguf, "clip.vision.preproc_image_size", &longest))
+        json_object_set_new(d->recipe, "size", json_pack("{s:f}", "longest_edge", longest));
+    return d->config && d->recipe ? SPRY_OK : spry_fail_memory(error, "a tower", 0);
+}
+
+static spry_status describe_folder(description *d, const spry_model *model, spry_error *error)
+{
+    spry_status status = spry_model_read_json(&d->config, model->name, "config.json", error);
+    if (!status)
+        status = spry_model_read_json(&d->recipe, model->name, "preprocessor_config.json", error);
+    d->kind = status ? NULL : kind_of(d->config);
+    if (!status && (!d->kind || !model->files))
+        status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "the model %s cannot see pictures", model->name);
+    return status;
+}
+
+/* ---- a file beside the model ------------------------------------------------------------------------------------- */
+
+typedef struct beside_search {
+    const spry_model *model;
+    const char *file;   /* the model's name in its folder */
+    const char *folder; /* with a slash, or empty */
+    spry_buffer best;   /* a path; empty: none yet */
+    int64_t best_common;
+} beside_search;
+
+static const char *skip(const char *at, const char *word)
+{
+    size_t n = strlen(word);
+    at = strncasecmp(at, word, n) ? at : at + n;
+    return at + strspn(at, "-_.");
+}
+
+/* "f16.gguf", "Q8_0.gguf" or "gguf": a type, or nothing. */
+static bool is_type(const char *rest)
+{
+    size_t n = strcspn(rest, ".");
+    return !strcasecmp(rest, "gguf") ||
+           (strchr("bfqBFQ", *rest) && strcspn(rest, "0123456789") < n && n <= 8 && !strcasecmp(rest + n, ".gguf"));
+}
+
+/* How far a tower's name is the model's: "mmproj-MODEL-f16.gguf", "MODEL-mmproj.gguf"; 0 where it names no model, as
+ * "mmproj-f16.gguf", and -1: another model. */
+static int64_t common_length(const char *name, const char *model)
+{
+    const char *at = skip(name, "mmproj");
+    size_t n = 0, whole = 0;
+    for (; at[n] && model[n] && !strncasecmp(at + n, model + n, 1); n++)
+        if (strchr("-_.", at[n]))
+            whole = n + 1;
+    return is_type(skip(skip(at + whole, "mmproj"), "model")) ? (int64_t)whole : -1;
+}
+
+static bool is_tower_name(const char *name)
+{
+    size_t size = strlen(name);
+    bool found = false;
+    for (size_t i = 0; i + 6 <= size; i++)
+        found = found || !strncasecmp(name + i, "mmproj", 6);
+    return found && size > 5 && !strcasecmp(name + size - 5, ".gguf");
+}
+
+/* Whether a file is a tower of a known kind whose rows are as wide as the model's. */
+static bool fits(const char *path, const spry_model *model)
+{
+    spry_gguf *gguf = NULL;
+    uint64_t width = 0;
+    bool fine = !spry_gguf_open(&gguf, path, NULL) &&
+                spry_gguf_get_u64(gguf, "clip.vision.projection_dim", &width) && width == model->config.n_embd;
+    spry_gguf_close(gguf);
+    return fine;
+}
+
+static void visit_beside(void *context, const char *name)
+{
+    beside_search *s = context;
+    spry_buffer path;
+    int64_t common = common_length(name, s->file);
+    if (!is_tower_name(name) || common < 0 || !strcmp(name, s->file))
+        return;
+    spry_buffer_init(&path, 1 << 16);
+    spry_buffer_format(&path, "%s%s", s->folder, name);
+    bool better = !s->best.size || common > s->best_common ||
+                  (common == s->best_common && strcmp(path.data ? path.data : "", s->best.data) < 0);
+    if (!path.failed && better && fits(path.data, s->model)) {
+        s->best_common = common;
+        spry_buffer_clear(&s->best);
+        spry_buffer_text(&s->best, path.data);
+    }
+    spry_buffer_deinit(&path);
+}
+
+spry_status spry_tower_beside(char **out, const spry_model *model, spry_error *error)
+{
+    const char *slash = strrchr(model->name, '/');
+    char *folder = slash ? strndup(model->name, (size_t)(slash - model->name) + 1) : strdup("");
+    beside_search search = {.model = model, .file = slash ? slash + 1 : model->name, .folder = folder};
+    *out = NULL;
+    if (!folder)
+        return spry_fail_memory(error, "a path", strlen(model->name));
+    spry_buffer_init(&search.best, 1 << 16);
+    spry_status status = SPRY_OK;
+    if (model->gguf && !spry_folder_each(*folder ? folder : ".", visit_beside, &search, NULL) && search.best.size &&
+        !(*out = strdup(search.best.data)))
+        status = spry_fail_memory(error, "a path", search.best.size);
+    spry_buffer_deinit(&search.best);
+    free(folder);
+    return status;
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+
+/* GGUF's first files of SigLIP name the two matrices of the feed-forward part the other way round. */
+static const spry_arch *arch_of(const spry_tower *t, const json_t *vision, double n_ff)
+{
+    const char *act = json_string_value(json_object_get(vision, "hidden_act"));
+    const spry_tensor *down = t->own ? spry_gguf_find_tensor(t->own, SPRY_VIEW("v.blk.0.ffn_down.weight")) : NULL;
+    if (t->kind->gelu_arch && act && !strcmp(act, "gelu"))
+        return t->kind->gelu_arch;
+    if (t->kind->arch == &spry_arch_siglip && down && (double)down->dims[0] == n_ff)
+        return &spry_arch_siglip_first;
+    return t->kind->arch;
+}
+
+/* vision_config in the words of other models. */
+static json_t *layers_config(const spry_tower *t, const json_t *vision)
+{
+    const spry_tower_kind *k = t->kind;
+    double n_embd = number_or(vision, "hidden_size", 0), eps = number_or(vision, "layer_norm_eps", k->eps);
+    double n_heads = number_or(vision, "num_heads", number_or(vision, "num_attention_heads", k->heads));
+    double n_ff = number_or(vision, "intermediate_size", k->ff > 0 ? k->ff : 4 * n_embd);
+    const json_t *rope = json_object_get(vision, "rope_parameters");
+    json_t *json = json_pack(
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model_type", arch_of(t, vision, n_ff)->hf_type,
+        "num_hidden_layers", number_or(vision, "depth", number_or(vision, "num_hidden_layers", k->layers)),
+        "hidden_size", n_embd, "num_attention_heads", n_heads, "intermediate_size", n_ff, "layer_norm_eps", eps,
+        "rms_norm_eps", eps, "max_position_embeddings", 65536.0, "rope_theta",
+        number_or(rope, "rope_theta", number_or(vision, "rope_theta", 10000)));
+    if (json && json_object_get(vision, "head_dim"))
+        json_object_set(json, "head_dim", json_object_get(vision, "head_dim"));
+    return json;
+}
+
+/* Half of the pairs turn by a patch's row and half by its column, with the frequencies of a head of half the size; or
+ * columns with those between. */
 static spry_status make_axes(spry_tower *t, spry_error *error)
 {
     uint32_t n = t->config.rope_dim / 2, half = n / 2;
@@ -143,9 +267,9 @@ static spry_status make_axes(spry_tower *t, spry_error *error)
     if (!axes || !factors)
         return spry_fail_memory(error, "a tower", n);
     for (uint32_t i = 0; i < n; i++) {
+        double wanted = 2.0 * (i % half) + (i >= half && t->kind->odd_columns ? 1 : 0);
         axes[i] = i < half ? 1 : 2;
-        factors[i] =
-            (float)pow((double)t->config.rope.theta, (4.0 * (i % half) - 2.0 * i) / (double)t->config.rope_dim);
+        factors[i] = (float)pow((double)t->config.rope.theta, 2 * (wanted - i) / (double)t->config.rope_dim);
     }
     t->config.rope_axes = axes;
     t->config.rope.factors = t->config.rope_sliding.factors = factors;
@@ -160,66 +284,95 @@ static void share_slot(spry_config *c)
     c->n_kv_slots = 1;
 }
 
-static spry_status read_layers(spry_tower *t, const spry_model *model, const json_t *vision, spry_error *error)
+static const char *name_of(const spry_tower *t, const spry_model *model)
 {
-    json_t *json = layers_config(t->kind, vision);
-    if (!json)
-        return spry_fail_memory(error, "a tower", 0);
-    spry_status status = spry_config_from_json(&t->config, json, model->name, &t->arena, error);
-    json_decref(json);
-    if (!status)
-        status = spry_weights_bind(&t->weights, &t->config, NULL, model->files, model->name, &t->arena, error);
-    if (!status && t->kind->rotates && t->config.rope_dim % 4)
-        status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: a tower's heads of %u have no halves of pairs",
-                           model->name, t->config.rope_dim);
-    if (!status && t->kind->rotates)
-        status = make_axes(t, error);
-    share_slot(&t->config);
-    return status;
+    return t->own ? spry_gguf_name(t->own) : model->name;
 }
 
-/* Weights for a patch of one frame: those of a film's frames are added. */
-static spry_status read_patches(spry_tower *t, const spry_binder *b, uint32_t frames)
+static spry_status read_layers(spry_tower *t, const spry_model *model, const json_t *vision, spry_error *error)
 {
-    char name[SPRY_TENSOR_NAME_MAX];
-    const float *all;
-    size_t n = t->config.n_embd, pixels = (size_t)t->patch * t->patch;
-    snprintf(name, sizeof name, "%s.weight", t->kind->patches);
-    spry_status status = bind_whole(b, &all, n * 3 * frames * pixels, b->prefix, name, REQUIRED, 0);
-    snprintf(name, sizeof name, "%s.bias", t->kind->patches);
+    const char *name = name_of(t, model);
+    json_t *json = layers_config(t, vision);
+    if (!json)
+        return spry_fail_memory(error, "a tower", 0);
+    spry_status status = spry_config_from_json(&t->config, json, name, &t->arena, error);
+    json_decref(json);
     if (!status)
-        status = bind_whole(b, &t->patch_bias, n, b->prefix, name, OPTIONAL, 0);
-    float *sums = status ? NULL : spry_arena_alloc(&t->arena, n * 3 * pixels, sizeof *sums);
-    if (status || !sums)
-        return status ? status : spry_fail_memory(b->error, "a tower", n * 3 * pixels * sizeof *sums);
-    for (size_t i = 0; i < n * 3; i++)
+        status = spry_weights_bind(&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, &t->arena,
+                                   error);
+    if (!status && t->kind->rotates && t->config.rope_dim % 4)
+        status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: a tower's heads of %u have no halves of pairs", name,
+                           t->config.rope_dim);
+    if (!status && t->kind->rotates)
+        status = make_axes(t, error);
+    if (status)
+        return status;
+    t->config.interleaved = t->own && t->config.arch->permuted_in_gguf;
+    share_slot(&t->config);
+    return SPRY_OK;
+}
+
+/* ---- before and after the layers --------------------------------------------------------------------------------- */
+
+/* Adds a frame's weights of a patch to the sums. Files have all frames of a film in one tensor, or one each. */
+static spry_status add_frames(spry_tower *t, const spry_binder *b, float *sums, const spry_tensor *given)
+{
+    const float *all;
+    size_t n = (size_t)t->config.n_embd * 3, pixels = (size_t)t->patch * t->patch;
+    size_t count = given->dims[0] * given->dims[1] * given->dims[2] * given->dims[3], frames = count / (n * pixels);
+    if (!frames || frames > 16 || count != n * frames * pixels)
+        return spry_bind_wrong_shape(b, given, t->config.n_embd, 3 * pixels);
+    spry_status status = spry_bind_vector(b, &all, given, count, 0);
+    for (size_t i = 0; !status && i < n; i++)
         for (size_t f = 0; f < frames; f++)
             for (size_t k = 0; k < pixels; k++)
                 sums[i * pixels + k] += all[(i * frames + f) * pixels + k];
+    return status;
+}
+
+static spry_status read_patches(spry_tower *t, const spry_binder *b)
+{
+    const char *const *names = t->kind->patches;
+    const spry_tensor *first = spry_tower_find(b, names, "weight"), *second = spry_tower_find(b, names, "weight.1");
+    const spry_tensor *bias = spry_tower_find(b, names, "bias");
+    size_t n = (size_t)t->config.n_embd * 3 * t->patch * t->patch;
+    if (!first)
+        return spry_bind_missing(b, names[b->gguf != NULL]);
+    float *sums = spry_arena_alloc(&t->arena, n, sizeof *sums);
+    if (!sums)
+        return spry_fail_memory(b->error, "a tower", n * sizeof *sums);
+    spry_status status = add_frames(t, b, sums, first);
+    if (!status && second)
+        status = add_frames(t, b, sums, second);
+    if (!status && bias)
+        status = spry_bind_vector(b, &t->patch_bias, bias, t->config.n_embd, 0);
     t->patches = sums;
-    return SPRY_OK;
+    return status;
 }
 
 static spry_status read_positions(spry_tower *t, const spry_binder *b)
 {
-    char name[SPRY_TENSOR_NAME_MAX];
-    snprintf(name, sizeof name, "%s%s.weight", b->prefix, t->kind->positions);
-    const spry_tensor *tensor = spry_bind_find(b, name);
+    const char *const *names = t->kind->positions;
+    const spry_tensor *tensor = names[0] ? spry_tower_find(b, names, "weight") : NULL;
+    if (!names[0])
+        return SPRY_OK;
     if (!tensor)
-        return spry_bind_missing(b, name);
+        return spry_bind_missing(b, names[b->gguf != NULL]);
     t->position_side = (uint32_t)lround(sqrt((double)tensor->dims[0]));
     if ((size_t)t->position_side * t->position_side != tensor->dims[0] || t->position_side > 4096)
-        return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' has %zu rows, which are no square", b->name, name,
-                         tensor->dims[0]);
+        return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' has %zu rows, which are no square", b->name,
+                         SPRY_VIEW_ARG(tensor->name), tensor->dims[0]);
     return spry_bind_vector(b, &t->positions, tensor, tensor->dims[0] * t->config.n_embd, 0);
 }
 
-static void read_recipe(spry_tower *t, const json_t *recipe)
+static void read_recipe(spry_tower *t, const json_t *recipe, const json_t *vision)
 {
     const json_t *size = json_object_get(recipe, "size");
+    t->longest = number_or(size, "longest_edge", number_or(vision, "image_size", 1540));
     t->min_pixels = number_or(recipe, "min_pixels", number_or(size, "shortest_edge", 3136));
-    t->max_pixels = number_or(recipe, "max_pixels", number_or(size, "longest_edge", 1 << 20));
-    double filter = number_or(recipe, "resample", SPRY_BICUBIC);
+    const json_t *pixels = t->kind->limits_side ? NULL : size; /* which counts a side's pixels there */
+    t->max_pixels = number_or(recipe, "max_pixels", number_or(pixels, "longest_edge", 1 << 24));
+    double filter = number_or(recipe, "resample", t->kind->filter);
     t->filter = filter == SPRY_LANCZOS || filter == SPRY_BILINEAR ? (spry_filter)filter : SPRY_BICUBIC;
     for (size_t i = 0; i < 3; i++) {
         const json_t *mean = json_array_get(json_object_get(recipe, "image_mean"), i);
@@ -229,72 +382,110 @@ static void read_recipe(spry_tower *t, const json_t *recipe)
     }
 }
 
-static int32_t token_of(const json_t *config, const char *key, size_t n_vocab)
+/* Sides of patches, rows and sheets. A square sheet has a position for each patch. */
+static spry_status read_sides(spry_tower *t, const json_t *config, const json_t *vision, const char *name,
+                              spry_error *error)
 {
-    double id = key ? number_or(config, key, -1) : -1;
-    return id >= 0 && id < (double)n_vocab ? (int32_t)id : -1;
-}
-
-static spry_status read_all(spry_tower *t, const spry_model *model, const json_t *config, const json_t *recipe,
-                            spry_error *error)
-{
-    const json_t *vision = json_object_get(config, "vision_config");
-    double patch = number_or(vision, "patch_size", t->kind->default_patch);
-    double merge = number_or(vision, "spatial_merge_size", t->kind->default_merge);
-    double frames = number_or(vision, "temporal_patch_size", 1);
-    if (!(patch >= 1 && patch <= 256 && merge >= 1 && merge <= 16 && frames >= 1 && frames <= 16))
-        return spry_fail(error, SPRY_ERR_FORMAT, "%s: patches of %g, joined by %g, in %g frames", model->name, patch,
-                         merge, frames);
+    double patch = number_or(vision, "patch_size", t->kind->patch);
+    double merge = number_or(vision, "spatial_merge_size",
+                             number_or(config, "spatial_merge_size", t->kind->merge > 0 ? t->kind->merge : 1));
+    double side = number_or(vision, "image_size", t->kind->patch > 0 ? 16 * t->kind->patch : 0);
+    if (!(patch >= 1 && patch <= 256 && merge >= 1 && merge <= 16 && side >= patch && side <= 8192))
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: patches of %g pixels, joined by %g, in pictures of %g", name,
+                         patch, merge, side);
     t->patch = (uint32_t)patch;
     t->merge = (uint32_t)merge;
+    t->side = floor(side / t->patch) * t->patch;
+    return SPRY_OK;
+}
+
+static spry_status check(const spry_tower *t, const char *name, spry_error *error)
+{
+    for (uint32_t i = 0; i <= t->config.n_taps; i++) {
+        const spry_projector *p = i ? &t->deep[i - 1] : &t->projector;
+        size_t width = p->steps[p->n_steps - 1].n_out;
+        if (width != t->width)
+            return spry_fail(error, SPRY_ERR_FORMAT,
+                             "%s: the tower's rows have %zu floats, the model's %u: it is the tower of another model",
+                             name, width, t->width);
+    }
+    double side = t->side / t->patch;
+    if (t->kind->square && (double)t->position_side != side)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: the tower has %u x %u positions for pictures of %g x %g patches",
+                         name, t->position_side, t->position_side, side, side);
+    if (!t->kind->limits_side)
+        return SPRY_OK;
+    if (t->longest < t->patch || t->longest > 65536 || (t->kind->tiles && t->longest < t->side))
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: pictures of at most %g pixels a side", name, t->longest);
+    return SPRY_OK;
+}
+
+/* A row between two lines is the embedding of a token, which GGUF files of towers hold, too. */
+static spry_status read_row_end(spry_tower *t, const spry_binder *b, const spry_model *model)
+{
+    const spry_weight *embedding = &model->weights.embedding;
+    const spry_tensor *own = b->gguf ? spry_bind_find(b, "v.token_embd.img_break") : NULL;
+    int32_t id = -1;
+    if (!t->kind->row_end)
+        return SPRY_OK;
+    if (own)
+        return spry_bind_vector(b, &t->row_end, own, t->width, 0);
+    for (size_t i = 0; model->tokenizer && i < spry_tokenizer_size(model->tokenizer) && id < 0; i++)
+        if (spry_view_is(spry_tokenizer_name(model->tokenizer, (int32_t)i), t->kind->row_end))
+            id = (int32_t)i;
+    if (id < 0 || (size_t)id >= embedding->n_out || !embedding->data)
+        return spry_fail(b->error, SPRY_ERR_FORMAT, "%s has no token %s", model->name, t->kind->row_end);
+    float *row = spry_arena_alloc(&t->arena, t->width, sizeof *row);
+    void *bytes = spry_arena_alloc(&t->arena, embedding->row_bytes, 1);
+    if (!row || !bytes)
+        return spry_fail_memory(b->error, "a tower", t->width);
+    memcpy(bytes, embedding->data + (size_t)id * embedding->row_bytes, embedding->row_bytes);
+    b->ops->decode[embedding->type](row, bytes, t->width);
+    t->row_end = row;
+    return SPRY_OK;
+}
+
+static spry_status read_all(spry_tower *t, const spry_model *model, const description *d, spry_error *error)
+{
+    const char *name = name_of(t, model);
+    const json_t *vision = json_object_get(d->config, "vision_config");
     t->width = model->config.n_embd;
-    read_recipe(t, recipe);
-    t->pad = token_of(config, t->kind->pad, model->config.n_vocab);
-    t->begin = token_of(config, t->kind->begin, model->config.n_vocab);
-    t->end = token_of(config, t->kind->end, model->config.n_vocab);
-    if (t->pad < 0)
-        return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is missing or no token", model->name, t->kind->pad);
-    spry_status status = read_layers(t, model, vision, error);
+    spry_status status = read_sides(t, d->config, vision, name, error);
     if (status)
         return status;
-    spry_binder b = {&t->weights,      &t->config, NULL,      model->files, model->name,
-                     t->config.prefix, t->ops,     &t->arena, error};
-    status = read_patches(t, &b, (uint32_t)frames);
+    read_recipe(t, d->recipe, vision);
+    if ((status = read_layers(t, model, vision, error)))
+        return status;
+    spry_binder b = {&t->weights, &t->config, t->own,    t->own ? NULL : model->files, name, t->config.prefix,
+                     t->ops,      &t->arena,  error};
+    status = read_patches(t, &b);
     if (!status)
         status = read_positions(t, &b);
     if (!status)
-        status = t->kind->read(t, &b, vision);
-    for (uint32_t i = 0; !status && i <= t->config.n_taps; i++) {
-        const spry_weight *out = i ? &t->deep[i - 1].out : &t->projector.out;
-        if (out->n_out != t->width)
-            status = spry_fail(error, SPRY_ERR_FORMAT, "%s: the tower's rows have %zu floats, the model's %u",
-                               model->name, out->n_out, t->width);
-    }
-    return status;
+        status = t->kind->read(t, &b, d->config, vision);
+    if (!status)
+        status = read_row_end(t, &b, model);
+    return status ? status : check(t, name, error);
 }
 
-spry_status spry_tower_open(spry_tower **out, const spry_model *model, spry_error *error)
+spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, spry_error *error)
 {
-    json_t *config = NULL, *recipe = NULL;
+    description d = {0};
     *out = NULL;
-    spry_status status = spry_model_read_json(&config, model->name, "config.json", error);
+    spry_tower *t = calloc(1, sizeof *t);
+    if (!t)
+        return spry_fail_memory(error, "a tower", sizeof *t);
+    spry_arena_init(&t->arena);
+    spry_status status = spry_ops_get(&t->ops, "ref", error);
+    if (!status && mmproj)
+        status = spry_gguf_open(&t->own, mmproj, error);
     if (!status)
-        status = spry_model_read_json(&recipe, model->name, "preprocessor_config.json", error);
-    const spry_tower_kind *kind = status ? NULL : kind_of(config);
-    if (!status && (!kind || !model->files))
-        status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s has no eyes", model->name);
-    spry_tower *t = status ? NULL : calloc(1, sizeof *t);
-    if (!status && !t)
-        status = spry_fail_memory(error, "a tower", sizeof *t);
-    if (!status) {
-        t->kind = kind;
-        spry_arena_init(&t->arena);
-        status = spry_ops_get(&t->ops, "ref", error);
-    }
+        status = mmproj ? describe_gguf(&d, t->own, error) : describe_folder(&d, model, error);
+    t->kind = d.kind;
     if (!status)
-        status = read_all(t, model, config, recipe, error);
-    json_decref(config);
-    json_decref(recipe);
+        status = read_all(t, model, &d, error);
+    json_decref(d.config);
+    json_decref(d.recipe);
     if (status)
         spry_tower_close(t);
     else
@@ -306,219 +497,19 @@ void spry_tower_close(spry_tower *t)
 {
     if (!t)
         return;
+    spry_gguf_close(t->own);
     spry_arena_deinit(&t->arena);
     free(t);
 }
 
-/* ---- pixels ------------------------------------------------------------------------------------------------------ */
-
-enum { MOST_RATIO = 200 };
-
-/* Sides that are multiples of `unit`, of about as many pixels as may be. */
-static void choose_sides(uint32_t *width, uint32_t *height, const spry_image *image, double unit, double least,
-                         double most)
+spry_kv_key spry_tower_hash(const spry_tower *t)
 {
-    double w = rint(image->width / unit) * unit, h = rint(image->height / unit) * unit;
-    double all = (double)image->width * image->height;
-    w = w < unit ? unit : w;
-    h = h < unit ? unit : h;
-    if (w * h > most) {
-        double by = sqrt(all / most);
-        w = fmax(unit, floor(image->width / by / unit) * unit);
-        h = fmax(unit, floor(image->height / by / unit) * unit);
-    } else if (w * h < least) {
-        double by = sqrt(least / all);
-        w = ceil(image->width * by / unit) * unit;
-        h = ceil(image->height * by / unit) * unit;
+    XXH128_hash_t all = {0};
+    for (size_t i = 0; t->own && i < spry_gguf_tensor_count(t->own); i++) {
+        const spry_tensor *tensor = spry_gguf_tensor(t->own, i);
+        const XXH128_hash_t parts[] = {all, XXH3_128bits(tensor->name.data, tensor->name.size),
+                                       XXH3_128bits(tensor->data, tensor->bytes)};
+        all = XXH3_128bits(parts, sizeof parts);
     }
-    *width = (uint32_t)w;
-    *height = (uint32_t)h;
-}
-
-spry_status spry_tower_resize(const spry_tower *t, unsigned char **out, uint32_t *width, uint32_t *height,
-                              const spry_image *image, uint64_t max_pixels, spry_error *error)
-{
-    double unit = (double)t->patch * t->merge, most = t->max_pixels;
-    double ratio = (double)image->width / image->height;
-    *out = NULL;
-    if (ratio > MOST_RATIO || ratio < 1.0 / MOST_RATIO)
-        return spry_fail(error, SPRY_ERR_INPUT,
-                         "a picture of %u x %u pixels is too narrow: one side is over %d times "
-                         "the other",
-                         image->width, image->height, MOST_RATIO);
-    if ((double)max_pixels < most)
-        most = fmax((double)max_pixels, unit * unit);
-    choose_sides(width, height, image, unit, fmin(t->min_pixels, most), most);
-    *out = malloc((size_t)*width * *height * 3);
-    if (!*out)
-        return spry_fail_memory(error, "a picture", (size_t)*width * *height * 3);
-    spry_status status =
-        spry_resample(*out, *width, *height, image->rgb, image->width, image->height, t->filter, error);
-    if (status) {
-        free(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
-/* ---- products on the host ---------------------------------------------------------------------------------------- */
-
-typedef struct product {
-    const spry_tower *tower;
-    spry_matmul m;
-    spry_dtype type;
-    const float *bias;
-    bool gelu;
-} product;
-
-static void multiply(void *context, size_t begin, size_t end)
-{
-    const product *p = context;
-    p->tower->ops->matmul[p->type].run(&p->m, begin, end);
-    for (size_t row = 0; row < p->m.n_rows; row++)
-        for (size_t i = begin; i < end; i++) {
-            float *value = &p->m.out[row * p->m.out_stride + i];
-            *value += p->bias ? p->bias[i] : 0;
-            if (p->gelu)
-                *value = (float)(0.5 * (double)*value * (1 + erf((double)*value / 1.4142135623730951)));
-        }
-}
-
-/* out [n_rows, w->n_out] */
-static void linear(const spry_tower *t, float *out, const spry_weight *w, const float *in, size_t n_rows, bool gelu,
-                   spry_threads *threads)
-{
-    product p = {.tower = t,
-                 .m = {.out = out,
-                       .out_stride = w->n_out,
-                       .weight = w->data,
-                       .weight_stride = w->row_bytes,
-                       .act = in,
-                       .act_stride = w->n_in * sizeof *in,
-                       .n_rows = n_rows,
-                       .n_in = w->n_in},
-                 .type = w->type,
-                 .bias = w->bias,
-                 .gelu = gelu};
-    spry_threads_share(threads, multiply, &p, w->n_out, 1);
-}
-
-/* ---- patches ----------------------------------------------------------------------------------------------------- */
-
-/* Patches as the tower's first product takes them: [channel, y, x]. */
-static void cut_patches(const spry_tower *t, float *out, const unsigned char *rgb, uint32_t rows, uint32_t columns)
-{
-    size_t line = (size_t)columns * t->patch * 3;
-    for (size_t i = 0; i < (size_t)rows * columns; i++) {
-        const unsigned char *corner = rgb + i / columns * t->patch * line + i % columns * t->patch * 3;
-        for (size_t channel = 0; channel < 3; channel++)
-            for (size_t y = 0; y < t->patch; y++)
-                for (size_t x = 0; x < t->patch; x++)
-                    *out++ = (corner[y * line + x * 3 + channel] / 255.0f - t->mean[channel]) / t->deviation[channel];
-    }
-}
-
-/* Adds the learned positions: a grid whose corners are the picture's corners. */
-static void add_positions(const spry_tower *t, float *out, uint32_t rows, uint32_t columns)
-{
-    size_t n = t->config.n_embd, side = t->position_side;
-    for (uint32_t row = 0; row < rows; row++)
-        for (uint32_t column = 0; column < columns; column++, out += n) {
-            float y = rows > 1 ? (float)row * (float)(side - 1) / (float)(rows - 1) : 0;
-            float x = columns > 1 ? (float)column * (float)(side - 1) / (float)(columns - 1) : 0;
-            size_t top = (size_t)y, left = (size_t)x, below = top + 1 < side ? top + 1 : top;
-            size_t right = left + 1 < side ? left + 1 : left;
-            float dy = y - (float)top, dx = x - (float)left;
-            const float *at[] = {t->positions + (top * side + left) * n, t->positions + (top * side + right) * n,
-                                 t->positions + (below * side + left) * n, t->positions + (below * side + right) * n};
-            const float part[] = {(1 - dy) * (1 - dx), (1 - dy) * dx, dy * (1 - dx), dy * dx};
-            for (size_t i = 0; i < n; i++)
-                out[i] += at[0][i] * part[0] + at[1][i] * part[1] + at[2][i] * part[2] + at[3][i] * part[3];
-        }
-}
-
-spry_status spry_tower_patches(const spry_tower *t, spry_picture **out, const spry_image *image, uint64_t max_pixels,
-                               spry_threads *threads, spry_error *error)
-{
-    unsigned char *rgb;
-    uint32_t width, height;
-    const size_t n_in = (size_t)3 * t->patch * t->patch;
-    *out = NULL;
-    spry_status status = spry_tower_resize(t, &rgb, &width, &height, image, max_pixels, error);
-    if (status)
-        return status;
-    uint32_t rows = height / t->patch, columns = width / t->patch;
-    float *pixels = malloc((size_t)rows * columns * n_in * sizeof *pixels);
-    if (!pixels)
-        status = spry_fail_memory(error, "a picture", (size_t)rows * columns * n_in * sizeof *pixels);
-    if (!status)
-        status = spry_picture_create(out, (spry_kv_key){0, 0}, rows * columns, t->config.n_embd, 0, error);
-    if (!status) {
-        const spry_weight w = {.data = (const unsigned char *)t->patches,
-                               .type = SPRY_F32,
-                               .n_out = t->config.n_embd,
-                               .n_in = n_in,
-                               .row_bytes = n_in * sizeof(float),
-                               .bias = t->patch_bias};
-        (*out)->columns = columns;
-        cut_patches(t, pixels, rgb, rows, columns);
-        linear(t, (*out)->values, &w, pixels, (size_t)rows * columns, false, threads);
-        add_positions(t, (*out)->values, rows, columns);
-    }
-    free(pixels);
-    free(rgb);
-    return status;
-}
-
-/* ---- rows for the model ------------------------------------------------------------------------------------------ */
-
-/* Neighbouring patches, merge x merge of them, side by side in one row. */
-static void join_patches(const spry_tower *t, float *out, const float *hidden, uint32_t rows, uint32_t columns)
-{
-    size_t n = t->config.n_embd;
-    for (uint32_t row = 0; row < rows; row += t->merge)
-        for (uint32_t column = 0; column < columns; column += t->merge)
-            for (uint32_t i = 0; i < t->merge * t->merge; i++, out += n)
-                memcpy(out, hidden + ((size_t)(row + i / t->merge) * columns + column + i % t->merge) * n,
-                       n * sizeof *out);
-}
-
-static spry_status project(const spry_tower *t, float *out, const spry_projector *p, float *joined, size_t n_rows,
-                           spry_threads *threads, spry_error *error)
-{
-    float *between = malloc(n_rows * p->in.n_out * sizeof *between);
-    if (!between)
-        return spry_fail_memory(error, "a picture", n_rows * p->in.n_out * sizeof *between);
-    for (size_t row = 0; p->norm && row < n_rows; row++)
-        t->ops->layer_norm(joined + row * p->in.n_in, joined + row * p->in.n_in, p->norm, p->norm_bias, p->in.n_in,
-                           t->config.norm_eps);
-    linear(t, between, &p->in, joined, n_rows, true, threads);
-    linear(t, out, &p->out, between, n_rows, false, threads);
-    free(between);
-    return SPRY_OK;
-}
-
-spry_status spry_tower_project(const spry_tower *t, spry_picture **out, const spry_picture *patches,
-                               const float *hidden, spry_kv_key hash, spry_threads *threads, spry_error *error)
-{
-    uint32_t columns = patches->columns, rows = patches->n_rows / columns, merged = t->merge * t->merge;
-    size_t all = (size_t)patches->n_rows * t->config.n_embd;
-    spry_status status = spry_picture_create(out, hash, patches->n_rows / merged, t->width, t->config.n_taps, error);
-    float *joined = status ? NULL : malloc(all * sizeof *joined);
-    if (!status && !joined)
-        status = spry_fail_memory(error, "a picture", all * sizeof *joined);
-    for (uint32_t i = 0; !status && i <= t->config.n_taps; i++) {
-        join_patches(t, joined, hidden + i * all, rows, columns);
-        status = project(t, (*out)->values + (size_t)i * (*out)->n_rows * t->width, i ? &t->deep[i - 1] : &t->projector,
-                         joined, (*out)->n_rows, threads, error);
-    }
-    free(joined);
-    if (status) {
-        spry_picture_unref(*out);
-        *out = NULL;
-        return status;
-    }
-    (*out)->columns = t->kind->columns ? columns / t->merge : 0;
-    (*out)->two_way = t->kind->two_way;
-    return SPRY_OK;
+    return (spry_kv_key){all.low64, all.high64};
 }

@@ -1,6 +1,7 @@
 /* The eyes of a model: a vision tower, what pictures are made into before it, and the projector after it, from a
- * Hugging Face folder. A tower is a row in the table of tower.c: an architecture (arch/towers.c) and a recipe. The
- * tower's layers run on a device like those of any model; everything here is for the host. */
+ * Hugging Face folder or a GGUF file beside the model (mmproj). A family of towers is a row in the table of
+ * tower_kinds.c: an architecture (arch/towers.c) and a recipe. The tower's layers run on a device like those of any
+ * model; everything here is for the host. */
 #ifndef SPRY_MODEL_TOWER_H
 #define SPRY_MODEL_TOWER_H
 
@@ -8,48 +9,121 @@
 #include "model/model.h"
 #include "model/picture.h"
 #include "model/resample.h"
+#include "model/weights_bind.h"
 
-/* norm, linear, gelu, linear. */
+enum { SPRY_TOWER_STEPS = 3, SPRY_TOWER_RATIO = 200 /* the most of a longer side to a shorter one */ };
+
+/* A norm and up to three products, with GELU (by the error function) before the last. */
 typedef struct spry_projector {
-    const float *norm, *norm_bias; /* of its whole input, or NULL */
-    spry_weight in, out;           /* `in` absent: `out` alone */
+    const float *norm, *norm_bias; /* of its input; NULL: none. Without a bias the mean is not subtracted */
+    spry_weight steps[SPRY_TOWER_STEPS];
+    uint32_t n_steps;
 } spry_projector;
+
+/* How neighbouring patches become one row. */
+typedef enum spry_joining {
+    SPRY_JOIN_SIDE_BY_SIDE, /* one patch after the other */
+    SPRY_JOIN_UNFOLD,       /* for each value that of every patch */
+    SPRY_JOIN_AVERAGE,
+} spry_joining;
 
 typedef struct spry_tower {
     const struct spry_tower_kind *kind;
     spry_arena arena;
+    spry_gguf *own;               /* the tower's file, or NULL: the model's files hold it */
     spry_config config;           /* of the layers */
-    spry_weights weights;         /* in the model's files */
+    spry_weights weights;         /* in the files */
     uint32_t patch, merge, width; /* pixels of a patch's side, patches of a row's side, floats of a row */
-    uint32_t fixed_side;          /* pixels of every picture's side; 0: they keep their ratio */
+    uint32_t window;              /* patches of a window's side; 0: all layers see the whole picture */
+    double side, longest;         /* pixels of a square sheet's side, and of the longest side of a picture */
     double min_pixels, max_pixels;
     spry_filter filter;
     float mean[3], deviation[3];
     const float *patches, *patch_bias; /* [n_embd, 3, patch, patch], [n_embd] */
-    const float *positions;            /* [position_side * position_side, n_embd] */
+    const float *positions;            /* [position_side * position_side, n_embd], or NULL */
     uint32_t position_side;
+    const float *patch_norm; /* of each patch after the layers, RMS with patch_norm_eps; NULL: none */
+    float patch_norm_eps;
     spry_projector projector, deep[SPRY_MAX_TAPS];
-    int32_t pad, begin, end; /* tokens in place of its rows, before and after them; -1: none */
-    const spry_ops *ops;     /* plain ones: they take rows of every type as files have them */
+    const float *row_end; /* [width]: a row between two lines of the picture; NULL: none */
+    const spry_ops *ops;  /* plain ones: they take rows of every type as files have them */
 } spry_tower;
 
-/* Whether the folder's model has eyes that this version knows; *pad may stay NULL. */
+/* What one family does in its own way. */
+typedef struct spry_tower_kind {
+    const char *model_types[2]; /* of config.json */
+    const char *gguf;           /* clip.projector_type */
+    const spry_arch *arch;
+    const spry_arch *gelu_arch; /* where hidden_act is "gelu" instead of "silu"; NULL: the same */
+    /* Text of a prompt around a picture: what is tokenised with the text beside it, the rows' mark \1 in tokens, the
+     * token in place of a row, and the one between two lines. */
+    const char *margin, *frame, *pad, *row_end;
+    const char *patches[2], *positions[2]; /* tensors in Hugging Face and GGUF files */
+    /* Reads what is its own; `config` is config.json or its equivalent, `vision` its vision_config. */
+    spry_status (*read)(spry_tower *tower, const spry_binder *b, const json_t *config, const json_t *vision);
+    /* The sides of a sheet. */
+    void (*sides)(const spry_tower *tower, uint32_t *width, uint32_t *height, const spry_image *image, double most);
+    spry_joining joining;
+    spry_filter filter;
+    double patch, merge, layers, heads, ff, eps; /* where files do not say */
+    bool rotates;     /* rope by row and column, half of the pairs each */
+    bool odd_columns; /* columns turn with frequencies between those of rows */
+    bool columns;     /* rope of the text model sees rows as a grid */
+    bool two_way;     /* rows of the text model see each other */
+    bool limits_side; /* `longest` counts */
+    bool square;      /* sheets are squares of the same side, with a position for each patch */
+    bool tiles;       /* large pictures are cut into square sheets, and the whole is one more */
+} spry_tower_kind;
+
+/* By model_type or clip.projector_type; NULL: not known. */
+const spry_tower_kind *spry_tower_kind_of(const char *model_type, const char *projector);
+const char *spry_tower_kind_names(void); /* for messages */
+
+/* Tensor "NAME.suffix" of the tower or of the projector, under its name in this kind of files; NULL: not there. */
+const spry_tensor *spry_tower_find(const spry_binder *b, const char *const names[2], const char *suffix);
+
+/* Whether the folder's model has eyes that this version knows. */
 bool spry_tower_known(const char *folder);
 
-/* Fails for a model without eyes. */
-spry_status spry_tower_open(spry_tower **out, const spry_model *model, spry_error *error);
+/* The tower's file beside a GGUF model, for freeing: in its folder, of *mmproj*.gguf with rows for this model, the one
+ * that is named as the model, or that names no model. *out stays NULL when there is none. */
+spry_status spry_tower_beside(char **out, const spry_model *model, spry_error *error);
+
+/* `mmproj`: a GGUF file with the tower, or NULL: it is in the model's folder. Fails for a model without eyes. */
+spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, spry_error *error);
 void spry_tower_close(spry_tower *tower);
 
-/* A picture as rows of patches for the tower's layers: [rows * columns] of them, raster order. */
-spry_status spry_tower_patches(const spry_tower *tower, spry_picture **out, const spry_image *image,
-                               uint64_t max_pixels, spry_threads *threads, spry_error *error);
+/* Of all weights in a file of the tower's own; 0: it has none. */
+spry_kv_key spry_tower_hash(const spry_tower *tower);
 
-/* Hidden states [n_rows, n_embd] of these patches, and taps after them, become rows for the model. */
-spry_status spry_tower_project(const spry_tower *tower, spry_picture **out, const spry_picture *patches,
+/* ---- a picture ---- */
+
+/* What a picture becomes for the tower: sheets that it sees one by one. */
+typedef struct spry_sheets {
+    spry_image *sheets;
+    uint32_t n, rows, columns; /* the tiles, if any: all sheets but the last */
+} spry_sheets;
+
+spry_status spry_tower_sheets(const spry_tower *tower, spry_sheets *out, const spry_image *image, double max_pixels,
+                              spry_error *error);
+void spry_sheets_deinit(spry_sheets *sheets);
+
+/* A sheet as rows of patches for the tower's layers, in windows, each a picture that is a grid. */
+typedef struct spry_patches {
+    spry_picture **windows;
+    uint32_t n, rows, columns; /* rows, columns: of patches of the sheet */
+} spry_patches;
+
+spry_status spry_tower_patches(const spry_tower *tower, spry_patches *out, const spry_image *sheet,
+                               spry_threads *threads, spry_error *error);
+void spry_patches_deinit(spry_patches *patches);
+
+/* Hidden states of all patches, window by window, and for each tap [rows * columns, n_embd] after them, become rows for
+ * the model. */
+spry_status spry_tower_project(const spry_tower *tower, spry_picture **out, const spry_patches *patches,
                                const float *hidden, spry_kv_key hash, spry_threads *threads, spry_error *error);
 
-/* The 8-bit pixels that patches are cut from: [*height, *width, 3], to be freed. */
-spry_status spry_tower_resize(const spry_tower *tower, unsigned char **out, uint32_t *width, uint32_t *height,
-                              const spry_image *image, uint64_t max_pixels, spry_error *error);
+/* Appends the prompt's text for these sheets: \1 for each picture. */
+bool spry_tower_write(spry_buffer *text, const spry_tower *tower, const spry_sheets *sheets);
 
 #endif

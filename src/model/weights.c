@@ -289,7 +289,9 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
     bool own = c->kv_layer[i] == i; /* keys and values */
     bool values = own && !(c->arch->keys_as_values && !has_values(b, i));
     spry_status status;
-    if (c->arch->fused_qkv) {
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    bool apart = b->gguf && c->arch->tower && spry_bind_find_in_layer(b, name, i, "attn_q", 0, "weight");
+    if (c->arch->fused_qkv && !apart) {
         spry_weight all = {0};
         if ((status = spry_bind_linear(b, &all, i, "attn_qkv", n_q + 2 * n_kv, c->n_embd, REQUIRED)))
             return status;
@@ -487,7 +489,7 @@ static spry_status bind_ends(spry_binder *b)
 {
     static const char *const prefixes[] = {
         "model.",   "language_model.model.", "model.language_model.", "", "bert.", "roberta.", "xlm_roberta.",
-        "backbone."};
+        "backbone.", "model.text_model."};
     spry_config *c = b->config;
     const char *embedding = c->arch->hf_embedding ? c->arch->hf_embedding : "embed_tokens";
     char name[SPRY_TENSOR_NAME_MAX] = "token_embd.weight";
@@ -519,11 +521,11 @@ static spry_status bind_ends(spry_binder *b)
 static spry_status bind_tower(spry_binder *b)
 {
     static const char *const prefixes[] = {
-        "model.visual.",      "visual.", "vision_tower.vision_model.", "vision_tower.", "model.vision_model.",
-        "model.vision_tower."};
+        "model.visual.",      "visual.", "vision_tower.vision_model.",      "vision_tower.", "model.vision_model.",
+        "model.vision_tower.", "model.vision_tower.vision_model."};
     char name[SPRY_TENSOR_NAME_MAX];
     for (size_t i = 0; i < SPRY_COUNT(prefixes); i++) {
-        b->prefix = prefixes[i];
+        b->prefix = b->gguf ? "" : prefixes[i];
         if (spry_bind_find_in_layer(b, name, 0, "attn_norm", 0, "weight"))
             break;
     }

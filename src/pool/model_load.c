@@ -19,6 +19,7 @@ static spry_status drafter_options(spry_engine_options *options, const spry_mode
     options->cache_dir = NULL;
     options->quantize = NULL;
     options->lora = NULL;
+    options->mmproj = "";
     options->chat_template = NULL;
     spry_status status = spry_engine_estimate(&needs, drafter->path, drafter->data, drafter->size, options, error);
     options->kv_bytes = needs.kv_full;

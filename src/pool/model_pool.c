@@ -232,8 +232,8 @@ static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
     spry_model_place drafter;
     bool drafted = drafter_of(pool, s, &drafter);
     spry_engine_options engine = pool->engine;
-    if (s->entry != pool->entries) /* adapters are made for one model, the first */
-        engine.lora = NULL;
+    if (s->entry != pool->entries) /* adapters and a tower are made for one model, the first */
+        engine.lora = engine.mmproj = NULL;
     uint64_t start = spry_clock_ns();
     size_t bytes = 0;
     pthread_mutex_unlock(&pool->lock);

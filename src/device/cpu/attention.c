@@ -24,12 +24,21 @@ enum { ATTEND_ROWS = 32, ITEMS_A_WORKER = 4 }; /* most rows of an item; half as 
 enum { MANY_ROWS = 8 };
 enum { BLOCKS_A_WORKER = 2 }; /* at least, where heads are taken together */
 
-/* Entries that the rows of a segment can see: those of a two-way picture see all of it, and nothing after it. */
-static size_t seen_entries(const spry_segment *g, bool two_way)
+/* Entries [first, end) that the rows of a segment can see: rows of a two-way picture see all of it, and nothing after
+ * it; rows of a window see only that. */
+typedef struct seen_entries {
+    size_t first, end;
+} seen_entries;
+
+static seen_entries find_seen(const spry_segment *g, bool two_way, bool windowed)
 {
-    if (!two_way)
-        return g->table->n_entries;
-    return (size_t)(spry_kv_table_find(g->table, g->first_position + g->n_rows - 1) - g->table->entries) + 1;
+    const spry_kv_entry *all = g->table->entries;
+    seen_entries seen = {0, g->table->n_entries};
+    if (two_way || windowed)
+        seen.end = (size_t)(spry_kv_table_find(g->table, g->first_position + g->n_rows - 1) - all) + 1;
+    if (windowed)
+        seen.first = (size_t)(spry_kv_table_find(g->table, g->first_position) - all);
+    return seen;
 }
 
 static spry_attend attend_rows(const attend_job *job, const spry_segment *g, size_t first_row, size_t skip)
@@ -40,6 +49,7 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
     bool two_way = g->picture && g->picture->two_way;
     spry_heads h = spry_config_heads(c, layer);
     spry_kv_place place = spry_kv_place_of(p->pool, c->sliding[layer] && spry_config_has_kinds(c), c->kv_slot[layer]);
+    seen_entries seen = find_seen(g, two_way, c->windowed && c->windowed[layer]);
     size_t stride = (size_t)c->n_heads * h.head_dim, left = g->n_rows - skip;
     return (spry_attend){.out = p->attn + (first_row + skip) * stride,
                          .query = p->q + (first_row + skip) * stride,
@@ -65,8 +75,8 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
                          .value_offset = place.values,
                          .head_bytes = place.head_bytes,
                          .token_bytes = place.token_bytes,
-                         .entries = g->table->entries,
-                         .n_entries = seen_entries(g, two_way),
+                         .entries = g->table->entries + seen.first,
+                         .n_entries = seen.end - seen.first,
                          .turns = !c->rotated[layer]  ? NULL
                                   : c->sliding[layer] ? p->sliding.turns
                                                       : p->full.turns,

@@ -455,7 +455,7 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
         for (uint32_t i = 0; i < g->n_rows; i++, row++) {
             uint32_t position = g->first_position + i;
             const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
-            p->tokens[row] = g->tokens[i];
+            p->tokens[row] = g->picture ? 0 : g->tokens[i]; /* for inputs by layer: padding */
             p->positions[row] = position;
             p->slots[row] = (spry_slot){spry_host_page(p->pages, entry->page), position - entry->start};
             if (p->limits.adapter_ranks)

@@ -31,6 +31,18 @@ const spry_arch spry_arch_qwen2 = {
     .slides = qwen2_slides,
 };
 
+/* Qwen2.5-VL's text model: Qwen 2 whose rope has three axes. */
+const spry_arch spry_arch_qwen2_vl = {
+    .name = "Qwen2.5-VL",
+    .gguf = "qwen2vl",
+    .hf_type = "qwen2_5_vl_text",
+    .gate = SPRY_GATE_SILU,
+    .qkv_bias = true,
+    .window_needs_flag = true,
+    .defaults = qwen2_defaults,
+    .slides = qwen2_slides,
+};
+
 /* ---- Qwen2-MoE --------------------------------------------------------------------------------------------------- */
 
 /* Qwen2-MoE: a softmax over all experts, renormalised only if norm_topk_prob, and a shared expert after its own gate.
@@ -103,6 +115,7 @@ const spry_arch spry_arch_qwen3_vl = {
     .name = "Qwen3-VL",
     .gguf = "qwen3vl",
     .hf_type = "qwen3_vl_text",
+    .mixed_axes = true,
     .gate = SPRY_GATE_SILU,
     .qk_norm = SPRY_QK_NORM_HEAD,
     .window_needs_flag = true,
@@ -227,6 +240,7 @@ const spry_arch spry_arch_qwen3_5 = {
     .name = "Qwen3.5",
     .gguf = "qwen35",
     .hf_type = "qwen3_5_text",
+    .mixed_axes = true,
     .gate = SPRY_GATE_SILU,
     .qk_norm = SPRY_QK_NORM_HEAD,
     .norm_plus_one = true,
@@ -241,6 +255,7 @@ const spry_arch spry_arch_qwen3_5_moe = {
     .name = "Qwen3.5-MoE",
     .gguf = "qwen35moe",
     .hf_type = "qwen3_5_moe_text",
+    .mixed_axes = true,
     .gate = SPRY_GATE_SILU,
     .qk_norm = SPRY_QK_NORM_HEAD,
     .norm_plus_one = true,
