@@ -60,14 +60,14 @@ typedef struct spry_error {
     char message[SPRY_ERROR_MAX]; /* one sentence, no newline */
 } spry_error;
 
-SPRY_API const char *spry_status_name(spry_status status); /* "input". Any thread, as the next two. */
-SPRY_API const char *spry_version(void);                   /* of the library: "0.1.0" */
+SPRY_API const char *spry_status_name(spry_status status); /* "input". Any thread; also the next two. */
+SPRY_API const char *spry_version(void);                   /* version of the library: "0.1.0" */
 SPRY_API uint32_t spry_version_number(void);               /* the SPRY_VERSION_NUMBER the library was built with */
 SPRY_API void spry_free(void *memory); /* texts and arrays that the library gave to the caller: any thread */
 
 /* ---- engine ---------------------------------------------------------------------------------------------------- */
-/* Different engines are independent. The functions of an engine that is open: any thread; spry_engine_close: one
- * thread, while no other calls a function of the engine. */
+/* Different engines are independent. Functions of an open engine: any thread. spry_engine_close: one thread, while no
+ * other thread calls a function of the engine. */
 
 typedef struct spry_engine spry_engine;
 typedef struct spry_session spry_session;
@@ -75,29 +75,29 @@ typedef struct spry_session spry_session;
 enum { SPRY_LOG_DEBUG = 0, SPRY_LOG_INFO = 1, SPRY_LOG_WARN = 2 }; /* severity of a log sentence */
 
 typedef struct spry_engine_options {
-    size_t size;             /* set by spry_engine_options_default */
-    uint32_t context;        /* tokens a session can hold; 0: the model's own limit, or what fits the memory */
-    uint32_t sessions;       /* sessions that can be full at once; at least 1 */
-    uint32_t chunk;          /* most rows of a prefill step; 0: a prompt in one */
-    uint32_t threads;        /* 0: every processor this process may use */
-    const char *kv_type;     /* "f16", "q8_0", "f32", or "auto": f16, q8_0 where a session of it does not fit */
-    size_t kv_bytes;         /* limit for KV memory, cached pages included; 0: chosen by the machine's memory */
-    size_t cache_bytes;      /* limit for shared cached pages; pages in use are never evicted; 0: no limit */
-    const char *cache_dir;   /* NULL, or a folder where cached pages survive the process */
-    size_t cache_disk_bytes; /* limit for that folder; 0: no limit */
-    uint32_t cache_ttl;      /* seconds after which unused cached pages expire; 0: never */
-    bool data_is_mapped;     /* spry_engine_open_memory's bytes are a mapped file or constants: pages can be dropped */
-    const char *device;      /* where it computes: "cpu", "cuda:0", or "auto": the GPU if there is one */
-    const char *cpu;         /* "auto", or the name of a kernel set: "ref" */
-    const char *quantize;    /* NULL, or a type: float matrices become it, as by `spry convert`; "auto": q8_0 */
+    size_t size;               /* set by spry_engine_options_default */
+    uint32_t context;          /* tokens a session can hold; 0: the model's own limit, or what fits the memory */
+    uint32_t sessions;         /* sessions that can be full at once; at least 1 */
+    uint32_t chunk;            /* maximum rows of a prefill step; 0: a whole prompt in one step */
+    uint32_t threads;          /* 0: one for every processor this process may use */
+    const char *kv_type;       /* "f16", "q8_0", "f32", or "auto": f16, or q8_0 if a session in f16 does not fit */
+    size_t kv_bytes;           /* limit for KV memory with cached pages; 0: depends on the machine's memory */
+    size_t cache_bytes;        /* limit for shared cached pages; pages in use are never evicted; 0: no limit */
+    const char *cache_dir;     /* NULL, or a folder where cached pages survive the process */
+    size_t cache_disk_bytes;   /* limit for that folder; 0: no limit */
+    uint32_t cache_ttl;        /* seconds after which unused cached pages expire; 0: never */
+    bool data_is_mapped;       /* spry_engine_open_memory's memory is mapped or constant: its pages can be dropped */
+    const char *device;        /* the device that computes: "cpu", "cuda:0", or "auto": the GPU if there is one */
+    const char *cpu;           /* "auto", or the name of a kernel set: "ref" */
+    const char *quantize;      /* NULL, or the type float matrices become, as by `spry convert`; "auto": q8_0 */
     const char *chat_template; /* NULL: the model's own; a file name, or the text of a template */
     struct spry_trace *trace;  /* NULL, or the trace of steps and answers; it must outlive the engine */
     void (*log)(void *user, int level, const char *sentence); /* NULL: no log. Called on any thread of the engine */
     void *log_user;
-    uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
+    uint32_t kv_idle, kv_idle_share; /* seconds until idle KV memory returns, 0: never; percent kept: docs/KV.md */
     const char *lora;                /* NULL, or LoRA adapters beside the model: "PATH,PATH=SCALE", docs/MODELS.md */
-    uint32_t span_pages;     /* undeclared text of this many cached pages or more is reused; 0: never. docs/SPANS.md */
-    size_t expert_bytes;     /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
+    uint32_t span_pages;     /* undeclared text is reused if it has this many cached pages; 0: never. docs/SPANS.md */
+    size_t expert_bytes;     /* limit for experts in memory; others stay in mapped files; 0: all, or what fits */
     const char *gpu_layers;  /* layers on the device, counted from the last, others on the CPU: "12", "auto" */
     size_t cache_host_bytes; /* limit for a GPU's cached pages in host memory; 0: none; SIZE_MAX: by the memory */
     const char *mmproj;      /* a GGUF file with the vision tower; NULL: one beside the model, if any; "": none */
@@ -115,77 +115,78 @@ SPRY_API spry_status spry_engine_open(spry_engine **out, const char *path, const
 SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t size, const char *name,
                                              const spry_engine_options *options, spry_error *error);
 
-/* Refused with SPRY_ERR_BUSY, and the engine stays open, while it has sessions or jobs, and in its own callbacks. */
+/* Closes an engine. SPRY_ERR_BUSY, and it stays open: it has sessions or jobs, or this is one of its callbacks. */
 SPRY_API spry_status spry_engine_close(spry_engine *engine);
 
 SPRY_API spry_status spry_engine_warm_up(spry_engine *engine, spry_error *error); /* makes the first request fast */
 
 typedef struct spry_engine_info {
-    size_t size;                              /* bytes this library knows, without `reserved`; set by the library */
+    size_t size;                              /* its size without `reserved`; set by the library */
     const char *architecture;                 /* "Qwen3" */
-    size_t vocabulary, embedding, parameters; /* embedding: floats in one */
+    size_t vocabulary, embedding, parameters; /* embedding: floats in one embedding */
     size_t context;                           /* tokens a session can hold */
-    size_t weight_bytes, copied_bytes;        /* mapped; and of these, what had to be copied out of the mapping */
-    size_t kv_bytes_per_token;                /* layers x key/value heads x head size x 2 x type */
-    size_t kv_bytes;                          /* limit: the whole pool */
+    size_t weight_bytes, copied_bytes;        /* bytes mapped; bytes of these that had to be copied */
+    size_t kv_bytes_per_token;                /* layers x key/value heads x head size x 2 (keys, values) x type */
+    size_t kv_bytes;                          /* limit for the whole pool of pages */
     size_t scratch_bytes;                     /* working memory of a step */
     const char *cpu;                          /* the kernel set in use */
-    uint32_t threads, chunk;                  /* chunk: most rows of a prefill step */
+    uint32_t threads, chunk;                  /* chunk: maximum rows of a prefill step */
     const char *device;                       /* the device: "cuda:0", "cpu+cuda:0, 12 of 28 layers on cuda:0" */
     uint64_t reserved[15];
 } spry_engine_info;
 
 SPRY_API void spry_engine_describe(const spry_engine *engine, spry_engine_info *info);
 
-/* KV memory: "now" marks a figure of this moment, the others count since the engine was opened. */
+/* KV memory. "Now": at this moment; other figures count from the opening of the engine. */
 typedef struct spry_kv_figures {
     size_t size;                                               /* as in spry_engine_info */
     size_t page_bytes, page_tokens, pages;                     /* the pool */
-    size_t free_pages, cached_pages, idle_pages, pinned_pages; /* now: free; known by content; not in use; pinned */
-    uint64_t lookups, hit_tokens, miss_tokens;                 /* prompts; their tokens */
+    size_t free_pages, cached_pages, idle_pages, pinned_pages; /* now: free; cached; of these not in use; pinned */
+    uint64_t lookups, hit_tokens, miss_tokens;                 /* lookups of prompts; tokens found and not found */
     uint64_t restored_tokens, span_tokens, repaired_tokens, inserted_pages, evicted_pages, expired_pages;
     uint64_t disk_bytes, disk_files; /* now, in the cache folder */
     uint64_t disk_stored_pages, disk_loaded_pages, disk_bad_pages, disk_skipped_pages, disk_removed_pages;
-    size_t held_pages; /* now: taking memory, free ones included that were not returned to the system */
-    uint64_t host_bytes, host_pages, host_saved_pages, host_loaded_pages; /* in host memory, of a GPU; two now */
-    uint64_t known_prompts, found_prompts, reserved[9]; /* whose first page was computed before; and was still cached */
+    size_t held_pages; /* now: pages that occupy memory, including free ones not returned to the system */
+    uint64_t host_bytes, host_pages, host_saved_pages,
+        host_loaded_pages;                              /* a GPU's pages in host memory; first two now */
+    uint64_t known_prompts, found_prompts, reserved[9]; /* first page was computed before; of these: still cached */
 } spry_kv_figures;
 
 SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);
 
-/* Lets a smaller model with the same vocabulary draft for this one; NULL: no longer. The drafter is borrowed until then
- * or until the engine is closed; it gives up its own threads and runs on the engine's. */
+/* Lets a smaller model with the same vocabulary draft tokens for this one; NULL: ends that. The drafter is borrowed
+ * until then or until the engine is closed; it ends its own threads and uses the engine's. */
 SPRY_API spry_status spry_engine_set_drafter(spry_engine *engine, spry_engine *drafter, spry_error *error);
 
 /* ---- where the time goes --------------------------------------------------------------------------------------- */
 
-/* A file of Chrome trace events (ui.perfetto.dev opens it) for any number of engines; `ops`: with every op of every
- * step. Closing reports what could not be written; the events in the file are complete in any case. Any thread may open
- * one; it is closed once, after its engines. */
+/* A file of Chrome trace events (for ui.perfetto.dev), for any number of engines; `ops`: with every op of every step.
+ * Closing reports what could not be written; the events in the file are complete in any case. Any thread may open one;
+ * one thread closes it, after its engines are closed. */
 typedef struct spry_trace spry_trace;
 
 SPRY_API spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_error *error);
 SPRY_API spry_status spry_trace_close(spry_trace *trace, spry_error *error);
 
-SPRY_API spry_trace *spry_engine_trace(const spry_engine *engine); /* of its options, or NULL. Any thread. */
+SPRY_API spry_trace *spry_engine_trace(const spry_engine *engine); /* from its options, or NULL. Any thread. */
 
-/* What the time of a request is spent on. Parts follow each other without a gap: they add up to the whole. */
+/* What the time of a request is spent on. Parts follow each other without a gap and add up to the total. */
 typedef enum spry_part {
     SPRY_PART_READ = 0,        /* receiving the request */
     SPRY_PART_TEMPLATE = 1,    /* messages to text */
     SPRY_PART_TOKENIZE = 2,    /* text to ids */
     SPRY_PART_QUEUE = 3,       /* waiting for its turn */
-    SPRY_PART_LOOKUP = 4,      /* finding what was computed before */
-    SPRY_PART_RESTORE = 5,     /* reading it from disk */
+    SPRY_PART_LOOKUP = 4,      /* finding what is cached of the prompt */
+    SPRY_PART_RESTORE = 5,     /* reading cached pages from disk */
     SPRY_PART_PREFILL = 6,     /* computing the prompt */
     SPRY_PART_DRAFT = 7,       /* drafting, and building steps */
     SPRY_PART_DECODE = 8,      /* computing the answer */
     SPRY_PART_SAMPLING = 9,    /* logits to a token */
-    SPRY_PART_GRAMMAR = 10,    /* compiling, masks, following */
+    SPRY_PART_GRAMMAR = 10,    /* compiling the grammar, masks, matching tokens */
     SPRY_PART_DETOKENIZE = 11, /* ids to text, stop strings */
     SPRY_PART_WRITE = 12,      /* delivering the text */
     SPRY_PART_OTHERS = 13,     /* between steps, and other requests of the same step */
-    SPRY_PART_COUNT = 14       /* parts this header knows */
+    SPRY_PART_COUNT = 14       /* number of parts in this header */
 } spry_part;
 
 enum { SPRY_PARTS_ROOM = 32 }; /* length of arrays of parts: no version has more */
@@ -195,13 +196,12 @@ SPRY_API const char *spry_part_name(spry_part part); /* "prefill"; "unknown". An
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 /* Any thread, also while the engine computes. */
 
-/* Writes the ids of a text to `ids`. *count is how many there are, also when that exceeds `capacity` (then only the
- * first `capacity` are written). `special`: spellings of control tokens become control tokens; never set it for text
- * that a user typed. */
+/* Writes the ids of a text to `ids`. *count becomes their number; if it exceeds `capacity`, only the first `capacity`
+ * ids are written. `special`: spellings of control tokens become control tokens; never set it for a user's text. */
 SPRY_API spry_status spry_engine_tokenize(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                           const char *text, size_t size, bool special, spry_error *error);
 
-/* Writes the text of ids, zero-terminated when that fits; *size is its length without the zero, also when that exceeds
+/* Writes the text of ids, zero-terminated if that fits; *size becomes its length without the zero, even if that exceeds
  * `capacity`. `special`: with control tokens. */
 SPRY_API spry_status spry_engine_detokenize(const spry_engine *engine, char *text, size_t capacity, size_t *size,
                                             const int32_t *ids, size_t count, bool special, spry_error *error);
@@ -223,19 +223,19 @@ typedef struct spry_span {
 } spry_span;
 
 enum { SPRY_PAGE_TOKENS = 32 };              /* tokens of a KV page, the unit of reuse */
-#define SPRY_REPAIR_ALL    SIZE_MAX          /* fragments are computed like other text */
+#define SPRY_REPAIR_ALL    SIZE_MAX          /* fragments are computed like other text, never reused */
 #define SPRY_REPAIR_FIRST  ((size_t)1 << 30) /* + tokens: the first pages of each, instead of those that count most */
 #define SPRY_REPAIR_SPREAD ((size_t)1 << 29) /* + tokens: pages spread over each */
 
-/* A prompt made of a conversation. */
+/* A prompt made from a conversation. */
 typedef struct spry_chat_prompt {
     size_t size; /* as in spry_engine_info */
     int32_t *ids;
     size_t count;
     spry_span *spans; /* ascending */
     size_t n_spans;
-    double template_ms, tokenize_ms; /* how long its two parts took */
-    /* With tools: a SPRY_TOOL_CALLS constraint: every call is one of them, and required if "tool_choice" says so */
+    double template_ms, tokenize_ms; /* duration of its two parts */
+    /* With tools: a SPRY_TOOL_CALLS constraint; "tool_choice" decides whether a call is required. */
     char *call_constraint;        /* NULL: no tools, or too many */
     char *reserved_texts[2];      /* NULL */
     struct spry_placed *pictures; /* spry_pictures.h */
@@ -243,59 +243,59 @@ typedef struct spry_chat_prompt {
 } spry_chat_prompt;
 
 /* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
- * "tool_choice", "parallel_tool_calls", "chat_template" (to use instead of the model's), "chat_template_kwargs" (its
- * variables), "add_generation_prompt" (default true), "continuation" (of the answer: its begin). Parts of a message can
- * be fragments: {"type": "text", "text": "...", "cache": "span"}. spry_chat_prompt_deinit frees it, failed or not. */
+ * "tool_choice", "parallel_tool_calls", "chat_template" (in place of the model's), "chat_template_kwargs" (its
+ * variables), "add_generation_prompt" (default true), "continuation" (the beginning of the answer). Parts of a message
+ * can be fragments: {"type": "text", "text": "...", "cache": "span"}. Always call spry_chat_prompt_deinit. */
 SPRY_API spry_status spry_engine_chat_prompt(const spry_engine *engine, spry_chat_prompt *prompt, const char *json,
                                              size_t size, spry_error *error);
 SPRY_API void spry_chat_prompt_deinit(spry_chat_prompt *prompt);
 
-/* The text that the template makes of that JSON, *size bytes and a zero; the caller frees it with spry_free. */
+/* The text that the template makes from such JSON, *size bytes and a zero; the caller frees it with spry_free. */
 SPRY_API spry_status spry_engine_chat_text(const spry_engine *engine, char **text, size_t *size, const char *json,
                                            size_t json_size, spry_error *error);
 
-/* The source of the template for conversations, or for those with tools; it lives as long as the engine. */
+/* The source text of the chat template, or of the one for tools; valid as long as the engine. */
 SPRY_API const char *spry_engine_chat_template(const spry_engine *engine, bool tools, size_t *size);
 
 /* ---- sampling -------------------------------------------------------------------------------------------------- */
 
 typedef struct spry_logit_bias {
     int32_t token;
-    float bias; /* added to the logit; -INFINITY bans */
+    float bias; /* added to the logit; -INFINITY: never drawn */
 } spry_logit_bias;
 
-/* Settings apply in this order; docs/SAMPLING.md has the formulas. Lies inside spry_request, so it keeps its size. */
+/* Settings apply in this order; docs/SAMPLING.md has the formulas. A part of spry_request: its size never changes. */
 typedef struct spry_sampling {
     float repeat_penalty;        /* 1: off; divides positive logits of seen tokens, multiplies negative ones */
     float presence_penalty;      /* 0: off; subtracted once from seen tokens */
     float frequency_penalty;     /* 0: off; subtracted per occurrence */
-    uint32_t penalty_window;     /* how many last tokens count as seen; 0: all */
+    uint32_t penalty_window;     /* number of last tokens that count as seen; 0: all */
     const spry_logit_bias *bias; /* borrowed */
     size_t n_bias;
-    float temperature;         /* 0: greedy, the first of the largest */
+    float temperature;         /* 0: greedy: the first of the tokens with the largest logit */
     uint32_t top_k;            /* 0: off */
     float top_p;               /* 1: off */
     float min_p;               /* 0: off */
     float typical_p;           /* 1: off */
     uint64_t seed;             /* the same seed gives the same stream on every platform */
-    const char *penalty_scope; /* tokens that penalties count: "generated" (or NULL), or "all", with the prompt */
+    const char *penalty_scope; /* tokens that penalties count: "generated" (or NULL); "all": also the prompt */
     uint64_t reserved[7];
 } spry_sampling;
 
 SPRY_API void spry_sampling_default(spry_sampling *settings); /* any thread */
-/* Any thread. Writes what the model itself recommends (temperature, top-k, top-p, min-p, repeat penalty) over
- * `settings`; fields it says nothing of are left. */
+/* Any thread. Overwrites `settings` with the model's recommendations (temperature, top-k, top-p, min-p, repeat
+ * penalty); fields without a recommendation stay. */
 SPRY_API void spry_engine_sampling(const spry_engine *engine, spry_sampling *settings);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
-/* Different sessions: any thread, also at the same time; what they compute then shares steps. One session: one call or
- * job at a time; while one uses it, other calls fail with SPRY_ERR_BUSY and change nothing, except spry_session_cancel
- * and spry_session_destroy. Callbacks run on the thread of the call, or, while several threads compute on the engine or
- * it has a thread of its own (see jobs), on one of those. */
+/* Different sessions: any thread, also at the same time; their computations then share steps. One session: one call or
+ * job at a time; during it other calls fail with SPRY_ERR_BUSY and change nothing, except spry_session_cancel and
+ * spry_session_destroy. Callbacks run on the thread of the call; but while several threads compute on the engine, or it
+ * has a thread of its own (see jobs), on one of those threads. */
 
 SPRY_API spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_error *error);
-/* Ends a call or job that uses the session as cancelled and waits for it. In a callback of the engine it does not wait:
- * the session is destroyed when the call or job is over. NULL is allowed. */
+/* Cancels a call or job that uses the session and waits for its end. In a callback of the engine it does not wait: the
+ * session is destroyed when the call or job ends. NULL is allowed. */
 SPRY_API void spry_session_destroy(spry_session *session);
 
 /* Sessions with different salts never share computed pages; the salt of a new session is empty. Empties the session. */
@@ -305,7 +305,7 @@ SPRY_API spry_status spry_session_set_salt(spry_session *session, const void *sa
  * `keep` are dropped, by whole pages, and the conversation continues. */
 SPRY_API spry_status spry_session_set_slide(spry_session *session, bool slide, size_t keep);
 
-/* Pins the pages that the session holds now, so that they are never evicted, or unpins them; *tokens: of how many. */
+/* Pins (or unpins) the session's current pages, which are then never evicted; *tokens: the tokens in them. */
 SPRY_API spry_status spry_session_pin(spry_session *session, size_t *tokens, bool pin);
 
 /* Makes the session hold exactly `ids`, computing only what it does not hold yet, and gives the logits after the last
@@ -313,29 +313,29 @@ SPRY_API spry_status spry_session_pin(spry_session *session, size_t *tokens, boo
 SPRY_API spry_status spry_session_eval(spry_session *session, const float **logits, const int32_t *ids, size_t count,
                                        spry_error *error);
 
-/* As spry_session_eval, with fragments in the prompt, in ascending order. `repair`: how many tokens of each are
+/* As spry_session_eval, with fragments in the prompt, in ascending order. `repair`: tokens of each fragment that are
  * computed in place, rounded up to whole pages. */
 SPRY_API spry_status spry_session_eval_spans(spry_session *session, const float **logits, const int32_t *ids,
                                              size_t count, const spry_span *spans, size_t n_spans, size_t repair,
                                              spry_error *error);
 
-/* As spry_session_eval, with logits after every id, to `row` one by one; false ends it. Nothing cached is reused. */
+/* As spry_session_eval, but calls `row` with the logits after every id in turn; false ends it. Uses no cached pages. */
 SPRY_API spry_status spry_session_eval_rows(spry_session *session, const int32_t *ids, size_t count,
                                             bool (*row)(void *user, size_t index, const float *logits), void *user,
                                             spry_error *error);
 
-/* As spry_session_eval_rows, from id number `first` on. What the session holds of the ids before that is reused, so a
- * long text can be evaluated in parts. */
+/* As spry_session_eval_rows, from index `first` on. The ids before it that the session holds are not computed again, so
+ * a long text can be evaluated in parts. */
 SPRY_API spry_status spry_session_eval_from(spry_session *session, const int32_t *ids, size_t count, size_t first,
                                             bool (*row)(void *user, size_t index, const float *logits), void *user,
                                             spry_error *error);
 
-/* The embedding of a text: the mean of the hidden states after every id after the final norm, scaled to length 1, or
- * what the model's own settings say. Writes spry_engine_info.embedding floats. Afterwards the session holds `ids`. */
+/* The embedding of a text: the mean of the final hidden states of all ids (after the norm), scaled to length 1, unless
+ * the model's settings differ. Writes spry_engine_info.embedding floats. Afterwards the session holds `ids`. */
 SPRY_API spry_status spry_session_embed(spry_session *session, float *out, const int32_t *ids, size_t count,
                                         spry_error *error);
 
-/* The tokens the session holds now, prompt and answer, valid until the next call or job on it. NULL: one uses it. */
+/* The tokens that the session holds, valid until its next call or job. NULL: a call or job uses it now. */
 SPRY_API const int32_t *spry_session_tokens(const spry_session *session, size_t *count);
 
 typedef struct spry_logprob_entry {
@@ -345,7 +345,7 @@ typedef struct spry_logprob_entry {
 
 enum { SPRY_TOP_LOGPROBS_MAX = 20 };
 
-/* What an answer must look like. */
+/* The form that an answer must have. */
 typedef enum spry_constraint {
     SPRY_ANY_TEXT = 0,
     SPRY_GBNF = 1,        /* a grammar in llama.cpp's notation */
@@ -353,28 +353,28 @@ typedef enum spry_constraint {
     SPRY_REGEX = 3,       /* for the whole answer */
     SPRY_CHOICE = 4,      /* one of the strings in a JSON array */
     SPRY_JSON_OBJECT = 5, /* any object; there is no text */
-    SPRY_TOOL_CALLS = 6   /* calls of tools in the model's own syntax; the text is spry_chat_prompt.call_constraint */
+    SPRY_TOOL_CALLS = 6   /* calls of tools in the model's own syntax: spry_chat_prompt.call_constraint */
 } spry_constraint;
 
-/* How an answer under SPRY_JSON_SCHEMA or SPRY_JSON_OBJECT is written. The first three are narrower than the schema:
- * members in the schema's order, no undeclared ones unless additionalProperties or patternProperties give them,
+/* How an answer under SPRY_JSON_SCHEMA or SPRY_JSON_OBJECT is written. The first three allow less than the schema:
+ * members in the schema's order, no undeclared ones unless additionalProperties or patternProperties are given,
  * integers as digits. */
 typedef enum spry_json_style {
-    SPRY_JSON_COMPACT = 0, /* at most one space, after colons and commas */
-    SPRY_JSON_PRETTY = 1,  /* a line for each member and item */
-    SPRY_JSON_FREE = 2,    /* blanks between tokens as the model likes, bounded */
+    SPRY_JSON_COMPACT = 0, /* at most one space after a colon or comma */
+    SPRY_JSON_PRETTY = 1,  /* one line for each member and item */
+    SPRY_JSON_FREE = 2,    /* whitespace between tokens as the model writes it, bounded */
     SPRY_JSON_ANY = 3,     /* every text that is valid against the schema */
-    SPRY_JSON_LENIENT = 16 /* or-ed to a style: what cannot be enforced is left out, with a warning */
+    SPRY_JSON_LENIENT = 16 /* or-ed to a style: ignores, with a warning, what cannot be enforced */
 } spry_json_style;
 
-/* Whether a constraint can be used, without an engine: SPRY_ERR_INPUT and a sentence with the position of the error
- * otherwise. Compiles it, in bounded time and memory. Any thread. */
+/* Checks a constraint without an engine: SPRY_OK if it can be used; SPRY_ERR_INPUT and a sentence with the position of
+ * the error if not. Compiles it, in bounded time and memory. Any thread. */
 SPRY_API spry_status spry_constraint_check(spry_constraint constraint, const char *text, size_t size,
                                            spry_error *error);
 
-/* What drafts tokens ahead. The tokens of an answer do not depend on it, only its speed. */
+/* What drafts tokens ahead. It changes the speed of an answer, never its tokens. */
 typedef enum spry_speculation {
-    SPRY_DRAFT_AUTO = 0,   /* the engine's drafter, or lookup where it has none, as long as it pays */
+    SPRY_DRAFT_AUTO = 0,   /* the engine's drafter, or lookup if it has none, while that is faster */
     SPRY_DRAFT_NONE = 1,   /* no drafts */
     SPRY_DRAFT_LOOKUP = 2, /* what followed the same words earlier in the text */
     SPRY_DRAFT_MODEL = 3   /* the engine's drafter; an error without one */
@@ -382,85 +382,85 @@ typedef enum spry_speculation {
 
 typedef struct spry_request {
     size_t size;           /* set by spry_request_default */
-    const int32_t *prompt; /* the whole prefix, each time */
+    const int32_t *prompt; /* the whole token prefix, each time */
     size_t n_prompt;
-    const spry_span *spans; /* of the prompt, ascending */
+    const spry_span *spans; /* ascending ranges of the prompt */
     size_t n_spans;
-    size_t span_repair; /* tokens that are computed in place, on average for each span; default: a page */
+    size_t span_repair; /* average tokens of a span that are computed in place; default: a page */
     spry_sampling sampling;
     const char *const *stop; /* strings that end the answer and are not part of it; valid UTF-8 */
     size_t n_stop;
     const char *constraint_text;
     spry_constraint constraint;
     spry_speculation speculation;
-    uint32_t max_tokens; /* 0: until the model ends or the context is full */
-    uint32_t draft_most; /* most tokens drafted for a step; 0: as many as pay */
-    uint32_t logprobs;   /* alternatives on_token gets, at most SPRY_TOP_LOGPROBS_MAX */
-    uint32_t lane;       /* of the engine's trace; 0: one of its own */
-    /* Whole characters as they become certain; false stops the answer. May be NULL. */
+    uint32_t max_tokens; /* 0: until the model ends its answer or the context is full */
+    uint32_t draft_most; /* maximum tokens drafted for a step; 0: as many as make it faster */
+    uint32_t logprobs;   /* number of alternatives for on_token, at most SPRY_TOP_LOGPROBS_MAX */
+    uint32_t lane;       /* number of its lane in the engine's trace; 0: a lane of its own */
+    /* Called with the next whole characters of the answer; false stops it. May be NULL. */
     bool (*on_text)(void *user, const char *text, size_t size);
-    /* Every generated token, before its text; `top` is sorted. May be NULL; then logprobs are not computed. */
+    /* Called with every generated token, before its text; `top` is sorted. NULL: no logprobs are computed. */
     bool (*on_token)(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top);
-    /* How much of the prompt is computed; false stops. May be NULL. */
+    /* Called with the number of prompt tokens computed so far; false stops. May be NULL. */
     bool (*on_prefill)(void *user, size_t done, size_t total);
     void *user;
-    bool special;    /* control tokens appear in the text */
-    bool ignore_end; /* continue after the end token */
-    bool marks;      /* control tokens that take part in calls and thoughts appear in the text, for spry_chat_parser */
-    unsigned char json_style; /* spry_json_style, perhaps with SPRY_JSON_LENIENT */
-    bool draft_precise;       /* draft only tokens that the drafter is sure of, about nine of ten accepted */
-    uint32_t thought_budget;  /* most tokens of the thought that begins the answer; then it is closed; 0: no limit */
-    const struct spry_placed *pictures; /* of the prompt: spry_pictures.h */
+    bool special;             /* control tokens appear in the text */
+    bool ignore_end;          /* continue after the end token */
+    bool marks;               /* control tokens of calls and thoughts appear in the text, for spry_chat_parser */
+    unsigned char json_style; /* spry_json_style, or-ed with SPRY_JSON_LENIENT or not */
+    bool draft_precise;       /* draft only tokens that are likely accepted (about nine of ten) */
+    uint32_t thought_budget;  /* maximum tokens of the thought at the answer's beginning; 0: no limit */
+    const struct spry_placed *pictures; /* pictures in the prompt: spry_pictures.h */
     size_t n_pictures;
 } spry_request;
 
 typedef enum spry_finish {
     SPRY_FINISH_END = 0,      /* the model ended its answer */
-    SPRY_FINISH_STOP = 1,     /* a stop string */
-    SPRY_FINISH_LENGTH = 2,   /* max_tokens */
+    SPRY_FINISH_STOP = 1,     /* the answer contained a stop string */
+    SPRY_FINISH_LENGTH = 2,   /* max_tokens were generated */
     SPRY_FINISH_CONTEXT = 3,  /* the context is full */
     SPRY_FINISH_CANCELLED = 4 /* a callback returned false, or spry_session_cancel */
 } spry_finish;
 
-enum { SPRY_DRAFT_MOST = 16 }; /* most tokens drafted for a step */
+enum { SPRY_DRAFT_MOST = 16 }; /* maximum tokens drafted for a step */
 
-/* Drafting in an answer. Lies inside spry_result, so it keeps its size. */
+/* Drafting in an answer. A part of spry_result: its size never changes. */
 typedef struct spry_draft_report {
     size_t steps, drafted, accepted;
-    size_t tried_at[SPRY_DRAFT_MOST], accepted_at[SPRY_DRAFT_MOST]; /* by place, where all before were accepted */
-    size_t lengths[SPRY_DRAFT_MOST + 1];                            /* steps by tokens drafted */
-    double tokens_per_step, speedup;                                /* estimated, against no drafts */
-    uint32_t refused_p50, refused_p95;                              /* tokens refused by steps that had drafts */
-    double prefill_ms;                                              /* in which a draft model read the prompt */
-    double step_cost, acceptance; /* estimates: a step with one draft takes so many times as long; its chance */
+    size_t tried_at[SPRY_DRAFT_MOST], accepted_at[SPRY_DRAFT_MOST]; /* by position, if all before were accepted */
+    size_t lengths[SPRY_DRAFT_MOST + 1];                            /* number of steps by number of tokens drafted */
+    double tokens_per_step, speedup;                                /* estimated; speedup compared to no drafts */
+    uint32_t refused_p50, refused_p95;                              /* refused tokens per step: 50th, 95th percentile */
+    double prefill_ms;                                              /* time of the draft model's prefill */
+    double step_cost, acceptance; /* estimates: time of a step with one draft relative to one without; its chance */
     uint64_t reserved[5];
 } spry_draft_report;
 
 typedef struct spry_result {
     size_t size; /* as in spry_engine_info */
     size_t prompt_tokens, generated_tokens;
-    size_t reused_tokens;                                 /* tokens of the prompt that were not computed now */
-    size_t restored_tokens, span_tokens, repaired_tokens; /* from disk; in spans, reused and repaired */
+    size_t reused_tokens;                                 /* tokens of the prompt found in the cache */
+    size_t restored_tokens, span_tokens, repaired_tokens; /* of these: from disk; in spans; recomputed in place */
     double lookup_ms, restore_ms;                         /* parts of prefill_ms */
     double prefill_ms, first_token_ms;                    /* until the prompt was computed; until the first token */
     double decode_ms, total_ms;                           /* decode_ms begins with the first token */
     spry_draft_report drafts;
-    double parts_ms[SPRY_PARTS_ROOM];       /* by spry_part, of the whole */
-    double first_parts_ms[SPRY_PARTS_ROOM]; /* until the first token was out */
+    double parts_ms[SPRY_PARTS_ROOM];       /* by spry_part, for the whole request */
+    double first_parts_ms[SPRY_PARTS_ROOM]; /* the same until the first token */
     size_t n_parts;                         /* parts this library knows */
     spry_finish finish;
-    uint32_t stop;          /* index of the stop string that ended it, with SPRY_FINISH_STOP */
-    size_t forced_tokens;   /* tokens of the answer that the constraint forced, so that the model was not run */
+    uint32_t stop;          /* with SPRY_FINISH_STOP: index of the stop string */
+    size_t forced_tokens;   /* tokens of the answer that the constraint determined without a run of the model */
     size_t dropped_tokens;  /* tokens of the conversation that sliding dropped */
-    double span_divergence; /* estimate, in nats per token, of what reused spans cost; 0: none were reused */
+    double span_divergence; /* estimated cost of reused spans, in nats per token; 0: none were reused */
     uint64_t reserved[13];
 } spry_result;
 
 SPRY_API void spry_request_default_sized(spry_request *request, size_t size); /* any thread */
 #define spry_request_default(request) spry_request_default_sized(request, sizeof(spry_request))
 
-/* What a lenient schema of the request leaves out, one sentence per line; empty: nothing. The caller frees *warnings
- * with spry_free. Any thread. */
+/* The parts of the request's lenient schema that are ignored, one sentence per line; empty: none. The caller frees
+ * *warnings with spry_free. Any thread. */
 SPRY_API spry_status spry_engine_warnings(spry_engine *engine, char **warnings, const spry_request *request,
                                           spry_error *error);
 
@@ -469,7 +469,7 @@ SPRY_API spry_status spry_engine_warnings(spry_engine *engine, char **warnings, 
 SPRY_API spry_status spry_session_generate(spry_session *session, spry_result *result, const spry_request *request,
                                            spry_error *error);
 
-SPRY_API void spry_session_cancel(spry_session *session); /* at its next step; any thread, and signal handlers */
+SPRY_API void spry_session_cancel(spry_session *session); /* at its next step; any thread, signal handlers */
 
 SPRY_API const char *spry_finish_name(spry_finish finish); /* "end", "stop", "length", ... Any thread. */
 
@@ -488,18 +488,18 @@ SPRY_API const char *spry_finish_name(spry_finish finish); /* "end", "stop", "le
 typedef struct spry_job spry_job;
 
 typedef enum spry_policy {
-    SPRY_POLICY_INTERACTIVE = 0, /* one at a time; others join while steps become less than 10 % slower (p95) */
-    SPRY_POLICY_OFFLINE = 1,   /* 2, 4, 8, ... while each gives 10 % more tokens a second and less than 10 % more p95 */
-    SPRY_POLICY_AUTO = 2,      /* a job begins at once when there is a place; as throughput when many wait */
-    SPRY_POLICY_THROUGHPUT = 3 /* as many together as measurements say gives the most tokens a second */
+    SPRY_POLICY_INTERACTIVE = 0, /* one at a time; more while steps become less than 10 % slower (95th percentile) */
+    SPRY_POLICY_OFFLINE = 1,     /* 2, 4, 8, ... while each adds 10 % to tokens/s and less to the 95th percentile */
+    SPRY_POLICY_AUTO = 2,        /* a job begins at once if it can; when many wait, like THROUGHPUT */
+    SPRY_POLICY_THROUGHPUT = 3   /* the number with the most tokens per second, by measurement */
 } spry_policy;
 
 typedef struct spry_jobs_options {
     size_t size;          /* set by spry_jobs_options_default */
-    uint32_t max_running; /* jobs that run at once; 0: as many as the engine has free sessions, and rows in a step */
-    uint32_t max_waiting; /* jobs that wait beyond those that can begin; more are refused */
-    double max_stall_ms;  /* maximum that other rows may add to the time between two tokens of an answer */
-    bool gentle;          /* and never more than those tokens take by themselves */
+    uint32_t max_running; /* maximum jobs that run at once; 0: the free sessions, but at most the rows of a step */
+    uint32_t max_waiting; /* maximum jobs that wait in addition to those that can begin; more are refused */
+    double max_stall_ms;  /* maximum time that other rows may add between two tokens of an answer */
+    bool gentle;          /* and at most the time that those tokens take alone */
     spry_policy policy;
 } spry_jobs_options;
 
@@ -511,29 +511,28 @@ SPRY_API spry_status spry_engine_set_jobs(spry_engine *engine, const spry_jobs_o
 
 typedef struct spry_job_options {
     size_t size;           /* set by spry_job_options_default */
-    spry_session *session; /* NULL: an empty one; else the job continues it, and salt, slide and keep are its own */
+    spry_session *session; /* NULL: an empty session; else the job continues it, with its own salt, slide and keep */
     const void *salt;      /* as in spry_session_set_salt */
     size_t salt_size;
     bool slide; /* as in spry_session_set_slide */
     size_t keep;
-    uint64_t client; /* jobs of the same client take turns as one */
-    /* Called once, as the last callback, for every job that was submitted, unless it is freed before. May be NULL. */
+    uint64_t client; /* the jobs of one client take turns with those of other clients */
+    /* Called once for every submitted job, as its last callback, unless the job is freed before. May be NULL. */
     void (*on_done)(void *user, spry_job *job);
-    void *user;       /* of on_done */
-    uint64_t batch;   /* not 0: it gives way to jobs without this, within a step */
-    const char *lora; /* adapters of the job, "NAME=SCALE,..."; "": none; NULL: as the engine was opened */
+    void *user;       /* argument of on_done */
+    uint64_t batch;   /* not 0: its rows come after those of other jobs in a step */
+    const char *lora; /* LoRA adapters of the job, "NAME=SCALE,..."; "": none; NULL: the engine's setting */
 } spry_job_options;
 
 SPRY_API void spry_job_options_default_sized(spry_job_options *options, size_t size);
 #define spry_job_options_default(options) spry_job_options_default_sized(options, sizeof(spry_job_options))
 /* Creates a job that answers a request. What the request and the options point to is copied; the session stays borrowed
- * until the job is over. The request is checked and its grammar compiled here, on the caller's time. `options` may be
- * NULL. */
+ * until the job is over. The request is checked and its grammar compiled here. `options` may be NULL. */
 SPRY_API spry_status spry_job_create_answer(spry_job **out, spry_engine *engine, const spry_request *request,
                                             const spry_job_options *options, spry_error *error);
 
-/* Ids to evaluate. With on_row or on_token every row from `first` on is computed, and nothing of those is taken from
- * the cache; with neither the ids are only made ready: computed, and cached for answers that begin with them. */
+/* Ids to evaluate. With on_row or on_token, every row from `first` on is computed, none is taken from the cache; with
+ * neither, the ids are only computed and cached, for answers that begin with them. */
 typedef struct spry_evaluation {
     size_t size;        /* set by spry_evaluation_default */
     const int32_t *ids; /* copied, like spans */
@@ -542,10 +541,10 @@ typedef struct spry_evaluation {
     const spry_span *spans; /* as in spry_request; only without on_row and on_token */
     size_t n_spans;
     size_t span_repair;
-    uint32_t n_logprobs; /* alternatives on_token gets, at most SPRY_TOP_LOGPROBS_MAX */
-    /* The logits after ids[index], in order, valid during the call. False ends the job as cancelled. May be NULL. */
+    uint32_t n_logprobs; /* number of alternatives for on_token, at most SPRY_TOP_LOGPROBS_MAX */
+    /* Called with the logits after ids[index], in order, valid during the call. False cancels the job. May be NULL. */
     bool (*on_row)(void *user, size_t index, const float *logits);
-    /* The log probability of ids[index] after those before it, from first + 1 on; `top` is sorted. May be NULL. */
+    /* Called with the log probability of ids[index], from first + 1 on; `top` is sorted. May be NULL. */
     bool (*on_token)(void *user, size_t index, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top);
     void *user;
 } spry_evaluation;
@@ -559,27 +558,27 @@ SPRY_API spry_status spry_job_create_evaluation(spry_job **out, spry_engine *eng
 SPRY_API spry_status spry_job_create_embedding(spry_job **out, spry_engine *engine, const int32_t *ids, size_t count,
                                                const spry_job_options *options, spry_error *error);
 
-/* Submits a job, once. SPRY_ERR_BUSY: too many wait, or its session is in use; then it can be submitted again later. */
+/* Submits a job, once. SPRY_ERR_BUSY: too many jobs wait, or its session is in use; try again later. */
 SPRY_API spry_status spry_job_submit(spry_job *job, spry_error *error);
 
-SPRY_API bool spry_job_done(const spry_job *job); /* whether it has finished and its result can be read */
+SPRY_API bool spry_job_done(const spry_job *job); /* true if it has ended and its result can be read */
 
-/* Waits until the job is over and on_done has returned; a negative timeout_ms waits without limit. SPRY_ERR_BUSY: it is
- * not over by then, or the wait would never end: in a callback of its engine, or when it was not submitted. */
+/* Waits until the job has ended and on_done has returned; a negative timeout_ms: no limit. SPRY_ERR_BUSY: it has not
+ * ended by then, or the wait would never end: in a callback of its engine, or before it is submitted. */
 SPRY_API spry_status spry_job_wait(spry_job *job, double timeout_ms, spry_error *error);
 
-/* The status of a job that has finished and, where the pointers are not NULL, its result and error. A cancelled answer
- * has SPRY_OK and SPRY_FINISH_CANCELLED, other cancelled jobs SPRY_ERR_CANCELLED. SPRY_ERR_BUSY: not finished. */
+/* The status of a job that has ended, and its result and error if the pointers are not NULL. A cancelled answer has
+ * SPRY_OK and SPRY_FINISH_CANCELLED, other cancelled jobs SPRY_ERR_CANCELLED. SPRY_ERR_BUSY: not ended. */
 SPRY_API spry_status spry_job_result(const spry_job *job, spry_result *result, spry_error *error);
 
 /* The spry_engine_info.embedding floats of an embedding that succeeded, until the job is freed; else NULL. */
 SPRY_API const float *spry_job_embedding(const spry_job *job);
 
-/* Ends a job before its next step, also one that waits or is submitted later. Cancelling again changes nothing. */
+/* Ends a job before its next step, even one that waits or is submitted later. A second call changes nothing. */
 SPRY_API void spry_job_cancel(spry_job *job);
 
-/* Frees a job. One that is not over is cancelled, and no callback of it runs when this returns, or later; in a callback
- * of the engine only the callbacks that are running return. NULL is allowed. */
+/* Frees a job, which is cancelled first if it has not ended. After this returns none of its callbacks runs, except, in
+ * a callback of the engine, those that are running. NULL is allowed. */
 SPRY_API void spry_job_free(spry_job *job);
 
 typedef struct spry_jobs_figures {
@@ -587,9 +586,9 @@ typedef struct spry_jobs_figures {
     uint32_t running, waiting, max_running; /* now */
     uint32_t batch_limit;                   /* answers that are computed together now */
     uint64_t finished, cancelled, failed, refused, preempted;
-    uint64_t steps, rows, decode_rows;  /* since the engine was opened */
-    char evidence[160];                 /* why batch_limit: one sentence with its figures */
-    uint64_t ahead, waits, reserved[6]; /* steps begun ahead; times a thread waited for the device */
+    uint64_t steps, rows, decode_rows;  /* totals since the engine was opened */
+    char evidence[160];                 /* the reason for batch_limit: one sentence with figures */
+    uint64_t ahead, waits, reserved[6]; /* steps begun before the last one ended; waits of a thread for the device */
 } spry_jobs_figures;
 
 SPRY_API void spry_engine_jobs_figures(spry_engine *engine, spry_jobs_figures *figures);

@@ -11,16 +11,16 @@ extern "C" {
 
 typedef struct spry_picture spry_picture;
 
-/* A picture in place of the prompt's tokens from `at` on, of which it takes as many as it has rows. A list of them is
- * ascending; a prompt with pictures has no spans. */
+/* A picture, and the position `at` in the prompt of its first placeholder token; it replaces as many tokens as it has
+ * rows. A list of them is ascending; a prompt with pictures has no spans. */
 typedef struct spry_placed {
     size_t at;
     const spry_picture *picture;
 } spry_placed;
 
-/* Whether the model sees pictures: parts {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}} of
- * messages then become pictures of a prompt (spry_engine_chat_prompt). PNG, JPEG, WebP and GIF files are read, in a
- * child process without rights. Any thread. */
+/* True if the model can process pictures: parts {"type": "image_url", "image_url": {"url":
+ * "data:image/png;base64,..."}} of messages then become pictures of a prompt (spry_engine_chat_prompt). PNG, JPEG, WebP
+ * and GIF files are decoded in a child process without privileges. Any thread. */
 SPRY_API bool spry_engine_sees(const spry_engine *engine);
 
 /* Frees a list of pictures that the library made, as in spry_chat_prompt. */

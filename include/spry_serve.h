@@ -1,6 +1,6 @@
-/* spry_serve: what servers need beside spry.h: tokens one by one, the parts of an answer (text, thoughts, calls of
- * tools) as it comes, and a pool of models that are loaded when they are asked for. Its structs follow spry.h's rules.
- */
+/* spry_serve: functions that servers need in addition to spry.h: single tokens, the parts of an answer (text, thoughts,
+ * calls of tools) while it is generated, and a pool of models that are loaded on demand. Structs follow spry.h's
+ * rules. */
 #ifndef SPRY_SERVE_H
 #define SPRY_SERVE_H
 
@@ -12,44 +12,45 @@ extern "C" {
 
 /* ---- several processes ----------------------------------------------------------------------------------------- */
 
-/* Joins the processes that mpirun started together. Call it once, before any engine is opened. When a rank that others
- * wait for does not answer any more, on_quit is told why, and all processes are ended. */
+/* Connects the processes that mpirun has started together. Call it once, before any engine is opened. When a rank for
+ * which others wait does not answer any more, on_quit is called with the reason, and all processes are ended. */
 SPRY_API spry_status spry_ranks_join(void (*on_quit)(const char *why), spry_error *error);
 
-/* Either all ranks share each model: rank 0 opens engines as usual after spry_ranks_share, and the others call
- * spry_ranks_serve, which computes for rank 0 and returns when that has left. */
+/* One of two modes: all ranks share each model. Rank 0 calls spry_ranks_share, then opens engines as usual; the other
+ * ranks call spry_ranks_serve, which computes for rank 0 and returns when rank 0 leaves. */
 SPRY_API void spry_ranks_share(void);
 SPRY_API spry_status spry_ranks_serve(spry_error *error);
 
-/* Or each has engines of its own, and they send each other messages. Any thread. */
-SPRY_API bool spry_ranks_post(uint32_t to, const void *bytes, size_t size); /* false: it does not answer */
-SPRY_API bool spry_ranks_fetch(uint32_t *from, char **bytes, size_t *size); /* false: there is none now; to be freed */
+/* The other mode: each rank has engines of its own, and ranks send each other messages. Any thread. */
+SPRY_API bool spry_ranks_post(uint32_t to, const void *bytes, size_t size); /* false: the rank does not answer */
+SPRY_API bool spry_ranks_fetch(uint32_t *from, char **bytes, size_t *size); /* false: there is no message now; the
+                                                                             * caller frees *bytes */
 
-/* This process's number; alone, 0 of 1. */
+/* The number of this process, and the number of processes; a single process is 0 of 1. */
 SPRY_API uint32_t spry_ranks_number(uint32_t *size);
 
-/* Every rank calls it at the end, when its engines are closed. No effect when alone. */
+/* Every rank calls it at its end, after closing its engines. No effect in a single process. */
 SPRY_API void spry_ranks_leave(void);
 
 /* ---- LoRA adapters --------------------------------------------------------------------------------------------- */
-/* Any thread. A choice of adapters is a text: "NAME" or "NAME=SCALE", separated by commas, the name being the last part
- * of the adapter's path, or its number; "": none. */
+/* Any thread. A choice of adapters is a text: "NAME" or "NAME=SCALE", separated by commas; "": none. The name is the
+ * last part of the adapter's path, or its number. */
 
 typedef struct spry_lora_info {
     size_t size; /* as in spry_engine_info */
     const char *name, *path;
-    uint32_t rank; /* the largest of its matrices */
-    float scale;   /* in requests that choose no adapters */
+    uint32_t rank; /* the largest rank of its matrices */
+    float scale;   /* scale for requests that choose no adapters */
     uint64_t reserved[4];
 } spry_lora_info;
 
-/* The adapter at a place, in the order they were loaded; false: there are no more. */
+/* The adapter with this index, in the order in which they were loaded; false: there are no more. */
 SPRY_API bool spry_engine_lora(spry_engine *engine, size_t index, spry_lora_info *info);
 
-/* Sets the choice of requests and new sessions that make none. */
+/* Sets the choice for requests and new sessions that do not choose. */
 SPRY_API spry_status spry_engine_set_lora(spry_engine *engine, const char *choice, spry_error *error);
 
-/* Sets the choice of a session, and empties it; NULL: the engine's. */
+/* Sets the choice for a session, and empties the session; NULL: the engine's choice. */
 SPRY_API spry_status spry_session_set_lora(spry_session *session, const char *choice, spry_error *error);
 
 /* ---- tokens ---------------------------------------------------------------------------------------------------- */
@@ -68,22 +69,22 @@ SPRY_API const char *spry_engine_token_bytes(const spry_engine *engine, int32_t 
 /* The token that begins a text; -1: there is none. */
 SPRY_API int32_t spry_engine_begin_token(const spry_engine *engine);
 
-/* The text that a model's settings put before texts to be embedded, under a name such as "query"; `name` NULL: what
- * they put before all. It lives as long as the engine. NULL: there is none. */
+/* The text to put before texts to be embedded, which the model's settings have under a name such as "query"; `name`
+ * NULL: the text for all. Valid as long as the engine. NULL: there is none. */
 SPRY_API const char *spry_engine_embedding_prompt(const spry_engine *engine, const char *name);
 
-/* Whether the model is a cross-encoder: its embedding of a pair of texts is one number, the larger the better the
- * second fits the first. */
+/* True if the model is a cross-encoder, whose embedding of two texts is one number: the larger it is, the better the
+ * second text fits the first. */
 SPRY_API bool spry_engine_ranks(const spry_engine *engine);
 
 /* The ids of a pair of texts, as cross-encoders expect it; ids, capacity and count as in spry_engine_tokenize. */
 SPRY_API spry_status spry_engine_tokenize_pair(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                                const char *first, const char *second, spry_error *error);
 
-/* Whether the model gives embeddings only, no text. */
+/* True if the model computes embeddings only, and generates no text. */
 SPRY_API bool spry_engine_only_embeds(const spry_engine *engine);
 
-/* Tokens that the answer of a job has so far. For the job's own callbacks. */
+/* The number of tokens that the answer of a job has so far. For the job's own callbacks. */
 SPRY_API size_t spry_job_generated(const spry_job *job);
 
 /* ---- answers of chats ------------------------------------------------------------------------------------------ */
@@ -93,18 +94,18 @@ typedef enum spry_chat_event_kind {
     SPRY_CHAT_CONTENT = 0,    /* text for the user */
     SPRY_CHAT_REASONING = 1,  /* text of a thought */
     SPRY_CHAT_CALL_BEGIN = 2, /* index, id, name: also in the other events of the call */
-    SPRY_CHAT_ARGUMENTS = 3,  /* text: the next part of the arguments' JSON; as many as come */
+    SPRY_CHAT_ARGUMENTS = 3,  /* text: the next part of the arguments' JSON; any number of these */
     SPRY_CHAT_CALL_END = 4,   /* the arguments are complete and valid */
-    SPRY_CHAT_CALL_CUT = 5 /* instead of CALL_END: the call ends or goes wrong in the middle, and its arguments are not
-                            * JSON; text: what the model wrote of it */
+    SPRY_CHAT_CALL_CUT = 5    /* in place of CALL_END: the call is incomplete or wrong, and its arguments are not JSON;
+                               * text: what the model wrote */
 } spry_chat_event_kind;
 
 /* Valid during the call of on_event. Texts are not zero-terminated. */
 typedef struct spry_chat_event {
     size_t size; /* as in spry_engine_info */
     spry_chat_event_kind kind;
-    uint32_t index; /* of the call */
-    const char *id; /* of the call: nine letters and digits, unless the model gave one */
+    uint32_t index; /* index of the call */
+    const char *id; /* id of the call: nine letters and digits, unless the model wrote one */
     const char *name, *text;
     size_t name_size, text_size;
     uint64_t reserved[4];
@@ -114,9 +115,9 @@ typedef struct spry_chat_parser_options {
     size_t size;                    /* set by spry_chat_parser_options_default */
     const spry_chat_prompt *prompt; /* NULL, or the prompt of the answer: it may have begun a thought or a call */
     const char *tools; /* NULL: no calls; else the JSON array of tools, or "[]" to guess types of arguments */
-    bool reasoning;    /* look for thoughts */
+    bool reasoning;    /* recognise thoughts */
     bool reserved[7];
-    uint64_t seed; /* of ids of calls */
+    uint64_t seed; /* for the ids of calls */
     void (*on_event)(void *user, const spry_chat_event *event);
     void *user;
 } spry_chat_parser_options;
@@ -135,36 +136,37 @@ SPRY_API spry_status spry_chat_parser_create(spry_chat_parser **out, const spry_
                                              const spry_chat_parser_options *options, spry_error *error);
 SPRY_API void spry_chat_parser_destroy(spry_chat_parser *parser);
 
-/* More of the answer. Fails only when memory is short. */
+/* Adds more text of the answer. Fails only when memory is short. */
 SPRY_API spry_status spry_chat_parser_feed(spry_chat_parser *parser, const char *text, size_t size, spry_error *error);
 
-/* The answer is complete: what was held back is reported. */
+/* Ends the answer: text that was held back is reported. */
 SPRY_API void spry_chat_parser_finish(spry_chat_parser *parser);
 
 /* ---- the pool of models ---------------------------------------------------------------------------------------- */
 /* Any thread, also at the same time, except create and destroy. */
 
-/* Models that are loaded when they are first asked for, shared by all their users, and unloaded, least recently used
- * first, when others would not fit. A name is looked for among the entries and in the models folder; no name leaves
- * that folder, neither by "..", nor as an absolute path, nor by a link. */
+/* Models are loaded on first use, shared by all users, and unloaded, least recently used first, when others would not
+ * fit. A name is looked up in the entries, then in the models folder; no name can refer to a file outside that folder,
+ * neither by "..", nor as an absolute path, nor through a link. */
 typedef struct spry_model_pool spry_model_pool;
 
 /* A model that is not in the folder: linked into the program, or named on its command line. */
 typedef struct spry_pool_entry {
     const char *name;
-    const char *alias;   /* NULL, or a second name that is accepted and not listed */
+    const char *alias;   /* NULL, or a second name that is accepted but not listed */
     const char *path;    /* NULL when `data` is set */
     const void *data;    /* NULL, or a GGUF file in memory */
     size_t size;         /* of data */
-    const char *drafter; /* NULL, or the name of the entry that drafts for it */
+    const char *drafter; /* NULL, or the name of the entry that drafts tokens for this one */
     bool pinned;
     bool reserved[7];
 } spry_pool_entry;
 
-/* What it points to is borrowed until the pool is destroyed, except `entries`, `engine` and `jobs`. */
+/* Memory that it points to is borrowed until the pool is destroyed, except `entries`, `engine` and `jobs`, which are
+ * copied. */
 typedef struct spry_pool_options {
     size_t size;            /* set by spry_pool_options_default */
-    const char *models_dir; /* NULL: only the entries */
+    const char *models_dir; /* NULL: there are only the entries */
     const spry_pool_entry *entries;
     size_t n_entries;
     size_t max_bytes;                  /* limit for all loaded models; 0: three quarters of the memory */
@@ -186,22 +188,23 @@ typedef struct spry_pooled {
 SPRY_API spry_status spry_model_pool_create(spry_model_pool **out, const spry_pool_options *options, spry_error *error);
 SPRY_API void spry_model_pool_destroy(spry_model_pool *pool); /* all models must have been released */
 
-/* Loads and warms up the model unless it is loaded; NULL: the first entry. Two calls for the same model wait for one
- * loading. SPRY_ERR_FILE: there is no model of that name. SPRY_ERR_MEMORY: it can never fit, with the figures.
- * SPRY_ERR_BUSY: it fits once other models are released. */
+/* Loads and warms up the model unless it is loaded; NULL: the first entry. A model that another call is loading is not
+ * loaded twice: both calls wait for it. SPRY_ERR_FILE: there is no model of that name. SPRY_ERR_MEMORY: it can never
+ * fit; the message has the figures. SPRY_ERR_BUSY: it fits when other models have been released. */
 SPRY_API spry_status spry_model_pool_acquire(spry_model_pool *pool, const spry_pooled **out, const char *name,
                                              spry_error *error);
 SPRY_API void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model);
-/* As release, for a caller that only looked: the time since the last use goes on. */
+/* As release, for a caller that has not used the model: it does not count as a use. */
 SPRY_API void spry_model_pool_release_unused(spry_model_pool *pool, const spry_pooled *model);
 
-/* Unloads a model. SPRY_ERR_BUSY: it is pinned, in use (then it is unloaded when it is released) or being loaded. */
+/* Unloads a model. SPRY_ERR_BUSY: it is pinned, is being loaded, or is in use; in the last case it is unloaded when it
+ * is released. */
 SPRY_API spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry_error *error);
 
-/* A pinned model is not unloaded, neither for others nor for being unused. Pinning loads nothing. */
+/* Pins or unpins a model: a pinned model is never unloaded. Pinning does not load it. */
 SPRY_API spry_status spry_model_pool_pin(spry_model_pool *pool, const char *name, bool pin, spry_error *error);
 
-/* Replaces keep_alive_s for an acquired model until it is unloaded; negative: never unload it for being unused. */
+/* Replaces keep_alive_s for an acquired model until it is unloaded; negative: it is not unloaded when unused. */
 SPRY_API void spry_model_pool_keep(spry_model_pool *pool, const spry_pooled *model, double seconds);
 
 /* KV memory of a loaded model, without counting as a use of it; false: it is not loaded. Waits for at most one step. */
@@ -216,18 +219,18 @@ typedef struct spry_pool_info {
     spry_pool_state state;
     uint32_t users;
     size_t file_bytes, loaded_bytes; /* size of the file; measured memory */
-    size_t estimated_bytes;          /* before it was loaded */
+    size_t estimated_bytes;          /* estimate before it was loaded */
     int64_t modified;                /* seconds since 1970 */
     double load_ms, idle_s;          /* of loaded models */
-    double expires_s;                /* until it is unloaded; negative: it is not, as things are */
+    double expires_s;                /* seconds until it is unloaded; negative: not planned */
     bool pinned;
     spry_jobs_figures work; /* of loaded models */
     size_t context;         /* tokens of a session, of loaded models */
-    uint64_t sees;          /* whether a loaded model sees pictures */
+    uint64_t sees;          /* a loaded model can process pictures */
     uint64_t reserved[6];
 } spry_pool_info;
 
-/* Calls `visit` for every model; false from `visit` ends it. */
+/* Calls `visit` for every model until `visit` returns false. */
 SPRY_API void spry_model_pool_each(spry_model_pool *pool, bool (*visit)(void *context, const spry_pool_info *info),
                                    void *context);
 

@@ -1,6 +1,7 @@
-/* spry_tools: what tools need beside spry.h to look into models and machines: inspect and convert checkpoints, tokenise
- * without loading weights, walk grammars, count memory and work, measure kernels, predict speed. Programs that only
- * generate text need spry.h alone. This header may change with any minor version; its structs follow spry.h's rules.
+/* spry_tools: functions for tools that examine models and machines, in addition to spry.h: inspect and convert
+ * checkpoints, tokenise without loading weights, walk grammars, count memory and work, measure kernels, predict speed.
+ * Programs that only generate text need spry.h alone. This header may change with any minor version; its structs follow
+ * spry.h's rules.
  *
  * Threads: any thread, with different objects at the same time; one thread at a time for one object. */
 #ifndef SPRY_TOOLS_H
@@ -25,7 +26,7 @@ typedef struct spry_model_file {
 /* Names of types ("q4_k_m") and of shapes of published models ("qwen3-0.6b"); NULL ends a list. */
 SPRY_API extern const char *const spry_recipe_names[];
 SPRY_API extern const char *const spry_shape_names[];
-SPRY_API bool spry_shape_published(const char *shape); /* false: invented for tests, or not known */
+SPRY_API bool spry_shape_published(const char *shape); /* false: invented for tests, or unknown */
 
 /* Describes a model as one JSON object: format, metadata, shape, tokenizer, tensors and their placement, memory at the
  * default context and at `context` (0: only the default). `tensors`: with a list of all tensors. The caller frees *json
@@ -33,14 +34,14 @@ SPRY_API bool spry_shape_published(const char *shape); /* false: invented for te
 SPRY_API spry_status spry_inspect_json(char **json, const spry_model_file *file, uint32_t context, bool tensors,
                                        spry_error *error);
 
-/* What a checkpoint says of its model. */
+/* What the files of a checkpoint say about its model. */
 typedef struct spry_checkpoint {
     size_t size;              /* as in spry_engine_info */
     const char *architecture; /* "Qwen3" */
     size_t vocabulary;
-    size_t context;        /* tokens of the longest sequence that needs no other rope */
-    size_t kv_token_bytes; /* keys and values of a token in kv_type; 0: the type does not fit the model */
-    uint32_t main_type;    /* number of the type that most products are made with */
+    size_t context;        /* maximum tokens of a sequence without another RoPE scaling */
+    size_t kv_token_bytes; /* bytes of the keys and values of a token in kv_type; 0: the type does not fit the model */
+    uint32_t main_type;    /* number of the type that most matrix products use */
     uint32_t reserved32;
     uint64_t reserved[8];
 } spry_checkpoint;
@@ -51,19 +52,19 @@ SPRY_API spry_status spry_checkpoint_read(spry_checkpoint *checkpoint, const spr
 
 enum { SPRY_FINGERPRINT_TEXT = 33 };
 
-/* 32 hexadecimal digits that differ between models with any other weight or setting. Reads all weights. */
+/* 32 hexadecimal digits, which differ between models that differ in any weight or setting. Reads all weights. */
 SPRY_API spry_status spry_checkpoint_fingerprint(char text[SPRY_FINGERPRINT_TEXT], const spry_model_file *file,
                                                  uint32_t threads, spry_error *error);
 
 typedef struct spry_convert_options {
     size_t size;      /* set by spry_convert_options_default */
-    const char *type; /* of the matrices, one of spry_recipe_names; NULL: F16, BF16 or F32 as they are */
+    const char *type; /* type of the matrices, one of spry_recipe_names; NULL: F16, BF16 or F32, as in the model */
     const char *name; /* model name in the file; NULL: unchanged */
     uint32_t threads; /* 0: every processor this process may use */
     uint32_t reserved32;
     bool (*progress)(void *user, size_t done, size_t total); /* bytes written; false stops. May be NULL */
     void *user;
-    const char *lora; /* NULL, or adapters that become part of the matrices: "PATH,PATH=SCALE" */
+    const char *lora; /* NULL, or adapters to merge into the matrices: "PATH,PATH=SCALE" */
 } spry_convert_options;
 
 SPRY_API void spry_convert_options_default_sized(spry_convert_options *options, size_t size);
@@ -101,23 +102,23 @@ typedef struct spry_memory_parts {
 /* How the engine will be used. */
 typedef struct spry_memory_use {
     size_t size;   /* set by spry_memory_use_default */
-    size_t tokens; /* most tokens held at once, of all sequences */
+    size_t tokens; /* maximum tokens held at once, of all sequences */
     size_t cached; /* tokens cached beside them */
-    size_t rows;   /* of the longest step; 0: as many as tokens and chunk allow */
-    size_t logits; /* rows of logits of a step; 0: one */
+    size_t rows;   /* rows of the longest step; 0: as many as tokens and chunk allow */
+    size_t logits; /* rows with logits in a step; 0: one */
 } spry_memory_use;
 
 /* Any thread. */
 SPRY_API void spry_memory_use_default_sized(spry_memory_use *use, size_t size);
 #define spry_memory_use_default(use) spry_memory_use_default_sized(use, sizeof(spry_memory_use))
 
-/* What this process would hold after opening an engine and using it so. Nothing is loaded. `data` NULL: `name` is a
- * path. `use` NULL: one full session. Any thread. */
+/* Estimates what this process would hold after opening an engine and using it like this. Nothing is loaded. `data`
+ * NULL: `name` is a path. `use` NULL: one full session. Any thread. */
 SPRY_API spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,
                                           const spry_engine_options *options, const spry_memory_use *use,
                                           spry_error *error);
 
-/* What this process holds now with an open engine, counted page by page; fails where the system does not say which
+/* Measures what this process holds now with an open engine, page by page; fails if the system does not report which
  * pages are resident. One thread at a time for the engine. */
 SPRY_API spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *engine, spry_error *error);
 
@@ -128,10 +129,10 @@ typedef struct spry_tokenizer spry_tokenizer;
 
 SPRY_API spry_status spry_tokenizer_load(spry_tokenizer **out, const spry_model_file *file, spry_error *error);
 SPRY_API void spry_tokenizer_free(spry_tokenizer *tokenizer);
-SPRY_API size_t spry_tokenizer_count(const spry_tokenizer *tokenizer); /* tokens it has */
+SPRY_API size_t spry_tokenizer_count(const spry_tokenizer *tokenizer); /* number of tokens in the vocabulary */
 
-/* The ids of a text, and the text of ids; the caller frees them with spry_free. `special`: control tokens count;
- * `whole`: with what the model's own tokenizer adds before and after a text. */
+/* The ids of a text, or the text of ids; the caller frees them with spry_free. `special`: control tokens are
+ * recognised, or written; `whole`: with the tokens that the model's own tokenizer adds before and after a text. */
 SPRY_API spry_status spry_tokenizer_ids(const spry_tokenizer *tokenizer, int32_t **ids, size_t *count, const char *text,
                                         size_t size, bool special, bool whole, spry_error *error);
 SPRY_API spry_status spry_tokenizer_text(const spry_tokenizer *tokenizer, char **text, size_t *size, const int32_t *ids,
@@ -139,22 +140,22 @@ SPRY_API spry_status spry_tokenizer_text(const spry_tokenizer *tokenizer, char *
 
 /* ---- grammars -------------------------------------------------------------------------------------------------- */
 
-/* A text, byte by byte or token by token, held against a constraint. */
+/* The position of a text, read byte by byte or token by token, in a constraint. */
 typedef struct spry_matching spry_matching;
 
-/* `tokenizer` NULL: only bytes. It must outlive the matching. */
+/* `tokenizer` NULL: only bytes can be matched. The tokenizer must outlive the matching. */
 SPRY_API spry_status spry_matching_create(spry_matching **out, spry_constraint constraint, spry_json_style style,
                                           const char *text, size_t size, const spry_tokenizer *tokenizer,
                                           spry_error *error);
-/* Another constraint for the same tokenizer, whose vocabulary is not sorted again. When it fails there is none: only
- * this function and spry_matching_destroy may be called. */
+/* Replaces the constraint, with the same tokenizer, whose vocabulary is not sorted again. After a failure there is no
+ * constraint: only this function and spry_matching_destroy may be called. */
 SPRY_API spry_status spry_matching_replace(spry_matching *matching, spry_constraint constraint, spry_json_style style,
                                            const char *text, size_t size, spry_error *error);
-/* Back to the beginning of the text. */
+/* Returns to the beginning of the text. */
 SPRY_API void spry_matching_reset(spry_matching *matching);
 SPRY_API void spry_matching_destroy(spry_matching *matching);
 
-/* Accepts as many bytes as match; *taken says how many. */
+/* Accepts bytes up to the first that does not match; *taken becomes their number. */
 SPRY_API spry_status spry_matching_take(spry_matching *matching, size_t *taken, const char *bytes, size_t size,
                                         spry_error *error);
 SPRY_API spry_status spry_matching_token(spry_matching *matching, int32_t id, spry_error *error);
@@ -174,8 +175,8 @@ SPRY_API spry_matching_times spry_matching_get_times(const spry_matching *matchi
 
 /* ---- sampling -------------------------------------------------------------------------------------------------- */
 
-/* Draws `n_tokens` tokens one after the other from the same logits, as answers draw them. `probabilities` NULL, or room
- * for n_logits floats: the distribution that they are drawn from. */
+/* Draws `n_tokens` tokens one after the other from the same logits, as answers draw them. `probabilities`: NULL, or
+ * memory for n_logits floats, which gets the distribution that they are drawn from. */
 SPRY_API spry_status spry_sample_logits(int32_t *tokens, size_t n_tokens, float *probabilities,
                                         const spry_sampling *settings, const float *logits, size_t n_logits,
                                         const int32_t *history, size_t n_history, spry_error *error);
@@ -187,41 +188,43 @@ enum { SPRY_TYPES_ROOM = 48, SPRY_READ_SPEEDS = 10, SPRY_KERNELS_NAME = 16 };
 /* The kernel set that a mask as in spry_engine_options.cpu selects on this machine. */
 SPRY_API spry_status spry_kernels_name(char name[SPRY_KERNELS_NAME], const char *cpu, spry_error *error);
 
-/* Products with a matrix of one type; zeros: no kernel takes the type. */
+/* Speed of products with a matrix of one type; zeros: no kernel supports the type. */
 typedef struct spry_type_speed {
-    double multiply_g_s; /* many rows, as in a prefill: billions of products a second */
+    double multiply_g_s; /* many rows, as in prefill: billions of multiplications a second */
     double decode_gb_s;  /* one row, weights from memory */
     double cached_gb_s;  /* one row, weights from the caches */
 } spry_type_speed;
 
-/* All threads reading the same `bytes` again and again. */
+/* Speed of all threads when they read the same `bytes` again and again. */
 typedef struct spry_read_speed {
     double bytes, gb_s;
 } spry_read_speed;
 
-/* Work on rows of numbers between products. */
+/* Ops on rows of floats between the matrix products. */
 typedef enum spry_small_op {
     SPRY_SMALL_NORM = 0,   /* a norm and a residual */
-    SPRY_SMALL_ROPE = 1,   /* queries, keys and values: rope, and into the pages */
+    SPRY_SMALL_ROPE = 1,   /* RoPE of queries and keys; keys and values into their pages */
     SPRY_SMALL_GATE = 2,   /* activation */
     SPRY_SMALL_ENCODE = 3, /* activations for integer kernels */
     SPRY_SMALL_COUNT = 4
 } spry_small_op;
 
-/* How fast this machine does what a forward pass consists of, with the kernels and threads an engine would use. */
+/* How fast this machine computes the parts of a forward pass, with the kernels and threads that an engine would use. */
 typedef struct spry_machine_speed {
     uint32_t threads;
     char kernels[SPRY_KERNELS_NAME];
     double read_gb_s;                        /* from memory */
-    spry_read_speed reads[SPRY_READ_SPEEDS]; /* ascending by bytes, from what any cache holds to what none does */
+    spry_read_speed reads[SPRY_READ_SPEEDS]; /* ascending by bytes, from what fits into every cache to what fits into
+                                              * none */
     double sync_us;                          /* waking all threads and waiting for them */
-    double attend_g_s;                       /* attention of many rows over keys and values in F16 */
+    double attend_g_s;                       /* attention of many rows over keys and values in F16: billions of
+                                              * multiplications a second */
     double attend_gb_s;                      /* attention of one row: keys and values read from memory */
-    double small_g_s[SPRY_SMALL_COUNT];      /* numbers processed */
+    double small_g_s[SPRY_SMALL_COUNT];      /* billions of values processed a second */
     spry_type_speed types[SPRY_TYPES_ROOM];  /* by number of the type */
 } spry_machine_speed;
 
-/* Called now and then with how much is done; false stops, with SPRY_ERR_CANCELLED. */
+/* Called from time to time with the amount done; false stops, with SPRY_ERR_CANCELLED. */
 typedef struct spry_speed_progress {
     bool (*report)(void *user, size_t done, size_t total);
     void *user;
@@ -229,7 +232,7 @@ typedef struct spry_speed_progress {
 
 /* Measures all figures in about 5 seconds: the upper quartile of short tries, taken in rounds over all of them, so that
  * other load on the machine affects all figures alike. `cpu` as in spry_engine_options, `threads` 0: all usable,
- * `progress` may be NULL. Takes some hundred megabytes of memory meanwhile. */
+ * `progress` may be NULL. Needs some hundred megabytes of memory meanwhile. */
 SPRY_API spry_status spry_machine_speed_measure(spry_machine_speed *speed, const char *cpu, uint32_t threads,
                                                 const spry_speed_progress *progress, spry_error *error);
 
@@ -247,12 +250,12 @@ enum {
     SPRY_PREDICTED_CHUNK = 128 /* the engine's default */
 };
 
-/* The size of a model, opened from a file that has it in these types. */
+/* The size of a model in memory and on disk, for an engine that opens it from a file with these types. */
 typedef struct spry_model_size {
     double parameters;
-    double file_bytes;   /* of its tensors */
+    double file_bytes;   /* bytes of its tensors in the file */
     double weight_bytes; /* in memory: packed for these kernels, or used in place */
-    double kv_bytes;     /* one session's of that context */
+    double kv_bytes;     /* one session of that context */
     double scratch_bytes;
     double expert_bytes;       /* bytes of experts' weights; 0: it has none */
     double expert_token_bytes; /* bytes of experts' weights that one token uses */
@@ -262,13 +265,13 @@ typedef struct spry_prediction {
     spry_model_size size;
     uint32_t context;    /* SPRY_PREDICTED_CONTEXT, or the model's own where that is less */
     double memory_bytes; /* of an engine with one session of that context, keys and values in F16 */
-    double prefill_tps;  /* of SPRY_PREDICTED_PREFILL tokens */
-    double decode_tps;   /* at the beginning of a context */
-    double ttft_1k_ms;   /* of a prompt of SPRY_PREDICTED_PROMPT tokens with nothing cached */
+    double prefill_tps;  /* in a prompt of SPRY_PREDICTED_PREFILL tokens */
+    double decode_tps;   /* at the beginning of the context */
+    double ttft_1k_ms;   /* for a prompt of SPRY_PREDICTED_PROMPT tokens, nothing of it cached */
 } spry_prediction;
 
-/* How fast a model will run, from how fast the machine is and how much the model computes: of a file, whose weights are
- * not read, and of a published shape in a type. A type that these speeds do not have is refused. */
+/* Predicts how fast a model will run, from the speed of the machine and the amount of work: for a file, whose weights
+ * are not read; or for a published shape in a type. Fails if `speed` has no figures for a type. */
 SPRY_API spry_status spry_predict_file(spry_prediction *prediction, const spry_machine_speed *speed,
                                        const spry_model_file *file, spry_error *error);
 SPRY_API spry_status spry_predict_shape(spry_prediction *prediction, const spry_machine_speed *speed, const char *shape,
@@ -279,8 +282,8 @@ SPRY_API spry_status spry_predict_shape(spry_prediction *prediction, const spry_
 /* What a step's time is spent on. */
 typedef enum spry_op {
     SPRY_OP_LAYOUT = 0,    /* rows, positions, slots and turns of the step */
-    SPRY_OP_EMBED = 1,     /* embeddings and angles */
-    SPRY_OP_NORM = 2,      /* before and after parts, and at the end */
+    SPRY_OP_EMBED = 1,     /* embeddings, cos and sin for RoPE */
+    SPRY_OP_NORM = 2,      /* norms before and after parts of a layer, and at the end */
     SPRY_OP_QKV = 3,       /* products: queries, keys, values */
     SPRY_OP_ROPE = 4,      /* head norms, rope, keys and values into their pages */
     SPRY_OP_ATTEND = 5,    /* attention over the pages */
@@ -302,7 +305,7 @@ typedef struct spry_op_sum {
     spry_op op;
     uint32_t type;
     uint64_t ns, calls;
-    double bytes;    /* of weights, or keys and values, that had to be read */
+    double bytes;    /* bytes of weights, or of keys and values, that had to be read */
     double products; /* multiplications */
 } spry_op_sum;
 
@@ -310,27 +313,28 @@ typedef struct spry_op_sum {
 
 enum { SPRY_STEPS_MAX = 64, SPRY_POLICY_STEPS = 32 };
 
-/* Sequences that step together on an engine, for measuring. They hold pages of the engine; one thread at a time for the
- * engine, with no session and no job in use. */
+/* Sequences that are computed together on an engine, for measuring. They use pages of the engine. One thread at a time
+ * for the engine, which has no session or job in use. */
 typedef struct spry_steps spry_steps;
 
-/* `count` empty sequences, at most SPRY_STEPS_MAX. Weights are packed, which otherwise the first two steps do. */
+/* Creates `count` empty sequences, at most SPRY_STEPS_MAX. Packs the weights, so that the first steps need not do
+ * it. */
 SPRY_API spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t count, spry_error *error);
 SPRY_API void spry_steps_destroy(spry_steps *steps);
 SPRY_API size_t spry_steps_held(const spry_steps *steps); /* tokens of the first sequence */
 
-/* Appends the tokens of one step (at most spry_engine_info.chunk) to the first sequence; `last`: with the logits after
- * the last one. */
+/* Appends the tokens of one step (at most spry_engine_info.chunk) to the first sequence; `last`: computes the logits
+ * after the last one. */
 SPRY_API spry_status spry_steps_prefill(spry_steps *steps, const int32_t *ids, size_t count, bool last,
                                         spry_error *error);
 
 /* Makes sequences 1 to n - 1 hold what the first one holds, in pages of their own. */
 SPRY_API spry_status spry_steps_spread(spry_steps *steps, size_t n, spry_error *error);
 
-/* One token each for the first n sequences, ids[i] for sequence i, with logits. */
+/* Appends one token to each of the first n sequences, ids[i] to sequence i, and computes logits. */
 SPRY_API spry_status spry_steps_decode(spry_steps *steps, const int32_t *ids, size_t n, spry_error *error);
 
-/* Every sequence keeps at most its first `n_tokens`. */
+/* Truncates every sequence to at most `n_tokens` tokens. */
 SPRY_API void spry_steps_truncate(spry_steps *steps, size_t n_tokens);
 
 /* Sums ops from now on, from zero, or no longer; the sums so far, of which at most `capacity` are written: returns how
@@ -339,19 +343,20 @@ SPRY_API void spry_steps_watch(spry_steps *steps, bool on);
 SPRY_API size_t spry_steps_ops(const spry_steps *steps, spry_op_sum *sums, size_t capacity);
 
 typedef struct spry_work_amount {
-    double bytes;    /* of weights, keys and values that must be read */
+    double bytes;    /* bytes of weights, keys and values that must be read */
     double products; /* multiplications */
 } spry_work_amount;
 
-/* Of a prefill of `tokens` from nothing in steps of the engine's chunk; of one decode step of `batch` sequences of
- * `depth` tokens each. Experts are counted as if every row chose its own at random. */
+/* The work of a prefill of `tokens` tokens with nothing cached, in steps of the engine's chunk; then, of one decode
+ * step of `batch` sequences with `depth` tokens each. Experts are counted as if every row selected its own at
+ * random. */
 SPRY_API spry_work_amount spry_engine_prefill_work(const spry_engine *engine, size_t tokens);
 SPRY_API spry_work_amount spry_engine_decode_work(const spry_engine *engine, size_t depth, size_t batch);
 
-/* The number of the type that most products of a row are made with. */
+/* The number of the type that most matrix products of a row use. */
 SPRY_API uint32_t spry_engine_main_type(const spry_engine *engine);
 
-/* The kind of device that computes, whatever was asked for: "cpu", "cuda". */
+/* The kind of device that computes, whatever the options said: "cpu", "cuda". */
 SPRY_API const char *spry_engine_device_kind(const spry_engine *engine);
 
 /* A step of `size` answers. */
@@ -360,13 +365,13 @@ typedef struct spry_policy_step {
     double ms;
 } spry_policy_step;
 
-/* How many answers, at most `most`, a policy computes together after these steps, at least SPRY_POLICY_STEPS of each
- * size; and why, in one sentence. */
+/* The number of answers, at most `most`, that a policy computes together, given the durations of these steps (at least
+ * SPRY_POLICY_STEPS of each size); `why` gets the reason in one sentence. */
 SPRY_API uint32_t spry_policy_choose(char *why, size_t capacity, spry_policy policy, uint32_t most,
                                      const spry_policy_step *steps, size_t n_steps);
 
-/* Times `count` lookups of a cached prompt of `tokens` tokens among *pages cached pages; *pages becomes how many there
- * really are. No model is needed. */
+/* Measures `count` lookups of a cached prompt of `tokens` tokens among *pages cached pages; *pages becomes their real
+ * number. No model is needed. */
 SPRY_API spry_status spry_lookup_measure(double *us, size_t count, size_t tokens, size_t *pages, spry_error *error);
 
 #ifdef __cplusplus

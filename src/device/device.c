@@ -58,9 +58,9 @@ void spry_op_watch_until(spry_op_watch *watch, uint64_t now, spry_op op, spry_dt
     watch->last_ns = now;
 }
 
-/* How much work attention is, for the op watch of any device. */
+/* The work of attention, for the op watch of any device. */
 
-/* Keys that the rows of a segment see, one row after the other. */
+/* The number of keys that the rows of a segment see, summed over the rows. */
 static double seen_keys(const spry_segment *g, uint32_t window)
 {
     double keys = 0;
@@ -97,7 +97,7 @@ void spry_device_add_kind(const spry_device_kind *kind)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Both parts of a composed device must be known. */
+/* Checks that both parts of a composed device are known. */
 static spry_status find_parts(const spry_device_kind **kind, const char *name, spry_error *error)
 {
     const char *plus = strchr(name, '+');
@@ -120,7 +120,7 @@ spry_status spry_device_find(const spry_device_kind **kind, const char *name, sp
         return find_parts(kind, name, error);
     for (size_t i = 0; i < SPRY_COUNT(kinds) && kinds[i]; i++) {
         if (strlen(kinds[i]->name) == length && !memcmp(kinds[i]->name, name, length)) {
-            bool ranks = kinds[i] == &spry_device_kind_cpu && spry_ranks_shared(); /* the CPUs of all */
+            bool ranks = kinds[i] == &spry_device_kind_cpu && spry_ranks_shared(); /* the CPUs of all ranks */
             *kind = ranks ? &spry_device_kind_ranks : kinds[i];
             return SPRY_OK;
         }
@@ -131,7 +131,7 @@ spry_status spry_device_find(const spry_device_kind **kind, const char *name, sp
     return spry_fail(error, SPRY_ERR_INPUT, "device '%.40s' is not known; known are %s", name, known);
 }
 
-/* The text after the colon; a composed device gets its whole name. */
+/* The text after the colon; for a composed device its whole name. */
 static const char *piece_of(const char *name)
 {
     const char *colon = strchr(name, ':');
@@ -348,7 +348,7 @@ spry_status spry_device_check_picture(const spry_device *d, const spry_picture *
     return SPRY_OK;
 }
 
-/* `inputs`: its rows come from the layers before. */
+/* `inputs`: the step's rows come from the layers before. */
 static spry_status check_picture_rows(const spry_device *d, const spry_segment *g, bool inputs, spry_error *error)
 {
     const spry_picture *p = g->picture;
@@ -368,7 +368,7 @@ static spry_status check_tokens(const spry_device *d, const spry_segment *g, spr
     return SPRY_OK;
 }
 
-/* `drawn`: NULL, or the draws that give the tokens. */
+/* `drawn`: NULL, or the indices of the draws that give the tokens. */
 static spry_status check_step(const spry_device *d, const spry_device_step *step, const uint32_t *drawn, size_t *logits,
                               size_t *hidden, spry_error *error)
 {

@@ -1,5 +1,5 @@
-/* Maximises tokens per nanosecond: (other rows + expected tokens) / (cost of the step + cost of drafting). Every other
- * row is worth one token, so a draft that delays many sequences must gain more than one that delays none.
+/* Maximises tokens per nanosecond: (rows of other sequences + expected tokens) / (cost of the step + cost of drafting).
+ * Every other row is worth one token, so a draft that delays many sequences must gain more than one that delays none.
  *
  * Losses are counted in tokens: the tokens plain steps would have given in the same time, minus those the step gave. */
 #include "draft/draft_cost.h"
@@ -74,7 +74,7 @@ void spry_draft_cost_init(spry_draft_cost *cost, const spry_step_cost *steps)
     cost->positions[0] = (spry_draft_position){guess_weight, guess_weight * first_guess};
 }
 
-/* ---- what a choice promises ------------------------------------------------------------------------------------ */
+/* ---- expected gain of a length ----------------------------------------------------------------------------------- */
 
 /* A position without data of its own uses the estimate of the position before it. */
 static void estimate_acceptance(double *acceptance, const spry_draft_cost *cost)
@@ -94,7 +94,7 @@ static double step_ns(const spry_draft_cost *cost, size_t other_rows, uint32_t k
     return fmax(plain, spry_step_cost_ns(cost->steps, other_rows + 1 + k)) + k * drafting;
 }
 
-/* Tokens that plain steps give in the time of a step with k drafted tokens. */
+/* Tokens that plain steps (without drafts) would give in the time of a step with k drafted tokens. */
 static double plain_tokens(const spry_draft_cost *cost, size_t other_rows, uint32_t k)
 {
     return (double)(other_rows + 1) * step_ns(cost, other_rows, k) / step_ns(cost, other_rows, 0);
@@ -131,8 +131,8 @@ static uint32_t expected_best(const spry_draft_cost *cost, size_t other_rows, ui
     return best_length(cost, acceptance, other_rows, most);
 }
 
-/* Whether to test again if drafts have become better. Where rows are so expensive that even good drafts would lose,
- * trials are rare: only a change of costs could help. */
+/* True if it is time to try again whether drafts have become better. Where rows are so expensive that even good drafts
+ * would lose, trials are rare, because only a change of costs could help. */
 static bool trial_due(const spry_draft_cost *cost, size_t other_rows)
 {
     double acceptance[SPRY_DRAFT_MOST];
@@ -160,7 +160,7 @@ uint32_t spry_draft_cost_choose(const spry_draft_cost *cost, size_t other_rows, 
     return k;
 }
 
-/* ---- what a step taught ---------------------------------------------------------------------------------------- */
+/* ---- learning from steps ----------------------------------------------------------------------------------------- */
 
 static void learn_acceptance(spry_draft_cost *cost, uint32_t drafted, uint32_t accepted)
 {
@@ -233,7 +233,8 @@ void spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outc
     bool after_pause = cost->since_draft >= cost->pause;
     if (o.draft_ns || o.drafted) {
         cost->draft_ns = cost->draft_ns * memory_draft + (double)o.draft_ns;
-        cost->draft_tokens = cost->draft_tokens * memory_draft + (o.drafted ? o.drafted : 1); /* one that was refused */
+        cost->draft_tokens =
+            cost->draft_tokens * memory_draft + (o.drafted ? o.drafted : 1); /* a draft of one token that was refused */
     }
     if (o.drafted) {
         if (after_pause)

@@ -24,7 +24,8 @@ typedef struct spry_draft_figures {
     uint64_t lengths[SPRY_DRAFT_MOST + 1];                            /* steps by number of drafted tokens */
     uint64_t rollbacks[SPRY_DRAFT_MOST + 1]; /* steps with drafts by number of refused tokens */
     double plain_ns, taken_ns;               /* estimated time of the same tokens without drafts; and with them */
-    double prefill_ns;                       /* in which a drafter read the prompt, or what it had missed */
+    double prefill_ns;                       /* time in which a drafter computed the prompt, or tokens that it had
+                                              * missed */
 } spry_draft_figures;
 
 /* Counts a step with `drafted` tokens, `accepted` of them accepted; both at most SPRY_DRAFT_MOST. */
@@ -41,8 +42,8 @@ double spry_draft_speedup(const spry_draft_figures *figures);
 
 typedef struct spry_draft_cost spry_draft_cost;
 
-/* Why few tokens are drafted: the expected time of a step with one draft relative to one without (0: not known), and
- * the chance that this draft is accepted. */
+/* Why few tokens are drafted: the expected duration of a step with one draft, relative to one without (0: not known),
+ * and the probability that this draft is accepted. */
 void spry_draft_prospect(const spry_draft_cost *cost, double *step_cost, double *acceptance);
 
 typedef struct spry_draft_position {

@@ -22,7 +22,7 @@ static const size_t capacity_most = (size_t)1 << 30;
 struct spry_prompt_lookup {
     size_t capacity, count;
     uint32_t min_match, n_lengths;
-    size_t n_slots;  /* of a table, a power of two */
+    size_t n_slots;  /* slots of one table, a power of two */
     int32_t *tokens; /* [capacity] */
     uint32_t *links; /* [capacity, n_lengths] the previous place of the n-grams that end with this token */
     uint32_t *slots; /* [n_lengths, n_slots] places */
@@ -107,7 +107,7 @@ static uint32_t *find_slot(const spry_prompt_lookup *lookup, uint32_t length_ind
     return NULL;
 }
 
-/* Adds the n-grams that end at the last token to the tables, or removes them. */
+/* Adds the n-grams that end at the last token to the tables, or with `leave` removes them. */
 static void enter_last(spry_prompt_lookup *lookup, bool leave)
 {
     size_t place = lookup->count;
@@ -143,7 +143,8 @@ spry_status spry_prompt_lookup_append(spry_prompt_lookup *lookup, const int32_t 
 
 void spry_prompt_lookup_truncate(spry_prompt_lookup *lookup, size_t count)
 {
-    if (count == 0 && lookup->count > lookup->n_slots / 4) { /* clearing is cheaper */
+    if (count == 0 && lookup->count > lookup->n_slots / 4) { /* clearing all slots is cheaper than removing tokens one
+                                                              * by one */
         memset(lookup->slots, 0, lookup->n_lengths * lookup->n_slots * sizeof *lookup->slots);
         lookup->count = 0;
     }

@@ -14,7 +14,7 @@
 enum { SPRY_LOOKUP_MATCH_MOST = 16 };
 
 typedef struct spry_lookup_limits {
-    size_t capacity;               /* tokens; 1 to 2^30 */
+    size_t capacity;               /* maximum tokens; 1 to 2^30 */
     uint32_t min_match, max_match; /* 1 <= min <= max <= SPRY_LOOKUP_MATCH_MOST; 2 and 8 work well */
 } spry_lookup_limits;
 
@@ -23,10 +23,10 @@ typedef struct spry_prompt_lookup spry_prompt_lookup;
 spry_status spry_prompt_lookup_create(spry_prompt_lookup **out, const spry_lookup_limits *limits, spry_error *error);
 void spry_prompt_lookup_destroy(spry_prompt_lookup *lookup);
 
-/* Bytes a lookup with these limits uses; false when they are out of range or too large. */
+/* Bytes that a lookup with these limits uses; false when the limits are out of range or too large. */
 bool spry_prompt_lookup_bytes(size_t *bytes, const spry_lookup_limits *limits);
 
-/* Fails without changes when there is no room for all tokens. */
+/* Appends tokens; fails without changes when not all of them fit. */
 spry_status spry_prompt_lookup_append(spry_prompt_lookup *lookup, const int32_t *tokens, size_t count,
                                       spry_error *error);
 
@@ -34,14 +34,13 @@ spry_status spry_prompt_lookup_append(spry_prompt_lookup *lookup, const int32_t 
 void spry_prompt_lookup_truncate(spry_prompt_lookup *lookup, size_t count);
 
 /* Replaces the contents with these tokens, for a new prompt: keeps the common prefix, removes the rest and appends the
- * new tokens. Without room for them it fails and holds the prefix. */
+ * new tokens. If they do not fit, it fails and holds the prefix. */
 spry_status spry_prompt_lookup_follow(spry_prompt_lookup *lookup, const int32_t *tokens, size_t count,
                                       spry_error *error);
 
 /* Writes up to `most` tokens to `draft` and returns how many: `most`, or 0 when the end of the sequence has not
- * occurred before. `match` is the number of matching tokens (at most max_match), 0 without a draft. Where the copied
- * text reaches the end of the sequence, copying continues with the draft itself, so a repetition is drafted as
- * continuing. */
+ * occurred before. `match` is the number of matching tokens (at most max_match), 0 without a draft. If copying reaches
+ * the end of the sequence, it continues with the draft itself, so a repeated text is drafted as repeating further. */
 size_t spry_prompt_lookup_propose(const spry_prompt_lookup *lookup, int32_t *draft, uint32_t *match, size_t most);
 
 #endif

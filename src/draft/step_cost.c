@@ -8,19 +8,19 @@
 #include <string.h>
 
 enum {
-    SINGLE_POINTS = 128, /* row counts with their own point */
+    SINGLE_POINTS = 128, /* row counts that have a point of their own */
     POINTS_PER_DOUBLE = 8,
     MEMORY = 16,    /* largest weight */
-    HALF_LIFE = 64, /* steps in which a point's weight halves */
+    HALF_LIFE = 64, /* number of steps in which a point's weight halves */
 };
 
-static const double outlier = 2;      /* limit, relative to the expected time */
+static const double outlier = 2;      /* larger factors relative to the expected time are limited to this */
 static const double forgotten = 0.25; /* minimum weight of a point that counts */
 /* When only one row count was measured: the share of the cost that grows with the rows. Between memory-bound (0) and
  * compute-bound (1). */
 static const double growing_share = 0.25;
 
-/* ---- recent times ------------------------------------------------------------------------------------------------ */
+/* ---- the latest times -------------------------------------------------------------------------------------------- */
 
 void spry_recent_times_add(spry_recent_times *t, double ns)
 {
@@ -61,7 +61,7 @@ static size_t point_of(size_t rows)
     return point < SPRY_STEP_COST_POINTS ? point : SPRY_STEP_COST_POINTS - 1;
 }
 
-/* 0 for a point without measurements or whose measurements have decayed. */
+/* The weight of a point now; 0 without measurements, or when they have decayed. */
 static double weight_now(const spry_step_cost *cost, const spry_step_point *point)
 {
     uint64_t halvings = (cost->n_measured - point->seen) / HALF_LIFE;
@@ -89,8 +89,7 @@ void spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns)
         cost->most_rows = rows;
 }
 
-/* The nearest point that counts, searching upward from `from` to before `end`, or downward from before `end`; NULL when
- * there is none. */
+/* The nearest point that counts: the first one in [from, end), or NULL. The next function searches downward. */
 static const spry_step_point *nearest_above(const spry_step_cost *cost, size_t from, size_t end)
 {
     for (size_t at = from; at < end; at++)
@@ -143,9 +142,10 @@ double spry_step_cost_ns(const spry_step_cost *cost, size_t rows)
     double beside = from_neighbours(cost, at, (double)rows), weight = weight_now(cost, own);
     if (!(weight > 0))
         return beside;
-    if (!nearest_below(cost, at)) /* an extrapolation from above has less weight than any measurement */
+    if (!nearest_below(cost, at)) /* an extrapolation from larger row counts has less weight than any measurement */
         return from_one(own, (double)rows);
-    double moved = own->ns + beside - from_neighbours(cost, at, own->rows); /* along the slope between the neighbours */
+    double moved = own->ns + beside - from_neighbours(cost, at, own->rows); /* the point's time, moved along the slope
+                                                                             * between its neighbours */
     return (weight * weight * moved + beside) / (weight * weight + 1);
 }
 
@@ -154,7 +154,7 @@ size_t spry_step_cost_reach(const spry_step_cost *cost)
     return 2 * cost->most_rows;
 }
 
-/* ---- by depth ---------------------------------------------------------------------------------------------------- */
+/* ---- steps by rows and depth ------------------------------------------------------------------------------------- */
 
 void spry_step_time_init(spry_step_time *time)
 {
@@ -166,7 +166,7 @@ void spry_step_time_measure(spry_step_time *time, const spry_step_load *load, ui
 {
     attention_ns = attention_ns < ns ? attention_ns : ns;
     spry_step_cost_measure(&time->products, load->rows, ns - attention_ns);
-    if (attention_ns && load->sight >= SPRY_STEP_SIGHT) /* less is mostly waiting for threads */
+    if (attention_ns && load->sight >= SPRY_STEP_SIGHT) /* a smaller part is mostly waiting for threads */
         spry_step_cost_measure(&time->attention, 1, (uint64_t)((double)attention_ns * SPRY_STEP_SIGHT / load->sight));
 }
 

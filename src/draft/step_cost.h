@@ -1,9 +1,9 @@
 /* The cost of a step of the target model by its number of rows: measured where steps run, read where steps are filled.
  * One per model and machine, shared by all its sequences.
  *
- * Small row counts have a point each; larger ones share points an eighth of a doubling apart. A point is the median of
- * its latest measurements, which single steps that other programs hold up do not move. Other values are interpolated.
- * Uses no clock: times come from the caller, so the same calls give the same results. */
+ * Each small row count has a point (its expected time); larger ones share points, eight for each doubling. A point is
+ * the median of its latest measurements, so single steps that other programs delay do not change it. Other values are
+ * interpolated. Uses no clock: times come from the caller, so the same calls give the same results. */
 #ifndef SPRY_DRAFT_STEP_COST_H
 #define SPRY_DRAFT_STEP_COST_H
 
@@ -12,7 +12,7 @@
 
 enum { SPRY_STEP_COST_POINTS = 176 };
 
-/* The latest measurements of a time, in a ring. */
+/* The latest measurements of a time, in a ring buffer. */
 enum { SPRY_RECENT_TIMES = 15 };
 typedef struct spry_recent_times {
     float ns[SPRY_RECENT_TIMES];
@@ -20,13 +20,13 @@ typedef struct spry_recent_times {
 } spry_recent_times;
 
 void spry_recent_times_add(spry_recent_times *times, double ns);
-/* Their median; 0: none. */
+/* The median of the measurements; 0: there are none. */
 double spry_recent_times_median(const spry_recent_times *times);
 
 typedef struct spry_step_point {
     spry_recent_times per_row;
-    double rows, ns; /* mean; of that many rows */
-    double weight;   /* number of measurements, as of `seen`; 0: none */
+    double rows, ns; /* mean of the measurements at this point; ns is for that number of rows */
+    double weight;   /* number of measurements, decayed up to `seen`; 0: none */
     uint64_t seen;   /* number of the last measurement */
 } spry_step_point;
 
@@ -49,20 +49,20 @@ double spry_step_cost_ns(const spry_step_cost *cost, size_t rows);
 /* The largest row count with a reliable estimate: twice the largest that was measured. */
 size_t spry_step_cost_reach(const spry_step_cost *cost);
 
-/* The expected time of a step by its rows and by how deep these are: products cost by the row (step_cost.h), attention
- * by rows times the positions that they see. Both are measured where steps run. */
+/* The expected time of a step by its rows and their depth (number of positions before them). Matrix products cost by
+ * the row, attention by rows times the positions that they see. Both are measured when steps run. */
 
 typedef struct spry_step_time {
-    spry_step_cost products;  /* by rows: all of a step but attention */
-    spry_step_cost attention; /* one point: SPRY_STEP_SIGHT of sight */
+    spry_step_cost products;  /* all parts of a step except attention, by rows */
+    spry_step_cost attention; /* one point: the time for SPRY_STEP_SIGHT of sight */
 } spry_step_time;
 
 enum { SPRY_STEP_SIGHT = 1024 };
 
-/* What decides the time of a step. */
+/* What the time of a step depends on. */
 typedef struct spry_step_load {
     size_t rows;
-    double sight; /* of all segments */
+    double sight; /* the sum of spry_step_sight over all segments */
 } spry_step_load;
 
 /* The cost of attention for consecutive rows of one sequence after `depth` positions, in rows times positions. Reading
@@ -74,10 +74,10 @@ static inline double spry_step_sight(size_t rows, size_t depth)
 
 void spry_step_time_init(spry_step_time *time);
 
-/* Records a step of `ns`, of which attention took `attention_ns`; 0: not known. */
+/* Records that a step took `ns`, of which attention took `attention_ns`; 0: not known. */
 void spry_step_time_measure(spry_step_time *time, const spry_step_load *load, uint64_t attention_ns, uint64_t ns);
 
-/* 0 before the first measurement. */
+/* The expected time of a step; 0 before the first measurement. */
 double spry_step_time_ns(const spry_step_time *time, const spry_step_load *load);
 
 #endif

@@ -1,4 +1,4 @@
-/* GGUF files: the directory, and the values of metadata. */
+/* Reads GGUF files: the directory, and the values of metadata. */
 #include "formats/gguf.h"
 
 #include <stdarg.h>
@@ -468,7 +468,7 @@ static spry_status add_part(spry_gguf *gguf, spry_gguf *part, uint64_t number, s
     return SPRY_OK;
 }
 
-/* `path` with the number of another part; false when it is not named as the first part of `count`. */
+/* Writes `path` with the number of another part; false when it is not the name of the first of `count` parts. */
 static bool part_path(char *out, const char *path, uint64_t number, uint64_t count)
 {
     char first[64], wanted[64];
@@ -545,7 +545,7 @@ void spry_gguf_close(spry_gguf *gguf)
     free(gguf);
 }
 
-/* ---- asking ----------------------------------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 const char *spry_gguf_name(const spry_gguf *gguf)
 {

@@ -1,5 +1,5 @@
-/* Decoders behind one interface: header first, pixels if they are few enough. Everything but the choice of the decoder
- * runs in the child. */
+/* Decodes image files. Each decoder first reads the header, then the pixels if they are not too many. Everything except
+ * the choice of the decoder runs in a child process. */
 #include "formats/image.h"
 
 #include <setjmp.h>
@@ -18,10 +18,10 @@
 
 enum { SIDE_MAX = 65500, SECONDS = 10 };
 
-/* What the child sends: this, then the pixels. */
+/* The child sends this, followed by the pixels. */
 typedef struct sent_head {
     uint32_t width, height;
-    char trouble[120]; /* why there are none; empty: there are */
+    char trouble[120]; /* why there are no pixels; empty: there are */
 } sent_head;
 
 typedef struct decoding {
@@ -54,7 +54,7 @@ static void damaged(decoding *d, const char *why)
 
 #ifdef SPRY_IMAGES
 
-/* Puts a pixel on white. */
+/* Blends a pixel with a white background. */
 static void put_on_white(unsigned char *rgb, const unsigned char *rgba)
 {
     for (int i = 0; i < 3; i++)
@@ -140,7 +140,7 @@ static void jpeg_fail(j_common_ptr jpeg)
     longjmp(t->out, 1);
 }
 
-/* A truncated file gives a warning, and grey pixels: here it is damage. */
+/* A truncated file causes a warning and grey pixels; here it is treated as damaged. */
 static void jpeg_message(j_common_ptr jpeg, int level)
 {
     if (level < 0)
@@ -175,7 +175,7 @@ static unsigned exif_orientation(const unsigned char *data, size_t size)
     return 1;
 }
 
-/* Turns and mirrors the pixels as EXIF's numbers say. */
+/* Rotates and mirrors the pixels as EXIF's number requires. */
 static void orient(decoding *d, unsigned how)
 {
     uint32_t w = d->head.width, h = d->head.height, out_w = how > 4 ? h : w, out_h = how > 4 ? w : h;
@@ -219,7 +219,7 @@ static void decode_jpeg(decoding *d)
     while (line && jpeg.output_scanline < jpeg.output_height) {
         unsigned char *rgb = d->rgb + (size_t)jpeg.output_scanline * width * 3;
         jpeg_read_scanlines(&jpeg, ink ? &line : &rgb, 1);
-        for (size_t i = 0; ink && i < width * 3; i++) /* Adobe stores inks inverted */
+        for (size_t i = 0; ink && i < width * 3; i++) /* Adobe stores inverted CMYK values */
             rgb[i] = (unsigned char)(line[i / 3 * 4 + i % 3] * line[i / 3 * 4 + 3] / 255);
     }
     for (jpeg_saved_marker_ptr m = jpeg.marker_list; m; m = m->next)
@@ -251,7 +251,7 @@ static void decode_webp(decoding *d)
 
 #else
 
-/* A program without the decoders knows the kinds. */
+/* A program without the decoders still recognises the kinds of files. */
 static void decode_none(decoding *d)
 {
     snprintf(d->head.trouble, sizeof d->head.trouble,
@@ -266,15 +266,15 @@ static void decode_none(decoding *d)
 
 /* ---- GIF --------------------------------------------------------------------------------------------------------- */
 
-/* The first frame, on a white canvas. Codes are LZW: each adds a string to a table, the string before it and one more
- * pixel; a string is kept as its last pixel and the string before that. */
+/* Decodes the first frame on a white canvas. Codes are LZW: each code adds a string to a table, which is the string of
+ * the previous code and one more pixel. A string is stored as its last pixel and the index of the string before it. */
 
 enum { GIF_CODES = 4096, GIF_EXTENSION = 0x21, GIF_FRAME = 0x2c, GIF_CONTROL = 0xf9 };
 
 typedef struct gif_reader {
     decoding *decoding;
     size_t at;
-    unsigned left; /* bytes of the block at hand */
+    unsigned left; /* number of bytes left in the current block */
     uint32_t bits, n_bits;
     int transparent; /* colour; -1: none */
 } gif_reader;
@@ -288,7 +288,7 @@ static const unsigned char *gif_bytes(gif_reader *r, size_t n)
     return r->decoding->file + r->at - n;
 }
 
-/* The next byte of data, which is in blocks; -1 at its end. */
+/* The next byte of data, which is divided into blocks; -1 at the end of the data. */
 static int gif_byte(gif_reader *r)
 {
     const unsigned char *byte = NULL;
@@ -315,7 +315,7 @@ static int gif_code(gif_reader *r, unsigned width)
     return code;
 }
 
-/* `n` colour numbers of a frame; false when the data ends before. */
+/* Decodes `n` colour numbers of a frame; false when the data ends before. */
 static bool gif_pixels(gif_reader *r, unsigned char *out, size_t n)
 {
     static uint16_t before[GIF_CODES];
@@ -337,7 +337,7 @@ static bool gif_pixels(gif_reader *r, unsigned char *out, size_t n)
             continue;
         }
         size_t length = 0;
-        if (code == next) { /* the string that is added now: the one before and its own first pixel */
+        if (code == next) { /* the string that is being added: the previous string and its own first pixel */
             string[length++] = (unsigned char)first;
             at = previous;
         }
@@ -417,7 +417,7 @@ static void decode_gif(decoding *d)
         damaged(d, "its first frame");
 }
 
-/* ---- the choice -------------------------------------------------------------------------------------------------- */
+/* ---- choosing the decoder ---------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name, *magic;

@@ -1,6 +1,6 @@
 /* Pictures as files: PNG, JPEG, WebP and the first frame of GIF to 8-bit RGB. They are decoded in a child process
- * without rights (platform/isolated.h). Transparent pixels are put on white, and a photograph is turned as its EXIF
- * data says. */
+ * without privileges (platform/isolated.h). Transparent pixels are blended with white, and photographs are rotated as
+ * their EXIF data says. */
 #ifndef SPRY_FORMATS_IMAGE_H
 #define SPRY_FORMATS_IMAGE_H
 
@@ -12,10 +12,10 @@ typedef struct spry_image {
     unsigned char *rgb; /* [height, width, 3], rows from the top */
 } spry_image;
 
-/* "PNG", or NULL: no picture that can be read. */
+/* "PNG" etc.; NULL: the file is no image that can be read. */
 const char *spry_image_kind(const void *file, size_t size);
 
-/* Refuses files of more than `max_pixels` before they are decoded. `name`: for messages, such as "picture 1". */
+/* Refuses images with more than `max_pixels` before they are decoded. `name`: for messages, such as "picture 1". */
 spry_status spry_image_decode(spry_image *out, const void *file, size_t size, size_t max_pixels, const char *name,
                               spry_error *error);
 void spry_image_deinit(spry_image *image);

@@ -107,7 +107,7 @@ static bool natural(size_t *value, const json_t *json)
     return true;
 }
 
-enum { FILE_DIMS = 5 }; /* convolutions over films have as many: the last two count as one */
+enum { FILE_DIMS = 5 }; /* weights of convolutions over video have this number of dimensions; the last two are joined */
 
 /* Reads the shape and the number of values. A scalar is one value in one dimension. */
 static spry_status read_shape(spry_tensor *tensor, size_t *count, const char *name, const json_t *shape, bool listed,

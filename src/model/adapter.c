@@ -1,4 +1,4 @@
-/* LoRA adapters: their files, the list of them, and which of them a request uses. */
+/* LoRA adapters: reading their files, the list of loaded adapters, and the choice of adapters for a request. */
 #include "model/adapter.h"
 
 #include <math.h>
@@ -15,18 +15,18 @@
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-/* One adapter: its file, its settings, and its pairs of matrices, found through the names of the model's own. */
+/* One adapter: its file, its settings, and its pairs of matrices, which are matched to the model's matrices by name. */
 
 enum { RANK_MAX = 4096 };
 
 typedef struct adapter_file {
     const char *path;
-    spry_gguf *gguf; /* or */
+    spry_gguf *gguf; /* a GGUF file, or */
     spry_safetensors *files;
     json_t *json;        /* adapter_config.json */
-    double alpha;        /* 0: the product is added as it is (GGUF only) */
-    bool by_root;        /* alpha is divided by the rank's square root */
-    unsigned char *used; /* [tensors] */
+    double alpha;        /* 0: the product is added without a factor (GGUF only) */
+    bool by_root;        /* alpha is divided by the square root of the rank */
+    unsigned char *used; /* [tensors] the tensor belongs to a pair that was found */
     size_t n_tensors;
 } adapter_file;
 
@@ -65,7 +65,7 @@ static spry_status read_gguf(adapter_file *f, const spry_config *c, spry_error *
     return check_alpha(f, f->alpha, error);
 }
 
-/* What PEFT can say and is not computed here. */
+/* Refuses settings of PEFT that are not implemented. */
 static spry_status check_json(const adapter_file *f, spry_error *error)
 {
     static const char *const flags[] = {"use_dora", "fan_in_fan_out", "lora_bias"};
@@ -146,7 +146,7 @@ typedef struct attacher {
 
 typedef struct tensor_pair {
     const spry_tensor *a, *b;
-    char module[SPRY_TENSOR_NAME_MAX]; /* the file's name of the matrix */
+    char module[SPRY_TENSOR_NAME_MAX]; /* name of the matrix in the adapter's file */
 } tensor_pair;
 
 static const spry_tensor *take(adapter_file *f, const char *module, const char *suffix)
@@ -183,13 +183,13 @@ static void find_in_folder(attacher *at, tensor_pair *pair, const spry_matrix *m
         else if (!spry_tensor_hf_name(pair->module, at->config->arch, prefix, m->layer, m->ours, m->expert, ""))
             return;
         else
-            pair->module[strlen(pair->module) - 1] = 0; /* the point before the empty suffix */
+            pair->module[strlen(pair->module) - 1] = 0; /* removes the point before the empty suffix */
         pair->a = take(&at->file, pair->module, "lora_A.weight");
         pair->b = take(&at->file, pair->module, "lora_B.weight");
     }
 }
 
-/* [rank, n_in] and [n_rows, rank], or stacks of these. */
+/* Checks the shapes of a pair: [rank, n_in] and [n_rows, rank], or stacks of these. */
 static spry_status check_pair(const attacher *at, const tensor_pair *pair, const spry_matrix *m, size_t *rank)
 {
     const char *path = at->file.path;
@@ -214,7 +214,7 @@ static spry_status check_pair(const attacher *at, const tensor_pair *pair, const
     return SPRY_OK;
 }
 
-/* Row `row` of a tensor of rows of `width` values, as floats. */
+/* Reads row `row` of a tensor whose rows have `width` values, as floats. */
 static spry_status read_row(const attacher *at, float *out, const spry_tensor *t, size_t row, size_t width)
 {
     size_t row_bytes;
@@ -242,7 +242,7 @@ static spry_status read_a(const attacher *at, const float **out, const spry_tens
     return status;
 }
 
-/* b with its rows in the model's order, transposed. */
+/* Reads matrix b, transposed, with its rows in the order that the model uses. */
 static spry_status read_b(const attacher *at, const float **out, const spry_tensor *t, size_t first,
                           const spry_matrix *m, size_t rank)
 {
@@ -264,7 +264,7 @@ static spry_status read_b(const attacher *at, const float **out, const spry_tens
     return status;
 }
 
-/* PEFT's alpha_pattern names modules by how they end. */
+/* Finds alpha for a module. PEFT's alpha_pattern selects modules by the ends of their names. */
 static spry_status find_alpha(const attacher *at, double *alpha, const char *module)
 {
     const json_t *value;
@@ -334,7 +334,7 @@ static void visit(void *context, const spry_matrix *m)
         at->status = attach(at, m, &pair);
 }
 
-/* Every tensor has found its matrix. */
+/* Fails unless every tensor of the file belongs to a matrix of the model. */
 static spry_status check_used(const attacher *at)
 {
     const adapter_file *f = &at->file;
@@ -348,7 +348,7 @@ static spry_status check_used(const attacher *at)
     return SPRY_OK;
 }
 
-/* Attaches one adapter as number `index` of `n`. */
+/* Attaches an adapter to the weights, as number `index` of `n`. */
 static spry_status adapter_attach(spry_adapter *adapter, spry_weights *weights, const spry_config *config,
                                   uint32_t index, size_t n, spry_arena *arena, spry_error *error)
 {
@@ -373,9 +373,9 @@ static spry_status adapter_attach(spry_adapter *adapter, spry_weights *weights, 
 
 /* ---- the list of adapters ---------------------------------------------------------------------------------------- */
 
-/* The list of adapters, and what requests choose of it. */
+/* The list of adapters, and the choice of adapters for a request. */
 
-/* "PATH=SCALE" where a number is after the last "=". */
+/* Splits "PATH=SCALE" if a number is after the last "=". */
 static spry_view split_scale(spry_view text, float *scale)
 {
     double value;

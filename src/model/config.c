@@ -1,5 +1,5 @@
 /* Configs: the fields of both file formats as one table; defaults and checks that do not depend on the source; GGUF
- * metadata; and the angles of rope. */
+ * metadata; and the angles of RoPE. */
 #include "model/config.h"
 
 #include <math.h>
@@ -12,10 +12,10 @@
 enum { SPELLINGS = 5 };
 
 typedef struct field {
-    const char *gguf;            /* after "arch."; NULL: not there */
-    const char *json[SPELLINGS]; /* the first one present is used */
+    const char *gguf;            /* key after "arch."; NULL: GGUF has no such key */
+    const char *json[SPELLINGS]; /* the first of these that is present is used */
     size_t offset;
-    bool real; /* float, else uint32_t */
+    bool real; /* a float; otherwise an uint32_t */
     bool required;
     double max;
 } field;
@@ -144,7 +144,7 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
     for (size_t i = 0; i < SPRY_COUNT(fields); i++) {
         const field *f = &fields[i];
         if (arch->latent && f->offset == offsetof(spry_config, head_dim))
-            continue; /* means another size in each kind of file, and follows from others */
+            continue; /* the field has different meanings in the two kinds of files and is derived from other fields */
         const char *key = dialect == SPRY_DIALECT_GGUF ? f->gguf : f->json[0];
         double value = 0;
         int found = key ? get(source, key, &value) : 0;
@@ -322,7 +322,7 @@ static void derive_sizes(spry_config *c)
         if (c->key_dim > c->rope_dim)
             c->nope_dim = c->key_dim - c->rope_dim;
     }
-    if (c->arch->attention_free) /* sizes of pages without keys and values */
+    if (c->arch->attention_free) /* these sizes are for pages without keys and values */
         c->n_heads = c->n_kv_heads = 1, c->head_dim = SPRY_PAGE_TOKENS;
     if (!c->n_kv_heads)
         c->n_kv_heads = c->n_heads;
@@ -372,7 +372,7 @@ static void derive_scales(spry_config *c)
     if (c->arch->delta)
         derive_states(c);
     if (c->bidirectional && c->window)
-        c->window = c->window / 2 + 1; /* half of it on each side */
+        c->window = c->window / 2 + 1; /* the window's half on each side */
     if (c->attention_scale > 0)
         c->query_scalar = 1 / (c->attention_scale * c->attention_scale);
     if (!(c->query_scalar > 0))
@@ -399,12 +399,12 @@ void spry_config_sort_layers(spry_config *c)
         c->rotated[i] = !c->unrotated && (!c->arch->rotates || c->arch->rotates(c, i));
     uint32_t own = c->n_layers - c->n_shared_kv, *from = c->kv_layer;
     for (uint32_t i = 0; i < c->n_layers;
-         i++) { /* the last layer with its own KV that slides, or not, like this layer */
+         i++) { /* finds the last layer that has its own KV and slides (or not) like this layer */
         from[i] = i < own ? i : own - 1;
         for (uint32_t j = own; i >= own && j-- > 0 && c->sliding[from[i]] != c->sliding[i];)
             from[i] = j;
     }
-    uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* values of keys and values in one KV slot */
+    uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* floats of a token's keys and values in one KV slot */
     c->n_kv_slots = c->n_slide_slots = c->n_delta_layers = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         if (spry_config_recurs(c, i))
@@ -483,13 +483,13 @@ size_t spry_config_delta_floats(const spry_config *c)
 
 /* ---- GGUF metadata ----------------------------------------------------------------------------------------------- */
 
-/* GGUF metadata: keys are below the architecture's name. */
+/* GGUF metadata. The keys of an architecture begin with its name. */
 
 typedef struct source {
     const spry_gguf *gguf;
     const char *arch;
     bool skips; /* layers without attention have 0 key/value heads */
-    bool kinds; /* layers differ; the lists are read apart */
+    bool kinds; /* layers differ, so the lists of sizes are read separately */
 } source;
 
 static void full_key(char key[128], const source *from, const char *suffix)
@@ -497,7 +497,7 @@ static void full_key(char key[128], const source *from, const char *suffix)
     snprintf(key, 128, "%s.%s", from->arch, suffix);
 }
 
-/* Some files have one number per layer: accepted when all are equal. */
+/* Reads a number. Some files have one number per layer, which is accepted if all are equal. */
 static int number(const void *user, const char *suffix, double *value)
 {
     const source *from = user;
@@ -527,7 +527,8 @@ static void real(float *value, const source *from, const char *suffix)
         *value = (float)found;
 }
 
-/* Without a type, a factor means linear, and a magnitude Phi-3's two lists. */
+/* Reads the kind of RoPE scaling. Without a type, a factor means linear scaling, and a magnitude means the two lists of
+ * Phi-3. */
 static spry_status read_rope_kind(spry_rope *rope, const source *from, float magnitude, const char *name,
                                   spry_error *error)
 {
@@ -580,7 +581,7 @@ static spry_status read_rope(spry_config *config, const source *from, const char
     if (rope->kind == SPRY_ROPE_LONG) {
         rope->attention_factor = magnitude > 0 ? magnitude : 1;
         rope->factor = (float)config->n_context / (float)rope->original_context;
-    } else if (rope->kind == SPRY_ROPE_YARN && magnitude > 0) { /* relative to what yarn would take */
+    } else if (rope->kind == SPRY_ROPE_YARN && magnitude > 0) { /* the file's value is relative to yarn's own */
         rope->attention_factor = magnitude * (rope->factor > 1 ? 0.1f * logf(rope->factor) + 1 : 1);
     } else if (rope->kind == SPRY_ROPE_YARN && multiplier > 0 && !config->arch->latent) {
         float log_factor = rope->factor > 1 ? 0.1f * logf(rope->factor) : 0;
@@ -593,7 +594,7 @@ static spry_status read_rope(spry_config *config, const source *from, const char
     return SPRY_OK;
 }
 
-/* A list of which layers slide, or the period of the pattern. */
+/* Reads which layers slide: a list, or the period of a pattern. */
 static void read_pattern(spry_config *config, const source *from)
 {
     char key[128];
@@ -606,7 +607,8 @@ static void read_pattern(spry_config *config, const source *from)
                 config->sliding[i] = slides && config->window;
 }
 
-/* Layers without key/value heads have a convolution; those with delta nets are listed, or follow from an interval. */
+/* Finds the layers without attention. Layers without key/value heads have a convolution; layers with delta nets are
+ * listed, or follow from an interval. */
 static void read_convolutions(spry_config *config, const source *from)
 {
     char key[128];
@@ -635,7 +637,8 @@ static void read_convolutions(spry_config *config, const source *from)
         config->unrotated = !rotates;
 }
 
-/* DeepSeek's files may leave out how experts are chosen: V3's have a bias for that, V2's have none. */
+/* Finds out how experts are selected if DeepSeek's files do not say: V3's files have a bias for that, V2's have
+ * none. */
 static void find_routing(spry_config *config, const source *from)
 {
     double said;
@@ -649,7 +652,7 @@ static void find_routing(spry_config *config, const source *from)
     }
 }
 
-/* Sizes of recurrent states cannot be guessed. */
+/* Fails if sizes of recurrent states are missing, because they cannot be guessed. */
 static spry_status check_states(const source *from, const char *name, spry_error *error)
 {
     static const char *const keys[] = {"ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank",
@@ -661,7 +664,7 @@ static spry_status check_states(const source *from, const char *name, spry_error
     return SPRY_OK;
 }
 
-/* The last value stands for layers after the list. */
+/* Reads the sparsity of gates; the last value applies to all layers after the list. */
 static spry_status read_sparsity(spry_config *config, const source *from, spry_arena *arena, spry_error *error)
 {
     char key[128];
@@ -682,7 +685,8 @@ static spry_status read_sparsity(spry_config *config, const source *from, spry_a
     return SPRY_OK;
 }
 
-/* Layers that slide, and those that share keys and values, have sizes of their own. */
+/* Reads the sizes of layers that slide and of layers that share keys and values, which differ from those of other
+ * layers. */
 static spry_status read_kinds(spry_config *config, const source *from, const char *name, spry_error *error)
 {
     char key[128];
@@ -696,7 +700,7 @@ static spry_status read_kinds(spry_config *config, const source *from, const cha
             uint64_t slide = 0, n = 0, seen = 0;
             spry_gguf_array_u64(&slides, i, &slide);
             bool known = spry_gguf_array_u64(&heads, i, &n) && n && n <= UINT16_MAX;
-            for (uint32_t j = 0; known && j < i; j++) { /* the first layer of the same kind */
+            for (uint32_t j = 0; known && j < i; j++) { /* finds the first layer of the same kind */
                 uint64_t other;
                 if (spry_gguf_array_u64(&slides, j, &other) && !other == !slide) {
                     spry_gguf_array_u64(&heads, j, &seen);
@@ -806,11 +810,12 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
 
 /* ---- angles of rope ---------------------------------------------------------------------------------------------- */
 
-/* The formulas are transformers'; so is the arithmetic, in single precision where theirs is. */
+/* The formulas are those of Hugging Face's transformers; the arithmetic has single precision wherever theirs has. */
 
 static const float TWO_PI = 6.283185307179586f;
 
-/* llama3: long wavelengths are divided by the factor, short ones kept, those between blended. */
+/* llama3: frequencies of long wavelengths are divided by the factor, those of short ones are kept, those between are
+ * interpolated. */
 static float llama3_frequency(float frequency, const spry_rope *rope)
 {
     float context = (float)rope->original_context;
@@ -823,7 +828,7 @@ static float llama3_frequency(float frequency, const spry_rope *rope)
     return (1 - smooth) * frequency / rope->factor + smooth * frequency;
 }
 
-/* yarn: the dimension whose pairs turn `rotations` times within the original context. */
+/* yarn: the dimension whose pairs make `rotations` rotations within the original context. */
 static double yarn_dimension(const spry_rope *rope, double rotations, size_t rope_dim)
 {
     double context = rope->original_context;

@@ -1,5 +1,5 @@
-/* config.json of Hugging Face checkpoints, old and new: rope_parameters (new) or rope_theta + rope_scaling (old),
- * layer_types or the older rules for which layers slide, text_config where a text model sits inside a larger one. */
+/* Reads config.json of Hugging Face checkpoints, old and new: rope_parameters (new) or rope_theta + rope_scaling (old),
+ * layer_types or the older rules for sliding layers, text_config if a text model is a part of a larger model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "model/arch.h"
 #include "model/config.h"
 
-/* The kinds of layers of models that name them: a list, or a letter each. */
+/* The kinds of layers, for models that name them: a list, or a string with a letter for each. */
 static const json_t *block_list(const json_t *json)
 {
     const json_t *list = json_object_get(json, "layers_block_type");
@@ -30,14 +30,13 @@ static int number(const void *source, const char *key, double *value)
         return 1;
     if (!item)
         return 0;
-    if (json_array_size(item) > 1) { /* one number per layer: accepted when all are equal */
+    if (json_array_size(item) > 1) { /* one number per layer, accepted if all are equal */
         for (size_t i = 1; i < json_array_size(item); i++)
             if (!json_equal(json_array_get(item, i), json_array_get(item, 0)))
                 return -1;
         item = json_array_get(item, 0);
     }
-    const char *pattern =
-        json_string_value(item); /* "LLLG": the period of layers that slide (L) and one that does not */
+    const char *pattern = json_string_value(item); /* "LLLG": the period of sliding layers (L) and one full layer (G) */
     if (pattern && *pattern && pattern[strspn(pattern, "L")] == 'G' && !pattern[strspn(pattern, "L") + 1])
         *value = (double)strlen(pattern);
     else if (json_is_null(item))
@@ -49,7 +48,7 @@ static int number(const void *source, const char *key, double *value)
     return 1;
 }
 
-/* Values that are read without a check of their own: absent or null they keep their default, of another type they are
+/* Values without checks of their own. If absent or null they keep their default; if they have another type, they are
  * refused here, first. */
 typedef enum value_type { NUMBER, TRUTH, TEXT, LIST, OBJECT } value_type;
 
@@ -162,7 +161,7 @@ static bool truth(const json_t *json, const char *key, bool otherwise)
     return json_is_boolean(item) ? json_is_true(item) : otherwise;
 }
 
-/* The value stays when it is absent or null. */
+/* Reads a number; the value is unchanged if it is absent or null. */
 static void real(float *value, const json_t *json, const char *key)
 {
     const json_t *item = json_object_get(json, key);
@@ -222,16 +221,16 @@ static spry_status read_rope_kind(spry_rope *rope, const spry_config *config, co
         type = json_object_get(json, "type");
     const char *kind = json_is_string(type) ? json_string_value(type) : "default";
     if (!strcmp(kind, "dynamic") && json_is_number(json_object_get(json, "alpha")))
-        kind = "default"; /* HunYuan's: another base, the same for every length */
+        kind = "default"; /* HunYuan: only the base differs, and it does not depend on the length */
     if (!strcmp(kind, "mrope"))
-        kind = "default"; /* with axes: read_rope_axes */
+        kind = "default"; /* the axes are read by read_rope_axes */
     if (!rope_kind(&rope->kind, kind))
         return spry_fail(
             error, SPRY_ERR_UNSUPPORTED,
             "%s: rope type '%.60s' is not known; known are default, linear, llama3, yarn, longrope, proportional", name,
             kind);
     if (config->arch == &spry_arch_phi3 && rope->kind == SPRY_ROPE_YARN)
-        rope->kind = SPRY_ROPE_LONG; /* its name in the first such models */
+        rope->kind = SPRY_ROPE_LONG; /* name of this kind in the first models that had it */
     return SPRY_OK;
 }
 
@@ -254,7 +253,7 @@ static void read_rope_numbers(spry_rope *rope, const json_t *json)
         rope->beta_slow = 1;
 }
 
-/* The scaling factor, where it is left out, and yarn's magnitude. */
+/* Derives the scaling factor if it is missing, and yarn's magnitude. */
 static void derive_rope(spry_rope *rope, spry_config *config, const json_t *json)
 {
     float mscale = 0, mscale_all = 0;
@@ -282,7 +281,8 @@ static spry_status read_rope(spry_rope *rope, uint32_t *rope_dim, uint32_t head_
     read_rope_numbers(rope, json);
     float original = (float)rope->original_context, partial = 0, alpha = 0;
     real(&original, json, "original_max_position_embeddings");
-    real(&original, whole, "original_max_position_embeddings"); /* Phi-3 keeps it outside, and that one counts */
+    real(&original, whole, "original_max_position_embeddings"); /* Phi-3 has it outside of the rope parameters, and this
+                                                                 * one is valid */
     real(&partial, json, "partial_rotary_factor");
     partial = partial > 0 ? partial : config->rope_part;
     head_dim = head_dim ? head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
@@ -313,7 +313,7 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     const json_t *scaling = json_object_get(json, "rope_scaling");
     real(&config->rope.theta, json, "rope_theta");
     real(&config->rope.theta, json, "rotary_emb_base");
-    if (!json_is_object(full)) /* one rope for all layers, or the old form */
+    if (!json_is_object(full)) /* one RoPE for all layers, or the old form */
         full = json_is_object(scaling) ? scaling : parameters;
     spry_status status =
         read_rope(&config->rope, &config->rope_dim, config->head_dim, config, json, full, name, arena, error);
@@ -341,7 +341,7 @@ static spry_status check_activation(const spry_arch *arch, const json_t *json, c
     if (!json_is_string(item))
         return SPRY_OK;
     const char *act = json_string_value(item);
-    /* Gemma's first configs say gelu and mean its tanh form. */
+    /* Gemma's first configs say gelu and mean its tanh approximation. */
     bool ok = arch->gate == SPRY_GATE_RELU_SQUARED ? !strcmp(act, "relu2")
               : arch->gate == SPRY_GATE_GELU_TANH  ? !strncmp(act, "gelu", 4)
               : arch->gate == SPRY_GATE_GELU       ? !strcmp(act, "gelu")
@@ -361,7 +361,7 @@ static spry_status read_layer_types(spry_config *config, const json_t *json, con
     for (uint32_t i = 0; config->arch->kinds && !json_is_array(types) && i < json_array_size(hybrid); i++)
         config->sliding[i] = json_number_value(json_array_get(hybrid, i)) != 0 && config->window;
     const char *other = config->arch->chunked ? "chunked_attention" : "sliding_attention";
-    if (!json_is_array(types) || !config->arch->slides) /* without a rule of its own all layers are alike */
+    if (!json_is_array(types) || !config->arch->slides) /* without such a rule all layers are alike */
         return SPRY_OK;
     if (json_array_size(types) != config->n_layers)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: layer_types lists %zu layers of %u", name, json_array_size(types),
@@ -378,7 +378,7 @@ static spry_status read_layer_types(spry_config *config, const json_t *json, con
     return SPRY_OK;
 }
 
-/* Which layers have a convolution: layer_types, or a list of those that have attention. */
+/* Reads which layers have a convolution: layer_types, or a list of the layers with attention. */
 static spry_status read_convolutions(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *types = json_object_get(json, "layer_types"), *full = json_object_get(json, "full_attn_idxs");
@@ -405,7 +405,7 @@ static spry_status read_convolutions(spry_config *config, const json_t *json, co
     return SPRY_OK;
 }
 
-/* Numbers of a list that must be there whole; infinity may be an object that says so. */
+/* Reads a list of numbers, which must be complete. An infinite number may be written as an object. */
 static spry_status read_list(float *out, size_t n, const json_t *json, const char *key, const char *name,
                              spry_error *error)
 {
@@ -447,7 +447,7 @@ static spry_status read_mamba(spry_config *config, const json_t *json, const cha
     return status;
 }
 
-/* A layer's kind by its name or letter. */
+/* Decodes a layer's kind from its name or letter. */
 static bool read_block(spry_config *config, uint32_t layer, const char *kind, bool *experts)
 {
     static const struct {
@@ -474,7 +474,8 @@ static bool read_block(spry_config *config, uint32_t layer, const char *kind, bo
     return false;
 }
 
-/* Which layers of a model with Mamba-2 layers are attention: a list or a string of kinds, or of the layers. */
+/* Reads which layers of a model with Mamba-2 layers have attention: a list or a string of kinds, or a list of layer
+ * numbers. */
 static spry_status read_blocks(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *list = block_list(json), *indices = json_object_get(json, "attn_layer_indices");
@@ -503,7 +504,7 @@ static spry_status read_blocks(spry_config *config, const json_t *json, const ch
     return SPRY_OK;
 }
 
-/* LFM2 may say its feed-forward size as that of a part without a gate. */
+/* Adjusts the feed-forward size of LFM2, which may be given as that of a part without a gate. */
 static spry_status adjust_feed_forward(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     float multiplier = 1, multiple = 256;
@@ -519,7 +520,7 @@ static spry_status adjust_feed_forward(spry_config *config, const json_t *json, 
     return SPRY_OK;
 }
 
-/* GPTQ and AWQ: 4-bit numbers with a scale and a zero point for each group of inputs. */
+/* Reads the settings of GPTQ and AWQ: 4-bit integers with a scale and a zero point for each group of inputs. */
 static spry_status read_int4(spry_config *config, const json_t *stored, const char *method, const char *name,
                              spry_error *error)
 {
@@ -546,8 +547,8 @@ static spry_status read_int4(spry_config *config, const json_t *stored, const ch
     return SPRY_OK;
 }
 
-/* compressed-tensors: whole numbers or floats of 8 bits, symmetric, whose scales the tensors show. How activations
- * would be quantised elsewhere does not matter here. */
+/* Checks the settings of compressed-tensors: symmetric integers or floats of 8 bits, whose scales are tensors. How
+ * other programs would quantise activations does not matter. */
 static spry_status check_compressed(const json_t *stored, const char *name, spry_error *error)
 {
     const char *format = json_string_value(json_object_get(stored, "format")), *wrong = NULL, *key;
@@ -577,8 +578,8 @@ static spry_status check_compressed(const json_t *stored, const char *name, spry
         name, format ? format : "?", wrong);
 }
 
-/* quantization_config: 8-bit floats with a scale for each block of rows and columns; 4-bit floats, which the tensors
- * show by themselves. */
+/* Reads quantization_config: 8-bit floats with a scale for each block of rows and columns; 4-bit floats, which are
+ * recognised by their tensors. */
 static spry_status read_stored_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *stored = json_object_get(json, "quantization_config"), *block;
@@ -610,7 +611,8 @@ static spry_status read_stored_types(spry_config *config, const json_t *json, co
     return SPRY_OK;
 }
 
-/* The number of deviations below which a share of a normal distribution is, as a float. */
+/* Quantile of the normal distribution, as a float: the number of standard deviations below which `share` of the
+ * distribution lies. */
 static float deviations(double share)
 {
     double low = -10, high = 10;
@@ -624,7 +626,7 @@ static float deviations(double share)
     return (float)high;
 }
 
-/* Layers that are sparse where a larger model does not say. */
+/* The number of sparse layers if a larger model does not give it. */
 enum { USUALLY_SPARSE = 10 };
 
 static spry_status read_sparsity(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
@@ -650,7 +652,7 @@ static spry_status read_sparsity(spry_config *config, const json_t *json, const 
     return SPRY_OK;
 }
 
-/* A list of which layers have rope. */
+/* Reads the list of layers that have RoPE. */
 static spry_status read_rotated(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *list = json_object_get(json, "no_rope_layers");
@@ -670,17 +672,17 @@ static spry_status read_rotated(spry_config *config, const json_t *json, const c
     return SPRY_OK;
 }
 
-/* Encoders see their whole text; Gemma 3 may. */
+/* Reads whether rows see the whole text: in encoders they do, in Gemma 3 they may. */
 static spry_status read_direction(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *direction = json_object_get(json, "use_bidirectional_attention");
-    const char *kind = json_string_value(direction); /* Gemma 4: of images only */
+    const char *kind = json_string_value(direction); /* in Gemma 4 it applies to images only */
     if (direction && !json_is_null(direction) && !json_is_boolean(direction) && !(kind && !strcmp(kind, "vision")))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not true, false or 'vision'",
                          name);
     bool both = truth(json, "use_bidirectional_attention", false);
     const json_t *padding = json_object_get(json, "pad_token_id");
-    double id = json_is_number(padding) ? json_number_value(padding) : 1; /* as transformers would */
+    double id = json_is_number(padding) ? json_number_value(padding) : 1; /* the default of transformers */
     if (both && config->arch != &spry_arch_gemma3)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not supported for %s models",
                          name, config->arch->name);
@@ -696,7 +698,7 @@ static spry_status read_direction(spry_config *config, const json_t *json, const
     return SPRY_OK;
 }
 
-/* A size of one kind of layers, which the first such layer sets. */
+/* Checks a size of one kind of layers, which the first such layer sets. */
 static bool set_size(uint32_t *size, const json_t *item, uint32_t most, bool first)
 {
     double value = json_number_value(item);
@@ -708,7 +710,8 @@ static bool set_size(uint32_t *size, const json_t *item, uint32_t most, bool fir
     return true;
 }
 
-/* Sizes of single layers, which must be the same for all that do not slide; the config's own are of those that do. */
+/* Reads sizes of single layers, which must be equal in all full layers; the config's own sizes are those of sliding
+ * layers. */
 static spry_status read_kinds(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *layers = json_object_get(json, "per_layer_config"), *types = json_object_get(json, "layer_types");
@@ -718,7 +721,7 @@ static spry_status read_kinds(spry_config *config, const json_t *json, const cha
         return SPRY_OK;
     if (!config->arch->beside && !config->slide.n_kv_heads)
         config->slide.n_kv_heads = 2 * config->n_kv_heads;
-    if (config->arch->beside) { /* the usual sizes are of layers that slide */
+    if (config->arch->beside) { /* the usual sizes are those of sliding layers */
         config->slide.n_kv_heads = config->n_kv_heads;
         config->slide.head_dim = config->head_dim;
         fits = set_size(&config->head_dim, json_object_get(json, "global_head_dim"), SPRY_MAX_HEAD_DIM, true) &&
@@ -753,7 +756,7 @@ static spry_status read_kinds(spry_config *config, const json_t *json, const cha
     return SPRY_OK;
 }
 
-/* How experts are chosen and mixed; which of the first layers have none. */
+/* Reads how experts are selected and mixed, and which of the first layers have none. */
 static spry_status read_experts(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const char *method = json_string_value(json_object_get(json, "topk_method"));
@@ -785,7 +788,8 @@ static spry_status read_experts(spry_config *config, const json_t *json, const c
     return SPRY_OK;
 }
 
-/* Rope with three axes: how many pairs turn by time, row and column, one after the other or taking turns. */
+/* Reads RoPE with three axes: how many pairs are rotated by time, row and column, one axis after the other or
+ * alternating. */
 static spry_status read_rope_axes(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
                                   spry_error *error)
 {
@@ -857,7 +861,7 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     config->unscaled_stream = !truth(json, "altup_correct_scale", true);
     if (truth(json, "mup_enabled", false))
         config->embedding_scale = -1;
-    const json_t *tuning = json_object_get(json, "attn_temperature_tuning"); /* or a number, in older files */
+    const json_t *tuning = json_object_get(json, "attn_temperature_tuning"); /* in older files it is a number */
     if (json_is_false(tuning) || (json_is_number(tuning) && json_number_value(tuning) == 0))
         config->temperature_scale = 0;
     config->qk_norm = config->arch->qk_norm && (!config->arch->qk_norm_flag ||

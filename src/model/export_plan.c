@@ -1,4 +1,4 @@
-/* The list of tensors: from a GGUF file as they are, from a Hugging Face checkpoint under GGUF's names and in its
+/* The list of tensors for an export: from a GGUF file unchanged, from a Hugging Face checkpoint with GGUF's names and
  * layout. */
 #include "model/gguf_export.h"
 
@@ -10,7 +10,7 @@
 #include "model/tensor_names.h"
 #include "model/weights_bind.h"
 
-/* Adds a tensor of `pieces`; copies the name. */
+/* Adds a tensor that consists of `pieces`; copies the name. */
 static spry_export_item *add(spry_export_plan *plan, const char *name, const spry_weight *pieces, size_t n_pieces,
                              uint32_t n_dims, const size_t dims[SPRY_TENSOR_DIMS])
 {
@@ -41,7 +41,7 @@ static spry_export_item *add(spry_export_plan *plan, const char *name, const spr
     return item;
 }
 
-/* A weight of our own making that lives as long as the plan. */
+/* Copies a weight to memory that lives as long as the plan. */
 static spry_weight *keep(spry_export_plan *plan, spry_weight weight)
 {
     spry_weight *kept = spry_arena_alloc(&plan->arena, 1, sizeof *kept);
@@ -84,7 +84,7 @@ static void add_norm_bias(spry_export_plan *plan, uint32_t layer, const char *wh
     add_vector(plan, layer_name(name, plan, layer, what, "bias"), values, plan->model->config.n_embd);
 }
 
-/* Biases of permuted rows are permuted with them. */
+/* Adds the bias of a matrix; it is permuted like the matrix's rows. */
 static void add_bias(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *w, size_t head)
 {
     char name[SPRY_TENSOR_NAME_MAX];
@@ -112,7 +112,7 @@ static void add_linear(spry_export_plan *plan, uint32_t layer, const char *what,
     add_bias(plan, layer, what, w, head);
 }
 
-/* Slices of one matrix, put together again. */
+/* Adds one tensor for a matrix of which the model has slices. */
 static void add_fused(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *first, size_t n_out)
 {
     spry_weight *whole = keep(plan, *first);
@@ -122,7 +122,7 @@ static void add_fused(spry_export_plan *plan, uint32_t layer, const char *what, 
     add_linear(plan, layer, what, whole, 0);
 }
 
-/* Biases of all experts in one tensor. */
+/* Adds the biases of all experts as one tensor. */
 static void add_expert_biases(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *experts,
                               size_t n)
 {
@@ -156,7 +156,7 @@ static void add_experts(spry_export_plan *plan, uint32_t layer, const char *what
             (size_t[SPRY_TENSOR_DIMS]){n, experts[0].n_out, experts[0].n_in});
 }
 
-/* Heads' matrices are stacked as experts' are. */
+/* The matrices of heads are stacked like those of experts. */
 static void add_latent(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -176,7 +176,7 @@ static void add_layer_input(spry_export_plan *plan, const spry_side *s, uint32_t
     add_norm(plan, i, "post_norm", s->post_norm, plan->model->config.n_embd);
 }
 
-/* Gemma 4: the router's scale is stored without the root. */
+/* Gemma 4: GGUF stores the router's scale without the factor of the square root. */
 static void add_beside(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -256,8 +256,8 @@ static void add_convolution(spry_export_plan *plan, const spry_layer *l, uint32_
         add_linear(plan, i, "shortconv.conv", conv, 0);
 }
 
-/* Where rows come from when GGUF holds a delta net's heads, each of `size` rows after the first `before`, so that every
- * n-th one shares a key head. NULL: they stay. */
+/* The source row of each row when GGUF files order a delta net's heads (of `size` rows each, after the first `before`
+ * rows) so that every n-th head has the same key head. NULL: the order stays. */
 static const uint32_t *tiled_rows(spry_export_plan *plan, size_t before, size_t size)
 {
     const spry_config *c = &plan->model->config;
@@ -275,7 +275,8 @@ static const uint32_t *tiled_rows(spry_export_plan *plan, size_t before, size_t 
     return rows;
 }
 
-/* Beta and fading of the heads that share a key head, one after the other, as Qwen3-Next's files have them. */
+/* The source rows of beta and decay: for each key head, those of its heads one after the other, as in Qwen3-Next's
+ * files. */
 static const uint32_t *grouped_rows(spry_export_plan *plan)
 {
     const spry_config *c = &plan->model->config;
@@ -299,7 +300,7 @@ static void add_ordered(spry_export_plan *plan, uint32_t layer, const char *what
     }
 }
 
-/* A vector of the heads. */
+/* Adds a vector with one value per head. */
 static void add_head_values(spry_export_plan *plan, uint32_t layer, const char *what, const char *suffix,
                             const float *values)
 {
@@ -329,7 +330,7 @@ static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     if (c->arch == &spry_arch_qwen3_next) {
         spry_weight *both = keep(plan, l->delta_b);
         if (both)
-            both->n_out *= 2; /* fading follows */
+            both->n_out *= 2; /* decay follows beta */
         add_ordered(plan, i, "ssm_ba", both ? both : &l->delta_b, grouped_rows(plan), NULL);
     } else {
         add_ordered(plan, i, "ssm_beta", &l->delta_b, tiled_rows(plan, 0, 1), NULL);
@@ -346,7 +347,7 @@ static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
         plan->items[count].as.type = SPRY_F32;
 }
 
-/* Of the parts of a matrix that are there one after another, as one tensor. */
+/* Adds the existing parts of a matrix, one after the other, as one tensor. */
 static void add_parts(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *const *parts,
                       size_t n)
 {
@@ -370,7 +371,7 @@ static void add_parts(spry_export_plan *plan, uint32_t layer, const char *what, 
     add_vector(plan, layer_name(name, plan, layer, what, "bias"), bias, n_out);
 }
 
-/* Floats in rows. */
+/* Adds a table of floats. */
 static void add_table(spry_export_plan *plan, uint32_t layer, const char *what, const char *suffix, const float *values,
                       size_t n_out, size_t n_in)
 {
@@ -405,7 +406,8 @@ static void add_mamba(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_table(plan, i, "ssm_norm", "weight", l->delta_norm, groups, inner / groups);
 }
 
-/* Rows of heads of which rope turns a part: within it from pairs (i, i + d/2) to (2i, 2i + 1). */
+/* Source rows for heads of which RoPE rotates only a part: inside that part pairs (i, i + d/2) become pairs (2i, 2i +
+ * 1). */
 static const uint32_t *partial_rows(spry_export_plan *plan, size_t n)
 {
     const spry_config *c = &plan->model->config;
@@ -494,7 +496,7 @@ const float *spry_export_rope_factors(const spry_config *c, spry_arena *arena)
     spry_rope_frequencies(factors, &plain, c->rope_dim, c->n_context);
     spry_rope_frequencies(bent, &c->rope, c->rope_dim, c->n_context);
     for (size_t i = 0; i < n_pairs; i++)
-        factors[i] = bent[i] > 0 ? factors[i] / bent[i] : 1e30f; /* pairs that do not turn */
+        factors[i] = bent[i] > 0 ? factors[i] / bent[i] : 1e30f; /* pairs that are not rotated */
     return factors;
 }
 
@@ -515,7 +517,7 @@ static void add_rope(spry_export_plan *plan)
     }
 }
 
-/* Rows of positions that no token can have are left out. */
+/* Leaves out rows of the position table that no token can have. */
 static void add_encoder(spry_export_plan *plan)
 {
     const spry_weights *w = &plan->model->weights;
@@ -532,7 +534,7 @@ static void add_encoder(spry_export_plan *plan)
     add_vector(plan, "token_embd_norm.bias", w->embedding_norm_bias, c->n_embd);
 }
 
-/* Matrices after the model, which embeddings go through. */
+/* Adds the matrices that embeddings pass through after the model. */
 static void add_dense(spry_export_plan *plan)
 {
     const spry_pooling *p = &plan->model->pooling;
@@ -556,7 +558,7 @@ static void add_dense(spry_export_plan *plan)
     }
 }
 
-/* Settings that readers of GGUF do not look for: they take what is usual for the architecture. */
+/* Refuses settings that other programs do not read from GGUF files: they assume what is usual for the architecture. */
 static void check_usual(spry_export_plan *plan)
 {
     const spry_config *c = &plan->model->config;
@@ -618,7 +620,7 @@ static void plan_checkpoint(spry_export_plan *plan)
         add_layer(plan, &w->layers[i], i);
 }
 
-/* Every tensor of the file, known or not, each seen as rows of its last dimension. */
+/* Adds every tensor of the file, known or not, as rows of its last dimension. */
 static void plan_gguf(spry_export_plan *plan)
 {
     const spry_gguf *gguf = plan->model->gguf;

@@ -11,7 +11,7 @@
 
 /* ---- metadata ---------------------------------------------------------------------------------------------------- */
 
-/* The keys of a GGUF file, from a config. A GGUF source keeps its own. */
+/* Writes the metadata of a GGUF file from a config. An export from GGUF keeps the metadata of its source. */
 
 typedef struct keys {
     spry_gguf_writer *writer;
@@ -25,7 +25,7 @@ static const char *below(keys *k, const char *suffix)
     return k->key;
 }
 
-/* Numbers that are 0 when they do not apply are left out. */
+/* Writes a number, unless it is 0, which means that it does not apply. */
 static void whole(keys *k, const char *suffix, uint32_t value)
 {
     if (value)
@@ -55,11 +55,11 @@ static void write_rope(keys *k, const spry_config *c)
     real(k, "rope.scaling.factor", rope->factor);
     whole(k, "rope.scaling.original_context_length", rope->original_context);
     if (rope->kind == SPRY_ROPE_YARN) {
-        bool plain = rope->attention_factor == 1; /* what a multiplier of 1 means */
+        bool plain = rope->attention_factor == 1; /* a factor of 1 */
         real(k, "rope.scaling.yarn_log_multiplier", c->arch->latent ? c->latent_log : plain);
         real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast);
         real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow);
-        if (rope->attention_factor > 0 && !plain) /* GGUF's is relative to what yarn would take */
+        if (rope->attention_factor > 0 && !plain) /* the value in GGUF is relative to yarn's own */
             real(k, "rope.scaling.attn_factor",
                  rope->attention_factor / (rope->factor <= 1 ? 1 : 0.1f * logf(rope->factor) + 1));
     } else if (rope->kind == SPRY_ROPE_LONG) {
@@ -73,7 +73,7 @@ static void write_rope(keys *k, const spry_config *c)
 static void write_window(keys *k, const spry_config *c)
 {
     int32_t slides[SPRY_MAX_LAYERS];
-    if (!c->window && c->arch->chunked) /* or readers take what is usual */
+    if (!c->window && c->arch->chunked) /* without the key, readers assume the usual window */
         spry_gguf_writer_u32(k->writer, below(k, "attention.sliding_window"), 0);
     if (!c->window)
         return;
@@ -93,7 +93,7 @@ static void write_kv_heads(keys *k, const spry_config *c)
         whole(k, "shortconv.l_cache", c->n_conv);
 }
 
-/* A list where layers that share keys and values are wider. */
+/* Writes the feed-forward sizes; a list, if layers that share keys and values are wider. */
 static void write_feed_forward(keys *k, const spry_config *c)
 {
     int32_t sizes[SPRY_MAX_LAYERS];
@@ -138,8 +138,8 @@ static void write_delta(keys *k, const spry_config *c)
         spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
 }
 
-/* Of models with Mamba-2 layers: layers without attention have no key/value heads; layers of one part that is not the
- * feed-forward part have no such size. */
+/* Writes the layers of models with Mamba-2: a layer without attention has 0 key/value heads, a layer without
+ * feed-forward has 0 as its size. */
 static void write_mamba(keys *k, const spry_config *c)
 {
     int32_t heads[SPRY_MAX_LAYERS], widths[SPRY_MAX_LAYERS];
@@ -160,8 +160,8 @@ static void write_mamba(keys *k, const spry_config *c)
     whole(k, "moe_latent_size", c->n_latent);
 }
 
-/* How many of the first layers are dense, and, of ERNIE, that the others are not; of Llama 4, one in how many is not.
- */
+/* Writes the number of dense layers at the beginning; for ERNIE, that all others have experts; for Llama 4, the
+ * interval of layers with experts. */
 static void write_dense(keys *k, const spry_model *m)
 {
     uint32_t dense = 0;
@@ -309,17 +309,18 @@ bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* Encoding and writing, a bounded batch of rows at a time, on all workers. */
+/* Encodes and writes tensors, a bounded batch of rows at a time, with all workers. */
 
 enum { BATCH_VALUES = 1 << 20 };
 
-/* Matrices that adapters change, by the addresses of their rows: a tensor of a file may hold several. */
+/* The matrices that adapters change, sorted by the addresses of their rows, because a tensor of a file may contain
+ * several of them. */
 typedef struct merge {
     const spry_adapters *adapters;
     spry_adapter_scales scales;
     const spry_weight **list; /* ascending; NULL: nothing is merged */
     size_t count, capacity;
-    atomic_size_t n_rows; /* rows that were changed */
+    atomic_size_t n_rows; /* number of rows that were changed */
 } merge;
 
 typedef struct batch {
@@ -328,15 +329,15 @@ typedef struct batch {
     const spry_weight *from;
     const spry_export_item *item;
     size_t first_row, n_rows, row_bytes;
-    float *floats;      /* [n_rows, n_in]; twice that where columns move */
+    float *floats;      /* [n_rows, n_in]; twice that if columns are moved */
     unsigned char *out; /* [n_rows, row_bytes] */
 } batch;
 
-/* Adds adapters to a row at `at`. */
+/* Adds the adapters to the row at address `at`. */
 static void merge_row(merge *m, float *row, const unsigned char *at)
 {
     size_t first = 0;
-    for (size_t end = m->count; first < end;) { /* the first matrix after it */
+    for (size_t end = m->count; first < end;) { /* binary search for the first matrix after it */
         size_t middle = first + (end - first) / 2;
         if (m->list[middle]->data <= at)
             first = middle + 1;
@@ -368,7 +369,7 @@ static int by_place(const void *a, const void *b)
 
 static spry_status merge_init(merge *m, const spry_model *model, spry_error *error)
 {
-    spry_weights *weights = (spry_weights *)&model->weights; /* only read */
+    spry_weights *weights = (spry_weights *)&model->weights; /* the weights are not changed */
     if (model->config.tied && weights->output.adapters)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s: an adapter changes the output matrix, which is also the embedding: it cannot be merged",
@@ -385,7 +386,8 @@ static spry_status merge_init(merge *m, const spry_model *model, spry_error *err
     return SPRY_OK;
 }
 
-/* Every matrix was found: none was copied when the model was opened, or is left out of the file. */
+/* Fails if a matrix that adapters change was not found, because it was copied when the model was opened or is not
+ * exported. */
 static spry_status merge_check(const merge *m, const spry_model *model, spry_error *error)
 {
     size_t n_rows = 0;

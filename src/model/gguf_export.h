@@ -12,34 +12,35 @@
 
 typedef struct spry_export {
     const spry_recipe *recipe; /* the type of each tensor */
-    bool merges;               /* the model's adapters, by their own scales, become part of its matrices */
+    bool merges;               /* the model's adapters are merged into its matrices, with their own scales */
     const char *title;         /* general.name; NULL: the model's own, or its folder's */
     spry_threads *threads;
     bool (*progress)(void *user, size_t done, size_t total); /* bytes written; false stops; may be NULL */
     void *user;
 } spry_export;
 
-/* Atomic: the file appears under its name only when it is complete. */
+/* The file appears under its name only when it is complete. */
 spry_status spry_model_export(const spry_model *model, const char *path, const spry_export *options, spry_error *error);
 
-/* Checkpoints of llama2.c: a header of seven numbers, then all weights as floats. Its vocabulary follows in the same
- * file, or is beside it in tokenizer.bin. */
+/* Checkpoints of llama2.c: a header of seven numbers, then all weights as floats. The vocabulary is at the end of the
+ * same file, or in tokenizer.bin in the same folder. */
 
-/* Whether a file can be one: its size is what its header says, with or without a vocabulary. */
+/* True if the file can be one: its size fits its header, with or without a vocabulary. */
 bool spry_llama2c_is(const char *path);
 
-/* Writes it as GGUF, in floats; layouts agree, so no value changes. */
+/* Writes a checkpoint as GGUF, with floats. The layouts agree, so no value changes. */
 spry_status spry_llama2c_to_gguf(const char *out, const char *path, spry_error *error);
 
-/* Which tensors and which metadata a GGUF file of a model holds. */
+/* The tensors and the metadata for a GGUF file of a model. */
 
-/* One tensor to write: equal slices one after another (experts), each [n_out, n_in]. */
+/* One tensor to write. It consists of equal slices (experts), each [n_out, n_in]. */
 typedef struct spry_export_item {
     spry_tensor as;            /* name, type and dims in the new file */
     const spry_weight *pieces; /* [n_pieces] */
     size_t n_pieces;
-    size_t permute_head; /* rows of a head of this size change from rope pairs (i, i + d/2) to (2i, 2i + 1); 0: not */
-    const uint32_t *rows, *columns; /* NULL, or where each row, and each value of a row, comes from */
+    size_t permute_head; /* head size if rows of q or k change from RoPE pairs (i, i + d/2) to (2i, 2i + 1); 0: they do
+                          * not */
+    const uint32_t *rows, *columns; /* NULL, or the source of each row, and of each value of a row */
 } spry_export_item;
 
 typedef struct spry_export_plan {
@@ -48,7 +49,7 @@ typedef struct spry_export_plan {
     const spry_export *options;
     const spry_model *model;
     spry_arena arena;
-    spry_status status; /* the first failure; later additions do nothing */
+    spry_status status; /* the first failure; after it nothing is added */
     spry_error *error;
 } spry_export_plan;
 
@@ -56,28 +57,30 @@ spry_status spry_export_plan_init(spry_export_plan *plan, const spry_model *mode
                                   spry_error *error);
 void spry_export_plan_deinit(spry_export_plan *plan);
 
-/* The row of the source that becomes `row`: with heads of size `head` (not 0), GGUF's rope pairs are side by side. */
+/* The source row of row `row`. With heads of size `head` (not 0) the values of a RoPE pair become neighbours, as in
+ * GGUF. */
 static inline size_t spry_export_source_row(size_t head, size_t row)
 {
     size_t in_head = head ? row % head : 0;
     return head ? row - in_head + in_head % 2 * (head / 2) + in_head / 2 : row;
 }
 
-/* llama3's scaled frequencies as a file keeps them: [rope_dim / 2] that divide the plain ones. NULL: no memory. */
+/* The divisors of llama3's frequencies as GGUF files store them, [rope_dim / 2]. NULL: memory is short. */
 const float *spry_export_rope_factors(const spry_config *config, spry_arena *arena);
 
-/* general.*, the architecture's keys, tokenizer, chat template. False when memory is short. */
+/* Writes general.*, the architecture's keys, tokenizer and chat template. False when memory is short. */
 bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer);
 
-/* A model with the sizes of another shape that computes what it computed before, so that a real drafter can be measured
- * with a target that is bound by memory. The weights of the model keep their bytes; everything added is 0:
+/* Widening: a model gets the larger sizes of another shape and still computes the same results, so that a real drafter
+ * can be measured with a target whose speed is limited by memory. The weights of the model keep their bytes; everything
+ * that is added is 0:
  *
  *   columns  of the embedding and of every matrix that reads it; the sum of a norm then goes over more values, so norms
  *            are multiplied by sqrt(old / new size), and the epsilon by old / new
  *   heads    whose queries, keys and values are 0, and whose output no column reads. Heads keep their size, and each
  *            key/value head gets as many query heads as in the shape; where these are fewer than before, copies of it
  *            serve the others
- *   layers   after the others, which add nothing
+ *   layers   after the model's own; they add nothing to the residual
  *
  * The vocabulary and the context stay. Outputs are equal up to rounding: the epsilon of norms of heads is that of the
  * others, too. */
@@ -89,8 +92,8 @@ typedef struct spry_widen {
     void *user;
 } spry_widen;
 
-/* Writes a GGUF file of a model that came from one. Llama, Qwen2 and Qwen3 only; a shape that is smaller than the model
- * anywhere is refused. Atomic: the file appears when it is whole. */
+/* Writes the widened model of a GGUF file. Llama, Qwen2 and Qwen3 only; fails if any size of the shape is smaller than
+ * the model's. The file appears when it is complete. */
 spry_status spry_model_widen(const spry_model *model, const char *path, const spry_widen *job, spry_error *error);
 
 #endif

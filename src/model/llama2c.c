@@ -1,4 +1,5 @@
-/* The format has no magic number: a file is believed when its size follows from its header. */
+/* Reads checkpoints of llama2.c. The format has no magic number: a file is accepted if its size is what its header
+ * says. */
 #include "model/gguf_export.h"
 
 #include <stdio.h>
@@ -17,16 +18,16 @@ typedef struct checkpoint {
     const unsigned char *vocabulary;
     size_t vocabulary_bytes;
     size_t dim, hidden, layers, heads, kv_heads, tokens, context, kv_dim;
-    bool own_output; /* a matrix of its own, not the embedding */
+    bool own_output; /* the output matrix is separate, not the embedding */
     const char *path;
     spry_error *error;
 } checkpoint;
 
-/* One of the file's arrays, in the order of the file: [layers or 1, n_out, n_in]. */
+/* One of the file's arrays, in the file's order: [layers or 1, n_out, n_in]. */
 typedef struct part {
     const char *name;
     size_t n_out, n_in;
-    bool layered, skipped; /* skipped: tables of angles */
+    bool layered, skipped; /* skipped: tables of RoPE angles */
 } part;
 
 enum { N_PARTS = 14 };
@@ -106,7 +107,7 @@ bool spry_llama2c_is(const char *path)
     if (spry_path_is_folder(path) || spry_mapping_open(&c.file, path, NULL))
         return false;
     bool is = read_header(&c);
-    /* What follows must be a vocabulary: the longest token, then a score and a length for each. */
+    /* the rest must be a vocabulary: the length of the longest token, then a score and a length for each token */
     is = is && (!c.vocabulary_bytes || c.vocabulary_bytes >= 4 + 8 * c.tokens);
     spry_mapping_close(&c.file);
     return is;
@@ -118,7 +119,7 @@ typedef struct vocabulary {
     spry_view *names;
     float *scores;
     int32_t *types;
-    spry_buffer text; /* names with spaces as SentencePiece writes them */
+    spry_buffer text; /* names of tokens, with spaces as SentencePiece writes them */
 } vocabulary;
 
 static spry_status find_vocabulary(checkpoint *c)
@@ -141,7 +142,8 @@ static spry_status find_vocabulary(checkpoint *c)
     return status;
 }
 
-/* llama2.c writes spaces as such, bytes as themselves, and the two marks of a text between line ends. */
+/* Adds the name of a token. llama2.c writes spaces as spaces and bytes as themselves, and puts line ends around the two
+ * marks of a text. */
 static void add_name(vocabulary *v, size_t id, spry_view name)
 {
     static const char *const first[FIRST_BYTE] = {"<unk>", "<s>", "</s>"};
@@ -173,7 +175,7 @@ static spry_status read_vocabulary(vocabulary *v, const checkpoint *c)
         status = spry_fail_memory(c->error, "a vocabulary", c->tokens * sizeof *v->names);
     if (!status && c->vocabulary_bytes < 4)
         status = spry_fail(c->error, SPRY_ERR_FORMAT, "%s: its vocabulary is cut off", c->path);
-    at += status ? 0 : 4; /* the longest token, which is not needed */
+    at += status ? 0 : 4; /* skips the length of the longest token */
     for (size_t id = 0; !status && id < c->tokens; id++) {
         int32_t length = -1;
         if (end - at >= 8) {

@@ -1,4 +1,5 @@
-/* Opening: GGUF has everything in one file; a Hugging Face folder has weights, config, tokenizer and template apart. */
+/* Opens models. A GGUF file contains everything; a Hugging Face folder has separate files for weights, config,
+ * tokenizer and template. */
 #include "model/model.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@
 
 /* ---- recommended settings of sampling ---------------------------------------------------------------------------- */
 
-/* One table names every setting in both formats; ranges come from the sampling options. */
+/* One table names every setting in both formats; the sampling options define the ranges. */
 
 static const struct {
     const char *json, *gguf;
@@ -43,7 +44,7 @@ static float judged(size_t index, double value)
     return fits && (!hints_known[index].whole || value == floor(value)) ? (float)value : NAN;
 }
 
-/* `json` may be NULL; one that says "do_sample": false recommends nothing. */
+/* Reads recommendations; `json` may be NULL. With "do_sample": false there are none. */
 static void sampling_hints_from_json(spry_sampling_hints *hints, const json_t *json)
 {
     bool greedy = json_is_false(json_object_get(json, "do_sample"));
@@ -95,7 +96,7 @@ void spry_sampling_hints_apply(const spry_sampling_hints *hints, spry_sampling *
 
 /* ---- where tensors are ------------------------------------------------------------------------------------------- */
 
-/* Joins the facts of the directory with the use of each tensor. */
+/* Where a model's tensors are, and how each is used. */
 
 static const char *const names[SPRY_PLACED_COUNT] = {
     [SPRY_PLACED_UNUSED] = "unused", [SPRY_PLACED_FLOATS] = "floats",     [SPRY_PLACED_COPIED] = "copied",
@@ -201,7 +202,7 @@ void spry_placement_describe(char *out, size_t size, const spry_placement *p)
 
 /* ---- fingerprints ------------------------------------------------------------------------------------------------ */
 
-/* Tensors are hashed separately by all threads, then their hashes in file order. */
+/* The tensors are hashed by all threads, then the hashes in the order of the file. */
 
 typedef struct hash_job {
     const spry_model *model;
@@ -255,7 +256,7 @@ static XXH128_hash_t hash_factors(const float *factors, size_t count)
     return XXH3_128bits(factors ? (const void *)factors : "", factors ? count * sizeof *factors : 0);
 }
 
-/* Settings that are not in any tensor, field by field, because padding between fields is undefined. */
+/* A hash of the settings that are in no tensor, field by field, because padding between fields is undefined. */
 static XXH128_hash_t hash_config(const spry_config *c)
 {
     double settings[SETTINGS], *at = settings;
@@ -360,7 +361,8 @@ spry_status spry_model_fingerprint(spry_kv_key *out, const spry_model *model, sp
 
 enum { SMALL_FILE_BYTES = 64 << 20 };
 
-/* Python writes an infinite number as a bare word, which is no JSON: a number that is as good. */
+/* Replaces the bare word Infinity, which Python writes and JSON does not allow, by a number of the same length that
+ * reads as infinity. */
 static void spell_infinity(char *text)
 {
     static const char word[] = "Infinity", number[] = "1e+00300";
@@ -388,7 +390,7 @@ spry_status spry_model_read_json(json_t **out, const char *folder, const char *f
     if (status)
         goto done;
     spell_infinity(text.data);
-    /* Integers as reals: a model_max_length of 10^30 is common and fits no integer. */
+    /* Reads integers as floating-point numbers, because a model_max_length of 10^30 is common and fits no integer. */
     status = spry_json_object(out, spry_buffer_view(&text), error);
     if (status)
         spry_fail_prefix(error, status, path.data);
@@ -413,7 +415,7 @@ static void add_ends(spry_model *model, const json_t *json)
     json_array_foreach(ids, i, id) add_end(model, id);
 }
 
-/* A template of a list of named ones; empty when it has none of that name. */
+/* The template with a name, from a list of named templates; empty when there is none. */
 static spry_view named_template(const json_t *list, const char *wanted)
 {
     const json_t *item, *text = NULL;
@@ -427,7 +429,7 @@ static spry_view named_template(const json_t *list, const char *wanted)
     return json_is_string(text) ? (spry_view){json_string_value(text), json_string_length(text)} : (spry_view){"", 0};
 }
 
-/* What a checkpoint has of templates: the usual one and, perhaps, one for conversations with tools. */
+/* Creates the templates of a checkpoint: the usual one and, if it exists, one for conversations with tools. */
 static spry_status make_templates(spry_model *model, spry_view usual, spry_view tool_use, spry_error *error)
 {
     spry_status status = spry_chat_template_create(&model->chat, usual.size ? usual : tool_use, error);
@@ -436,7 +438,7 @@ static spry_status make_templates(spry_model *model, spry_view usual, spry_view 
     return status;
 }
 
-/* tokenizer_config.json has a string, or a list of named templates. */
+/* Reads templates from tokenizer_config.json: a string, or a list of named templates. */
 static spry_status make_json_templates(spry_model *model, const json_t *json, spry_error *error)
 {
     const json_t *chat = json_object_get(json, "chat_template");
@@ -550,7 +552,7 @@ static spry_status model_create(spry_model **out, const char *name, spry_error *
     return SPRY_OK;
 }
 
-/* A path, or with `data` a file in memory. `whole`: with what text needs. */
+/* Opens a path, or with `data` a file in memory. `whole`: with tokenizer and template. */
 static spry_status open_any(spry_model **out, const char *name, const void *data, size_t size, bool whole,
                             spry_error *error)
 {

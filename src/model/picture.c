@@ -28,7 +28,7 @@ spry_status spry_picture_create(spry_picture **out, spry_kv_key hash, uint32_t n
     return SPRY_OK;
 }
 
-/* Everything but the number of references is constant once a picture is shared. */
+/* Only the number of references changes once a picture is shared. */
 static spry_picture *writable(const spry_picture *picture)
 {
     return (spry_picture *)(uintptr_t)picture;

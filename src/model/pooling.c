@@ -1,4 +1,4 @@
-/* Settings, and the arithmetic after the last layer. */
+/* Reads the settings of pooling, and computes embeddings from hidden states. */
 #include "model/pooling.h"
 
 #include <math.h>
@@ -26,7 +26,8 @@ typedef struct reader {
     spry_error *error;
 } reader;
 
-/* A file of the folder as JSON, `before` and `after` it; *out stays NULL when it is not there. */
+/* Reads a file of the folder as JSON, with the texts `before` and `after` around it; *out stays NULL if the file does
+ * not exist. */
 static spry_status read_json(json_t **out, const reader *r, const char *file, const char *before, const char *after)
 {
     spry_buffer path, text, whole;
@@ -77,7 +78,7 @@ static spry_status read_pooling(const reader *r, const char *path, const json_t 
     return SPRY_OK;
 }
 
-/* A tensor as floats, which must have this many. */
+/* Reads a tensor of `count` values as floats. */
 static spry_status read_floats(const float **out, const reader *r, const spry_tensor *t, size_t count)
 {
     const spry_ops *ops;
@@ -97,7 +98,7 @@ static spry_status read_floats(const float **out, const reader *r, const spry_te
     return SPRY_OK;
 }
 
-/* Adds a matrix after those there are. */
+/* Adds a matrix after the existing ones. */
 static spry_status add_dense(const reader *r, const spry_tensor *weight, const spry_tensor *bias, bool is_tanh)
 {
     spry_pooling *p = r->out;
@@ -143,7 +144,7 @@ static spry_status read_dense(const reader *r, const char *path, const json_t *j
     return status;
 }
 
-/* Names of folders come from a file: nothing that leads elsewhere. */
+/* True if a folder's name, which comes from a file, cannot lead out of the model's folder. */
 static bool is_inside(const char *path)
 {
     return path[0] != '/' && !strstr(path, "..");
@@ -226,7 +227,7 @@ spry_status spry_pooling_from_folder(spry_pooling *p, const char *folder, size_t
 
 /* ---- heads of cross-encoders ------------------------------------------------------------------------------------- */
 
-/* The first of these tensors that is there; NULL: none. */
+/* The first of these tensors that exists; NULL: none. */
 static const spry_tensor *find_any(const spry_safetensors *files, const char *const names[], size_t n,
                                    const char *suffix)
 {
@@ -239,7 +240,7 @@ static const spry_tensor *find_any(const spry_safetensors *files, const char *co
     return found;
 }
 
-/* Whether transformers' tokenizer says which tokens are of the second text: BERT's own does; a general one only where
+/* True if transformers' tokenizer marks which tokens belong to the second text: BERT's own does, a general one only if
  * the file says so. */
 static bool gives_types(const json_t *tokenizer)
 {
@@ -287,7 +288,7 @@ void spry_pooling_tensor_name(char name[32], const spry_pooling *p, size_t dense
         snprintf(name, 32, "%s.%s", dense ? "cls.output" : "cls", suffix);
         return;
     }
-    snprintf(name, 32, "dense_%zu.%s", dense + 2, suffix); /* as the folders are numbered */
+    snprintf(name, 32, "dense_%zu.%s", dense + 2, suffix); /* numbered as in the folders */
 }
 
 static spry_status read_gguf_dense(const reader *r, const spry_gguf *gguf)
@@ -328,9 +329,7 @@ spry_status spry_pooling_from_gguf(spry_pooling *p, const spry_gguf *gguf, const
     p->normalise = !p->ranks;
     p->second_type = p->ranks;
     spry_gguf_get_bool(gguf, KEY_TYPES, &p->second_type);
-    p->kind = p->ranks ? SPRY_POOL_FIRST
-              : kind   ? (spry_pool_kind)kind
-                       : SPRY_POOL_MEAN; /* 0: the file leaves it open */
+    p->kind = p->ranks ? SPRY_POOL_FIRST : kind ? (spry_pool_kind)kind : SPRY_POOL_MEAN; /* 0: the file does not say */
     spry_gguf_get_bool(gguf, KEY_NORMALISE, &p->normalise);
     spry_status status = read_gguf_dense(&r, gguf);
     if (!status && spry_gguf_get_string(gguf, KEY_PROMPTS, &prompts)) {
@@ -365,7 +364,7 @@ void spry_pooling_to_gguf(const spry_pooling *p, spry_gguf_writer *writer, const
     json_decref(all);
 }
 
-/* ---- using ------------------------------------------------------------------------------------------------------- */
+/* ---- computing embeddings ---------------------------------------------------------------------------------------- */
 
 const char *spry_pooling_prompt(const spry_pooling *p, const char *name)
 {
@@ -404,7 +403,7 @@ spry_status spry_pooling_finish(const spry_pooling *p, float *out, const double 
     double *rows = malloc(2 * widest * sizeof *rows), *now = rows, *next = rows ? rows + widest : NULL;
     if (!rows)
         return spry_fail_memory(error, "an embedding", 2 * widest * sizeof *rows);
-    bool plain = p->normalise && !p->n_dense; /* mean and sum have the same direction */
+    bool plain = p->normalise && !p->n_dense; /* the mean has the same direction as the sum */
     for (size_t i = 0; i < n_embd; i++)
         now[i] = plain || p->kind != SPRY_POOL_MEAN ? sum[i] : sum[i] / (double)count;
     for (size_t i = 0; i < p->n_dense; i++) {

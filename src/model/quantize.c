@@ -1,4 +1,4 @@
-/* Types of tensors by recipe, and models that are quantised while they are loaded. */
+/* Recipes, which give each tensor a type, and quantising a model while it is loaded. */
 #include "model/quantize.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 
 /* ---- recipes ----------------------------------------------------------------------------------------------------- */
 
-/* The recipes and the rules they share. */
+/* The recipes, and the rules that they share. */
 
-/* X(name, matrices, finer, embedding, file type) */
+/* X(name, type of matrices, type of more important matrices, type of the embedding, file type) */
 #define RECIPES(X)                                                                                                     \
     X("q4_0", Q4_0, Q4_0, Q8_0, 2)                                                                                     \
     X("q4_1", Q4_1, Q4_1, Q8_0, 3)                                                                                     \
@@ -62,7 +62,8 @@ static bool split_name(uint64_t *layer, spry_view *what, spry_view name)
     return true;
 }
 
-/* Matrices whose errors reach furthest: what attention hands on, and what goes back into the residual stream. */
+/* True for matrices whose errors have the largest effect: the values of attention, and the projection back to the
+ * residual stream. */
 static bool weighs_more(spry_view what)
 {
     static const char *const names[] = {"attn_v", "attn_qkv", "ffn_down", "ffn_down_exps", "ffn_down_shexp"};
@@ -72,7 +73,7 @@ static bool weighs_more(spry_view what)
     return false;
 }
 
-/* The first and the last eighth of the layers, and every third between. */
+/* True in the first and the last eighth of the layers, and in every third layer between them. */
 static bool layer_counts(uint64_t layer, uint32_t n_layers)
 {
     uint64_t eighth = n_layers / 8;
@@ -101,7 +102,7 @@ spry_dtype spry_recipe_type(const spry_recipe *recipe, spry_view name, uint32_t 
         type = recipe->embedding;
     } else if (split_name(&layer, &what, name)) {
         if (spry_view_is(what, "ffn_gate_inp") || spry_view_is(what, "ffn_gate_inp_shexp"))
-            return SPRY_F32; /* routers are small, and decide */
+            return SPRY_F32; /* routers are small, and their errors change which experts are selected */
         if (spry_view_is(what, "shortconv.conv"))
             return SPRY_F32;
         if (weighs_more(what) && layer_counts(layer, n_layers))
@@ -114,7 +115,7 @@ spry_dtype spry_recipe_type(const spry_recipe *recipe, spry_view name, uint32_t 
 
 /* ---- quantising an open model ------------------------------------------------------------------------------------ */
 
-/* A walk over all matrices, first to check and count, then to encode. */
+/* A pass over all matrices: the first checks and counts, the second encodes. */
 
 enum { ALIGNMENT = 64 };
 
@@ -128,7 +129,7 @@ typedef struct quantizer {
     unsigned char *memory; /* NULL: only check and count */
     size_t used;
     size_t before, after; /* bytes of the matrices */
-    size_t longest;       /* values in a row */
+    size_t longest;       /* maximum values in a row */
     float *rows;          /* [workers, longest] */
     spry_status status;   /* the first failure */
     spry_error *error;
@@ -156,7 +157,7 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Biases of permuted rows are permuted with them. */
+/* Permutes a bias like the rows of its matrix. */
 static void permute_bias(quantizer *q, spry_weight *w, size_t head)
 {
     float *values = spry_arena_alloc(&q->model->arena, w->n_out, sizeof *values);
@@ -182,7 +183,8 @@ static void encode(quantizer *q, spry_weight *w, spry_dtype type, size_t row_byt
     w->row_bytes = row_bytes;
 }
 
-/* One matrix by its GGUF name. `head` not 0: rows of heads of this size change places, as in a GGUF file. */
+/* Checks or encodes one matrix. `name`: its GGUF name; `head`, if not 0: the size of heads whose rows are permuted, as
+ * in a GGUF file. */
 static void matrix(quantizer *q, spry_weight *w, const char *name, size_t head)
 {
     size_t row_bytes, bytes, end;
@@ -215,7 +217,7 @@ static void matrix(quantizer *q, spry_weight *w, const char *name, size_t head)
     q->used = end;
 }
 
-/* Parts of a fused matrix go by its name: in a file they have one type. */
+/* Parts of a fused matrix use the name of the whole, because they have one type in a file. */
 static void visit(void *context, const spry_matrix *m)
 {
     quantizer *q = context;
@@ -239,7 +241,8 @@ static void all_matrices(quantizer *q)
     m->weights.output.bias = bias;
 }
 
-/* Rope as it would be read from a GGUF file: the other pairs, and scaled frequencies that went through floats. */
+/* Changes RoPE to what a reader of the GGUF file would get: the other pairs, and scaled frequencies that were stored as
+ * floats. */
 static spry_status turn_as_in_file(spry_model *model, spry_error *error)
 {
     spry_config *c = &model->config;
@@ -253,7 +256,7 @@ static spry_status turn_as_in_file(spry_model *model, spry_error *error)
     return SPRY_OK;
 }
 
-/* The matrices' bytes change. */
+/* Updates the counts of bytes. */
 static void account(const quantizer *q)
 {
     spry_weights *w = &q->model->weights;
@@ -271,7 +274,7 @@ const char *spry_model_recipe_name(spry_model *model, const char *name)
         return name;
     q.status = spry_recipe_find(&q.recipe, usual, &error);
     if (!q.status)
-        all_matrices(&q); /* without memory it only counts */
+        all_matrices(&q); /* while q.memory is NULL, it only checks and counts */
     return q.status ? NULL : usual;
 }
 

@@ -33,7 +33,7 @@ static const struct {
     double reach;
 } filters[] = {[SPRY_LANCZOS] = {lanczos, 3}, [SPRY_BILINEAR] = {bilinear, 1}, [SPRY_BICUBIC] = {bicubic, 2}};
 
-/* The source pixels [first, first + n) that an output pixel is made of. */
+/* The source pixels [first, first + n) that an output pixel depends on. */
 typedef struct taps {
     size_t first, n;
 } taps;
@@ -105,7 +105,7 @@ static void free_plan(plan *p)
     free(p->weights);
 }
 
-/* One direction. The picture is [lines, in, step] bytes in, [lines, out, step] bytes out; the sums run over `in`. */
+/* Resamples in one direction, from [lines, in, step] to [lines, out, step] bytes. */
 static void resample_lines(unsigned char *to, const unsigned char *from, size_t lines, uint32_t out, uint32_t in,
                            size_t step, const plan *p)
 {

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 
-/* The numbers are those of preprocessor_config.json. */
+/* The numbers are those in preprocessor_config.json. */
 typedef enum spry_filter { SPRY_LANCZOS = 1, SPRY_BILINEAR = 2, SPRY_BICUBIC = 3 } spry_filter;
 
-/* out: [height, width, 3] */
+/* Resamples an image; out: [height, width, 3]. */
 spry_status spry_resample(unsigned char *out, uint32_t width, uint32_t height, const unsigned char *in,
                           uint32_t in_width, uint32_t in_height, spry_filter filter, spry_error *error);
 

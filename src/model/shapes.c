@@ -185,7 +185,7 @@ static spry_weight biased_matrix(builder *b, size_t n_out, size_t n_in, bool bia
     return w;
 }
 
-/* gpt-oss's experts have biases. */
+/* gpt-oss's experts have biases, so they are added for its architecture. */
 static spry_weight *experts(builder *b, size_t n_out, size_t n_in)
 {
     bool biased = b->model->config.arch->experts_mixed;
@@ -296,15 +296,16 @@ spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const ch
 
 /* ---- random weights ---------------------------------------------------------------------------------------------- */
 
-/* Encoding every weight of a large model would take minutes, so only a deck of blocks is encoded for each type and
- * width, and the tensors are dealt from it: every block is one an encoder makes, and their order is random. */
+/* Encoding every weight of a large model would take minutes. So only some blocks (a "deck") are encoded for each type
+ * and width, and tensors are filled with blocks drawn from it: every block is one that an encoder makes, and their
+ * order is random. */
 
 enum { DECK_VALUES = 1 << 16, CARD_VALUES = 32, DECKS_MAX = 32, BATCH_BYTES = 4 << 20 };
 
-/* Cards: runs of values, whole blocks each. */
+/* The encoded blocks of a type. A card is a run of whole blocks. */
 typedef struct deck {
     spry_dtype type;
-    size_t n_in; /* the rows' width, on which the weights' size depends */
+    size_t n_in; /* width of the rows, on which the magnitude of the weights depends */
     size_t card_values, card_bytes, n_cards;
     unsigned char *cards;
 } deck;
@@ -335,7 +336,7 @@ static uint64_t next(uint64_t *state)
     return mix(*state += 0x9e3779b97f4a7c15u);
 }
 
-/* Near enough to a normal distribution of variance 1: four uniform numbers added. */
+/* Approximately a normal distribution of variance 1: the sum of four uniform numbers. */
 static float bell(uint64_t *state)
 {
     uint64_t bits = next(state);
@@ -371,7 +372,7 @@ static spry_status shuffle(deck *d, const spry_ops *ops, spry_error *error)
     return status;
 }
 
-/* The deck for a type and width, made when it is first asked for. */
+/* The deck for a type and width, which is made on first use. */
 static spry_status find_deck(const deck **out, dealer *d, spry_dtype type, size_t n_in)
 {
     for (size_t i = 0; i < d->n_decks; i++)
@@ -393,7 +394,7 @@ static spry_status find_deck(const deck **out, dealer *d, spry_dtype type, size_
 typedef struct deal_job {
     const deck *deck;
     unsigned char *out;
-    uint64_t seed; /* of the tensor */
+    uint64_t seed; /* random seed of the tensor */
     size_t first_row, n_rows, row_bytes;
 } deal_job;
 
@@ -446,7 +447,7 @@ static size_t item_bytes(const spry_export_item *item)
     return bytes;
 }
 
-/* Vectors come as they are; everything else is made here. */
+/* Vectors are copied from the plan; all other tensors are random. */
 static spry_status write_tensors(dealer *d, const spry_export_plan *plan)
 {
     spry_status status = SPRY_OK;

@@ -8,7 +8,7 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* One line a tensor. */
+/* One line for each tensor. */
 
 static const spry_tensor_name usual[] = {
     {"attn_norm", "input_layernorm", NULL},
@@ -37,7 +37,7 @@ static const spry_tensor_name usual[] = {
     {0},
 };
 
-/* The same Hugging Face name means another norm where parts have norms after them. */
+/* This Hugging Face name means another norm in architectures with norms after attention and feed-forward. */
 static const spry_tensor_name norms_before[] = {{"ffn_norm", "post_attention_layernorm", NULL}, {0}};
 static const spry_tensor_name norms_after[] = {
     {"post_attention_norm", "post_attention_layernorm", NULL},
@@ -99,7 +99,7 @@ bool spry_tensor_hf_name(char name[SPRY_TENSOR_NAME_MAX], const spry_arch *arch,
 
 /* ---- a walk over all matrices ------------------------------------------------------------------------------------ */
 
-/* The names are the same as in export_plan.c. */
+/* The GGUF names of matrices are the same as in export_plan.c. */
 
 typedef struct walk {
     void (*visit)(void *context, const spry_matrix *matrix);
@@ -121,7 +121,7 @@ static void visit_heads(const walk *w, spry_weight *weight, const char *ours)
         w->visit(w->context, &m);
 }
 
-/* Matrices one after another in one tensor. */
+/* Visits matrices that are stored one after the other in one tensor. */
 static void visit_parts(const walk *w, spry_weight *const *parts, size_t n, const char *ours)
 {
     spry_matrix m = {.ours = ours, .layer = w->layer};

@@ -276,7 +276,7 @@ static spry_status make_axes(spry_tower *t, spry_error *error)
     return SPRY_OK;
 }
 
-/* The layers compute one after the other in one step, so all of them can have the same place for keys and values. */
+/* Lets all layers use the same slot for keys and values, because they are computed one after the other in one step. */
 static void share_slot(spry_config *c)
 {
     for (uint32_t i = 0; i < c->n_layers; i++)

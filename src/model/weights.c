@@ -1,4 +1,4 @@
-/* Binds tensors: each is looked up by name, and its type, shape and alignment are checked before it is used. */
+/* Binds tensors: each is found by name, and its type, shape and alignment are checked before it is used. */
 #include "model/weights.h"
 
 #include <stdint.h>
@@ -12,9 +12,9 @@
 
 /* ---- embeddings of encoders -------------------------------------------------------------------------------------- */
 
-/* What encoders add to the embeddings of tokens, and the norm after that. */
+/* The vectors that encoders add to token embeddings, and the norm after that. */
 
-/* NULL: not there; the name stays in `name`. */
+/* NULL: the tensor does not exist. Its full name is left in `name`. */
 static const spry_tensor *find(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], const char *gguf, const char *hf,
                                const char *suffix)
 {
@@ -32,7 +32,7 @@ static spry_status bind_norm(const spry_binder *b, const float **out, const char
     return t ? spry_bind_vector(b, out, t, b->config->n_embd, 0) : spry_bind_missing(b, name);
 }
 
-/* Texts are as long as there are rows for their positions. */
+/* The table of positions limits the length of a text. */
 static spry_status bind_positions(const spry_binder *b)
 {
     char name[SPRY_TENSOR_NAME_MAX];
@@ -47,7 +47,7 @@ static spry_status bind_positions(const spry_binder *b)
     return spry_bind_matrix(b, &b->out->positions, t, t->dims[0], c->n_embd);
 }
 
-/* A text is of the first type throughout. */
+/* All tokens of a text have the first type, unless the model is a cross-encoder. */
 static spry_status bind_token_types(const spry_binder *b)
 {
     char name[SPRY_TENSOR_NAME_MAX];
@@ -56,7 +56,6 @@ static spry_status bind_token_types(const spry_binder *b)
              : SPRY_OK;
 }
 
-/* The vectors that encoders add to embeddings of tokens, and the norm after that. */
 static spry_status bind_encoder(const spry_binder *b)
 {
     spry_status status = bind_norm(b, &b->out->embedding_norm, "weight", "gamma");
@@ -75,8 +74,8 @@ const spry_tensor *spry_bind_find(const spry_binder *b, const char *name)
                    : spry_safetensors_find(b->files, spry_view_of(name));
 }
 
-/* A layer's tensor by our own name; `expert` counts only where Hugging Face stores experts apart. Leaves the name in
- * `name`. */
+/* A layer's tensor by our own name; `expert` is used only if Hugging Face files store experts separately. Its full name
+ * is left in `name`. */
 const spry_tensor *spry_bind_find_in_layer(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], uint32_t layer,
                                            const char *ours, uint32_t expert, const char *suffix)
 {
@@ -98,7 +97,8 @@ spry_status spry_bind_wrong_shape(const spry_binder *b, const spry_tensor *t, si
                      b->name, SPRY_VIEW_ARG(t->name), t->dims[0], t->dims[1], t->dims[2], t->dims[3], n_out, n_in);
 }
 
-/* Both kinds of files keep their tensors in one list. A stacked tensor is copied when one of its slices is. */
+/* Records how a tensor is used. Both kinds of files keep their tensors in one list. A stacked tensor counts as copied
+ * when one of its slices is. */
 void spry_bind_use(const spry_binder *b, const spry_tensor *t, spry_tensor_use use)
 {
     const spry_tensor *first = b->gguf ? spry_gguf_tensor(b->gguf, 0) : spry_safetensors_tensor(b->files, 0);
@@ -140,7 +140,7 @@ static size_t alignment_of(spry_dtype type)
     return type == SPRY_F32 ? 4 : type == SPRY_MXFP4 ? 1 : 2;
 }
 
-/* A matrix, or the `part`-th of equal slices of a stacked one. */
+/* Binds a matrix, or slice number `part` of a stacked tensor. */
 spry_status spry_bind_slice(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in,
                             size_t part)
 {
@@ -170,7 +170,7 @@ spry_status spry_bind_slice(const spry_binder *b, spry_weight *out, const spry_t
 
 spry_status spry_bind_matrix(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
 {
-    /* A vector [n] is accepted as a matrix [1, n]: Qwen2-MoE's shared gate in GGUF. */
+    /* a vector [n] is accepted as a matrix [1, n], as GGUF files store Qwen2-MoE's shared gate */
     bool row = n_out == 1 && t->n_dims == 1 && t->dims[0] == n_in;
     if (!row && (t->dims[0] != n_out || t->dims[1] != n_in || t->dims[2] != 1 || t->dims[3] != 1))
         return spry_bind_wrong_shape(b, t, n_out, n_in);
@@ -186,14 +186,14 @@ static spry_status layer_norm(const spry_binder *b, const float **out, uint32_t 
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
     const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "weight");
-    if (!t && !b->gguf && b->config->arch->encoder) /* older files */
+    if (!t && !b->gguf && b->config->arch->encoder) /* older files have other names */
         t = spry_bind_find_in_layer(b, (char[SPRY_TENSOR_NAME_MAX]){0}, layer, gguf_name, 0, "gamma");
     if (!t)
         return required ? spry_bind_missing(b, name) : SPRY_OK;
     return spry_bind_vector(b, out, t, n, !b->gguf && b->config->arch->norm_plus_one ? 1 : 0);
 }
 
-/* Layer norms may have a bias. */
+/* Binds a layer norm, which may have a bias. */
 static spry_status layer_norm_with_bias(const spry_binder *b, const float **out, const float **bias, uint32_t layer,
                                         const char *ours)
 {
@@ -208,7 +208,7 @@ static spry_status layer_norm_with_bias(const spry_binder *b, const float **out,
     return t ? spry_bind_vector(b, bias, t, b->config->n_embd, 0) : status;
 }
 
-/* Biases that Hugging Face files must have. The biases of q, k and v are looked for separately. */
+/* True if a Hugging Face file must have this bias. The biases of q, k and v are handled separately. */
 static bool needs_bias(const spry_binder *b, const char *ours)
 {
     const spry_config *c = b->config;
@@ -240,7 +240,7 @@ spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t la
     return t ? spry_bind_vector(b, &out->bias, t, n_out, 0) : status;
 }
 
-/* q, k or v: with a bias where the architecture has one. */
+/* Binds q, k or v, with a bias if the architecture has one. */
 static spry_status layer_projection(const spry_binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
                                     size_t n_out)
 {
@@ -272,7 +272,8 @@ static spry_status bind_sinks(const spry_binder *b, spry_layer *l, uint32_t i)
     return t ? spry_bind_vector(b, &l->sinks, t, b->config->n_heads, 0) : spry_bind_missing(b, name);
 }
 
-/* Whether a layer has values of its own; otherwise they are its keys. GGUF files say so by leaving them out. */
+/* True if a layer has values of its own; otherwise its keys are its values. In GGUF files the tensor is missing
+ * then. */
 static bool has_values(const spry_binder *b, uint32_t i)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
@@ -286,7 +287,7 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
     spry_heads h = spry_config_heads(c, i);
     size_t value_dim = c->value_dim ? c->value_dim : h.head_dim, n_values = h.n_kv_heads * value_dim;
     size_t n_q = (size_t)c->n_heads * h.head_dim, n_kv = (size_t)h.n_kv_heads * h.head_dim;
-    bool own = c->kv_layer[i] == i; /* keys and values */
+    bool own = c->kv_layer[i] == i; /* the layer has its own keys and values */
     bool values = own && !(c->arch->keys_as_values && !has_values(b, i));
     spry_status status;
     char name[SPRY_TENSOR_NAME_MAX] = "";
@@ -377,7 +378,7 @@ static spry_status bind_feed_forward(const spry_binder *b, spry_layer *l, uint32
     return status ? status : spry_bind_scale(b, &l->down, 1, c->down_scale);
 }
 
-/* Attention, or what a layer has in its place or beside it. */
+/* Binds attention, or what a layer has in its place or in addition. */
 static spry_status bind_mixer(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
@@ -419,7 +420,7 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
     return !status && b->config->arch->beside ? spry_bind_beside(b, l, i) : status;
 }
 
-/* GGUF keeps llama3's scaled frequencies and long rope's lists as tensors. */
+/* Reads llama3's scaled frequencies and the lists of long RoPE, which GGUF stores as tensors. */
 static spry_status bind_rope_factors(const spry_binder *b)
 {
     static const struct {
@@ -448,7 +449,7 @@ static spry_status bind_rope_factors(const spry_binder *b)
     return SPRY_OK;
 }
 
-/* GGUF says by leaving it out that the output matrix is the embedding; Hugging Face by a flag. */
+/* Binds the output matrix. It is the embedding if a GGUF file has none, or if Hugging Face's flag says so. */
 static spry_status bind_output(const spry_binder *b)
 {
     spry_config *c = b->config;
@@ -517,7 +518,7 @@ static spry_status bind_ends(spry_binder *b)
     return status ? status : bind_output(b);
 }
 
-/* Hidden states go through a norm, where there is one, and to nothing else. */
+/* Binds the output norm of a tower, if there is one; there is no output matrix. */
 static spry_status bind_tower(spry_binder *b)
 {
     static const char *const prefixes[] = {

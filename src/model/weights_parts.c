@@ -1,4 +1,4 @@
-/* Binds the tensors of parts that only some models have. */
+/* Binds the tensors of model parts that only some models have. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* Experts: a stacked tensor for each kind in GGUF; in Hugging Face files one tensor each, or one for all. */
+/* Experts: GGUF files have a stacked tensor for each matrix; Hugging Face files have one tensor per expert, or one for
+ * all. */
 
 static spry_status make_list(const spry_binder *b, spry_weight **out)
 {
@@ -23,7 +24,7 @@ static spry_status check_stacked(const spry_binder *b, const spry_tensor *t, siz
     return fits ? SPRY_OK : spry_bind_wrong_shape(b, t, n_out, n_in);
 }
 
-/* Biases of all experts: [n_experts, outputs], of which each takes those from `first` on, `step` apart. */
+/* Reads the biases of all experts, [n_experts, outputs]; each expert uses those from `first` on, `step` apart. */
 static spry_status bind_biases(const spry_binder *b, spry_weight *experts, const spry_tensor *t, size_t first,
                                size_t step)
 {
@@ -41,7 +42,7 @@ static spry_status bind_biases(const spry_binder *b, spry_weight *experts, const
     return status;
 }
 
-/* One kind, a tensor for each expert or one for all. */
+/* Binds one matrix of all experts: a tensor for each expert, or one for all. */
 static spry_status bind_kind(const spry_binder *b, spry_weight **out, uint32_t layer, const char *ours, size_t n_out,
                              size_t n_in, bool stacked)
 {
@@ -62,7 +63,7 @@ static spry_status bind_kind(const spry_binder *b, spry_weight **out, uint32_t l
     return bias ? bind_biases(b, *out, bias, 0, 1) : status;
 }
 
-/* Gate and up of each expert one after the other. */
+/* Binds gate and up of each expert, which are one matrix, one after the other. */
 static spry_status bind_in_rows(const spry_binder *b, spry_layer *l, uint32_t layer)
 {
     size_t ff = b->config->n_expert_ff;
@@ -77,7 +78,7 @@ static spry_status bind_in_rows(const spry_binder *b, spry_layer *l, uint32_t la
     return SPRY_OK;
 }
 
-/* "NAME_blocks" and the like, in the layer. */
+/* The layer's tensor "NAME_blocks", "NAME_scales" and so on. */
 static const spry_tensor *find_part(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], uint32_t layer,
                                     const char *ours, const char *part)
 {
@@ -87,7 +88,7 @@ static const spry_tensor *find_part(const spry_binder *b, char name[SPRY_TENSOR_
     return spry_bind_find(b, name);
 }
 
-/* Experts of one kind, out of a tensor that holds other outputs too. */
+/* Binds one matrix of all experts from a tensor that contains other outputs, too. */
 static spry_status bind_mixed(const spry_binder *b, spry_weight **out, uint32_t layer, const char *ours,
                               spry_expert_part part)
 {
@@ -167,8 +168,8 @@ spry_status spry_bind_moe(const spry_binder *b, spry_layer *l, uint32_t i)
 
 /* ---- latent attention -------------------------------------------------------------------------------------------- */
 
-/* Latent attention. Hugging Face files, and GGUF files made before 2025, hold the heads' two matrices one above the
- * other; GGUF splits them since, the first one transposed, as they are used here. */
+/* Latent attention. Hugging Face files, and GGUF files made before 2025, have the heads' two matrices one after the
+ * other in one tensor; newer GGUF files have two tensors, the first one transposed, as it is used here. */
 
 static spry_status bind_norm(const spry_binder *b, const float **out, uint32_t layer, const char *ours, size_t n)
 {
@@ -177,7 +178,7 @@ static spry_status bind_norm(const spry_binder *b, const float **out, uint32_t l
     return t ? spry_bind_vector(b, out, t, n, 0) : spry_bind_missing(b, name);
 }
 
-/* Room for n_out * n_in floats, as a matrix. */
+/* Allocates memory for n_out * n_in floats and makes it a matrix. */
 static float *make_floats(const spry_binder *b, spry_weight *out, size_t n_out, size_t n_in)
 {
     float *room = spry_arena_alloc(b->arena, n_out * n_in, sizeof *room);
@@ -192,7 +193,7 @@ static float *make_floats(const spry_binder *b, spry_weight *out, size_t n_out, 
     return room;
 }
 
-/* Blocks become floats: heads are multiplied by kernels of floats. */
+/* Converts blocks to floats, because the kernels for heads need floats. */
 static spry_status unblock(const spry_binder *b, spry_weight *w)
 {
     spry_weight from = *w;
@@ -204,7 +205,7 @@ static spry_status unblock(const spry_binder *b, spry_weight *w)
     return room ? SPRY_OK : SPRY_ERR_MEMORY;
 }
 
-/* One kind of GGUF's: [n_heads, n_out, n_in]. */
+/* Binds one of GGUF's two tensors: [n_heads, n_out, n_in]. */
 static spry_status bind_split(const spry_binder *b, spry_weight *heads, uint32_t layer, const char *ours, size_t n_out,
                               size_t n_in)
 {
@@ -224,7 +225,7 @@ static spry_status bind_split(const spry_binder *b, spry_weight *heads, uint32_t
     return status;
 }
 
-/* Rows of `from`, transposed. */
+/* Transposes rows of `from`. */
 static spry_status transpose(const spry_binder *b, spry_weight *out, const spry_weight *from)
 {
     float *room = make_floats(b, out, from->n_in, from->n_out);
@@ -285,11 +286,11 @@ spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t i)
 
 /* ---- gated delta nets -------------------------------------------------------------------------------------------- */
 
-/* A gated delta net's tensors. Hugging Face files hold what becomes queries, keys, values and gates key head by key
- * head; here, as in GGUF files, all queries come first, then all keys, all values, and gates in a matrix of their own:
- * rows are copied. */
+/* A gated delta net's tensors. Hugging Face files have the rows of queries, keys, values and gates key head by key
+ * head. Here, as in GGUF files, all queries come first, then all keys, then all values, and gates are a matrix of their
+ * own; so rows are copied. */
 
-/* Appends rows [first, first + n) of a matrix to what was copied of it. */
+/* Appends copies of rows [first, first + n) of a matrix. */
 static void take_rows(unsigned char **to, const spry_weight *from, size_t first, size_t n)
 {
     memcpy(*to, from->data + first * from->row_bytes, n * from->row_bytes);
@@ -321,7 +322,8 @@ static spry_status split_rows(const spry_binder *b, spry_layer *l, const spry_we
     return SPRY_OK;
 }
 
-/* Beta and fading of the heads that share a key head, one after the other: [n_delta_keys, 2, heads of each]. */
+/* Splits beta and decay, which are stored for each key head with its heads one after the other: [n_delta_keys, 2, heads
+ * of each]. */
 static spry_status split_ba(const spry_binder *b, spry_layer *l, const spry_weight *all)
 {
     const spry_config *c = b->config;
@@ -346,7 +348,8 @@ static spry_status bind_ba(const spry_binder *b, spry_layer *l, uint32_t i)
     char name[SPRY_TENSOR_NAME_MAX] = "";
     spry_weight all = {0};
     spry_status status;
-    if (spry_tensor_hf_name(name, c->arch, b->prefix, i, "ssm_ba", 0, "weight")) { /* so in GGUF files, too */
+    if (spry_tensor_hf_name(name, c->arch, b->prefix, i, "ssm_ba", 0, "weight")) { /* GGUF files have it in this form,
+                                                                                    * too */
         status = spry_bind_linear(b, &all, i, "ssm_ba", 2 * (size_t)c->n_delta_heads, c->n_embd, REQUIRED);
         return status ? status : split_ba(b, l, &all);
     }
@@ -378,7 +381,7 @@ static spry_status vector(const spry_binder *b, const float **out, uint32_t i, c
     return t ? spry_bind_vector(b, out, t, n, 0) : spry_bind_missing(b, name);
 }
 
-/* Hugging Face files hold the logarithm of how fast states fade. */
+/* Reads the decay of states, of which Hugging Face files have the logarithm. */
 static spry_status bind_fading(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     size_t n = b->config->n_delta_heads;
@@ -413,7 +416,7 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t i)
 
 /* ---- Mamba-2 ----------------------------------------------------------------------------------------------------- */
 
-/* A copy of `n` floats times `scale`; they stay where that is 1. */
+/* A copy of `n` floats times `scale`; the floats themselves if the scale is 1. */
 static const float *scaled(const spry_binder *b, const float *values, size_t n, float scale)
 {
     float *copy = values && scale != 1 ? spry_arena_alloc(b->arena, n, sizeof *copy) : NULL;
@@ -432,7 +435,7 @@ spry_status spry_bind_scale(const spry_binder *b, spry_weight *w, float in, floa
     return SPRY_OK;
 }
 
-/* Rows of the one matrix: z, x, B, C and dt, each with its multiplier. */
+/* Splits the rows of the input matrix: z, x, B, C and dt, each with its factor. */
 static spry_status split_in(const spry_binder *b, spry_layer *l, const spry_weight *all)
 {
     const spry_config *c = b->config;
@@ -441,7 +444,7 @@ static spry_status split_in(const spry_binder *b, spry_layer *l, const spry_weig
     size_t sizes[] = {inner, inner, group, group, c->n_delta_heads}, at = 0;
     bool alike = c->state_scales[1] == c->state_scales[2] && c->state_scales[2] == c->state_scales[3];
     spry_status status = SPRY_OK;
-    if (alike) { /* x, B and C in one */
+    if (alike) { /* x, B and C have the same factor and stay one matrix */
         sizes[1] += 2 * group;
         sizes[2] = sizes[3] = 0;
     }
@@ -496,7 +499,7 @@ spry_status spry_bind_mamba(const spry_binder *b, spry_layer *l, uint32_t i)
 
 /* ---- residual streams -------------------------------------------------------------------------------------------- */
 
-/* Gemma 3n: residual streams, inputs by layer, the paths beside the block. */
+/* Gemma 3n: residual streams, inputs for each layer, and the paths beside attention and feed-forward. */
 
 static const spry_tensor *find_whole(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], const char *gguf,
                                      const char *hf)
@@ -505,7 +508,7 @@ static const spry_tensor *find_whole(const spry_binder *b, char name[SPRY_TENSOR
     return spry_bind_find(b, name);
 }
 
-/* One matrix for each stream but the first: stacked in GGUF, one tensor each otherwise. */
+/* Binds one matrix for each stream but the first: stacked in GGUF files, one tensor each otherwise. */
 static spry_status bind_projections(const spry_binder *b, spry_weight **out, const char *gguf, const char *hf)
 {
     char name[SPRY_TENSOR_NAME_MAX], numbered[64];
@@ -614,7 +617,8 @@ spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t i)
 
 /* ---- Gemma 4 ----------------------------------------------------------------------------------------------------- */
 
-/* The router's input is normalised without weights, and multiplied by a vector and by the root of its size. */
+/* Reads the router's scale: its input is normalised without weights, and multiplied by this vector and by the square
+ * root of its size. */
 static spry_status bind_router_norm(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     size_t n = b->config->n_embd;

@@ -1,4 +1,4 @@
-/* Stored forms that no kernel reads: laid out anew once, in as few bits. */
+/* Converts stored forms that no kernel can read to one that kernels read, once, with as few bits. */
 #include <stdio.h>
 
 #include "base/number.h"
@@ -6,7 +6,7 @@
 #include "kernels/half.h"
 #include "model/weights_bind.h"
 
-/* Makes `out` a matrix of a type in memory of its own. */
+/* Makes `out` a matrix of a type with memory of its own. */
 static spry_status make_room(const spry_binder *b, spry_weight *out, unsigned char **room, const spry_tensor *t,
                              spry_dtype type, size_t n_out, size_t n_in)
 {
@@ -25,7 +25,8 @@ static spry_status make_room(const spry_binder *b, spry_weight *out, unsigned ch
     return SPRY_OK;
 }
 
-/* Kernels take every byte for a number, so a block with one that is none has a scale that is none. */
+/* The scale of a block. Kernels treat every byte as a number, so a block that contains a NaN gets a NaN as its
+ * scale. */
 static float f8_scale(const spry_block_f8 *block, float scale)
 {
     for (size_t i = 0; i < SPRY_BLOCK_SMALL; i++)
@@ -34,7 +35,7 @@ static float f8_scale(const spry_block_f8 *block, float scale)
     return scale;
 }
 
-/* The scales of 8-bit floats: of blocks, of rows, or one. _scale_inv and _scale both multiply. */
+/* Finds the scales of 8-bit floats: for blocks, for rows, or one. Both _scale_inv and _scale are factors. */
 static spry_status find_f8_scales(const spry_binder *b, const float **scales, size_t *rows, size_t *columns,
                                   const spry_tensor *t, size_t n_out, size_t n_in)
 {
@@ -76,9 +77,9 @@ spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tens
     return status;
 }
 
-/* ---- numbers of 8 bits ------------------------------------------------------------------------------------------- */
+/* ---- 8-bit integers ---------------------------------------------------------------------------------------------- */
 
-/* Zero points are allowed where all are 0, as symmetric checkpoints may store them. */
+/* Accepts zero points only if all are 0; symmetric checkpoints may store them. */
 static spry_status check_zero_points(const spry_binder *b, const spry_tensor *t)
 {
     char name[SPRY_TENSOR_NAME_MAX];
@@ -94,7 +95,7 @@ static spry_status check_zero_points(const spry_binder *b, const spry_tensor *t)
     return SPRY_OK;
 }
 
-/* *group: inputs that share a scale. */
+/* Finds the scales. *group: number of inputs that share a scale. */
 static spry_status find_scales(const spry_binder *b, const float **scales, bool *one, size_t *group,
                                const spry_tensor *t, size_t n_out, size_t n_in)
 {
@@ -111,7 +112,7 @@ static spry_status find_scales(const spry_binder *b, const float **scales, bool 
         return spry_bind_wrong_shape(b, s, n_out, 1);
     spry_status status = spry_bind_vector(b, scales, s, *one ? 1 : n_out * columns, 0);
     for (size_t i = 0; !status && i < (*one ? 1 : n_out * columns); i++)
-        if (!((*scales)[i] >= 0 && (*scales)[i] <= 65504)) /* the largest in 16 bits */
+        if (!((*scales)[i] >= 0 && (*scales)[i] <= 65504)) /* largest 16-bit float */
             status = spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' has a scale of %g", b->name, name,
                                (double)(*scales)[i]);
     return status;
@@ -138,7 +139,7 @@ spry_status spry_bind_int8(const spry_binder *b, spry_weight *out, const spry_te
     return status;
 }
 
-/* Pairs side by side become pairs 16 apart. */
+/* Repacks nibbles: neighbours share a byte in the file, values 16 apart share one here. */
 static void repack_mxfp4(spry_block_mxfp4 *out, const unsigned char *pairs, unsigned char exponent)
 {
     out->exponent = exponent;
@@ -194,7 +195,7 @@ typedef struct int4_matrix {
     spry_int4 form;
 } int4_matrix;
 
-/* Number `column` of a row of words of 8 numbers. AWQ has the even ones first. */
+/* Value `column` of a row of words, each of which has 8 values. AWQ stores the even ones first. */
 static unsigned nibble(const spry_tensor *t, size_t words, size_t row, size_t column, bool awq)
 {
     static const unsigned char awq_place[] = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -222,7 +223,8 @@ static bool is_shape(const spry_tensor *t, size_t rows, size_t columns)
     return t->dims[0] == rows && t->dims[1] == columns && t->dims[2] == 1 && t->dims[3] == 1;
 }
 
-/* Inputs must be in groups one after another: other orders (desc_act) would need the input in another order. */
+/* Checks sizes and types. Inputs must be in consecutive groups: with another order (desc_act) the activations would
+ * have to be reordered. */
 static spry_status check_int4(const spry_binder *b, const int4_matrix *m)
 {
     size_t n_groups = m->n_in / m->group;

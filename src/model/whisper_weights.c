@@ -12,15 +12,15 @@
 
 /* ---- files of whisper.cpp ---------------------------------------------------------------------------------------- */
 
-/* whisper.cpp's ggml files: magic, eleven sizes, mel filters (which we compute ourselves), tokens, tensors one after
- * the other without alignment. All numbers are little-endian. */
+/* whisper.cpp's ggml files: magic, eleven sizes, mel filters (which this program computes itself), tokens, then tensors
+ * without alignment. All numbers are little-endian. */
 
 enum { MAGIC = 0x67676d6c, NAME_MAX_BYTES = 256, TENSORS_MAX = 1 << 16, TOKEN_BYTES_MAX = 1 << 12 };
 
 typedef struct cursor {
     const unsigned char *data;
     size_t size, at;
-    bool failed; /* read past the end */
+    bool failed; /* a read went past the end */
 } cursor;
 
 static const unsigned char *take(cursor *c, size_t bytes)
@@ -40,7 +40,7 @@ static uint32_t take_u32(cursor *c)
     return b ? (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24 : 0;
 }
 
-/* Whether the bytes begin as a ggml file does. */
+/* True if the bytes begin like a ggml file. */
 static bool bin_is(const spry_mapping *mapping)
 {
     cursor c = {mapping->data, mapping->size, 0, false};
@@ -86,7 +86,7 @@ static spry_status read_tensor(spry_tensor *t, cursor *c, const char *path, spry
     *t = (spry_tensor){.n_dims = n_dims, .dims = {1, 1, 1, 1}};
     for (uint32_t d = 0; d < n_dims; d++) {
         size_t length = take_u32(c);
-        t->dims[n_dims - 1 - d] = length; /* the file has the fastest first */
+        t->dims[n_dims - 1 - d] = length; /* the file has the fastest dimension first */
         if (!spry_checked_mul(&count, count, length))
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: a tensor is larger than any file", path);
     }
@@ -109,7 +109,7 @@ static spry_status read_tensor(spry_tensor *t, cursor *c, const char *path, spry
 static spry_status read_tensors(spry_whisper_bin *bin, spry_arena *arena, cursor *c, const char *path,
                                 spry_error *error)
 {
-    /* Counted first: the file does not say how many there are. */
+    /* The file does not say how many tensors it has, so they are counted first. */
     cursor ahead = *c;
     spry_tensor t;
     spry_status status = SPRY_OK;
@@ -140,7 +140,7 @@ static spry_status bin_read(spry_whisper_bin *bin, spry_arena *arena, const spry
     take_u32(&c); /* magic */
     for (size_t i = 0; i < SPRY_COUNT(sizes); i++)
         *sizes[i] = take_u32(&c);
-    take_u32(&c); /* the type of most matrices; each says its own */
+    take_u32(&c); /* the type of most matrices; each tensor has its own type, too */
     if (c.failed)
         return cut_short(path, "sizes", error);
     spry_status status = spry_whisper_shape_check(s, path, error);
@@ -158,7 +158,7 @@ static spry_status bin_read(spry_whisper_bin *bin, spry_arena *arena, const spry
 
 enum { SIZE_LIMIT = 1 << 20, LAYERS_LIMIT = 1024, CONFIG_BYTES_MAX = 16 << 20, NAME_BYTES = 160, TAPS = 3 };
 
-/* One tensor's name in Hugging Face folders and in ggml files. */
+/* The name of a tensor in Hugging Face folders, and in ggml files. */
 typedef struct name_pair {
     const char *folder, *bin;
 } name_pair;
@@ -168,7 +168,7 @@ typedef struct loader {
     const spry_ops *ops;
     const char *path;
     const spry_whisper_bin *bin; /* NULL: a folder */
-    spry_dtype type;             /* to convert to; SPRY_DTYPE_COUNT: none */
+    spry_dtype type;             /* type to convert matrices to; SPRY_DTYPE_COUNT: none */
     spry_error *error;
 } loader;
 
@@ -222,7 +222,7 @@ static const spry_tensor *find(const loader *l, const char *prefix, name_pair na
     return spry_safetensors_find(l->weights->files, spry_view_of(full));
 }
 
-/* Finds a tensor of n_out rows of n_in values; n_in 0: any number. */
+/* Finds a tensor of n_out rows with n_in values each; n_in 0: any number. */
 static spry_status need(const loader *l, const spry_tensor **out, const char *prefix, name_pair name,
                         const char *suffix, size_t n_out, size_t n_in)
 {
@@ -263,7 +263,7 @@ static spry_status load_floats(const loader *l, const float **out, const char *p
     return SPRY_OK;
 }
 
-/* Packs rows for their kernel, if it wants that. `rows` must outlive the weights otherwise. */
+/* Packs rows if their kernel needs that; otherwise `rows` must outlive the weights. */
 static spry_status lay_out(const loader *l, spry_voice_matrix *m, const unsigned char *rows, size_t row_bytes)
 {
     size_t group = l->ops->matmul[m->type].group, n_groups;
@@ -285,7 +285,7 @@ static spry_status lay_out(const loader *l, spry_voice_matrix *m, const unsigned
     return SPRY_OK;
 }
 
-/* Rows of another type, from floats. */
+/* Converts rows to another type, through floats. */
 static spry_status convert(const loader *l, spry_voice_matrix *m, spry_dtype type, const spry_tensor *t)
 {
     spry_arena temporary;
@@ -293,7 +293,7 @@ static spry_status convert(const loader *l, spry_voice_matrix *m, spry_dtype typ
     if (!spry_dtype_size(&row_bytes, type, m->n_in))
         return spry_fail(l->error, SPRY_ERR_INPUT, "rows of %zu values cannot be %s", m->n_in, spry_dtype_name(type));
     spry_arena_init(&temporary);
-    /* Kernels without packing read the rows themselves. */
+    /* kernels without packing read these rows, so they must stay */
     spry_arena *arena = l->ops->matmul[type].group ? &temporary : &l->weights->arena;
     unsigned char *rows = spry_arena_alloc(arena, m->n_out, row_bytes);
     float *floats = spry_arena_alloc(&temporary, m->n_in, sizeof *floats);
@@ -328,7 +328,7 @@ static spry_status load_matrix(const loader *l, spry_voice_matrix *m, const char
     return status;
 }
 
-/* [n_out, n_in, taps] becomes [n_out, taps, n_in]: then the input of an output frame is consecutive in memory. */
+/* Reorders [n_out, n_in, taps] to [n_out, taps, n_in]: then the inputs of an output frame are consecutive in memory. */
 static spry_status load_conv(const loader *l, spry_voice_matrix *m, const char *name, size_t n_out, size_t n_in)
 {
     const name_pair both = {name, name};
@@ -442,7 +442,7 @@ static spry_status load_all(const loader *l)
     return status;
 }
 
-/* ---- the two kinds of file --------------------------------------------------------------------------------------- */
+/* ---- the two kinds of files -------------------------------------------------------------------------------------- */
 
 static spry_status read_config(spry_whisper_shape *s, const char *folder, spry_error *error)
 {
@@ -489,7 +489,7 @@ static spry_status read_config(spry_whisper_shape *s, const char *folder, spry_e
     return status;
 }
 
-/* Copies the bytes of the tokens before the first control token. A folder without a tokenizer still computes. */
+/* Copies the bytes of all tokens before the first control token. A folder without a tokenizer can still be opened. */
 static spry_status read_tokenizer(spry_whisper_weights *w, const char *folder, spry_error *error)
 {
     spry_tokenizer *tokenizer = NULL;

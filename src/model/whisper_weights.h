@@ -1,5 +1,6 @@
-/* A Whisper checkpoint: sizes, weights as the kernels want them, and the bytes of its tokens. It comes from a Hugging
- * Face folder or from a ggml file of whisper.cpp. Files are untrusted: every size is checked before it is used. */
+/* A Whisper checkpoint: sizes, weights in the layout that kernels need, and the bytes of its tokens. It comes from a
+ * Hugging Face folder or from a ggml file of whisper.cpp. Files are untrusted: every size is checked before it is
+ * used. */
 #ifndef SPRY_MODEL_WHISPER_WEIGHTS_H
 #define SPRY_MODEL_WHISPER_WEIGHTS_H
 
@@ -50,23 +51,23 @@ typedef struct spry_whisper_weights {
     spry_voice_matrix tokens; /* [n_vocab, n_text_state]: embedding and output */
     spry_view *token_bytes;   /* [n_token_bytes]; the tokens after these are control tokens */
     size_t n_token_bytes;     /* 0: the checkpoint has no tokenizer */
-    spry_dtype kv_type;       /* type of keys and values: F32 if the weights are F32, else F16 */
+    spry_dtype kv_type;       /* F32 if the weights are F32, otherwise F16 */
     spry_arena arena;         /* everything above, except matrices in file layout */
-    spry_mapping mapping;     /* of a ggml file */
+    spry_mapping mapping;     /* the mapped ggml file */
     struct spry_safetensors *files;
 } spry_whisper_weights;
 
-/* `type`: the matrices are converted to it where their rows have whole blocks; SPRY_DTYPE_COUNT: they stay as they
- * are. On failure nothing needs to be closed. */
+/* `type`: matrices whose rows are whole blocks of this type are converted to it; SPRY_DTYPE_COUNT: none is. On failure
+ * everything is closed again. */
 spry_status spry_whisper_weights_open(spry_whisper_weights *weights, const char *path, const spry_ops *ops,
                                       spry_dtype type, spry_error *error);
 void spry_whisper_weights_close(spry_whisper_weights *weights);
 
-/* A matrix row as floats. */
+/* Reads a row of a matrix as floats. */
 void spry_voice_matrix_row(float *out, const spry_ops *ops, const spry_voice_matrix *matrix, size_t row,
                            unsigned char *scratch);
 
-/* ---- between the files of this part ---- */
+/* ---- shared by the files that read Whisper checkpoints ----------------------------------------------------------- */
 
 /* The directory of a ggml file. */
 typedef struct spry_whisper_bin {
@@ -77,7 +78,7 @@ typedef struct spry_whisper_bin {
     size_t n_token_bytes;
 } spry_whisper_bin;
 
-/* Sizes that any checkpoint may have: positive, bounded, heads that divide states. */
+/* Checks sizes that every checkpoint must have: positive, bounded, states divisible by heads. */
 spry_status spry_whisper_shape_check(const spry_whisper_shape *shape, const char *path, spry_error *error);
 
 #endif

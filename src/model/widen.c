@@ -1,4 +1,4 @@
-/* Tensors are read from the small file and written row by row; bytes are copied, never decoded. */
+/* Reads tensors from the small file and writes them row by row; bytes are copied, never decoded. */
 #include "model/gguf_export.h"
 
 #include <math.h>
@@ -9,13 +9,13 @@
 
 enum { NAME_MAX_BYTES = 96, KEYS = 9 };
 
-/* What a dimension counts, and so how it grows. */
+/* What a dimension of a tensor counts; this determines how it grows. */
 typedef enum axis { SAME, EMBD, FF, HEADS, KV_HEADS } axis;
 
 typedef struct part {
-    const char *name; /* after "blk.N." for tensors of a layer */
+    const char *name; /* name, or for tensors of a layer the part after "blk.N." */
     bool of_layer, norm;
-    axis rows, columns; /* a vector has one row, and counts its columns */
+    axis rows, columns; /* a vector has one row */
 } part;
 
 static const part parts[] = {
@@ -33,8 +33,8 @@ static const part parts[] = {
 /* Sizes of the new model. */
 typedef struct sizes {
     size_t n_layers, n_embd, n_ff, n_heads, n_kv_heads;
-    size_t copies; /* of a key/value head */
-    size_t share;  /* query heads of one of them */
+    size_t copies; /* copies of each key/value head */
+    size_t share;  /* query heads for each copy */
 } sizes;
 
 typedef struct widener {
@@ -42,7 +42,7 @@ typedef struct widener {
     const spry_widen *job;
     sizes to;
     spry_gguf_writer *writer;
-    unsigned char *row; /* the longest */
+    unsigned char *row; /* memory for the longest row */
     size_t done, total;
     spry_error *error;
 } widener;
@@ -119,7 +119,7 @@ static size_t new_size(const widener *w, axis a, size_t same)
     return list[a];
 }
 
-/* The old head that becomes new head number `head`; SIZE_MAX: none, it is 0. */
+/* The old head that becomes new head number `head`; SIZE_MAX: it is an added head of zeros. */
 static size_t old_head(const widener *w, axis a, size_t head)
 {
     const spry_config *c = &w->model->config;
@@ -133,7 +133,7 @@ static size_t old_head(const widener *w, axis a, size_t head)
     return in_old < share ? old_kv * share + in_old : SIZE_MAX;
 }
 
-/* The old index of a new row; SIZE_MAX: none. */
+/* The old index of a new row; SIZE_MAX: it is an added row of zeros. */
 static size_t old_row(const widener *w, axis a, size_t row, size_t n_old)
 {
     size_t head_dim = w->model->config.head_dim;
@@ -145,7 +145,7 @@ static size_t old_row(const widener *w, axis a, size_t row, size_t n_old)
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* The part of a tensor's name, and its layer; NULL: not known. */
+/* Finds the entry for a tensor's name, and its layer; NULL: the name is not known. */
 static const part *find_part(spry_view name, size_t *layer)
 {
     char text[NAME_MAX_BYTES], rest[NAME_MAX_BYTES];
@@ -164,7 +164,7 @@ static size_t bytes_of(const spry_tensor *t, size_t values)
     return bytes;
 }
 
-/* Rows of a vector: 1. */
+/* Number of rows; a vector has 1. */
 static size_t rows_of(const spry_tensor *t)
 {
     return t->n_dims > 1 ? t->dims[0] : 1;
@@ -192,7 +192,7 @@ static spry_status check_tensor(const widener *w, const spry_tensor *t, const pa
     return SPRY_OK;
 }
 
-/* Lists a tensor for one layer of the new model, and counts its bytes. */
+/* Adds a tensor for one layer of the new model to the list, and counts its bytes. */
 static void list_tensor(widener *w, const spry_tensor *t, const part *p, const char *name)
 {
     spry_tensor wide = *t;
@@ -214,7 +214,7 @@ static spry_status hand_over(widener *w, size_t bytes)
     return status;
 }
 
-/* Puts an old row into the new one, whose other columns are 0. */
+/* Copies an old row into the new one, whose other columns are 0. */
 static void fill_row(widener *w, const spry_tensor *t, const part *p, const unsigned char *from)
 {
     size_t head = w->model->config.head_dim, head_bytes = bytes_of(t, head);
@@ -235,7 +235,7 @@ static void fill_row(widener *w, const spry_tensor *t, const part *p, const unsi
     }
 }
 
-/* `added`: of a layer that the small model has not; its matrices are 0. */
+/* `added`: the layer does not exist in the small model, so its matrices are 0. */
 static spry_status write_tensor(widener *w, const spry_tensor *t, const part *p, bool added)
 {
     size_t n_rows = new_size(w, p->rows, rows_of(t)), old_bytes = bytes_of(t, columns_of(t));
@@ -251,9 +251,9 @@ static spry_status write_tensor(widener *w, const spry_tensor *t, const part *p,
     return status;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- the complete file ------------------------------------------------------------------------------------------- */
 
-/* Goes through the tensors of the new model: to check and list them, and then to write them. */
+/* Visits the tensors of the new model, first to check and list them, then to write them. */
 static spry_status each_tensor(widener *w, bool write)
 {
     const spry_gguf *gguf = w->model->gguf;
@@ -268,7 +268,7 @@ static spry_status each_tensor(widener *w, bool write)
             break;
         size_t row = bytes_of(t, new_size(w, p->columns, columns_of(t)));
         longest = row > longest ? row : longest;
-        /* The first layer describes all added layers. */
+        /* The first layer is also the pattern for all added layers. */
         for (size_t to = layer; !status && to < (p->of_layer && !layer ? w->to.n_layers : layer + 1); to++) {
             char name[2 * NAME_MAX_BYTES];
             bool added = to >= n_layers;

@@ -5,8 +5,8 @@
 #include "engine/engine_state.h"
 #include "spry_tools.h"
 
-/* A drafter's context is as large as its own limit allows; it serves one answer at a time and needs no memory beyond
- * that. */
+/* Sets a drafter's options. Its context is as large as its own limit allows; it serves one answer at a time and needs
+ * no more KV memory than that. */
 static spry_status drafter_options(spry_engine_options *options, const spry_model_place *drafter,
                                    const spry_engine_options *engine, spry_error *error)
 {
@@ -91,7 +91,7 @@ spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_p
 
 void spry_loaded_model_close(spry_loaded_model *loaded)
 {
-    spry_engine_close(loaded->engine); /* the drafter uses its threads */
+    spry_engine_close(loaded->engine); /* close the engine first, because the drafter uses its threads */
     spry_engine_close(loaded->drafter);
     *loaded = (spry_loaded_model){0};
 }

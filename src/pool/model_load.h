@@ -1,13 +1,13 @@
-/* One model made ready to answer: its engine, and a smaller one that drafts for it where there is one; all of it
- * touched once, so that the first request is as fast as the second. */
+/* Opens a model to be ready for answers: its engine, and a smaller model that drafts for it, if any. Both are warmed
+ * up, so that the first request is as fast as the second. */
 #ifndef SPRY_POOL_MODEL_LOAD_H
 #define SPRY_POOL_MODEL_LOAD_H
 
 #include "spry.h"
 
-/* The location of a model. */
+/* Where a model is. */
 typedef struct spry_model_place {
-    const char *path; /* with `data`: its name in messages */
+    const char *path; /* path; with `data` only its name in messages */
     const void *data;
     size_t size;
 } spry_model_place;

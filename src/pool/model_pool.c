@@ -22,12 +22,12 @@ typedef struct slot {
     spry_pooled pooled; /* the public part */
     struct slot *next;
     char name[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1];
-    const spry_pool_entry *entry; /* NULL: from the folder */
+    const spry_pool_entry *entry; /* NULL: the model is from the folder */
     spry_loaded_model loaded;
     slot_state state;
     bool pinned;
-    uint32_t users, watchers; /* watchers read figures: it can be unloaded once they are done */
-    size_t reserved;          /* bytes it counts for */
+    uint32_t users, watchers; /* watchers read figures; the model is unloaded only after they are done */
+    size_t reserved;          /* bytes counted against the limit */
     size_t estimated, measured;
     double keep_s;    /* seconds without users before it is unloaded; negative: never */
     uint64_t used_ns; /* time of the last release */
@@ -134,7 +134,7 @@ static void set_state(spry_model_pool *pool, slot *s, slot_state state)
     pthread_cond_signal(&pool->wake);
 }
 
-/* ---- letting go ------------------------------------------------------------------------------------------------- */
+/* ---- unloading --------------------------------------------------------------------------------------------------- */
 
 /* Unloads a model. Called with the lock held, which is released while the model is closed. */
 static void unload(spry_model_pool *pool, slot *s, const char *why)
@@ -164,7 +164,8 @@ static size_t reserved_bytes(const spry_model_pool *pool)
     return bytes;
 }
 
-/* A model may need more than estimated, so more than the limit may be reserved. */
+/* True if the limits allow another model of this size. A model may need more than estimated, so more than the limit may
+ * be reserved already. */
 static bool has_room(const spry_model_pool *pool, size_t bytes)
 {
     size_t reserved = reserved_bytes(pool), count = 0, most = pool->options.max_models;
@@ -173,7 +174,7 @@ static bool has_room(const spry_model_pool *pool, size_t bytes)
     return reserved <= pool->max_bytes && bytes <= pool->max_bytes - reserved && (!most || count < most);
 }
 
-/* The least recently used model without users; NULL: all are in use. */
+/* The least recently used model without users; NULL: all models are in use. */
 static slot *least_recent(const spry_model_pool *pool)
 {
     slot *oldest = NULL;
@@ -214,7 +215,7 @@ static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_er
     return SPRY_OK;
 }
 
-/* ---- loading ---------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 /* The location of a model's drafter; false: it has none. */
 static bool drafter_of(const spry_model_pool *pool, const slot *s, spry_model_place *place)
@@ -329,7 +330,7 @@ spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry
     pthread_mutex_lock(&pool->lock);
     spry_status status = find_model(pool, &s, name, error);
     if (!status && s->state == SLOT_LOADED)
-        s->keep_s = 0; /* if it cannot be unloaded now, the sweeper does it later */
+        s->keep_s = 0; /* if it cannot be unloaded now, the sweeper thread does it later */
     if (!status && can_go(s))
         unload(pool, s, "as asked");
     else if (!status && s->state == SLOT_LOADED)
@@ -377,21 +378,21 @@ bool spry_model_pool_kv(spry_model_pool *pool, const char *name, spry_kv_figures
     return loaded;
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------- */
+/* ---- expiry of unused models ------------------------------------------------------------------------------------- */
 
 static bool can_expire(const slot *s)
 {
     return can_go(s) && s->keep_s >= 0;
 }
 
-/* Nanoseconds until the idle time is over. */
+/* Nanoseconds until a model expires. */
 static int64_t time_left(const slot *s)
 {
     double keep = s->keep_s < 1e9 ? s->keep_s : 1e9;
     return (int64_t)(keep * 1e9) - (int64_t)(spry_clock_ns() - s->used_ns);
 }
 
-/* The model that expires first; NULL: none. */
+/* The model that expires first; NULL: none expires. */
 static slot *first_to_expire(const spry_model_pool *pool)
 {
     slot *first = NULL;
@@ -401,7 +402,7 @@ static slot *first_to_expire(const spry_model_pool *pool)
     return first;
 }
 
-/* Sleeps until the first model expires; without limit when there is none. */
+/* The sweeper thread: sleeps until the first model expires, or without limit when there is none, and unloads it. */
 static void *sweep(void *argument)
 {
     spry_model_pool *pool = argument;
@@ -421,7 +422,7 @@ static void *sweep(void *argument)
     return NULL;
 }
 
-/* ---- telling ---------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 typedef struct telling {
     const spry_model_pool *pool;
@@ -466,7 +467,7 @@ static void tell_state(spry_pool_info *info, const slot *s)
     info->sees = spry_engine_sees(s->pooled.engine);
 }
 
-/* Reports a model that is not an entry; those were reported before. */
+/* Reports a model in the folder, unless it is an entry, which was reported before. */
 static void visit_file(void *context, const char *called, const char *path)
 {
     telling *t = context;
@@ -510,7 +511,7 @@ void spry_model_pool_each(spry_model_pool *pool, bool (*visit)(void *context, co
     free(t.infos);
 }
 
-/* ---- beginning and end ------------------------------------------------------------------------------------------ */
+/* ---- creation and destruction ------------------------------------------------------------------------------------ */
 
 static spry_status check_entries(const spry_pool_options *o, spry_error *error)
 {
@@ -564,7 +565,7 @@ void spry_pool_options_default_sized(spry_pool_options *options, size_t size)
     spry_sized_default(options, size, &own, sizeof own);
 }
 
-/* The options of the pool, and copies of those for engines and jobs. */
+/* Reads the pool's options and copies the options for engines and jobs. */
 static spry_status read_options(spry_model_pool *pool, const spry_pool_options *theirs, spry_error *error)
 {
     spry_pool_options *o = &pool->options;

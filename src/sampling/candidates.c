@@ -1,6 +1,6 @@
-/* Cuts without sorting. A large vocabulary is first narrowed by a bound that cannot cut too much (the k-th largest
- * block maximum; the weight that even all the rest together could not make count), then the exact border is found among
- * the few that pass it. */
+/* Removes candidates without sorting. A large vocabulary is first narrowed by a bound that never removes too much (the
+ * k-th largest of the blocks' maxima; or a weight so small that even all smaller ones together could not matter), then
+ * the exact border is found among the few candidates that are left. */
 #include "sampling/candidates.h"
 
 #include <float.h>
@@ -14,7 +14,7 @@
 #include "kernels/weigh.h"
 #include "sampling/sampler.h"
 
-/* ---- border ------------------------------------------------------------------------------------------------------ */
+/* ---- the border of a ranking ------------------------------------------------------------------------------------- */
 
 /* Where a ranking is cut: the key at which a running sum of weights, taken in order of rising keys, reaches a goal.
  * Found digit by digit from sums per digit, so nothing is sorted and the time does not depend on the data's order. */
@@ -43,7 +43,8 @@ static inline uint32_t spry_border_falling(float value)
 
 enum { DIGIT_BITS = 11, DIGIT_VALUES = 1 << DIGIT_BITS };
 
-/* Sums of weights per digit, of the keys that agree with `prefix` in `known` (a mask of high bits). */
+/* Sums the weights for each value of a digit, over the keys that agree with `prefix` in the bits of `known` (a mask of
+ * high bits). */
 static void sum_digits(double *sums, const uint32_t *keys, const double *weights, size_t n, uint32_t known,
                        uint32_t prefix, unsigned shift)
 {
@@ -54,8 +55,8 @@ static void sum_digits(double *sums, const uint32_t *keys, const double *weights
             sums[(keys[i] & ~known) >> shift] += weights ? weights[i] : 1.0;
 }
 
-/* `weights` are above 0; NULL: each is 1. n is at least 1. When rounding keeps the sum below the goal, or the goal is
- * above the sum, the border is the largest key. */
+/* Finds the border. `weights` are above 0; NULL: each is 1. n is at least 1. When rounding keeps the sum below the
+ * goal, or the goal is above the sum, the border is the largest key. */
 static spry_border border_find(const uint32_t *keys, const double *weights, size_t n, double goal)
 {
     static const unsigned shifts[] = {21, 10, 0};
@@ -64,7 +65,7 @@ static spry_border border_find(const uint32_t *keys, const double *weights, size
     uint32_t known = 0;
     for (size_t level = 0; level < sizeof shifts / sizeof shifts[0]; level++) {
         sum_digits(sums, keys, weights, n, known, border.key, shifts[level]);
-        /* Sums of different levels round differently, so the last digit in use must do when none reaches the goal. */
+        /* Sums at different digits round differently, so if no sum reaches the goal, the last digit in use is taken. */
         uint32_t digit = 0;
         double sum = border.before;
         for (uint32_t i = 0; i < DIGIT_VALUES; i++) {
@@ -245,7 +246,7 @@ void spry_candidates_temper(spry_candidates *candidates, float temperature)
     c->max = (c->max - base) / temperature;
 }
 
-/* Moves a candidate to its place among those kept, which is never beyond where it was. */
+/* Moves a candidate to its new index, which is never larger than the old one. */
 static void keep(spry_candidates *c, size_t to, size_t from)
 {
     c->ids[to] = spry_candidates_id(c, from);
@@ -253,7 +254,7 @@ static void keep(spry_candidates *c, size_t to, size_t from)
     c->weights[to] = c->weights[from];
 }
 
-/* Ends a cut. */
+/* Ends a cut with the first `kept` candidates. */
 static void shrink(spry_candidates *c, size_t kept)
 {
     c->n = kept;
@@ -317,13 +318,13 @@ void spry_candidates_weigh(spry_candidates *candidates)
     sum(c);
 }
 
-/* The score below which no weight reaches `lowest`, with room for how logarithms are rounded. */
+/* A score below which no weight reaches `lowest`, with a margin for the rounding of logarithms. */
 static float score_of(const spry_candidates *c, double lowest)
 {
     return lowest > 0 ? c->max + (float)log(lowest) - 0.01f : -INFINITY;
 }
 
-/* The end of the block that begins at `start`, or `start` itself where nothing in it reaches a score. */
+/* The end of the block that begins at `start`, or `start` itself if no score in the block is large enough. */
 static size_t block_end(const spry_candidates *c, size_t start, float lowest_score)
 {
     if (c->whole && c->block_max[start / SPRY_SOFTMAX_BLOCK] < lowest_score)
@@ -342,7 +343,7 @@ static void keep_weights_from(spry_candidates *c, double lowest)
     shrink(c, kept);
 }
 
-/* All weights that are at least `lowest`, together. */
+/* The sum of all weights that are at least `lowest`. */
 static double sum_from(const spry_candidates *c, double lowest)
 {
     double sum_of_all = 0;
@@ -353,8 +354,8 @@ static double sum_from(const spry_candidates *c, double lowest)
     return sum_of_all;
 }
 
-/* A setting such as 0.8 arrives as the nearest float, here a little above. Half a unit in its last place is tolerated,
- * so that four of five equals are 0.8. */
+/* A setting such as 0.8 is given as the nearest float, which is a little larger. Half a unit in its last place is
+ * tolerated, so that four of five equal candidates reach 0.8. */
 static double forgive(float setting)
 {
     return (double)setting * (1 - 0x1p-24);
@@ -365,8 +366,8 @@ void spry_candidates_top_p(spry_candidates *candidates, float p)
     spry_candidates *c = candidates;
     if (p >= 1)
         return;
-    /* All that is lighter than `least` is together lighter than 1 - p, so none of it is needed to reach p. Mostly a few
-     * heavy ones reach it, and looking for those first passes over most blocks. */
+    /* All candidates lighter than `least` together weigh less than 1 - p, so none of them is needed to reach p. Usually
+     * a few heavy candidates reach it; looking for these first skips most blocks. */
     double least = c->total * (1 - (double)p) / (double)c->n, lowest = 1.0 / 16;
     while (lowest > least && sum_from(c, lowest) < c->total * (double)p * (1 + 1e-9))
         lowest /= 16;
@@ -406,10 +407,10 @@ void spry_candidates_typical(spry_candidates *candidates, float p)
     spry_candidates *c = candidates;
     if (p >= 1)
         return;
-    keep_weights_from(c, DBL_MIN); /* what cannot be drawn has no place in the ranking */
+    keep_weights_from(c, DBL_MIN); /* candidates that cannot be drawn are not ranked */
 
-    /* The surprise of a candidate is log(total) - x, x its exponent, and the entropy is log(total) - the mean of x:
-     * their distance is that of x from its mean. */
+    /* The surprise of a candidate is log(total) - x, where x is its exponent; the entropy is log(total) - the mean of
+     * x. So the difference of both is the difference between x and its mean. */
     double mean = 0;
     for (size_t i = 0; i < c->n; i++)
         mean += c->weights[i] * ((double)c->scores[i] - (double)c->max);
@@ -430,7 +431,7 @@ void spry_candidates_typical(spry_candidates *candidates, float p)
 size_t spry_candidates_pick(const spry_candidates *candidates, double u)
 {
     const spry_candidates *c = candidates;
-    double target = u * c->total, before = 0, through = 0; /* sums before and through a block */
+    double target = u * c->total, before = 0, through = 0; /* sums before the block, and up to its end */
     size_t block = 0;
     for (size_t i = 0; i < spry_softmax_blocks(c->n); i++) {
         if (!(c->block_sum[i] > 0))
@@ -441,7 +442,8 @@ size_t spry_candidates_pick(const spry_candidates *candidates, double u)
         if (target < through)
             break;
     }
-    /* Inside the block the sum may round to a little less than the block's own, hence the last one that counted. */
+    /* The sum inside the block may round to a little less than the block's own sum; then the last candidate with a
+     * weight is taken. */
     size_t last = 0;
     for (size_t i = block * SPRY_SOFTMAX_BLOCK; i < c->n; i++) {
         if (!(c->weights[i] > 0))

@@ -74,7 +74,7 @@ static float penalise(const spry_sampling *settings, float score, uint32_t count
     return score - settings->presence_penalty - (float)count * settings->frequency_penalty;
 }
 
-/* `counts` has room for every token and may hold anything. */
+/* `counts` is scratch memory for every token. */
 static spry_status apply_penalties(float *scores, uint32_t *counts, size_t n_vocab, const spry_sampling *settings,
                                    const int32_t *history, size_t n_history, spry_error *error)
 {
@@ -106,7 +106,8 @@ static void apply_bias(float *scores, const spry_logit_bias *bias, size_t n_bias
 {
     for (size_t i = 0; i < n_bias; i++) {
         float *score = &scores[bias[i].token];
-        *score = bias[i].bias == -INFINITY ? -INFINITY : *score + bias[i].bias; /* a ban beats a logit of +INFINITY */
+        *score = bias[i].bias == -INFINITY ? -INFINITY : *score + bias[i].bias; /* a ban wins over a logit of
+                                                                                 * +INFINITY */
     }
 }
 
@@ -123,7 +124,7 @@ static void apply_mask(float *scores, size_t n_vocab, const uint32_t *mask)
     }
 }
 
-/* Everything up to temperature: all tokens are candidates, with their final scores. */
+/* Computes everything up to the temperature: all tokens are candidates, with their final scores. */
 static spry_status score(spry_candidates *c, const spry_sampling *settings, const float *logits, const int32_t *history,
                          size_t n_history, const uint32_t *mask, spry_error *error)
 {

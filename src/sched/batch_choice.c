@@ -1,4 +1,5 @@
-/* How much a step takes: answers that are computed together, and rows of prompts beside answers. */
+/* How large steps are: how many answers are computed together, and how many rows of prompts are computed beside
+ * answers. */
 #include "sched/batch_choice.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static bool is_measured(const spry_batch_steps *steps)
     return steps->n >= SPRY_BATCH_STEPS;
 }
 
-/* 0: not measured. */
+/* Tokens per second in steps of a size; 0: not measured. */
 static double tokens_per_second(const spry_batch_steps *steps)
 {
     double tokens = 0, ns = 0;
@@ -51,7 +52,7 @@ static bool climbs(const spry_batch_choice *c)
     return c->policy == SPRY_POLICY_INTERACTIVE || c->policy == SPRY_POLICY_OFFLINE;
 }
 
-/* Whether size `at` pays, relative to the size before it, which is chosen so far. */
+/* True if size number `at` is better, by the policy's rule, than the size before it, which is the best so far. */
 static bool pays(const spry_batch_choice *c, size_t at)
 {
     const spry_batch_steps *now = &c->steps[at], *before = &c->steps[c->policy == SPRY_POLICY_OFFLINE ? at - 1 : 0];
@@ -60,7 +61,7 @@ static bool pays(const spry_batch_choice *c, size_t at)
             tokens_per_second(now) >= SPRY_BATCH_RULE * tokens_per_second(before));
 }
 
-/* From 1 upward; an incomplete measurement ends it. */
+/* Goes from size 1 upward until a size is not better, or not measured completely. */
 static size_t highest_that_pays(const spry_batch_choice *c)
 {
     size_t at = 0;
@@ -69,7 +70,8 @@ static size_t highest_that_pays(const spry_batch_choice *c)
     return at;
 }
 
-/* The largest size that gives the most tokens a second, or hardly less. Without measurements: the largest. */
+/* The index of the largest size that gives the most tokens per second, or nearly as many. Without measurements, the
+ * largest size. */
 static size_t best_size(const spry_batch_choice *c)
 {
     if (climbs(c))
@@ -84,14 +86,14 @@ static size_t best_size(const spry_batch_choice *c)
     return best;
 }
 
-/* Whether a size that was not measured could give more than the best one. */
+/* True if a size that was not measured could give more than the best one. */
 static bool could_win(const spry_batch_choice *c, size_t at, double best)
 {
     double one = tokens_per_second(&c->steps[0]);
     return at == 0 || (one > 0 && c->sizes[at] * one > SPRY_BATCH_GAIN * best);
 }
 
-/* The index of the size to take; *trial: its measurement is not complete yet. */
+/* The index of the size to use; *trial: its measurement is not complete yet. */
 static size_t choose(const spry_batch_choice *c, bool *trial)
 {
     size_t top = c->n_sizes - 1, best = best_size(c);
@@ -130,7 +132,7 @@ void spry_batch_choice_measure(spry_batch_choice *c, size_t size, uint32_t token
     if (c->since_trial < SPRY_BATCH_AGAIN)
         return;
     for (size_t i = c->policy == SPRY_POLICY_THROUGHPUT ? 0 : best + 1; i < c->n_sizes; i++)
-        c->steps[i].n = 0; /* the machine, or the work, may have changed */
+        c->steps[i].n = 0; /* the machine or the work may have changed since */
     c->since_trial = 0;
 }
 
@@ -174,11 +176,11 @@ size_t spry_prefill_budget(const spry_step_time *time, const spry_step_load *ans
 {
     if (!answers->rows || !most)
         return most;
-    if (!(stall_ns > 0)) /* measurements that contradict each other do not count against that */
+    if (!(stall_ns > 0)) /* ignore measurements that contradict each other */
         return 1;
     double limit = spry_step_time_ns(time, answers) + stall_ns;
     size_t reach = spry_step_cost_reach(&time->products), fits = 1, fails = most + 1;
-    if (reach < answers->rows + most) /* further it would be a guess */
+    if (reach < answers->rows + most) /* beyond this the estimate would be a guess */
         fails = reach > answers->rows ? reach - answers->rows + 1 : 2;
     while (fits + 1 < fails) {
         size_t half = fits + (fails - fits) / 2, each = (half + prompts->n - 1) / prompts->n;

@@ -1,4 +1,5 @@
-/* The driver of steps: which thread owns the engine and drives it, when jobs begin, are put back, and are over. */
+/* The driver of steps: which thread owns the engine and runs it, and when jobs begin, are put back into the queue, and
+ * end. */
 #include "sched/driver.h"
 
 #include <stdio.h>
@@ -10,11 +11,11 @@
 #include "platform/memory.h"
 #include "platform/threads.h"
 
-/* ---- a job's way through the driver ------------------------------------------------------------------------------ */
+/* ---- how jobs begin ---------------------------------------------------------------------------------------------- */
 
-enum { SHARED_LEAST = 2 * SPRY_PAGE_TOKENS }; /* tokens that are worth waiting for */
+enum { SHARED_LEAST = 2 * SPRY_PAGE_TOKENS }; /* minimum tokens in common that are worth waiting for */
 
-/* Tokens in whole pages that a prompt has in common with one that is being computed. */
+/* The number of tokens, in whole pages, with which both prompts begin. */
 static size_t shared_tokens(const spry_job *job, const spry_job *other)
 {
     size_t same = 0, most = job->n_ids < other->n_ids ? job->n_ids : other->n_ids;
@@ -23,7 +24,8 @@ static size_t shared_tokens(const spry_job *job, const spry_job *other)
     return same / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
 }
 
-/* Whether a job may begin: not while another computes the text that its own prompt begins with. */
+/* True if a job may begin. It may not while another job computes text with which its own prompt begins, because that
+ * text is then found in the cache. */
 static bool may_begin(const spry_driver *d, const spry_job *job)
 {
     for (size_t i = 0; job->reuses && !job->begun && i < d->n_running; i++) {
@@ -41,7 +43,7 @@ static bool may_begin(const spry_driver *d, const spry_job *job)
 
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
-/* Whether an idle session has slid, and the job continues what it holds: the cache knows nothing of that. */
+/* True if an idle session has slid and the job continues its text; the cache does not have such pages. */
 static bool goes_on(const spry_session *session, const spry_job *job)
 {
     const spry_sequence *q = &session->sequence;
@@ -49,7 +51,8 @@ static bool goes_on(const spry_session *session, const spry_job *job)
            job->n_ids > q->slid_at && memcmp(job->ids, q->tokens, q->slid_at * sizeof *q->tokens) == 0;
 }
 
-/* The index of the idle session that suits a job best: one it continues, then an empty one; otherwise n_idle. */
+/* The index of the idle session that is best for a job: one whose text it continues, otherwise an empty one; otherwise
+ * n_idle. */
 static size_t best_idle(const spry_driver *d, const spry_job *job)
 {
     size_t best = d->n_idle;
@@ -71,7 +74,7 @@ static spry_status take_session(spry_driver *d, spry_job *job)
             return status;
         d->n_own++;
     } else {
-        at = at < d->n_idle ? at : 0; /* another conversation's, then: the one that ended first */
+        at = at < d->n_idle ? at : 0; /* otherwise the session of another conversation: the one that ended first */
         job->session = d->idle[at];
         d->n_idle--;
         memmove(d->idle + at, d->idle + at + 1, (d->n_idle - at) * sizeof(spry_session *));
@@ -85,8 +88,8 @@ static spry_status take_session(spry_driver *d, spry_job *job)
     return SPRY_OK;
 }
 
-/* Its computed pages stay cached. Pages of a conversation that slid are not cached: they wait in the idle session for
- * its next turn until they are needed. */
+/* Returns a job's session. Its computed pages stay cached, except pages of a text that has slid: these stay in the idle
+ * session for the conversation's next request until they are needed. */
 static void leave_session(spry_driver *d, spry_job *job)
 {
     if (!job->session || job->is_callers)
@@ -113,7 +116,7 @@ void spry_driver_drop_idle(spry_driver *d)
         spry_session_unmake(d->idle[--d->n_idle]);
 }
 
-/* ---- beginning --------------------------------------------------------------------------------------------------- */
+/* ---- beginning of jobs ------------------------------------------------------------------------------------------- */
 
 static spry_status begin(spry_driver *d, spry_job *job)
 {
@@ -136,10 +139,10 @@ static void put_back(spry_driver *d, spry_job *job)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Begins a job, or resumes one that was suspended; puts it back when pages are short. */
+/* Begins a job, or resumes a suspended one; puts it back into the queue if pages are short. */
 static void driver_begin(spry_driver *d, spry_job *job)
 {
-    spry_driver_settle(d); /* pages may be restored by threads that the device computes with */
+    spry_driver_settle(d); /* restoring pages may use the device's threads */
     bool begun = job->begun;
     spry_lap(&job->laps, SPRY_PART_QUEUE);
     spry_status status = begun ? resume(job) : begin(d, job);
@@ -184,7 +187,7 @@ void spry_driver_preempt(spry_driver *d)
     d->crowded = true;
 }
 
-/* Does so with the youngest batch job, which gives its place, too; false: none runs. */
+/* Puts the youngest batch job back into the queue, so that its pages become free; false: no batch job runs. */
 static bool driver_yield(spry_driver *d)
 {
     for (size_t i = d->n_running; i-- > 0;)
@@ -196,9 +199,9 @@ static bool driver_yield(spry_driver *d)
     return false;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------- */
+/* ---- end of jobs ------------------------------------------------------------------------------------------------- */
 
-/* Whether it ran. */
+/* Removes a job from the running ones; true if it was running. */
 static bool stop_running(spry_driver *d, const spry_job *job)
 {
     for (size_t i = 0; i < d->n_running; i++)
@@ -206,13 +209,13 @@ static bool stop_running(spry_driver *d, const spry_job *job)
             d->n_running--;
             d->n_running_own -= !job->is_callers;
             memmove(d->running + i, d->running + i + 1, (d->n_running - i) * sizeof *d->running);
-            d->crowded = false; /* jobs that wait for pages may find some */
+            d->crowded = false; /* jobs that wait for pages may now get some */
             return true;
         }
     return false;
 }
 
-/* Counts it and calls on_done. A job that a call on a session waits for is gone when `over` is set. */
+/* Counts the job and calls on_done. Once `over` is set, a job for which a call on a session waits may be freed. */
 static void hand_back(spry_driver *d, spry_job *job)
 {
     spry_session *session = job->is_handle && job->is_callers ? job->session : NULL;
@@ -226,7 +229,7 @@ static void hand_back(spry_driver *d, spry_job *job)
     pthread_mutex_unlock(&d->lock);
     if (job->on_done && !atomic_load(&job->freed))
         job->on_done(job->user, job);
-    if (session) /* before the job is over: its session is free then, and the job may be gone */
+    if (session) /* before the job is over: then its session is free, and the job may be freed */
         spry_session_leave(session);
     pthread_mutex_lock(&d->lock);
     bool freed = atomic_load(&job->freed);
@@ -252,18 +255,18 @@ void spry_driver_finish(spry_driver *d, spry_job *job, spry_status status)
     hand_back(d, job);
 }
 
-/* Ends a job that runs, or was taken out of the queue, as cancelled. */
+/* Ends a job, which is running or has been taken out of the queue, as cancelled. */
 static void end_job(spry_driver *d, spry_job *job)
 {
     atomic_store(job->cancelled, true);
-    if (!stop_running(d, job)) /* it waits, or was put back */
+    if (!stop_running(d, job)) /* it waits in the queue, or was put back */
         spry_lap(&job->laps, SPRY_PART_QUEUE);
     spry_driver_finish(d, job, job->kind->cancel(job, &job->error));
 }
 
 /* ---- ownership and order ----------------------------------------------------------------------------------------- */
 
-#define WATCH_NS 1000000000u /* between two looks at the machine's memory */
+#define WATCH_NS 1000000000u /* interval of checks of the machine's memory */
 
 /* ---- owning the engine ------------------------------------------------------------------------------------------- */
 
@@ -272,7 +275,7 @@ static bool owns(const spry_driver *d)
     return d->depth && pthread_equal(d->owner, pthread_self());
 }
 
-/* The lock is held. */
+/* Waits until this thread may own the engine. The caller holds the lock. */
 static void take_turn(spry_driver *d)
 {
     uint64_t ticket = d->next_ticket++;
@@ -282,7 +285,7 @@ static void take_turn(spry_driver *d)
     d->depth = 1;
 }
 
-/* The lock is held. */
+/* Gives up ownership of the engine. The caller holds the lock. */
 static void end_turn(spry_driver *d)
 {
     d->depth = 0;
@@ -322,13 +325,13 @@ bool spry_driver_is_owner(spry_driver *d)
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* Whether measurements decide how many run. */
+/* True if measurements decide how many jobs run. */
 static bool is_measured(const spry_driver *d)
 {
     return d->options.policy != SPRY_POLICY_AUTO || d->queue.count > d->options.max_running;
 }
 
-/* Jobs on sessions of the driver that may run at once. */
+/* Maximum of running jobs that use sessions of the driver. */
 static size_t limit(const spry_driver *d)
 {
     return is_measured(d) ? spry_batch_choice_limit(&d->choice) : d->options.max_running;
@@ -341,8 +344,8 @@ static bool has_place(const void *context, const spry_job *job)
     return (job->is_callers || (!yields && d->n_running_own < limit(d))) && may_begin(d, job);
 }
 
-/* A job whose turn it was before and that can go on now, or the one whose turn it is. Jobs that wait for another's text
- * have a place, too. The lock is held. */
+/* The next job to begin: one that was put back and can now continue, otherwise the next one in the queue. Jobs that
+ * wait for another job's text count as running. The caller holds the lock. */
 static spry_job *next_to_begin(spry_driver *d)
 {
     spry_job *job = spry_job_queue_take_ready(&d->queue, has_place, d);
@@ -355,8 +358,9 @@ static spry_job *next_to_begin(spry_driver *d)
     return job;
 }
 
-/* Takes the place of the youngest batch job for a job that is none, if there is no other place; false: there is no
- * such job, or a place is free. The lock is held, and released meanwhile. */
+/* If nothing else can make a job begin, puts the youngest batch job back in favour of a job that is not a batch job;
+ * false: there is no such job, or another could begin anyway. The caller holds the lock, which is released
+ * meanwhile. */
 static bool make_place(spry_driver *d)
 {
     bool full = d->crowded || d->n_running == d->most || d->n_running_own >= limit(d);
@@ -402,7 +406,8 @@ void spry_driver_end_cancelled(spry_driver *d)
             i++;
 }
 
-/* Looked at now and then while there is work: cached pages must not drive other programs out of memory. */
+/* Checks the machine's memory from time to time while there is work, because cached pages must not take memory that
+ * other programs need. */
 static void watch_memory(spry_driver *d)
 {
     uint64_t now = spry_clock_ns();
@@ -422,8 +427,8 @@ void spry_driver_round(spry_driver *d)
     watch_memory(d);
 }
 
-/* Rounds until `job` is over; NULL: until nothing runs or waits. Others may own the engine between two rounds. The lock
- * is held, and released meanwhile. */
+/* Runs rounds until `job` is over; NULL: until no job runs or waits. Other threads may own the engine between two
+ * rounds. The caller holds the lock, which is released meanwhile. */
 static void drive(spry_driver *d, const spry_job *job)
 {
     d->driving = true;
@@ -449,7 +454,7 @@ static void drive(spry_driver *d, const spry_job *job)
 
 /* ---- returning memory -------------------------------------------------------------------------------------------- */
 
-/* Nothing has run for a while. The lock is held, and released meanwhile. */
+/* Returns memory after no job has run for some time. The caller holds the lock, which is released meanwhile. */
 static void rest(spry_driver *d)
 {
     take_turn(d);
@@ -460,8 +465,8 @@ static void rest(spry_driver *d)
     end_turn(d);
 }
 
-/* Waits for work; returns memory when none has come for the set time. Other threads wake this one for their own
- * reasons, so the time counts from the end of the last work. The lock is held. */
+/* Waits for work; returns memory when none has come for the configured time. Other threads may wake this one for other
+ * reasons, so the time counts from the end of the last work. The caller holds the lock. */
 static void wait_for_work(spry_driver *d, uint64_t worked_ns, bool *rested)
 {
     const uint64_t idle_ns = d->engine->kv_idle * (uint64_t)1000000000, passed = spry_clock_ns() - worked_ns;
@@ -543,7 +548,7 @@ static spry_status check_options(const spry_engine *e, spry_jobs_options *o, spr
     return SPRY_OK;
 }
 
-/* Reserves sessions for jobs. The lock is held. */
+/* Reserves sessions for jobs. The caller holds the lock. */
 static spry_status configure(spry_driver *d, const spry_jobs_options *options, spry_error *error)
 {
     spry_engine *e = d->engine;
@@ -582,7 +587,7 @@ spry_status spry_engine_set_jobs(spry_engine *e, const spry_jobs_options *option
     return status;
 }
 
-/* The lock is held. */
+/* Starts the engine's thread. The caller holds the lock. */
 static spry_status start(spry_driver *d, spry_error *error)
 {
     spry_status status = SPRY_OK;

@@ -1,4 +1,4 @@
-/* Steps: their rows, their computation, their results; and the next step, started before this one's tokens are
+/* Steps: their rows, their computation, their results; and the start of the next step before the tokens of this one are
  * known. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 
 /* ---- steps ahead ------------------------------------------------------------------------------------------------- */
 
-/* Steps ahead. While a step of answers is under way, the next one is often known but for its tokens, which the device
- * itself draws: then it is started directly after the first, so that the device does not idle while tokens are read,
- * decoded and sent.
+/* Steps started ahead. While a step of answers is being computed, all of the next one is often known except its tokens,
+ * which the device itself draws. Then the next step is started directly after the first, so that the device does not
+ * idle while tokens are read, decoded and sent.
  *
- * Nothing else depends on it. The next step is built as always, when the tokens are known; if each of its rows is in
- * the step that was started ahead, that one's results are taken, otherwise it is given up and the step is computed as
- * always, to the same bits. A row that no job wants any more, because its answer ended, wrote one token's keys and
- * values after the end of a table, into a page that only this table has. */
+ * Nothing else depends on this. When the tokens are known, the next step is built as usual. If each of its rows is in
+ * the step that was started ahead, that step's results are used; otherwise they are dropped and the step is computed as
+ * usual, with the same bits. A row that no job needs any more, because its answer ended, has stored one token's keys
+ * and values after the end of a table, in a page that belongs to this table only. */
 
 spry_status spry_driver_ahead_init(spry_driver *d, spry_error *error)
 {
@@ -47,7 +47,7 @@ static uint32_t last_page(const spry_kv_table *table)
     return table->entries[table->n_entries - 1].page;
 }
 
-/* Collects the rows, one for each draw of the step; false: some job's next row is not known. */
+/* Collects the rows, one for each draw of the step; false: the next row of some job is not known. */
 static bool gather(const spry_driver *d, spry_ahead *a, spry_segment *segments, size_t n_draws)
 {
     a->n = 0;
@@ -69,7 +69,8 @@ static bool gather(const spry_driver *d, spry_ahead *a, spry_segment *segments, 
     return a->n == n_draws;
 }
 
-/* A table has room for the row while the step is submitted: the room is in its last page, which no other table has. */
+/* Adds (or removes, without `lend`) one token at the end of each table while the step is submitted. Its keys and values
+ * fit in the table's last page, which no other table uses. */
 static void lend_room(spry_driver *d, bool lend)
 {
     for (size_t i = 0; i < d->n_running; i++) {
@@ -83,19 +84,20 @@ static void lend_room(spry_driver *d, bool lend)
     }
 }
 
-/* The number of each row's draw in the step under way. An adopted step also draws for answers that have ended since. */
+/* Finds, for each row, the index of its draw in the current step. An adopted step also has draws of answers that have
+ * ended since. */
 static void number_draws(spry_driver *d, const spry_ahead *adopted, const spry_segment *segments, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         size_t at = adopted ? 0 : i;
-        while (adopted && adopted->rows[at].table != segments[i].table) /* adopted: every row is there */
+        while (adopted && adopted->rows[at].table != segments[i].table) /* every row is in the adopted step */
             at++;
         d->drawn[i] = (uint32_t)at;
     }
 }
 
-/* `adopted`: the step under way, where it was started ahead itself. Not beside a model that drafts: it may compute with
- * the same threads, in between. */
+/* Starts the next step ahead. `adopted`: the current step, if it was started ahead itself. Not if a model drafts,
+ * because that may compute with the same threads in between. */
 static void go_ahead(spry_driver *d, const spry_ahead *adopted, size_t n_draws)
 {
     spry_ahead *a = &d->ahead[!d->newest_ahead];
@@ -120,7 +122,7 @@ static void go_ahead(spry_driver *d, const spry_ahead *adopted, size_t n_draws)
     a->waited = false;
 }
 
-/* The step under way was read: the tokens of the next one are known. */
+/* Stores the tokens for the step started ahead, after the current step has been read. */
 static void ahead_known(spry_driver *d, size_t n_draws)
 {
     spry_ahead *a = &d->ahead[d->newest_ahead];
@@ -129,7 +131,7 @@ static void ahead_known(spry_driver *d, size_t n_draws)
     a->begun_ns = spry_clock_ns();
 }
 
-/* ---- taking over ------------------------------------------------------------------------------------------------- */
+/* ---- using the results ------------------------------------------------------------------------------------------- */
 
 static bool same_draw(const spry_draw *a, const spry_draw *b)
 {
@@ -137,7 +139,7 @@ static bool same_draw(const spry_draw *a, const spry_draw *b)
            a->wants_logprob == b->wants_logprob && a->max_top == b->max_top;
 }
 
-/* The row that was computed ahead for a segment and its draw; NULL: none was. */
+/* The row computed ahead for a segment and its draw; NULL: there is none. */
 static spry_ahead_row *find_row(const spry_ahead *a, const spry_segment *g, const spry_draw *draw)
 {
     for (size_t i = 0; i < a->n; i++) {
@@ -152,7 +154,8 @@ static spry_ahead_row *find_row(const spry_ahead *a, const spry_segment *g, cons
     return NULL;
 }
 
-/* Whether the step that was started ahead has all that was built now; else it is given up. */
+/* True if the step that was started ahead contains everything that has been built now; otherwise its results are
+ * dropped. */
 static bool driver_adopt(spry_driver *d, size_t n_draws)
 {
     spry_ahead *a = &d->ahead[d->newest_ahead];
@@ -161,7 +164,7 @@ static bool driver_adopt(spry_driver *d, size_t n_draws)
     for (size_t i = 0; all && i < n_draws; i++)
         all = find_row(a, &step->segments[i], step->draws[i]);
     if (!all)
-        a->n = 0; /* submitting the next step waits for it */
+        a->n = 0; /* the next submit waits for it */
     return all;
 }
 
@@ -174,7 +177,7 @@ void spry_driver_settle(spry_driver *d)
     a->waited = true;
 }
 
-/* Waits for an adopted step, and hands the results of its draws over. */
+/* Waits for an adopted step, and passes on the results of its draws. */
 static spry_status wait_adopted(spry_driver *d, size_t n_draws, spry_error *error)
 {
     const spry_ahead *a = &d->ahead[!d->newest_ahead];
@@ -196,14 +199,14 @@ static spry_status wait_adopted(spry_driver *d, size_t n_draws, spry_error *erro
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-/* A step: rows of answers first, then of other jobs as far as the answers can bear the wait; the computation; results
- * to each. The only place that computes. */
+/* A step: rows of answers first, then rows of other jobs as long as the delay for answers is acceptable; the
+ * computation; the results for each job. All computing is done here. */
 
 enum { SEGMENTS_EACH = 2 }; /* segments that a job needs to continue */
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
-/* Adds a job's next rows, at most `max_rows`. `later`: jobs that come after it and need some room, too. */
+/* Adds a job's next rows, at most `max_rows`. `later`: number of jobs after it that need segments, too. */
 static void add_rows(spry_driver *d, spry_job *job, size_t max_rows, size_t later, size_t other_rows)
 {
     spry_step *step = &d->step;
@@ -244,7 +247,7 @@ static void add_answers(spry_driver *d)
     step->decode_rows = step->n_rows;
 }
 
-/* What the first n segments of a step are worth. */
+/* The load of the first n segments of a step. */
 static spry_step_load load_of(const spry_segment *segments, size_t n)
 {
     spry_step_load load = {0};
@@ -255,7 +258,7 @@ static spry_step_load load_of(const spry_segment *segments, size_t n)
     return load;
 }
 
-/* Jobs that are to share what is left of the step. */
+/* The jobs that share the remaining rows of the step. */
 static spry_prompts prompts_of(const spry_driver *d)
 {
     spry_prompts prompts = {0};
@@ -264,7 +267,7 @@ static spry_prompts prompts_of(const spry_driver *d)
         if (job->is_decoding || !job->session)
             continue;
         const spry_sequence *s = &job->session->sequence;
-        size_t left = spry_sequence_pending(s); /* fragments of it may count twice */
+        size_t left = spry_sequence_pending(s); /* rows of fragments may count twice */
         prompts.n++;
         prompts.depth += s->n_tokens > left ? s->n_tokens - left : 0;
     }
@@ -272,8 +275,8 @@ static spry_prompts prompts_of(const spry_driver *d)
     return prompts;
 }
 
-/* A step with prompts lasts at most 1.75 times as long as without: with what times vary, tokens come at half their pace
- * at worst. */
+/* A step with prompts takes at most 1.75 times as long as one without: since times vary, tokens come at half the pace
+ * in the worst case. */
 static const double gentle_share = 0.75;
 
 static size_t prompt_budget(const spry_driver *d)
@@ -281,7 +284,7 @@ static size_t prompt_budget(const spry_driver *d)
     const spry_step *step = &d->step;
     size_t most = d->engine->chunk - step->decode_rows;
     if (d->options.policy == SPRY_POLICY_OFFLINE || d->options.policy == SPRY_POLICY_THROUGHPUT)
-        return most; /* large steps give the most rows a second */
+        return most; /* large steps compute the most rows per second */
     const spry_step_load answers = load_of(step->segments, step->n_segments);
     const spry_prompts prompts = prompts_of(d);
     double stall = d->options.max_stall_ms * 1e6,
@@ -290,9 +293,9 @@ static size_t prompt_budget(const spry_driver *d)
                                d->options.gentle && gentle < stall ? gentle : stall);
 }
 
-/* Prompts, evaluations and embeddings share the budget evenly, so that a short one does not wait for a long one; what
- * one leaves the next may take. Where there are fewer rows than jobs, the step after begins with those that got none.
- */
+/* Prompts, evaluations and embeddings share the budget evenly, so that a short one does not wait for a long one; rows
+ * that one job does not use go to the next. If there are fewer rows than jobs, the next step begins with the jobs that
+ * got none. */
 static void share_budget(spry_driver *d, size_t *budget, bool batch)
 {
     size_t n = d->n_running, left = batch ? d->step.n_batch : d->step.n_others - d->step.n_batch, skipped = n;
@@ -355,13 +358,13 @@ static void build(spry_driver *d)
     if (!step->n_others && step->n_decoding > width)
         step->n_decoding = width;
     add_answers(d);
-    if (!d->ahead[d->newest_ahead].n || !step->n_rows) /* a step that was started ahead has no rows for others */
+    if (!d->ahead[d->newest_ahead].n || !step->n_rows) /* a step that was started ahead has no rows of other jobs */
         add_prompts(d);
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-/* Collects the draws of jobs whose rows are in the step; returns how many there are then. */
+/* Adds the draws of a job that has rows in the step; returns the number of draws so far. */
 static size_t add_draws(spry_driver *d, size_t n, spry_job *job)
 {
     if (!job->rows.n_rows || !job->kind->draws)
@@ -376,7 +379,7 @@ static void stepped(spry_driver *d, const spry_step_load *load, uint64_t start_n
         spry_engine_stepped(d->engine, load, ns > sampling_ns ? ns - sampling_ns : 0);
 }
 
-/* Computes a part of the step. Where it was refused nothing was computed. */
+/* Computes a part of the step. If it is refused, nothing has been computed. */
 static spry_status compute(spry_driver *d, const spry_device_step *step, uint64_t *start_ns, uint64_t *end_ns,
                            spry_error *error)
 {
@@ -391,8 +394,8 @@ static spry_status compute(spry_driver *d, const spry_device_step *step, uint64_
     return status;
 }
 
-/* Computes all of the step, or takes it over where it was started ahead; the next one is started before this one is
- * waited for. */
+/* Computes the whole step, or uses the results of the step that was started ahead; starts the next step ahead before it
+ * waits for this one. */
 static spry_status compute_whole(spry_driver *d, size_t n_draws, uint64_t *start_ns, uint64_t *end_ns)
 {
     spry_step *step = &d->step;
@@ -426,7 +429,8 @@ static void lap_step(spry_job *job, uint64_t start_ns, uint64_t end_ns)
     spry_lap_until(&job->laps, SPRY_PART_SAMPLING, end_ns);
 }
 
-/* The step was refused: the job that is to blame fails alone. */
+/* Called when the device refused the step: computes each job's rows separately, so that only the job with the error
+ * fails. */
 static void compute_apart(spry_driver *d)
 {
     uint64_t start, end;
@@ -464,9 +468,9 @@ static void compute_step(spry_driver *d)
     }
 }
 
-/* ---- afterwards -------------------------------------------------------------------------------------------------- */
+/* ---- after the step ---------------------------------------------------------------------------------------------- */
 
-/* Tokens of everything that runs. */
+/* The number of tokens that all running answers have generated. */
 static size_t generated(const spry_driver *d)
 {
     size_t tokens = 0;
@@ -489,7 +493,7 @@ static void account(spry_driver *d, size_t tokens, uint64_t ns)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Jobs that are done or failed leave. A job that lacked pages stays if others have some. */
+/* Removes jobs that are done or have failed. A job that lacked pages stays if other jobs hold some. */
 static void sort_out(spry_driver *d, bool others_have_pages)
 {
     for (size_t i = 0; i < d->n_running;) {

@@ -1,5 +1,5 @@
-/* Jobs as programs see them: handles that are created, submitted, awaited, cancelled and freed; and the queue of
- * jobs that wait, in which clients take turns. */
+/* Jobs as programs see them: handles that are created, submitted, waited for, cancelled and freed; and the queue of
+ * waiting jobs, in which clients take turns. */
 #include "sched/job.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "sched/driver.h"
 #include "spry_serve.h"
 
-/* ---- jobs that wait ---------------------------------------------------------------------------------------------- */
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
 
 spry_status spry_job_queue_resize(spry_job_queue *queue, size_t capacity, spry_error *error)
 {
@@ -41,7 +41,7 @@ static void append(spry_job_list *list, spry_job *job)
     list->last = job;
 }
 
-/* Takes out the job after `before`; NULL: the first. */
+/* Removes the job after `before` from a list; NULL: the first job. */
 static spry_job *unlink_after(spry_job_list *list, spry_job *before)
 {
     spry_job *job = before ? before->next : list->first;
@@ -74,7 +74,7 @@ void spry_job_queue_add(spry_job_queue *queue, spry_job *job)
     queue->count++;
 }
 
-/* The first turn, or the first that is not a batch job's. */
+/* The index of the first turn, or of the first one that does not belong to batch jobs. */
 static size_t next_turn(const spry_job_queue *queue)
 {
     for (size_t i = 0; i < queue->n_turns; i++)
@@ -105,7 +105,7 @@ spry_job *spry_job_queue_take(spry_job_queue *queue)
     spry_client_jobs turn = queue->turns[at];
     spry_job *job = unlink_after(&turn.jobs, NULL);
     remove_turn(queue, at);
-    if (turn.jobs.first) /* after all others */
+    if (turn.jobs.first) /* the client's next turn is after those of all others */
         queue->turns[queue->n_turns++] = turn;
     queue->count--;
     return job;
@@ -128,7 +128,7 @@ void spry_job_queue_park(spry_job_queue *queue, spry_job *job)
     queue->count++;
 }
 
-/* The first job of a list that is as asked for. */
+/* Removes the first job of a list for which `wanted` is true. */
 static spry_job *take_first(spry_job_list *list, bool (*wanted)(const void *context, const spry_job *job),
                             const void *context)
 {
@@ -170,7 +170,7 @@ spry_job *spry_job_queue_take_cancelled(spry_job_queue *queue)
 
 /* ---- handles ----------------------------------------------------------------------------------------------------- */
 
-/* ---- inside ------------------------------------------------------------------------------------------------------ */
+/* ---- internals --------------------------------------------------------------------------------------------------- */
 
 void spry_job_init(spry_job *job, spry_engine *engine, const spry_job_kind *kind, spry_session *session)
 {
@@ -240,7 +240,7 @@ void spry_evaluation_default_sized(spry_evaluation *evaluation, size_t size)
     spry_sized_default(evaluation, size, &own, sizeof own);
 }
 
-/* A copy in the job's arena; false: no memory. */
+/* Copies memory to the job's arena; false: memory is short. */
 static bool keep(spry_job *job, void *pointer_to, size_t count, size_t size)
 {
     const void *from;
@@ -252,7 +252,7 @@ static bool keep(spry_job *job, void *pointer_to, size_t count, size_t size)
     return copy;
 }
 
-/* A handle with the options' settings, to be initialised; *options becomes what the caller means by it. */
+/* Creates a handle that is still to be initialised, and reads the options; *options is set to what they mean. */
 static spry_status make(spry_job **out, spry_engine *engine, spry_job_options *own, const spry_job_options *options,
                         spry_error *error)
 {
@@ -284,7 +284,7 @@ static spry_status set_options(spry_job *job, const spry_job_options *o, spry_er
     return status;
 }
 
-/* The job becomes the caller's, unless it failed. */
+/* Gives the job to the caller, or destroys it if it failed. */
 static spry_status give(spry_job **out, spry_job *job, spry_status status)
 {
     spry_driver *d = job->engine->driver;
@@ -320,8 +320,8 @@ static bool on_prefill(void *user, size_t done, size_t total)
     return !job->freed && c->on_prefill(c->user, done, total) && !job->freed;
 }
 
-/* Copies what the request points to, and puts the job between it and its callbacks: a job that is freed in one of them
- * calls no other. */
+/* Copies everything that the request points to, and replaces its callbacks by the job's: a job that is freed in a
+ * callback then calls no other one. */
 static spry_status keep_request(spry_job *job, spry_error *error)
 {
     spry_request *r = &job->answer.request;
@@ -336,7 +336,7 @@ static spry_status keep_request(spry_job *job, spry_error *error)
     if (!kept || !stops)
         return spry_fail_memory(error, "a job", job->arena.total);
     r->stop = stops;
-    r->constraint_text = NULL; /* it is compiled */
+    r->constraint_text = NULL; /* it has been compiled */
     for (size_t i = 0; i < r->n_pictures; i++)
         spry_picture_ref(r->pictures[i].picture);
     job->answer.keeps_pictures = true;
@@ -433,7 +433,7 @@ spry_status spry_job_create_embedding(spry_job **out, spry_engine *engine, const
     return give(out, job, status);
 }
 
-/* ---- using ------------------------------------------------------------------------------------------------------- */
+/* ---- functions on handles ---------------------------------------------------------------------------------------- */
 
 spry_status spry_job_submit(spry_job *job, spry_error *error)
 {

@@ -1,4 +1,4 @@
-/* What jobs compute: answers, evaluations, embeddings. */
+/* The kinds of jobs: answers, evaluations, embeddings. */
 #include <string.h>
 
 #include "platform/clock.h"
@@ -57,11 +57,11 @@ static bool is_done(const spry_job *job)
     return spry_generation_done(&job->answer.generation);
 }
 
-/* Cancelling is a way to finish. */
+/* A cancelled answer is finished, not failed. */
 static spry_status cancel(spry_job *job, spry_error *error)
 {
     size_t n;
-    if (job->begun) /* sees that it is cancelled, and ends */
+    if (job->begun) /* it notices that it is cancelled, and ends */
         return spry_generation_next(&job->answer.generation, NULL, &n, 0, 0, 0, 0, error);
     job->result.finish = SPRY_FINISH_CANCELLED;
     return SPRY_OK;
@@ -120,8 +120,8 @@ spry_status spry_job_init_answer(spry_job *job, spry_engine *engine, const spry_
 
 /* ---- evaluations and embeddings ---------------------------------------------------------------------------------- */
 
-/* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. A text of
- * a model whose rows see all of it is computed in one step. */
+/* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. If the
+ * model's rows see the whole text, the text is computed in one step. */
 
 static spry_sequence *sequence_of(const spry_job *job)
 {
@@ -168,7 +168,7 @@ static spry_status reading_next(spry_job *job, size_t *n, const spry_room *room,
     size_t from = r->want == SPRY_WANT_LAST ? last : r->want == SPRY_WANT_ALL ? r->next : SIZE_MAX;
     spry_lap(&job->laps, SPRY_PART_OTHERS);
     if (job->engine->model->config.bidirectional && spry_sequence_pending(s) > room->rows) {
-        *n = 0; /* all of a text or nothing of it */
+        *n = 0; /* the whole text, or nothing of it */
         return SPRY_OK;
     }
     spry_status status = spry_sequence_fill(sequence_of(job), room->segments, n, room->capacity, room->rows, from,
@@ -200,7 +200,7 @@ static bool report_token(const spry_reading *r, size_t index, const float *logit
     return r->on_token(r->user, index, token, top, n);
 }
 
-/* Rows from r->next on came. */
+/* Reports the rows from r->next on. */
 static void report_rows(spry_job *job, const float *logits)
 {
     spry_reading *r = &job->reading;
@@ -215,14 +215,14 @@ static void report_rows(spry_job *job, const float *logits)
     }
 }
 
-/* Whether a row of hidden states is part of the embedding. */
+/* True if a row's hidden state is a part of the embedding. */
 static bool is_pooled(const spry_job *job, size_t row)
 {
     spry_pool_kind kind = job->engine->model->pooling.kind;
     return kind == SPRY_POOL_MEAN || row == (kind == SPRY_POOL_FIRST ? 0 : job->reading.prompt.count - 1);
 }
 
-/* Rows are added one by one in order, in double precision: steps of any size give the same bits. */
+/* Adds the rows one by one in order, in double precision: steps of any size give the same bits. */
 static void add_rows(spry_job *job, const float *hidden, size_t n_hidden)
 {
     spry_reading *r = &job->reading;
@@ -287,7 +287,7 @@ static spry_status reading_cancel(spry_job *job, spry_error *error)
     return cancelled(job, error);
 }
 
-/* ---- making room for others -------------------------------------------------------------------------------------- */
+/* ---- suspending and resuming ------------------------------------------------------------------------------------- */
 
 static void reading_suspend(spry_job *job)
 {

@@ -9,7 +9,8 @@
 
 /* ---- declared types ---------------------------------------------------------------------------------------------- */
 
-/* References and alternatives are followed up to a number of visits; beyond it all types are allowed. */
+/* Finds out which types a tool declares. References and alternatives are followed for a limited number of visits;
+ * beyond it all types are allowed. */
 
 enum { MAX_REFERENCES = 16, MAX_VISITS = 256 };
 
@@ -40,7 +41,7 @@ spry_argument_schema spry_argument_schema_of(const json_t *function)
     return (spry_argument_schema){parameters, parameters};
 }
 
-/* Follows "#/a/b" within the document. */
+/* Follows a JSON pointer "#/a/b" in the document. */
 static const json_t *follow(const json_t *root, const char *pointer)
 {
     const json_t *at = *pointer == '#' ? root : NULL;
@@ -52,7 +53,7 @@ static const json_t *follow(const json_t *root, const char *pointer)
     return at;
 }
 
-/* The schema itself, or what it refers to. */
+/* The schema itself, or the schema to which it refers. */
 static spry_argument_schema resolve(spry_argument_schema of)
 {
     for (int i = 0; i < MAX_REFERENCES; i++) {
@@ -66,7 +67,8 @@ static spry_argument_schema resolve(spry_argument_schema of)
 
 static const char *const branches[] = {"anyOf", "oneOf", "allOf"};
 
-/* The first of the schema and its branches that has the member `key`, or within that the member `name`. */
+/* Searches a schema and its branches for the first one with the member `key`; with `name`, for the first whose `key`
+ * contains that member. */
 static const json_t *find_in(spry_argument_schema of, const char *key, const spry_view *name, unsigned *visits)
 {
     if (++*visits > MAX_VISITS)
@@ -123,7 +125,7 @@ static unsigned type_of_value(const json_t *value)
 
 static unsigned types_within(spry_argument_schema of, unsigned *visits);
 
-/* Of the branches under one key: all of them hold, or one does. */
+/* The types that the branches under a key allow: types that all of them allow, or any of them. */
 static unsigned types_of_branches(spry_argument_schema of, const char *key, bool all, unsigned *visits)
 {
     const json_t *list = json_object_get(of.schema, key);
@@ -169,7 +171,7 @@ unsigned spry_argument_types(spry_argument_schema of)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* A recursive reader of literals, bounded in depth, which writes JSON as it reads. */
+/* A recursive reader of literals, with bounded depth; it writes JSON while it reads. */
 
 enum { MAX_DEPTH = 64, MAX_TEXT_BYTES = 64 << 20 };
 
@@ -197,9 +199,9 @@ bool spry_argument_string(spry_buffer *out, spry_view text)
     return done;
 }
 
-/* ---- where a literal ends ---------------------------------------------------------------------------------------- */
+/* ---- the end of a literal ---------------------------------------------------------------------------------------- */
 
-/* Whether a delimiter follows; *known: it is decided. */
+/* True if a delimiter follows; *known: the text so far is enough to decide. */
 static bool delimiter_follows(spry_view text, size_t at, bool final, bool *known)
 {
     while (at < text.size && is_space(text.data[at]))
@@ -213,7 +215,7 @@ static bool is_at(spry_view text, size_t at, const char *part)
     return at <= text.size && spry_view_starts((spry_view){text.data + at, text.size - at}, spry_view_of(part));
 }
 
-/* Inside a string: moves to its end; false: more text is needed. */
+/* Moves to the end of a string; false: more text is needed. */
 static bool scan_string(spry_literal_scan *s, spry_view text, const char *quote, bool final)
 {
     for (; s->at < text.size; s->at++) {
@@ -328,7 +330,7 @@ static bool hex_code(const literal_reader *r, size_t at, size_t digits, unsigned
     return true;
 }
 
-/* Behind a backslash. */
+/* Reads an escape; starts after the backslash. */
 static bool read_escape(literal_reader *r, spry_buffer *string)
 {
     static const char from[] = "ntrbf0\"'\\/", to[] = "\n\t\r\b\f\0\"'\\/";
@@ -352,7 +354,7 @@ static bool read_escape(literal_reader *r, spry_buffer *string)
     return spry_buffer_append(string, found ? &to[found - from] : "\\", 1);
 }
 
-/* The bytes of a string, without its quotes. */
+/* Reads a string without its quotes. */
 static bool read_string(literal_reader *r, spry_buffer *string)
 {
     const char *mark = r->quote;
@@ -388,7 +390,7 @@ static bool at_string(const literal_reader *r)
 
 static bool read_literal(literal_reader *r, spry_argument_schema of, int depth);
 
-/* A string, or the value that it spells where no string is declared. */
+/* Writes a string; if no string is declared, the value that its text means. */
 static bool write_string(literal_reader *r, spry_argument_schema of)
 {
     spry_buffer string;
@@ -402,7 +404,7 @@ static bool write_string(literal_reader *r, spry_argument_schema of)
     return done;
 }
 
-/* The key of a member; `key` gets its bytes. */
+/* Reads the key of a member into `key`. */
 static bool read_key(literal_reader *r, spry_buffer *key)
 {
     if (at_string(r))
@@ -451,7 +453,7 @@ static bool read_container(literal_reader *r, spry_argument_schema of, int depth
     }
 }
 
-/* A number or a word. */
+/* Reads a number or a word. */
 static bool read_plain(literal_reader *r)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
@@ -495,7 +497,7 @@ bool spry_argument_literal(spry_buffer *out, spry_view text, const char *quote, 
 
 /* ---- text without quotes ----------------------------------------------------------------------------------------- */
 
-/* The type that a JSON text has, as bits; 0: a string, or no JSON. */
+/* The type of a JSON text, as a bit; 0: a string, or not JSON. */
 static unsigned type_of(spry_view json)
 {
     char c = json.size ? json.data[0] : '"';
@@ -511,7 +513,7 @@ static unsigned type_of(spry_view json)
     return SPRY_ARGUMENT_NUMBER | SPRY_ARGUMENT_INTEGER;
 }
 
-/* Whole numbers that are written with a fraction, where only integers are declared. */
+/* Appends a number such as 3.0 as an integer, if only integers are declared. */
 static bool append_integer(spry_buffer *out, spry_view number)
 {
     char text[32];

@@ -1,4 +1,4 @@
-/* What the syntaxes share: marks, headers, events. */
+/* Reading of calls: the parts that all syntaxes share (marks, headers, events). */
 #include "template/call_reader.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 /* ---- JSON byte by byte ------------------------------------------------------------------------------------------- */
 
-/* A state machine; containers are a stack of bits. */
+/* The state machine for JSON; open containers are a stack of bits. */
 
 enum { SIGN, ZERO, WHOLE, POINT, FRACTION, LETTER_E, EXPONENT_SIGN, EXPONENT };
 
@@ -95,7 +95,7 @@ static bool after_value(spry_json_walk *w, char c)
     return (c == ']' || c == '}') && close_container(w, c == ']');
 }
 
-/* The number goes on, or it has ended and the byte follows it. */
+/* Continues a number; false if neither the number can continue with the byte, nor a value end before it. */
 static bool in_number(spry_json_walk *w, char c)
 {
     bool digit = is_digit(c);
@@ -158,7 +158,7 @@ bool spry_json_walk_byte(spry_json_walk *w, char c)
 
 enum { MAX_HEADER_BYTES = 320, MAX_NAME_BYTES = 256, MAX_WORD_BYTES = 64, MAX_CALL_BYTES = 32 << 20 };
 
-/* ---- marks ------------------------------------------------------------------------------------------------------- */
+/* ---- searching for marks ----------------------------------------------------------------------------------------- */
 
 static size_t mark_size(const char *mark)
 {
@@ -258,7 +258,7 @@ static spry_view cut_space(spry_view text)
     return text;
 }
 
-/* ":0" at the end of a name. */
+/* Removes ":0" from the end of a name. */
 static spry_view cut_number(spry_view name)
 {
     size_t end = name.size;
@@ -269,7 +269,7 @@ static spry_view cut_number(spry_view name)
     return name;
 }
 
-/* Takes name and id out of a header. */
+/* Finds the name and the id in a header. */
 static bool read_name(spry_call_reader *r, spry_view header)
 {
     const spry_tool_style *s = r->style;
@@ -305,7 +305,7 @@ static spry_call_state read_header(spry_call_reader *r, spry_view text)
     const spry_tool_style *s = r->style;
     size_t first = spry_space_skip(text, r->at);
     if (first < text.size && (text.data[first] == '{' || text.data[first] == '[')) {
-        r->syntax = SPRY_CALL_JSON; /* an older form of the style */
+        r->syntax = SPRY_CALL_JSON; /* some models use an older form of the style */
         r->stage = SPRY_CALL_ARGUMENTS;
         return SPRY_CALL_ON;
     }
@@ -325,7 +325,7 @@ static spry_call_state read_header(spry_call_reader *r, spry_view text)
     return SPRY_CALL_ON;
 }
 
-/* Behind the mark of a section. */
+/* Continues after the mark of a section. */
 static spry_call_state enter(spry_call_reader *r, spry_view text, bool final)
 {
     size_t at = spry_space_skip(text, r->at), end;
@@ -340,7 +340,7 @@ static spry_call_state enter(spry_call_reader *r, spry_view text, bool final)
     return SPRY_CALL_ON;
 }
 
-/* Behind the arguments. A missing mark is forgiven. */
+/* Continues after the arguments. A missing mark is tolerated. */
 static spry_call_state read_close(spry_call_reader *r, spry_view text, bool final)
 {
     const char *const marks[] = {r->style->arguments_close, r->style->close};
@@ -359,7 +359,7 @@ static spry_call_state read_close(spry_call_reader *r, spry_view text, bool fina
     return SPRY_CALL_WHOLE;
 }
 
-/* ---- from outside ------------------------------------------------------------------------------------------------ */
+/* ---- functions for other files ----------------------------------------------------------------------------------- */
 
 void spry_call_reader_init(spry_call_reader *r, const spry_tool_style *style, const json_t *tools)
 {

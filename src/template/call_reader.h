@@ -15,7 +15,7 @@
 enum { SPRY_JSON_WALK_DEPTH = 512 };
 
 typedef enum spry_json_place {
-    SPRY_JSON_VALUE,       /* a value must come; zeroed storage is here */
+    SPRY_JSON_VALUE,       /* a value must come; a zeroed struct starts here */
     SPRY_JSON_FIRST_VALUE, /* a value, or the end of an empty array */
     SPRY_JSON_FIRST_KEY,   /* a key, or the end of an empty object */
     SPRY_JSON_KEY,         /* a key must come */
@@ -31,14 +31,14 @@ typedef enum spry_json_place {
 typedef struct spry_json_walk {
     spry_json_place place;
     uint32_t depth;
-    uint8_t part;     /* of a number, a word or an escape */
+    uint8_t part;     /* state inside a number, a word or an escape */
     uint8_t escape;   /* 0: none; 1: after a backslash; 2 to 5: hexadecimal digits left, plus 1 */
     const char *word; /* rest of a word */
     uint8_t is_array[SPRY_JSON_WALK_DEPTH / 8];
 } spry_json_walk;
 
-/* Takes one byte; false: the text is not JSON. The value is complete when the depth is 0 and the place is AFTER; a
- * number at depth 0 never is. */
+/* Processes one byte; false: the text is not JSON. The value is complete when the depth is 0 and the place is AFTER;
+ * for a number at depth 0 that never happens. */
 bool spry_json_walk_byte(spry_json_walk *walk, char byte);
 
 static inline bool spry_json_walk_done(const spry_json_walk *walk)
@@ -47,10 +47,10 @@ static inline bool spry_json_walk_done(const spry_json_walk *walk)
 }
 
 typedef enum spry_call_state {
-    SPRY_CALL_MORE,  /* incomplete */
+    SPRY_CALL_MORE,  /* incomplete: more text is needed */
     SPRY_CALL_WRONG, /* not a call, or no longer one */
     SPRY_CALL_WHOLE, /* complete */
-    SPRY_CALL_ON,    /* within the reader: continue with the next stage */
+    SPRY_CALL_ON,    /* used inside the reader: continue with the next stage */
 } spry_call_state;
 
 typedef enum spry_call_stage {
@@ -60,26 +60,26 @@ typedef enum spry_call_stage {
     SPRY_CALL_CLOSE,
 } spry_call_stage;
 
-/* Where a JSON call is. Offsets are into the text of the call. */
+/* Position inside a call that is JSON. Offsets are into the text of the call. */
 typedef struct spry_json_call {
     spry_json_walk walk;
-    uint32_t list_depth;  /* objects directly within it are calls */
-    uint32_t call_depth;  /* of the members of the call; 0: not inside a call */
-    uint8_t field;        /* the member that the value belongs to */
-    size_t token;         /* where the key or value begins */
-    spry_text_range held; /* arguments that came before the name */
-    bool has_arguments;   /* seen, whole */
-    bool streams;         /* inside arguments that are being reported */
+    uint32_t list_depth;  /* depth at which objects are calls */
+    uint32_t call_depth;  /* depth of the call's members; 0: not inside a call */
+    uint8_t field;        /* the member to which the current value belongs */
+    size_t token;         /* where the current key or value begins */
+    spry_text_range held; /* arguments that came before the name, so they could not be reported yet */
+    bool has_arguments;   /* arguments have been read completely */
+    bool streams;         /* inside arguments that are being reported as they come */
     bool first_key_seen;
-    size_t sent; /* arguments before it are reported */
+    size_t sent; /* arguments up to here have been reported */
     size_t n_calls;
 } spry_json_call;
 
 typedef struct spry_call_reader {
     /* set by the caller */
     const spry_tool_style *style;
-    const json_t *tools;                                        /* the declared ones; NULL: unknown */
-    void (*on_begin)(void *user, spry_view name, spry_view id); /* id empty: the model gave none */
+    const json_t *tools;                                        /* the declared tools; NULL: unknown */
+    void (*on_begin)(void *user, spry_view name, spry_view id); /* id is empty if the model gave none */
     void (*on_arguments)(void *user, spry_view text);
     void (*on_end)(void *user);
     void *user;
@@ -88,15 +88,15 @@ typedef struct spry_call_reader {
     spry_call_stage stage;
     spry_call_syntax syntax;
     bool marked;          /* a mark opened the call */
-    bool begun;           /* a call was reported that has not ended */
-    size_t at;            /* bytes of the text that were read */
-    size_t done;          /* bytes of complete calls */
-    spry_buffer name, id; /* of the call being read */
+    bool begun;           /* the beginning of a call has been reported, but not its end */
+    size_t at;            /* number of bytes of the text that have been read */
+    size_t done;          /* number of bytes of complete calls */
+    spry_buffer name, id; /* name and id of the current call */
     const json_t *function;
     bool named;
     size_t n_arguments;
-    bool in_list, expects_name; /* PYTHON */
-    size_t search;              /* no end of the value is before it */
+    bool in_list, expects_name; /* for SPRY_CALL_PYTHON */
+    size_t search;              /* the end of the value is not before this offset */
     spry_literal_scan scan;
     spry_json_call json;
 } spry_call_reader;
@@ -104,15 +104,15 @@ typedef struct spry_call_reader {
 void spry_call_reader_init(spry_call_reader *reader, const spry_tool_style *style, const json_t *tools);
 void spry_call_reader_deinit(spry_call_reader *reader);
 
-/* A call may begin: `mark` bytes at the start of the text are its opening mark, or that of its section. */
+/* Starts reading a call: the first `mark` bytes of the text are its opening mark, or that of its section. */
 void spry_call_reader_start(spry_call_reader *reader, size_t mark, bool section);
 
-/* Continues with the text from the start of the call on. `final`: no more text follows. */
+/* Reads on; `text` is everything from the start of the call. `final`: no more text follows. */
 spry_call_state spry_call_read(spry_call_reader *reader, spry_view text, bool final);
 
-/* ---- for the syntaxes -------------------------------------------------------------------------------------------- */
+/* ---- functions for the syntaxes ---------------------------------------------------------------------------------- */
 
-/* They read from the reader's stage on; `text` is as above. */
+/* Read on from the reader's current stage; `text` is as above. */
 spry_call_state spry_call_read_json(spry_call_reader *reader, spry_view text, bool final);
 spry_call_state spry_call_read_object(spry_call_reader *reader, spry_view text, bool final); /* NAMED */
 spry_call_state spry_call_read_tagged(spry_call_reader *reader, spry_view text, bool final);
@@ -120,19 +120,20 @@ spry_call_state spry_call_read_tree(spry_call_reader *reader, spry_view text, bo
 spry_call_state spry_call_read_python(spry_call_reader *reader, spry_view text, bool final);
 spry_call_state spry_call_read_braced(spry_call_reader *reader, spry_view text, bool final);
 
-/* Reports the beginning of the call; false: it cannot be a call. */
+/* Reports the beginning of the call; false: this cannot be a call. */
 bool spry_call_begin(spry_call_reader *reader);
-/* Reports "{" or ", ", the key and the value `out`, and the beginning of the call before the first one. */
+/* Reports the key and the value `json` of an argument, after "{" or ", "; before the first argument it also reports the
+ * beginning of the call. */
 bool spry_call_argument(spry_call_reader *reader, spry_view key, spry_view json);
 /* Reports the end of a call whose arguments were reported one by one. */
 bool spry_call_end(spry_call_reader *reader);
 
 typedef enum spry_mark_match { SPRY_MARK_NO, SPRY_MARK_PERHAPS, SPRY_MARK_YES } spry_mark_match;
 
-/* Whether a mark is at `at`; PERHAPS: the text ends inside it. A mark that is NULL does not. '*' in a mark matches
- * a word. *end is after the mark. */
+/* Whether a mark is at `at`; PERHAPS: the text ends inside a possible mark. NULL is a mark that never matches; '*' in a
+ * mark matches a word. *end becomes the offset after the mark. */
 spry_mark_match spry_mark_at(size_t *end, spry_view text, size_t at, const char *mark, bool final);
-/* The first place from `at` on; text.size: there is none. */
+/* The offset of the first mark from `at` on; text.size: there is none. */
 size_t spry_mark_find(spry_view text, size_t at, const char *mark);
 size_t spry_space_skip(spry_view text, size_t at);
 

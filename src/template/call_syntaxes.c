@@ -8,11 +8,11 @@
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-/* Calls as JSON: arguments are passed on exactly as the model wrote them, as soon as the name is known. */
+/* Calls as JSON. Arguments are reported exactly as the model wrote them, as soon as the name is known. */
 
 typedef enum field { OTHER, NAME, ID, ARGUMENTS, FUNCTION, CALLS } field;
 
-/* The string that a JSON text spells; false: it is no string. */
+/* Decodes a JSON string; false: the text is not one. */
 static bool decode(spry_buffer *out, spry_view json)
 {
     json_t *string = spry_json_value(json);
@@ -39,7 +39,7 @@ static void send(spry_call_reader *r, spry_view text, size_t end)
     r->json.sent = end > r->json.sent ? end : r->json.sent;
 }
 
-/* Arguments that are the text of an object in a string. */
+/* Reports arguments that are a string containing an object's text. */
 static bool send_string(spry_call_reader *r, spry_view json)
 {
     spry_buffer text;
@@ -51,7 +51,7 @@ static bool send_string(spry_call_reader *r, spry_view json)
     return done;
 }
 
-/* Whole arguments: an object, a string or null. */
+/* Reports complete arguments: an object, a string or null. */
 static bool send_held(spry_call_reader *r, spry_view json)
 {
     if (json.data[0] == '"')
@@ -112,7 +112,7 @@ static field field_of(const spry_call_reader *r, spry_view key)
     return r->style->keyed ? ARGUMENTS : OTHER;
 }
 
-/* A key within the call is complete. */
+/* Called when a key of the call is complete. */
 static bool on_key(spry_call_reader *r, spry_view json)
 {
     spry_json_call *j = &r->json;
@@ -121,15 +121,15 @@ static bool on_key(spry_call_reader *r, spry_view json)
     j->first_key_seen = true;
     if (r->style->keyed)
         return !r->begun && !j->has_arguments && decode(&r->name, json) && (r->named = true);
-    /* Without a mark, JSON is a call only if its first key is one of a call's. */
+    /* without a mark, JSON is a call only if its first key is one that calls have */
     return r->marked || !first || j->field != OTHER || spry_view_is(json, "\"type\"");
 }
 
-/* A value begins, at `at`, where a call or a member of one may. */
+/* Called when a value begins, at `at`, that may be a call or a member of one. */
 static bool on_value(spry_call_reader *r, char c, size_t at)
 {
     spry_json_call *j = &r->json;
-    uint32_t within = j->walk.depth - (c == '{' || c == '['); /* the depth around the value */
+    uint32_t within = j->walk.depth - (c == '{' || c == '['); /* the depth outside of this value */
     if (j->call_depth == 0) {
         if (within != j->list_depth || (within == 0 && c != '{' && c != '['))
             return within != j->list_depth;
@@ -165,7 +165,7 @@ static bool on_value(spry_call_reader *r, char c, size_t at)
     return j->field != NAME || c == '"';
 }
 
-/* A value within the call is complete. */
+/* Called when a value of the call is complete. */
 static bool on_value_end(spry_call_reader *r, spry_view text, size_t end)
 {
     spry_json_call *j = &r->json;
@@ -191,7 +191,7 @@ static bool on_value_end(spry_call_reader *r, spry_view text, size_t end)
     return true;
 }
 
-/* The object of a call is complete. */
+/* Called when the object of a call is complete. */
 static bool on_call_end(spry_call_reader *r)
 {
     spry_json_call *j = &r->json;
@@ -207,7 +207,7 @@ static bool on_call_end(spry_call_reader *r)
     return true;
 }
 
-/* Follows one byte, which is at r->at - 1 when this returns true. */
+/* Processes one byte; when it returns true, the byte is at r->at - 1. */
 static bool read_byte(spry_call_reader *r, spry_view text)
 {
     spry_json_call *j = &r->json;
@@ -221,7 +221,7 @@ static bool read_byte(spry_call_reader *r, spry_view text)
     spry_json_place now = j->walk.place;
     if (waits && now != before && j->walk.depth >= depth && !(now == SPRY_JSON_AFTER))
         return on_value(r, text.data[at], at);
-    if (waits && j->walk.depth > depth) /* an array within an array: the place is the same */
+    if (waits && j->walk.depth > depth) /* an array inside an array, where the place does not change */
         return on_value(r, text.data[at], at);
     if (j->call_depth == 0)
         return true;
@@ -236,7 +236,7 @@ static bool read_byte(spry_call_reader *r, spry_view text)
     return !ended || on_value_end(r, text, r->at);
 }
 
-/* Behind a complete value: another one may follow. */
+/* Continues after a complete value; another one may follow. */
 static spry_call_state next_value(spry_call_reader *r, spry_view text, bool final)
 {
     if (!r->json.n_calls)
@@ -284,7 +284,7 @@ spry_call_state spry_call_read_json(spry_call_reader *r, spry_view text, bool fi
 
 enum { MAX_NAME_BYTES = 256, MAX_VALUE_BYTES = 64 << 20 };
 
-/* The text up to one of the bytes `ends`; MORE: it is not there yet. */
+/* Reads the text up to one of the bytes in `ends`; MORE: none has arrived yet. */
 static spry_call_state read_word(spry_view *word, const spry_call_reader *r, spry_view text, const char *ends)
 {
     size_t begin = spry_space_skip(text, r->at), end = begin;
@@ -298,7 +298,7 @@ static spry_call_state read_word(spry_view *word, const spry_call_reader *r, spr
     return end == text.size ? SPRY_CALL_MORE : SPRY_CALL_ON;
 }
 
-/* Arguments up to `close`, each a key, `separator` and a literal. */
+/* Reads arguments up to `close`; each is a key, `separator` and a literal. */
 static spry_call_state read_arguments(spry_call_reader *r, spry_view text, char separator, char close, bool final)
 {
     const char ends[] = {separator, '\n', '(', ')', '{', '}', ',', 0};
@@ -344,7 +344,7 @@ spry_call_state spry_call_read_braced(spry_call_reader *r, spry_view text, bool 
     return state;
 }
 
-/* The name and its parenthesis. */
+/* Reads the name and its opening parenthesis. */
 static spry_call_state read_name(spry_call_reader *r, spry_view text)
 {
     static const char call[] = ".call";
@@ -364,7 +364,8 @@ static spry_call_state read_name(spry_call_reader *r, spry_view text)
     return spry_buffer_append(&r->name, name.data, name.size) ? SPRY_CALL_ON : SPRY_CALL_WRONG;
 }
 
-/* Before a name: "[" before the first, "," between two, "]" after the last. WHOLE: there is no other call. */
+/* Reads what precedes a name: "[" before the first, "," between two; or "]" after the last. WHOLE: no other call
+ * follows. */
 static spry_call_state read_separator(spry_call_reader *r, spry_view text, bool final)
 {
     size_t at = spry_space_skip(text, r->at);
@@ -400,8 +401,8 @@ spry_call_state spry_call_read_python(spry_call_reader *r, spry_view text, bool 
 
 /* ---- parameters between marks ------------------------------------------------------------------------------------ */
 
-/* Calls whose parameters are between marks. Values are plain text: a closing mark inside a value ends it only where
- * another parameter or the end of the call follows. */
+/* Calls whose parameters are between marks. Values are plain text, which may contain the closing mark: it ends a value
+ * only if another parameter or the end of the call follows. */
 
 enum { MAX_KEY_BYTES = 1024, MAX_DEPTH = 64 };
 
@@ -414,7 +415,7 @@ static spry_view part(spry_view text, size_t begin, size_t end)
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-/* Whether what follows a closing mark is the next parameter or the end of the call. */
+/* Whether the text after a closing mark is another parameter or the end of the call. */
 static spry_mark_match goes_on(const spry_call_reader *r, spry_view text, size_t at, bool final)
 {
     size_t end;
@@ -426,7 +427,7 @@ static spry_mark_match goes_on(const spry_call_reader *r, spry_view text, size_t
     return key > close ? key : close;
 }
 
-/* Finds the mark that closes the value which begins at `at`. */
+/* Finds the mark that closes the value beginning at `at`. */
 static spry_call_state find_close(spry_call_reader *r, size_t *close, spry_view text, size_t at, bool final)
 {
     const char *mark = r->style->parameter.value_close;
@@ -447,7 +448,7 @@ static spry_call_state find_close(spry_call_reader *r, size_t *close, spry_view 
     }
 }
 
-/* A value as JSON. `attributes` are after the key in its mark, and may tell the type. */
+/* Appends a value as JSON. `attributes` is the text after the key in its mark, which may tell the type. */
 static bool append_value(spry_buffer *out, const spry_call_reader *r, spry_view value, spry_view attributes,
                          spry_argument_schema of)
 {
@@ -497,7 +498,7 @@ static spry_call_state read_parameter(spry_call_reader *r, spry_view text, size_
     return done ? SPRY_CALL_ON : SPRY_CALL_WRONG;
 }
 
-/* The mark that ends the call, or another argument. */
+/* Finds the mark that ends the call, or the beginning of another argument. */
 static spry_call_state end_or_argument(spry_call_reader *r, spry_view text, const char *mark, size_t *argument,
                                        bool final)
 {
@@ -530,7 +531,8 @@ spry_call_state spry_call_read_tagged(spry_call_reader *r, spry_view text, bool 
 
 /* ---- trees ------------------------------------------------------------------------------------------------------- */
 
-/* The element whose tag's name begins at `name`: *inner begins after the tag, *close at its closing tag. */
+/* Finds the element whose tag name begins at `name`: *inner is the offset after its tag, *close that of its closing
+ * tag. */
 static spry_call_state find_element(spry_call_reader *r, spry_view text, size_t name, size_t *inner, size_t *close)
 {
     char open_tag[MAX_KEY_BYTES + 64], close_tag[MAX_KEY_BYTES + 64];
@@ -558,7 +560,7 @@ static spry_call_state find_element(spry_call_reader *r, spry_view text, size_t 
 
 static bool append_element(spry_buffer *out, spry_call_reader *r, spry_view inner, spry_argument_schema of, int depth);
 
-/* Elements within an element: items of a list, or members. */
+/* Appends the elements inside an element as a list, or as an object. */
 static bool append_children(spry_buffer *out, spry_call_reader *r, spry_view inner, spry_argument_schema of, int depth)
 {
     size_t tag = strlen(r->style->quote) + 1, count = 0;

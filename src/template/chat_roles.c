@@ -1,11 +1,11 @@
-/* Messages are copied only where they change. */
+/* Changes the roles of instructions. Messages are copied only if they change. */
 #include "template/chat_roles.h"
 
 #include <string.h>
 
 static json_t *mutable(const json_t *json)
 {
-    return (json_t *)(uintptr_t)json; /* for reference counting: jansson's functions are not const */
+    return (json_t *)(uintptr_t)json; /* needed for reference counting: jansson's functions are not const */
 }
 
 static bool has_role(const json_t *message, const char *role)
@@ -24,7 +24,7 @@ static json_t *text_part(const json_t *text)
     return json_pack("{s:s, s:O}", "type", "text", "text", text);
 }
 
-/* The contents of two messages with an empty line between them: a text where both are text, or a list of parts. */
+/* The contents of two messages with an empty line between them: a text if both are texts, otherwise a list of parts. */
 static json_t *joined(const json_t *first, const json_t *second)
 {
     if (json_is_string(first) && json_is_string(second))
@@ -43,14 +43,15 @@ static json_t *joined(const json_t *first, const json_t *second)
     return parts;
 }
 
-/* Whether a message can be joined with another one: it has only a role and a content. */
+/* True if a message can be joined with another one: it has only a role and a content. */
 static bool is_plain(const json_t *message)
 {
     const json_t *content = json_object_get(message, "content");
     return json_object_size(message) == 2 && (json_is_string(content) || json_is_array(content));
 }
 
-/* Appends a message with this role, or adds it to the last one if that has the same role and `join` allows it. */
+/* Appends a message with this role, or joins it with the last message if that has the same role and `join` allows
+ * it. */
 static bool add(json_t *out, const json_t *message, const char *role, bool join, bool *differs)
 {
     json_t *last = json_array_get(out, json_array_size(out) - 1), *copy;
@@ -73,7 +74,7 @@ spry_status spry_chat_roles_apply(json_t **out, bool *differs, const json_t *mes
                                   spry_view source, spry_error *error)
 {
     bool knows = source.size && memmem(source.data, source.size, "developer", 9);
-    bool leading = true, made = true, moved = false; /* the last message has text that was an instruction */
+    bool leading = true, made = true, moved = false; /* moved: the last message contains text that was an instruction */
     *differs = false;
     *out = json_array();
     for (size_t i = 0; i < json_array_size(messages) && made; i++) {
@@ -100,7 +101,7 @@ spry_status spry_chat_roles_apply(json_t **out, bool *differs, const json_t *mes
     return spry_fail_memory(error, "a conversation", json_array_size(messages));
 }
 
-/* The first text of a message, without blanks at its ends. */
+/* The beginning of a message's first text, without whitespace at its ends. */
 static spry_view beginning(const json_t *message)
 {
     enum { COMPARED = 200 };

@@ -1,4 +1,4 @@
-/* Chat templates and the ChatML fallback; and messages in the forms that templates accept. */
+/* Chat templates, with ChatML as the fallback, and the forms of messages that templates accept. */
 #include "template/chat_template.h"
 
 #include <jansson.h>
@@ -12,24 +12,23 @@
 #include "template/jinja_value.h"
 #include "template/tool_calls.h"
 
-/* In the order in which they are tried. */
+/* The forms are tried in this order. */
 typedef enum spry_chat_form {
     SPRY_CHAT_AS_GIVEN,       /* JSON text in tool-call arguments becomes an object */
-    SPRY_CHAT_PLAIN_CONTENT,  /* in addition, text parts are joined with line breaks, and null content is an empty text
-                               */
-    SPRY_CHAT_TEXT_ARGUMENTS, /* contents as above, arguments unchanged */
+    SPRY_CHAT_PLAIN_CONTENT,  /* also, text parts are joined with line breaks, and null content becomes an empty text */
+    SPRY_CHAT_TEXT_ARGUMENTS, /* contents as above, but arguments stay text */
     SPRY_CHAT_FORMS
 } spry_chat_form;
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Changed messages are copied; unchanged parts are shared. */
+/* Messages that change are copied; unchanged parts are shared. */
 
 enum { MAX_CONTENT_BYTES = 256 << 20, VALUE_BYTES = 4 };
 
 static json_t *mutable(const json_t *json)
 {
-    return (json_t *)(uintptr_t)json; /* for reference counting: jansson's functions are not const */
+    return (json_t *)(uintptr_t)json; /* needed for reference counting: jansson's functions are not const */
 }
 
 static bool is_text_part(const json_t *part)
@@ -73,7 +72,7 @@ static bool make_content_plain(json_t *message, bool *changed)
     return json_object_set_new(message, "content", parts ? joined_parts(content) : json_string("")) == 0;
 }
 
-/* The object that a JSON text of arguments contains; NULL when it is not an object. */
+/* The object that the arguments' JSON text contains; NULL when it is not an object. */
 static json_t *parsed_arguments(const json_t *call)
 {
     const json_t *function = json_object_get(call, "function");
@@ -106,7 +105,8 @@ static bool parse_arguments(json_t *message, bool *changed)
     return !copy || json_object_set_new(message, "tool_calls", copy) == 0;
 }
 
-/* The caller releases *out with json_decref. *differs: whether it differs from the previous form. */
+/* Converts messages to a form; the caller releases *out with json_decref. *differs: the result differs from that of the
+ * previous form. */
 static spry_status messages_form(json_t **out, bool *differs, const json_t *messages, spry_chat_form form,
                                  spry_error *error)
 {
@@ -118,7 +118,7 @@ static spry_status messages_form(json_t **out, bool *differs, const json_t *mess
         made = copy;
         if (json_is_object(copy)) {
             made = made && (form == SPRY_CHAT_AS_GIVEN || make_content_plain(copy, &contents));
-            /* The last form keeps the arguments as text, but must detect that there are some. */
+            /* The last form keeps arguments as text, but must detect whether there are any. */
             json_t *target = form == SPRY_CHAT_TEXT_ARGUMENTS ? json_copy(copy) : json_incref(copy);
             made = made && target && parse_arguments(target, &arguments);
             json_decref(target);
@@ -134,7 +134,7 @@ static spry_status messages_form(json_t **out, bool *differs, const json_t *mess
     return SPRY_OK;
 }
 
-/* A copy of an object with `key` set to an empty text where it has none. */
+/* A copy of an object in which `key` is an empty text if it was missing. */
 static json_t *with_text(const json_t *object, const char *key, bool *changed)
 {
     json_t *copy = json_is_object(object) ? json_copy(mutable(object)) : json_incref(mutable(object));
@@ -145,7 +145,7 @@ static json_t *with_text(const json_t *object, const char *key, bool *changed)
     return copy;
 }
 
-/* The same for a function and its parameters. */
+/* A copy of a function in which it and its parameters have descriptions, if necessary empty ones. */
 static json_t *described_function(const json_t *function, bool *changed)
 {
     json_t *copy = with_text(function, "description", changed);
@@ -165,8 +165,8 @@ static json_t *described_function(const json_t *function, bool *changed)
     return copy;
 }
 
-/* Tools with an empty description, and no parameters, where they have none. The caller releases *out with json_decref.
- */
+/* A copy of the tools in which descriptions and parameters that were missing are empty. The caller releases *out with
+ * json_decref. */
 static spry_status tools_described(json_t **out, bool *differs, const json_t *tools, spry_error *error)
 {
     *differs = false;
@@ -185,7 +185,7 @@ static spry_status tools_described(json_t **out, bool *differs, const json_t *to
     return *out ? SPRY_OK : spry_fail_memory(error, "tools", 0);
 }
 
-/* Whether a message's content is a list of text parts. */
+/* True if some message's content is a list of text parts. */
 static bool messages_have_parts(const json_t *messages)
 {
     for (size_t i = 0; i < json_array_size(messages); i++) {
@@ -206,7 +206,8 @@ static bool is_known_role(spry_view role)
     return false;
 }
 
-/* All strings are marked as literal, except well-known roles: templates build control tokens from those, "<|user|>". */
+/* Converts messages to a template value. All strings are marked as literal, except well-known roles, because templates
+ * build control tokens such as "<|user|>" from them. */
 static spry_jinja_value messages_value(spry_jinja_run *run, const json_t *messages)
 {
     spry_jinja_value list = spry_jinja_from_json(run, messages);
@@ -245,7 +246,7 @@ enum { MAX_SOURCE_BYTES = 1 << 20 };
 
 struct spry_chat_template {
     spry_buffer source; /* the model's own template */
-    spry_view used;     /* the template that was parsed */
+    spry_view used;     /* the source of the template that was parsed */
     spry_arena arena;
     const spry_jinja_node *nodes;
     bool own;
@@ -386,14 +387,14 @@ static spry_view or_empty(spry_view text)
     return text.data ? text : SPRY_VIEW("");
 }
 
-/* The date under a name that templates use, unless the caller gave one. */
+/* Sets the variable with the date that templates use, unless the caller has set it. */
 static void bind_date(spry_jinja_run *run, const char *name, const char *format, const spry_chat_input *input)
 {
     if (input->dates && !json_object_get(input->extra, name))
         spry_jinja_bind(run, spry_view_of(name), spry_jinja_date(run, spry_view_of(format), NULL));
 }
 
-/* The tools as JSON text, which some templates expect, unless the caller gave one. */
+/* Sets the variable with the tools as JSON text, which some templates need, unless the caller has set it. */
 static void bind_functions(spry_jinja_run *run, const spry_chat_input *input)
 {
     if (!input->dates || json_object_get(input->extra, "functions"))
@@ -433,12 +434,12 @@ static spry_status hand_over(spry_chat_text *out, const spry_jinja_builder *from
     return SPRY_OK;
 }
 
-/* What a template did not output. */
+/* Input that a template did not output. */
 typedef struct unprinted {
     bool parts;           /* lists of text parts */
-    bool instructions;    /* an instruction of `wanted` */
-    bool refused;         /* all: the template raised an error itself */
-    const json_t *wanted; /* messages; NULL: any output will do */
+    bool instructions;    /* an instruction of `wanted` is missing */
+    bool refused;         /* the template raised an error itself, so everything is missing */
+    const json_t *wanted; /* messages that must be output; NULL: any output is accepted */
 } unprinted;
 
 static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
@@ -467,11 +468,11 @@ static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, 
     return status;
 }
 
-/* The messages in each form that templates accept, until one is rendered. */
+/* Renders messages in each form that templates accept, until one succeeds. */
 static spry_status render_forms(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                                 unprinted *missed, spry_error *error)
 {
-    spry_status status = SPRY_OK, first = SPRY_OK; /* the error of the first attempt is the most useful */
+    spry_status status = SPRY_OK, first = SPRY_OK; /* first: the first error, which is the most useful one */
     spry_error later;
     missed->parts = true;
     for (spry_chat_form form = SPRY_CHAT_AS_GIVEN; form < SPRY_CHAT_FORMS && (status || missed->parts); form++) {
@@ -488,7 +489,7 @@ static spry_status render_forms(const spry_chat_template *chat, spry_chat_text *
     return status && first ? first : status;
 }
 
-/* One way to write instructions; *again: another way may help. */
+/* Renders with one form of roles; *again: another form may be better. */
 static spry_status render_as(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                              spry_chat_roles roles, bool complete, bool *again, spry_error *error)
 {
@@ -509,7 +510,7 @@ static spry_status render_as(const spry_chat_template *chat, spry_chat_text *out
     return status;
 }
 
-/* The instructions in each form that templates accept, until one is rendered completely. */
+/* Renders with each form of roles, until one renders all instructions. */
 static spry_status render_roles(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                                 spry_error *error)
 {

@@ -26,23 +26,23 @@ typedef struct spry_chat_template spry_chat_template;
 spry_status spry_chat_template_create(spry_chat_template **out, spry_view source, spry_error *error);
 void spry_chat_template_destroy(spry_chat_template *chat);
 
-/* Adds a second template, which is used instead of the first in conversations with tools. An invalid one is ignored. */
+/* Adds a second template, which replaces the first one in conversations with tools. An invalid template is ignored. */
 spry_status spry_chat_template_add_tool_use(spry_chat_template *chat, spry_view source, spry_error *error);
 
 /* The model's own template; empty when it has none. */
 spry_view spry_chat_template_source(const spry_chat_template *chat);
 
-/* The source of the template in use: the fallback's, or with `tools` that of the template for tools if there is one. */
+/* The source of the template in use, which may be the fallback's; with `tools` the one for tools, if there is one. */
 spry_view spry_chat_template_used_source(const spry_chat_template *chat, bool tools);
 
-/* How the model writes calls and thoughts, by that source. */
+/* How the model writes calls, and thoughts, according to that source. */
 const spry_tool_style *spry_chat_template_tool_style(const spry_chat_template *chat, bool tools);
 const spry_thought_style *spry_chat_template_thought_style(const spry_chat_template *chat, bool tools);
 
-/* Whether the spelling of a control token is part of a mark of calls or thoughts. */
+/* True if the spelling of a control token is a part of a mark of calls or thoughts. */
 bool spry_chat_template_needs_token(const spry_chat_template *chat, spry_view spelling);
 
-/* Whether the model's own template is used; if not, ChatML is, and users should be told. */
+/* True if the model's own template is used; otherwise ChatML is, and users should be told. */
 bool spry_chat_template_is_own(const spry_chat_template *chat);
 
 /* The error in the model's own template, with its line; empty when there is none. */
@@ -52,19 +52,21 @@ typedef struct spry_chat_input {
     const json_t *messages; /* an array in OpenAI's format; content may be text, null, or a list of parts */
     const json_t *tools;    /* an array, or NULL */
     const json_t *extra;    /* an object of further variables ("enable_thinking"), or NULL */
-    spry_view source;       /* data NULL, or a template that is used instead */
+    spry_view source;       /* data is NULL; or a template to use in place of the model's */
     bool add_generation_prompt;
-    spry_view continuation;         /* the beginning of the answer, after the rendered text; not the template's */
-    spry_view bos_token, eos_token; /* data NULL: the model has none; templates get an empty text */
+    spry_view continuation;         /* the beginning of the answer, appended after the rendered text; not an input of
+                                     * the template */
+    spry_view bos_token, eos_token; /* data is NULL: the model has none, and templates get an empty text */
     int64_t now;                    /* for dates: seconds since 1970, local time */
-    bool dates; /* `date_string` and `datetime` are that time, `functions` the tools as text, unless `extra` has them */
+    bool dates; /* sets `date_string` and `datetime` to that time, and `functions` to the tools as text, unless `extra`
+                 * sets them */
 } spry_chat_input;
 
 /* Appends the conversation and, if requested, the start of the assistant's next message. Templates differ in the input
  * they accept: tool-call arguments that are JSON text are passed as objects; if a template does not accept lists of
  * text parts or null content, it gets plain text, and then unchanged arguments; if it fails for tools without
- * descriptions or parameters, it gets empty ones. Instructions at the beginning are joined; the role developer becomes
- * system, and instructions become text of the user, where the template fails otherwise or does not output them. */
+ * descriptions or parameters, it gets empty ones. Instructions at the beginning are joined. If the template would fail
+ * or omit them, the role developer becomes system, and instructions become text of the user. */
 spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                                       spry_error *error);
 

@@ -109,7 +109,7 @@ static void spread_dict(spry_jinja_run *run, spry_jinja_dict *named, spry_jinja_
         spry_jinja_dict_set(run, named, v.dict->entries[i].key, v.dict->entries[i].value);
 }
 
-/* Evaluates arguments. False when the run failed. */
+/* Evaluates a list of arguments; false when the run failed. */
 static bool eval_args(spry_jinja_run *run, spry_jinja_args *args, const spry_jinja_node *list)
 {
     static const spry_jinja_dict no_names;
@@ -154,7 +154,7 @@ spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, c
     return SPRY_JINJA_NOTHING;
 }
 
-/* A call, a filter or a test: all have an operand and arguments. */
+/* Evaluates a call, a filter or a test, all of which have an operand and arguments. */
 static spry_jinja_value eval_call(spry_jinja_run *run, const spry_jinja_node *node)
 {
     spry_jinja_args args;
@@ -175,7 +175,7 @@ static spry_jinja_value eval_not(spry_jinja_run *run, const spry_jinja_node *nod
     return SPRY_JINJA_BOOLEAN(!spry_jinja_truth(spry_jinja_eval(run, node->a)));
 }
 
-/* `and`, `or`: the second operand is evaluated where the first one does not decide. */
+/* Evaluates `and` and `or`: the second operand only if the first one does not decide. */
 static spry_jinja_value eval_logic(spry_jinja_run *run, const spry_jinja_node *node)
 {
     spry_jinja_value a = spry_jinja_eval(run, node->a);
@@ -207,7 +207,7 @@ static spry_jinja_value eval_concat(spry_jinja_run *run, const spry_jinja_node *
     return spry_jinja_builder_string(&b);
 }
 
-/* a < b < c holds when both comparisons do. */
+/* Evaluates a comparison; a < b < c is true when both comparisons are. */
 static spry_jinja_value eval_compare(spry_jinja_run *run, const spry_jinja_node *node)
 {
     spry_jinja_value a = spry_jinja_eval(run, node->a);
@@ -307,7 +307,7 @@ static void assign(spry_jinja_run *run, const spry_jinja_node *target, spry_jinj
         spry_jinja_bind(run, target->name, v);
 }
 
-/* ---- text of blocks ---------------------------------------------------------------------------------------------- */
+/* ---- output of blocks -------------------------------------------------------------------------------------------- */
 
 /* The output of the statements as a string. */
 static spry_jinja_value capture(spry_jinja_run *run, const spry_jinja_node *list, flow *then)
@@ -320,7 +320,7 @@ static spry_jinja_value capture(spry_jinja_run *run, const spry_jinja_node *list
     return spry_jinja_builder_string(&b);
 }
 
-/* Filters of a block: the innermost has no operand. */
+/* Applies the filters of a block; the innermost one has no operand. */
 static spry_jinja_value filter_block(spry_jinja_run *run, const spry_jinja_node *filters, spry_jinja_value text)
 {
     spry_jinja_args args;
@@ -382,7 +382,7 @@ static flow exec_for(spry_jinja_run *run, const spry_jinja_node *node)
 
 /* ---- macros ------------------------------------------------------------------------------------------------------ */
 
-/* Arguments without a parameter, under Jinja2's names for them. */
+/* Binds arguments for which there is no parameter to the names that Jinja2 gives them. */
 static void bind_rest(spry_jinja_run *run, const spry_jinja_node *macro, const spry_jinja_args *args, size_t n_params)
 {
     spry_jinja_list *more = spry_jinja_list_create(run, 0);
@@ -458,7 +458,7 @@ static void exec_call_block(spry_jinja_run *run, const spry_jinja_node *node)
     spry_jinja_append_value(run->out, spry_jinja_call(run, callee, &args));
 }
 
-/* ---- the others -------------------------------------------------------------------------------------------------- */
+/* ---- other statements -------------------------------------------------------------------------------------------- */
 
 static flow exec_with(spry_jinja_run *run, const spry_jinja_node *node)
 {

@@ -26,7 +26,7 @@ spry_jinja_value spry_jinja_eval(spry_jinja_run *run, const spry_jinja_node *nod
 /* Runs a list of statements; their output goes to run->out. */
 void spry_jinja_exec(spry_jinja_run *run, const spry_jinja_node *list);
 
-/* ---- the parts --------------------------------------------------------------------------------------------------- */
+/* ---- functions shared by the files of the evaluator -------------------------------------------------------------- */
 
 spry_jinja_value spry_jinja_arithmetic(spry_jinja_run *run, spry_jinja_sign sign, spry_jinja_value a,
                                        spry_jinja_value b);
@@ -44,13 +44,14 @@ spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, c
 spry_jinja_value spry_jinja_filter(spry_jinja_run *run, spry_view name, spry_jinja_value v,
                                    const spry_jinja_args *args);
 bool spry_jinja_test(spry_jinja_run *run, spry_view name, spry_jinja_value v, const spry_jinja_args *args);
-/* The row of a filter; NULL: there is none. */
+/* The table row of a filter; NULL: it is unknown. */
 const spry_jinja_named *spry_jinja_find_filter(spry_view name);
 
 /* A global function; undefined for unknown names. */
 spry_jinja_value spry_jinja_global(spry_view name);
 
-/* The time of the run in a format of strftime. `source` is the format's string, whose marks are kept, or NULL. */
+/* The time of the run, formatted as by strftime. `source`: the string with the format, whose marks are kept, or
+ * NULL. */
 spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view format, const spry_jinja_string *source);
 /* A method of a string, list, dict or loop; undefined when there is none. */
 spry_jinja_value spry_jinja_method(spry_jinja_run *run, spry_jinja_value self, spry_view name);

@@ -60,8 +60,8 @@ static size_t unescape_octal(uint32_t *character, spry_view text, size_t at)
     return n;
 }
 
-/* One escape, `at` after its backslash; writes at *out and returns its length. An unknown escape is kept with its
- * backslash. */
+/* Decodes one escape, `at` is after its backslash; writes to *out and returns its length. An unknown escape is kept
+ * with its backslash. */
 static size_t unescape(char **out, spry_view text, size_t at)
 {
     static const char letters[] = "nrt\\'\"abfv", meanings[] = "\n\r\t\\'\"\a\b\f\v";
@@ -86,7 +86,7 @@ static size_t unescape(char **out, spry_view text, size_t at)
     return used;
 }
 
-/* Adjacent strings are concatenated. */
+/* Parses strings; adjacent strings are concatenated. */
 static spry_jinja_node *parse_string(spry_jinja_parser *p)
 {
     size_t room = 1;
@@ -215,7 +215,7 @@ static spry_jinja_node *parse_primary(spry_jinja_parser *p)
     return spry_jinja_node_create(p, SPRY_JINJA_CONST);
 }
 
-/* ---- what follows a value ---------------------------------------------------------------------------------------- */
+/* ---- postfix operators ------------------------------------------------------------------------------------------- */
 
 static spry_jinja_node *parse_subscript(spry_jinja_parser *p, spry_jinja_node *inner)
 {
@@ -316,7 +316,8 @@ spry_jinja_node *spry_jinja_parse_filters(spry_jinja_parser *p, spry_jinja_node 
     return inner;
 }
 
-/* A test's single argument may have no parentheses; keywords that continue the expression are not an argument. */
+/* True if a test's argument begins here, without parentheses; keywords that continue the expression are not an
+ * argument. */
 static bool begins_argument(const spry_jinja_parser *p)
 {
     static const char *const words[] = {"else", "or", "and", "if", "is", "in", "not", "recursive"};
@@ -527,7 +528,7 @@ spry_jinja_node *spry_jinja_parse_expression(spry_jinja_parser *p)
     return node;
 }
 
-/* Whether a tuple that had a comma ends here. */
+/* True if a tuple that contains a comma ends here. */
 static bool ends_tuple(const spry_jinja_parser *p)
 {
     return p->token->kind == SPRY_JINJA_TOKEN_PRINT_END || p->token->kind == SPRY_JINJA_TOKEN_BLOCK_END ||

@@ -1,4 +1,4 @@
-/* Filters, for sequences and for texts, numbers and single values. */
+/* Filters for sequences, and for texts, numbers and single values. */
 #include <math.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 
 /* ---- sequences --------------------------------------------------------------------------------------------------- */
 
-/* Where Jinja2 returns a generator, the list is marked lazy, so that its truth value is the same. */
+/* A list that is a generator in Jinja2 is marked lazy, so that its truth value is the same. */
 
 static spry_jinja_value lazy(spry_jinja_run *run, spry_jinja_list *list)
 {
@@ -17,7 +17,7 @@ static spry_jinja_value lazy(spry_jinja_run *run, spry_jinja_list *list)
     return SPRY_JINJA_SEQUENCE(list);
 }
 
-/* "a.b.0": attributes of attributes; an integer is an index. */
+/* Evaluates a path "a.b.0" of attributes; an integer is an index. */
 static spry_jinja_value attribute_path(spry_jinja_run *run, spry_jinja_value v, spry_jinja_value path)
 {
     if (path.kind != SPRY_JINJA_STRING)
@@ -39,7 +39,7 @@ static spry_jinja_value attribute_path(spry_jinja_run *run, spry_jinja_value v, 
     return v;
 }
 
-/* An attribute of an item, or the item itself where `by` is None. */
+/* The sort key of an item: an attribute, or the item itself if `by` is None. */
 static spry_jinja_value key_of(spry_jinja_run *run, spry_jinja_value item, spry_jinja_value by)
 {
     return by.kind == SPRY_JINJA_NONE ? item : attribute_path(run, item, by);
@@ -51,7 +51,7 @@ typedef struct sort_key {
     spry_jinja_value key, item;
 } sort_key;
 
-/* A stable merge sort, for few comparisons. */
+/* A stable merge sort, because comparisons are expensive. */
 static void merge_sort(spry_jinja_run *run, sort_key *items, sort_key *spare, size_t count, bool fold, bool descending)
 {
     if (count < 2 || !spry_jinja_enter(run))
@@ -103,7 +103,7 @@ static spry_jinja_value filter_sort(const spry_jinja_frame *f)
     return SPRY_JINJA_SEQUENCE(list);
 }
 
-/* items: 0; dictsort: 1 */
+/* The filters items (how: 0) and dictsort (1). */
 static spry_jinja_value filter_pairs(const spry_jinja_frame *f)
 {
     size_t count = f->self.kind == SPRY_JINJA_DICT ? f->self.dict->count : 0;
@@ -153,16 +153,16 @@ static spry_jinja_value filter_unique(const spry_jinja_frame *f)
     return lazy(f->run, list);
 }
 
-/* ---- one of them ------------------------------------------------------------------------------------------------- */
+/* ---- a single item of a sequence --------------------------------------------------------------------------------- */
 
-/* first: 0; last: 1 */
+/* The filters first (how: 0) and last (1). */
 static spry_jinja_value filter_end(const spry_jinja_frame *f)
 {
     const spry_jinja_list *items = spry_jinja_items(f->run, f->self);
     return items->count ? items->items[f->how ? items->count - 1 : 0] : SPRY_JINJA_NOTHING;
 }
 
-/* min: -1; max: 1 */
+/* The filters min (how: -1) and max (1). */
 static spry_jinja_value filter_extreme(const spry_jinja_frame *f)
 {
     const spry_jinja_list *items = spry_jinja_items(f->run, f->self);
@@ -179,7 +179,7 @@ static spry_jinja_value filter_extreme(const spry_jinja_frame *f)
     return best;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------- */
+/* ---- all items --------------------------------------------------------------------------------------------------- */
 
 static spry_jinja_value filter_list(const spry_jinja_frame *f)
 {
@@ -237,7 +237,8 @@ static spry_jinja_value filter_map(const spry_jinja_frame *f)
 
 enum { WANTED = 1, BY_ATTRIBUTE = 2 };
 
-/* select, reject, selectattr, rejectattr: the items for which a test, or their truth value, is the wanted one. */
+/* The filters select, reject, selectattr, rejectattr: the items for which a test, or their truth value, has the wanted
+ * result. */
 static spry_jinja_value filter_select(const spry_jinja_frame *f)
 {
     const spry_jinja_list *items = spry_jinja_items(f->run, spry_jinja_truth(f->self) ? f->self : SPRY_JINJA_NOTHING);
@@ -295,7 +296,7 @@ static spry_jinja_value filter_trim(const spry_jinja_frame *f)
                             SPRY_JINJA_LEFT | SPRY_JINJA_RIGHT);
 }
 
-/* `how` is a spry_jinja_case. */
+/* The filters that change case; `how` is a spry_jinja_case. */
 static spry_jinja_value filter_case(const spry_jinja_frame *f)
 {
     spry_jinja_value text = spry_jinja_to_string(f->run, f->self);
@@ -352,7 +353,7 @@ static spry_jinja_value filter_indent(const spry_jinja_frame *f)
     return spry_jinja_builder_string(&b);
 }
 
-/* escape: 0; safe: 1, which only marks the text as escaped */
+/* The filters escape (how: 0) and safe (1), which only marks the text as escaped. */
 static spry_jinja_value filter_escape(const spry_jinja_frame *f)
 {
     spry_jinja_value text = spry_jinja_to_string(f->run, f->self);
@@ -414,7 +415,7 @@ static spry_jinja_value filter_tojson(const spry_jinja_frame *f)
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Conversion to a number fails only for undefined values. */
+/* Checks that a value can be converted to a number; only undefined values cannot. */
 static bool need_defined(spry_jinja_run *run, spry_jinja_value v)
 {
     if (v.kind == SPRY_JINJA_UNDEFINED)
@@ -486,7 +487,7 @@ static spry_jinja_value filter_round(const spry_jinja_frame *f)
         return SPRY_JINJA_NOTHING;
     }
     if (f->self.kind != SPRY_JINJA_FLOAT && method.kind != SPRY_JINJA_STRING && digits >= 0)
-        return f->self; /* an integer stays one */
+        return f->self; /* an integer is unchanged */
     double scale = pow(10, (double)(digits > 300 ? 300 : digits < -300 ? -300 : digits));
     double scaled = spry_jinja_to_real(f->self) * scale;
     if (method.kind == SPRY_JINJA_STRING && spry_view_is(spry_jinja_view(method), "ceil"))
@@ -494,7 +495,7 @@ static spry_jinja_value filter_round(const spry_jinja_frame *f)
     else if (method.kind == SPRY_JINJA_STRING && spry_view_is(spry_jinja_view(method), "floor"))
         scaled = floor(scaled);
     else
-        scaled = nearbyint(scaled); /* to even, like Python */
+        scaled = nearbyint(scaled); /* rounds ties to even, like Python */
     return SPRY_JINJA_REAL(scaled / scale);
 }
 

@@ -7,8 +7,8 @@
 enum { MAX_WIDTH = 10000, MAX_PRECISION = 60 };
 
 typedef struct field {
-    char type; /* s r d f e g x o; 0: by the value's kind */
-    char side; /* '<', '>' or '^'; 0: numbers right, texts left */
+    char type; /* s r d f e g x o; 0: depends on the kind of the value */
+    char side; /* '<', '>' or '^'; 0: numbers at the right, texts at the left */
     char plus; /* '+' or ' ' before positive numbers, or 0 */
     bool zeros, commas;
     bool marked;              /* the padding is marked as literal */
@@ -24,7 +24,7 @@ static int64_t read_digits(spry_view text, size_t *at, int64_t max)
     return value < max ? value : max;
 }
 
-/* Digits in groups of three. */
+/* Inserts commas between groups of three digits. */
 static void group_digits(char *text, size_t capacity)
 {
     char *digits = text + (*text == '-' || *text == '+' || *text == ' ');
@@ -44,11 +44,11 @@ static void print_real(char *out, size_t size, const field *f, double value)
     case 'g': snprintf(out, size, "%.*g", precision, value); break;
     default: snprintf(out, size, "%.*f", precision, value); break;
     }
-    for (char *c = out; *c; c++) /* some locales use a comma */
+    for (char *c = out; *c; c++) /* some locales use a comma as the decimal point */
         *c = *c == ',' ? '.' : *c;
 }
 
-/* The number as text; false when the value is not a number of this type. */
+/* Writes the number as text; false when the value is not a number of this type. */
 static bool print_number(char *out, size_t size, const field *f, spry_jinja_value v)
 {
     int64_t whole;
@@ -82,7 +82,7 @@ static void append_fill(spry_jinja_builder *b, const field *f, spry_view fill, s
         spry_jinja_append(b, fill, f->marked);
 }
 
-/* The text padded to its field. */
+/* Appends the text, padded to the field's width. */
 static void append_field(spry_jinja_builder *b, const field *f, const spry_jinja_string *text, bool number)
 {
     size_t size = spry_jinja_count_characters((spry_view){text->data, text->size});
@@ -90,7 +90,7 @@ static void append_field(spry_jinja_builder *b, const field *f, const spry_jinja
     char side = f->side ? f->side : number ? '>' : '<';
     size_t left = side == '>' ? room : side == '^' ? room / 2 : 0;
     size_t sign = number && f->zeros && text->size && strchr("+- ", text->data[0]) ? 1 : 0;
-    spry_jinja_append_part(b, text, 0, sign); /* zeros follow the sign */
+    spry_jinja_append_part(b, text, 0, sign); /* zeros come after the sign */
     append_fill(b, f, f->zeros && number ? SPRY_VIEW("0") : f->fill, left);
     spry_jinja_append_part(b, text, sign, text->size);
     append_fill(b, f, f->fill, room - left);
@@ -130,7 +130,7 @@ static void append_formatted(spry_jinja_builder *b, const field *f, spry_jinja_v
 
 /* ---- percent ----------------------------------------------------------------------------------------------------- */
 
-/* Parses a conversion after a percent sign; *at ends after its letter. */
+/* Parses a conversion after a percent sign; *at becomes the offset after its letter. */
 static bool read_percent(field *f, spry_view text, size_t *at)
 {
     *f = (field){.precision = -1, .fill = SPRY_VIEW(" "), .side = '>'};
@@ -211,7 +211,8 @@ static bool read_spec(field *f, spry_view text)
     return at == text.size;
 }
 
-/* The value of a field name: empty for the next argument, a number, a name, followed by .attributes and [indexes]. */
+/* The value of a field name, which is empty (the next argument), a number or a name, and then any .attributes and
+ * [indexes]. */
 static spry_jinja_value field_value(spry_jinja_run *run, spry_view name, const spry_jinja_args *args, size_t *next)
 {
     size_t at = 0;

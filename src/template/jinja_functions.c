@@ -6,7 +6,7 @@
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-/* A value of a kind; `how` is the spry_jinja_kind. */
+/* The tests for a kind of value; `how` is the spry_jinja_kind. */
 static spry_jinja_value is_kind(const spry_jinja_frame *f)
 {
     return SPRY_JINJA_BOOLEAN(f->self.kind == (spry_jinja_kind)f->how);
@@ -17,7 +17,7 @@ static spry_jinja_value is_defined(const spry_jinja_frame *f)
     return SPRY_JINJA_BOOLEAN(f->self.kind != SPRY_JINJA_UNDEFINED);
 }
 
-/* true: 1; false: 0 */
+/* The tests true (how: 1) and false (0). */
 static spry_jinja_value is_boolean(const spry_jinja_frame *f)
 {
     return SPRY_JINJA_BOOLEAN(f->self.kind == SPRY_JINJA_BOOL && f->self.boolean == (f->how != 0));
@@ -33,7 +33,7 @@ static spry_jinja_value is_iterable(const spry_jinja_frame *f)
     return SPRY_JINJA_BOOLEAN(spry_jinja_is_iterable(f->self));
 }
 
-/* Has a length and items. */
+/* The test sequence: the value has a length and items. */
 static spry_jinja_value is_sequence(const spry_jinja_frame *f)
 {
     spry_jinja_value v = f->self;
@@ -48,7 +48,7 @@ static spry_jinja_value operand(const spry_jinja_frame *f)
 
 enum { ODD, EVEN, DIVISIBLE };
 
-/* self % divisor == rest, for integers. */
+/* The tests on remainders: self % divisor == rest, for integers. */
 static spry_jinja_value leaves_rest(const spry_jinja_frame *f)
 {
     spry_jinja_value divisor = f->how == DIVISIBLE ? operand(f) : SPRY_JINJA_INTEGER(2);
@@ -56,20 +56,21 @@ static spry_jinja_value leaves_rest(const spry_jinja_frame *f)
     return SPRY_JINJA_BOOLEAN(spry_jinja_equal(f->run, left, SPRY_JINJA_INTEGER(f->how == ODD)));
 }
 
-/* `how` is the spry_jinja_sign of the comparison. */
+/* The tests that compare; `how` is the spry_jinja_sign. */
 static spry_jinja_value compares(const spry_jinja_frame *f)
 {
     return SPRY_JINJA_BOOLEAN(spry_jinja_compare(f->run, (spry_jinja_sign)f->how, f->self, operand(f)));
 }
 
-/* The same object; for values without identity: an equal value of the same kind. */
+/* The test sameas: the same object; for values without identity, an equal value of the same kind. */
 static spry_jinja_value is_same(const spry_jinja_frame *f)
 {
     spry_jinja_value other = operand(f);
     return SPRY_JINJA_BOOLEAN(f->self.kind == other.kind && spry_jinja_equal(f->run, f->self, other));
 }
 
-/* upper, lower: changing to this case leaves the text as it is, and changing to the other one does not. */
+/* The tests upper and lower: conversion to this case does not change the text, and conversion to the other case
+ * does. */
 static spry_jinja_value has_case(const spry_jinja_frame *f)
 {
     spry_jinja_value text = spry_jinja_to_string(f->run, f->self);
@@ -181,7 +182,8 @@ static spry_jinja_value call_range(const spry_jinja_frame *f)
     return SPRY_JINJA_SEQUENCE(list);
 }
 
-/* dict, namespace: the pairs of a dict, or of a list of pairs, then the named arguments. `how` is the kind made. */
+/* The functions dict and namespace: the pairs of a dict, or of a list of pairs, then the named arguments. `how` is the
+ * kind of the result. */
 static spry_jinja_value call_dict(const spry_jinja_frame *f)
 {
     spry_jinja_run *run = f->run;
@@ -259,7 +261,8 @@ spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view text, const spry
         spry_jinja_fail(run, "the time has no form");
     for (size_t i = 0; i < text.size && !run->status; i++) {
         char piece[64];
-        bool bare = text.data[i] == '%' && i + 2 < text.size && text.data[i + 1] == '-'; /* no leading zero */
+        bool bare = text.data[i] == '%' && i + 2 < text.size &&
+                    text.data[i + 1] == '-'; /* the conversion has no leading zero */
         size_t letter = i + 1 + bare;
         if (text.data[i] == '%' && letter < text.size && format_time(piece, sizeof piece, text.data[letter], &t)) {
             spry_jinja_append_text(&b, piece + (bare && piece[0] == '0' && piece[1]));

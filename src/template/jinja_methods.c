@@ -27,7 +27,7 @@ static int64_t int_arg(const spry_jinja_frame *f, size_t index, const char *name
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* `how`: SPRY_JINJA_LEFT, SPRY_JINJA_RIGHT, or both. */
+/* strip, lstrip, rstrip; `how`: SPRY_JINJA_LEFT, SPRY_JINJA_RIGHT, or both. */
 static spry_jinja_value str_strip(const spry_jinja_frame *f)
 {
     bool given = spry_jinja_arg(f->args, 0, NULL, SPRY_JINJA_NULL).kind != SPRY_JINJA_NONE;
@@ -37,13 +37,13 @@ static spry_jinja_value str_strip(const spry_jinja_frame *f)
     return spry_jinja_strip(f->run, f->self, given ? &(spry_view){set->data, set->size} : NULL, f->how);
 }
 
-/* `how` is a spry_jinja_case. */
+/* The methods that change case; `how` is a spry_jinja_case. */
 static spry_jinja_value str_case(const spry_jinja_frame *f)
 {
     return spry_jinja_change_case(f->run, f->self, (spry_jinja_case)f->how);
 }
 
-/* startswith: 0; endswith: 1. Also accepts a tuple, like Python. */
+/* startswith (how: 0) and endswith (1). Like in Python the argument may be a tuple. */
 static spry_jinja_value has_affix(const spry_jinja_frame *f)
 {
     spry_jinja_value v = spry_jinja_arg(f->args, 0, NULL, SPRY_JINJA_NOTHING);
@@ -60,7 +60,7 @@ static spry_jinja_value has_affix(const spry_jinja_frame *f)
     return SPRY_JINJA_BOOLEAN(false);
 }
 
-/* removeprefix: 0; removesuffix: 1 */
+/* removeprefix (how: 0) and removesuffix (1). */
 static spry_jinja_value without_affix(const spry_jinja_frame *f)
 {
     const spry_jinja_string *part = string_arg(f, 0);
@@ -79,7 +79,7 @@ static spry_jinja_value str_replace(const spry_jinja_frame *f)
     return spry_jinja_replace(f->run, f->self, f->args->items[0], f->args->items[1], int_arg(f, 2, "count", -1));
 }
 
-/* Words separated by whitespace. */
+/* Splits a string at whitespace. */
 static void split_words(spry_jinja_run *run, spry_jinja_list *out, spry_jinja_value string, int64_t limit)
 {
     spry_view text = spry_jinja_view(string);
@@ -126,7 +126,7 @@ static void split_at(spry_jinja_run *run, spry_jinja_list *out, spry_jinja_value
     spry_jinja_list_push(run, out, spry_jinja_substring(run, string, at, text.size));
 }
 
-/* rsplit: splits at all separators like split(), then joins those before the last `limit`. */
+/* For rsplit: the string was split at all separators like in split(); this joins the pieces before the last `limit`. */
 static spry_jinja_list *join_front(spry_jinja_run *run, const spry_jinja_list *all, spry_jinja_value string,
                                    int64_t limit, size_t separator)
 {
@@ -203,7 +203,7 @@ static spry_jinja_value str_splitlines(const spry_jinja_frame *f)
 
 enum { FROM_LEFT, FROM_RIGHT, OR_FAIL };
 
-/* find, rfind, index: in characters; -1 when it is not found. */
+/* find, rfind and index: a position in characters; -1 when the part is not found. */
 static spry_jinja_value str_find(const spry_jinja_frame *f)
 {
     const spry_jinja_string *part = string_arg(f, 0);
@@ -259,7 +259,7 @@ static spry_jinja_value str_join(const spry_jinja_frame *f)
     return spry_jinja_builder_string(&b);
 }
 
-/* isdigit and similar methods, for ASCII: true for non-empty strings of this class. */
+/* isdigit and similar methods, for ASCII only: true for non-empty strings whose characters all have the property. */
 static spry_jinja_value str_is(const spry_jinja_frame *f)
 {
     spry_view text = spry_jinja_view(f->self);
@@ -291,7 +291,7 @@ static spry_jinja_value list_append(const spry_jinja_frame *f)
 static spry_jinja_value list_extend(const spry_jinja_frame *f)
 {
     const spry_jinja_list *more = spry_jinja_items(f->run, spry_jinja_arg(f->args, 0, NULL, SPRY_JINJA_NOTHING));
-    size_t count = more->count; /* it may be the same list */
+    size_t count = more->count; /* it may be the same list, which grows */
     for (size_t i = 0; i < count; i++)
         spry_jinja_list_push(f->run, f->self.list, more->items[i]);
     return SPRY_JINJA_NULL;
@@ -428,7 +428,7 @@ static spry_jinja_value loop_cycle(const spry_jinja_frame *f)
 
 static spry_jinja_value loop_changed(const spry_jinja_frame *f)
 {
-    spry_jinja_loop *loop = (spry_jinja_loop *)(uintptr_t)f->self.loop; /* memory of the f->run */
+    spry_jinja_loop *loop = (spry_jinja_loop *)(uintptr_t)f->self.loop; /* memory of the run */
     spry_jinja_list *now = spry_jinja_list_create(f->run, f->args->count);
     for (size_t i = 0; i < f->args->count; i++)
         spry_jinja_list_push(f->run, now, f->args->items[i]);

@@ -291,7 +291,7 @@ spry_jinja_value spry_jinja_attribute(spry_jinja_run *run, spry_jinja_value a, c
 
 /* ---- slices ------------------------------------------------------------------------------------------------------ */
 
-/* A bound clamped to [low, high]; negative ones count from the end. */
+/* Evaluates a bound and limits it to [low, high]; negative ones count from the end. */
 static bool slice_bound(spry_jinja_run *run, int64_t *out, spry_jinja_value v, int64_t missing, int64_t count,
                         int64_t low, int64_t high)
 {
@@ -362,8 +362,7 @@ spry_jinja_value spry_jinja_slice(spry_jinja_run *run, spry_jinja_value a, const
     int64_t count = (int64_t)size, limit = count + 1;
     step = step > limit    ? limit
            : step < -limit ? -limit
-                           : step; /* larger steps have the same effect; prevents
-                                    * overflow */
+                           : step; /* a larger step has the same effect, and could overflow */
     int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count;
     if (run->status || !slice_bound(run, &start, bounds[0], step < 0 ? high : low, count, low, high) ||
         !slice_bound(run, &stop, bounds[1], step < 0 ? low : high, count, low, high))

@@ -6,10 +6,10 @@
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* Text up to a tag, then the tokens inside it, and so on. */
+/* Divides the source into tokens: text up to a tag, then the tokens inside the tag, and so on. */
 
 typedef struct lexer {
-    spry_view source; /* newlines are \n, the last one is removed */
+    spry_view source; /* newlines are , and the last newline is removed */
     size_t at;
     uint32_t line;
     bool at_line_start; /* only whitespace removed by tags is between here and the start of the line */
@@ -65,7 +65,8 @@ static void complain(lexer *l, const char *sentence)
 
 /* ---- between tags ------------------------------------------------------------------------------------------------ */
 
-/* The end of the text [begin, end) after whitespace control by the tag at `end` of kind '%', '#' or '{'. */
+/* The end of the text [begin, end), after removing the whitespace that the tag at `end`, of kind '%', '#' or '{',
+ * removes. */
 static size_t trimmed_end(const lexer *l, size_t begin, size_t end, char kind)
 {
     char sign = peek(l, end + 2);
@@ -109,7 +110,7 @@ static void skip_comment(lexer *l)
     leave_tag(l, at + 2, at > begin ? l->source.data[at - 1] : 0, true);
 }
 
-/* Whether {% word %} is at `at`; *end is after it, *sign is the character before the closing delimiter. */
+/* True if {% word %} is at `at`; *end is the offset after it, *sign the character before the closing delimiter. */
 static bool is_word_tag(const lexer *l, size_t at, const char *word, size_t *end, char *sign)
 {
     if (!is_at(l, at, "{%"))
@@ -194,7 +195,7 @@ static void lex_name(lexer *l)
     move_to(l, end);
 }
 
-/* Operators of two characters first. */
+/* Length of an operator; those with two characters are tried first. */
 static size_t sign_size(const lexer *l)
 {
     static const char *const signs[] = {"//", "**", "==", "!=", ">=", "<="};
@@ -219,7 +220,7 @@ static void lex_sign(lexer *l, int *nesting)
     move_to(l, l->at + size);
 }
 
-/* Whether the tag ends here: an optional sign, then `close`. */
+/* True if the tag ends here: an optional sign, then `close`. */
 static bool ends_tag(lexer *l, const char *close, bool block)
 {
     char sign = peek(l, l->at);
@@ -391,7 +392,7 @@ bool spry_jinja_take_word(spry_jinja_parser *p, const char *word)
     return here;
 }
 
-/* The name of the current token in messages. */
+/* How messages name the current token. */
 static spry_view token_name(const spry_jinja_parser *p)
 {
     switch (p->token->kind) {
@@ -497,7 +498,7 @@ static spry_jinja_node *parse_for(spry_jinja_parser *p)
     return node;
 }
 
-/* `elif` becomes an `if` in the else branch. */
+/* Parses `if`; an `elif` becomes an `if` in the else branch. */
 static spry_jinja_node *parse_if(spry_jinja_parser *p)
 {
     static const char *const ends[MAX_ENDS] = {"elif", "else", "endif"};
@@ -531,7 +532,7 @@ static spry_jinja_node *parse_set(spry_jinja_parser *p)
     return node;
 }
 
-/* `(a, b=1)` of a macro. */
+/* Parses the parameters `(a, b=1)` of a macro. */
 static spry_jinja_node *parse_params(spry_jinja_parser *p)
 {
     spry_jinja_node *list = NULL, **tail = &list;
@@ -598,7 +599,7 @@ static spry_jinja_node *parse_with(spry_jinja_parser *p)
     return node;
 }
 
-/* Marks the assistant's text for training; has no effect here. */
+/* Parses a generation block, which marks the assistant's text for training; it has no effect here. */
 static spry_jinja_node *parse_generation(spry_jinja_parser *p)
 {
     spry_jinja_node *node = spry_jinja_node_create(p, SPRY_JINJA_GROUP);
@@ -661,8 +662,8 @@ static spry_jinja_node *parse_print(spry_jinja_parser *p)
     return node;
 }
 
-/* Statements up to a block that begins with one of `ends` (then the current token), or to the end of the template when
- * `ends` is empty. */
+/* Parses statements up to a block that begins with one of `ends`, which is then the current token, or up to the end of
+ * the template when `ends` is empty. */
 static spry_jinja_node *parse_body(spry_jinja_parser *p, const char *const ends[MAX_ENDS])
 {
     spry_jinja_node *list = NULL, **tail = &list;

@@ -112,7 +112,7 @@ typedef struct spry_jinja_token {
  * contain the line. */
 spry_status spry_jinja_parse(const spry_jinja_node **out, spry_view source, spry_arena *arena, spry_error *error);
 
-/* ---- shared by the parts of the parser --------------------------------------------------------------------------- */
+/* ---- shared by the files of the parser --------------------------------------------------------------------------- */
 
 typedef struct spry_jinja_parser {
     const spry_jinja_token *token; /* the current token; the last one, END, is never passed */
@@ -123,7 +123,7 @@ typedef struct spry_jinja_parser {
     spry_jinja_node nowhere; /* target of writes after a failure */
 } spry_jinja_parser;
 
-/* Never NULL: a failed parser gets a dummy node. */
+/* Never NULL: after a failure the parser gives out a dummy node. */
 spry_jinja_node *spry_jinja_node_create(spry_jinja_parser *p, spry_jinja_node_kind kind);
 void spry_jinja_parse_fail(spry_jinja_parser *p, const char *format, ...) SPRY_PRINTF(2, 3);
 

@@ -1,4 +1,4 @@
-/* Values as text: as Python prints them, as JSON, and operations on strings. */
+/* Values as text: as Python prints them, as JSON; and operations on strings. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 
 enum { MAX_DIGITS = 17, SCIENTIFIC_FROM = 16, SCIENTIFIC_BELOW = -4 };
 
-/* The fewest digits that identify the number, without the point, and its decimal exponent. printf depends on the
- * locale, so only digits are read from its output. */
+/* Finds the fewest digits that identify the number, without the point, and the decimal exponent. printf depends on the
+ * locale, so only digits of its output are used. */
 static int shortest_digits(char digits[MAX_DIGITS + 1], double value)
 {
     char text[64];
@@ -54,7 +54,7 @@ static void print_finite(char out[SPRY_JINJA_NUMBER_TEXT], double value)
         snprintf(out, SPRY_JINJA_NUMBER_TEXT, "%s%.*s.%s", minus, exponent + 1, digits, digits + exponent + 1);
 }
 
-/* The fewest digits that identify the number; "nan", "inf". */
+/* Writes the number with the fewest digits that identify it; "nan", "inf". */
 static void print_real(char out[SPRY_JINJA_NUMBER_TEXT], double value)
 {
     if (isnan(value))
@@ -181,7 +181,7 @@ void spry_jinja_append_value(spry_jinja_builder *b, spry_jinja_value v)
 
 /* JSON as json.dumps writes it: ", " and ": " as separators, keys in insertion order, floats as repr() prints them. */
 
-/* ---- in ---------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static spry_jinja_value from_array(spry_jinja_run *run, const json_t *json)
 {
@@ -227,7 +227,7 @@ spry_jinja_value spry_jinja_from_json(spry_jinja_run *run, const json_t *json)
     return v;
 }
 
-/* ---- out --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 typedef struct writer {
     spry_jinja_builder b;
@@ -303,7 +303,7 @@ static void write_list(writer *w, const spry_jinja_list *list, int64_t level)
     spry_jinja_append_text(&w->b, "]");
 }
 
-/* Keys that are not strings are converted as json.dumps does. */
+/* Writes a key; keys that are not strings are converted like json.dumps does. */
 static void write_key(writer *w, spry_jinja_value key)
 {
     bool quoted = key.kind != SPRY_JINJA_STRING;
@@ -315,7 +315,7 @@ static void write_key(writer *w, spry_jinja_value key)
     spry_jinja_append(&w->b, w->style->key.data ? w->style->key : SPRY_VIEW(": "), false);
 }
 
-/* The entries sorted by key, in memory of the run. */
+/* The entries sorted by key; the memory belongs to the run. */
 static const spry_jinja_entry *sorted(spry_jinja_run *run, const spry_jinja_dict *dict)
 {
     spry_jinja_entry *out = spry_jinja_alloc(run, dict->count ? dict->count : 1, sizeof *out);
@@ -510,7 +510,7 @@ spry_jinja_value spry_jinja_strip(spry_jinja_run *run, spry_jinja_value string, 
     return spry_jinja_substring(run, string, begin, end);
 }
 
-/* For an empty pattern Python inserts `with` between all characters and at both ends. */
+/* Replaces an empty pattern: Python inserts `with` between all characters and at both ends. */
 static void replace_nothing(spry_jinja_builder *b, const spry_jinja_string *from, const spry_jinja_string *with,
                             int64_t limit)
 {

@@ -1,4 +1,4 @@
-/* Values of templates, and the memory they live in. */
+/* Values of templates, and the memory in which they are stored. */
 #include "template/jinja_value.h"
 
 #include <math.h>
@@ -100,7 +100,8 @@ void spry_jinja_builder_init(spry_jinja_builder *b, spry_jinja_run *run)
     *b = (spry_jinja_builder){.run = run};
 }
 
-/* Room for `more` items of `size` bytes after `count`; the old memory stays allocated until the run ends. */
+/* Returns memory for `more` items of `size` bytes after `count` items; the old memory stays allocated until the run
+ * ends. */
 static void *grow(spry_jinja_run *run, void *old, size_t *capacity, size_t count, size_t more, size_t size,
                   size_t first)
 {
@@ -213,7 +214,7 @@ spry_jinja_value spry_jinja_builder_string(spry_jinja_builder *b)
 
 /* Lists and dicts, and operations on all values. */
 
-/* ---- making ------------------------------------------------------------------------------------------------------ */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 
 spry_jinja_value spry_jinja_text(spry_jinja_run *run, spry_view text, bool marked)
 {
@@ -318,7 +319,7 @@ spry_jinja_value *spry_jinja_dict_find_text(const spry_jinja_dict *dict, spry_vi
     return NULL;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------------ */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 const char *spry_jinja_kind_name(spry_jinja_value v)
 {

@@ -28,7 +28,7 @@ struct spry_jinja_scope;
 enum {
     SPRY_JINJA_MAX_STEPS = 20 * 1000 * 1000,
     SPRY_JINJA_MAX_DEPTH = 400,
-    SPRY_JINJA_DECODED = 64,           /* decoding a byte of UTF-8 and looking at it costs as much as copying 64 */
+    SPRY_JINJA_DECODED = 64,           /* decoding and examining a byte of UTF-8 costs as much as copying 64 bytes */
     SPRY_JINJA_BASE_MEMORY = 64 << 20, /* plus SPRY_JINJA_MEMORY_FACTOR for every byte of the conversation */
     SPRY_JINJA_MEMORY_FACTOR = 32,
 };
@@ -46,7 +46,7 @@ typedef struct spry_jinja_run {
     struct spry_jinja_builder *out; /* output of statements */
     struct spry_jinja_scope *scope; /* current scope */
     bool refused;                   /* the template itself raised the error */
-    bool parts_used, parts_printed; /* whether a list of content parts was iterated, or printed as a list */
+    bool parts_used, parts_printed; /* a list of content parts was iterated, or printed as a list */
 } spry_jinja_run;
 
 void spry_jinja_run_init(spry_jinja_run *run, size_t max_text, size_t input_bytes, spry_error *error);
@@ -108,7 +108,7 @@ typedef struct spry_jinja_list {
     spry_jinja_value *items;
     size_t count, capacity;
     bool lazy;  /* a generator in Python: always true, without length or index */
-    bool parts; /* the parts of a message's content */
+    bool parts; /* it is the list of parts of a message's content */
 } spry_jinja_list;
 
 typedef struct spry_jinja_entry {
@@ -138,7 +138,7 @@ typedef struct spry_jinja_frame {
     spry_jinja_value self; /* the value before the filter, test or method */
     const spry_jinja_args *args;
     const char *name;
-    int how; /* the variant, where functions of several names share one implementation */
+    int how;                                  /* distinguishes names that share this implementation */
     const struct spry_jinja_callable *callee; /* NULL for filters and tests */
 } spry_jinja_frame;
 
@@ -148,8 +148,8 @@ typedef struct spry_jinja_callable {
     const char *name;
     spry_jinja_builtin *call;
     int how;
-    spry_jinja_value self;               /* of a method */
-    const struct spry_jinja_node *macro; /* of a macro, with */
+    spry_jinja_value self;               /* for a method */
+    const struct spry_jinja_node *macro; /* for a macro, with */
     struct spry_jinja_scope *scope;      /* its enclosing scope */
 } spry_jinja_callable;
 
@@ -160,7 +160,7 @@ typedef struct spry_jinja_named {
     int how;
 } spry_jinja_named;
 
-/* ---- making ------------------------------------------------------------------------------------------------------ */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 
 #define SPRY_JINJA_NOTHING     ((spry_jinja_value){.kind = SPRY_JINJA_UNDEFINED})
 #define SPRY_JINJA_NULL        ((spry_jinja_value){.kind = SPRY_JINJA_NONE})
@@ -184,7 +184,7 @@ void spry_jinja_dict_set(spry_jinja_run *run, spry_jinja_dict *dict, spry_jinja_
 spry_jinja_value *spry_jinja_dict_find(spry_jinja_run *run, const spry_jinja_dict *dict, spry_jinja_value key);
 spry_jinja_value *spry_jinja_dict_find_text(const spry_jinja_dict *dict, spry_view key);
 
-/* ---- asking ------------------------------------------------------------------------------------------------------ */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 static inline bool spry_jinja_is_number(spry_jinja_value v)
 {
@@ -208,14 +208,14 @@ bool spry_jinja_to_int(spry_jinja_value v, int64_t *out);
 double spry_jinja_to_real(spry_jinja_value number);
 
 bool spry_jinja_equal(spry_jinja_run *run, spry_jinja_value a, spry_jinja_value b);
-/* -1, 0 or 1; fails for values without an order. `fold`: ignores case. */
+/* Compares: -1, 0 or 1; fails for values without an order. `fold`: ignores case. */
 int spry_jinja_order(spry_jinja_run *run, spry_jinja_value a, spry_jinja_value b, bool fold);
 bool spry_jinja_contains(spry_jinja_run *run, spry_jinja_value where, spry_jinja_value what);
 
-/* Whether a for loop can iterate over it; never fails. */
+/* True if a for loop can iterate over the value; never fails. */
 bool spry_jinja_is_iterable(spry_jinja_value v);
-/* The items of a for loop over it: items, keys or characters. Never NULL, empty when the run fails. The list may belong
- * to the value. */
+/* The items of a for loop over the value: items, keys or characters. Never NULL; empty when the run fails. The list may
+ * be the value's own. */
 const spry_jinja_list *spry_jinja_items(spry_jinja_run *run, spry_jinja_value v);
 /* Fails for values without a length. */
 size_t spry_jinja_length(spry_jinja_run *run, spry_jinja_value v);
@@ -239,7 +239,7 @@ typedef struct spry_jinja_builder {
     size_t n_marks, marks_capacity;
 } spry_jinja_builder;
 
-/* Needs no deinit: memory belongs to the run. Appending has no effect once the run has failed. */
+/* Needs no deinit, because the memory belongs to the run. Appending has no effect once the run has failed. */
 void spry_jinja_builder_init(spry_jinja_builder *builder, spry_jinja_run *run);
 
 void spry_jinja_append(spry_jinja_builder *builder, spry_view text, bool marked);

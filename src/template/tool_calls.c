@@ -1,4 +1,5 @@
-/* A state machine over the undecided text. Each state either decides a part of it or waits for more. */
+/* Parses answers with a state machine over the text that is not decided yet. Each state either decides a part of that
+ * text or waits for more. */
 #include "template/tool_calls.h"
 
 #include <stdio.h>
@@ -13,13 +14,13 @@ enum { MAX_HELD_BYTES = 64 << 20, ID_LETTERS = 9, MAX_MARKS = 32 };
 typedef enum parser_state { IN_CONTENT, IN_THOUGHT, IN_CALL } parser_state;
 
 typedef enum mark_kind {
-    THOUGHT_OPEN,  /* begins a thought */
-    THOUGHT_CLOSE, /* without a beginning: only before all content */
+    THOUGHT_OPEN,  /* begins a thought (reasoning) */
+    THOUGHT_CLOSE, /* ends a thought; if no thought has begun, only before all content */
     SECTION_OPEN,
     CALL_OPEN,
-    SECTION_CLOSE, /* dropped after calls */
-    HIDDEN,        /* dropped */
-    TURN_END,      /* dropped at the end of the answer */
+    SECTION_CLOSE, /* is dropped after calls */
+    HIDDEN,        /* is dropped */
+    TURN_END,      /* is dropped at the end of the answer */
 } mark_kind;
 
 typedef struct known_mark {
@@ -32,19 +33,19 @@ struct spry_answer_parser {
     const spry_thought_style *thoughts;
     known_mark marks[MAX_MARKS];
     size_t n_marks;
-    bool starts[256];  /* first bytes of marks */
-    spry_buffer held;  /* undecided */
-    spry_buffer space; /* whitespace at the end of the current part: dropped, unless text follows */
+    bool starts[256];  /* bytes with which marks begin */
+    spry_buffer held;  /* text that is not decided yet */
+    spry_buffer space; /* whitespace at the end of the current part, which is dropped unless more text follows */
     parser_state state;
     bool final;
     bool at_start;   /* no content and no call yet */
-    bool after_call; /* nothing but whitespace since the last call */
+    bool after_call; /* only whitespace has come since the last call */
     bool drop_space; /* drop leading whitespace of the current part */
     bool in_section;
-    bool from_thought;  /* the call began inside a thought that may not have ended */
-    bool thought_fresh; /* nothing of the thought was read */
-    bool suspect;       /* the held text begins with a call's mark inside the thought */
-    size_t searched;    /* no end of the thought is before it */
+    bool from_thought;  /* the call began inside a thought, which may not have ended */
+    bool thought_fresh; /* nothing of the thought has been read yet */
+    bool suspect;       /* the text held back begins with a call's mark inside the thought */
+    size_t searched;    /* the end of the thought is not before this offset */
     const char *thought_close;
     spry_call_reader reader;
     char id[64];
@@ -65,7 +66,7 @@ static void say(spry_answer_parser *p, spry_answer_event_kind kind, spry_view te
         p->options.on_event(p->options.user, &(spry_answer_event){.kind = kind, .text = text});
 }
 
-/* Reports the first `size` held bytes and removes them; whitespace at their end waits. */
+/* Reports the first `size` bytes held back and removes them; whitespace at their end is held back further. */
 static void release(spry_answer_parser *p, spry_answer_event_kind kind, size_t size)
 {
     spry_view text = {p->held.data, size};
@@ -85,14 +86,14 @@ static void release(spry_answer_parser *p, spry_answer_event_kind kind, size_t s
     spry_buffer_consume(&p->held, size);
 }
 
-/* A part begins: whitespace before it belongs to nothing. */
+/* Begins a part; whitespace before it is dropped. */
 static void begin_part(spry_answer_parser *p, bool drop_space)
 {
     spry_buffer_clear(&p->space);
     p->drop_space = drop_space;
 }
 
-/* splitmix64, as letters and digits. */
+/* Makes a call's id from the random generator splitmix64: letters and digits. */
 static void make_id(spry_answer_parser *p)
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -144,7 +145,7 @@ static void add_mark(spry_answer_parser *p, mark_kind kind, const char *text)
     p->starts[(unsigned char)text[0]] = true;
 }
 
-/* Longer marks come before marks that they begin with. */
+/* Lists all marks; a longer mark comes before marks that are its beginning. */
 static void collect_marks(spry_answer_parser *p)
 {
     const spry_answer_options *o = &p->options;
@@ -170,7 +171,7 @@ static void collect_marks(spry_answer_parser *p)
         add_mark(p, TURN_END, ends[i]);
 }
 
-/* Whether a mark has a meaning where the answer is now. */
+/* True if a mark has a meaning at this point of the answer. */
 static bool applies(const spry_answer_parser *p, const known_mark *m, size_t at)
 {
     bool first = p->at_start && spry_space_skip(spry_buffer_view(&p->held), 0) >= at;
@@ -182,7 +183,7 @@ static bool applies(const spry_answer_parser *p, const known_mark *m, size_t at)
     }
 }
 
-/* The first mark in the held text: *at is where it is or may begin, or the end. NULL: none is there for certain. */
+/* Finds the first mark in the text held back: *at is where it is or may begin, or the end. NULL: no mark is certain. */
 static const known_mark *find_mark(spry_answer_parser *p, size_t *at, size_t *end)
 {
     spry_view text = spry_buffer_view(&p->held);
@@ -202,7 +203,7 @@ static const known_mark *find_mark(spry_answer_parser *p, size_t *at, size_t *en
     return NULL;
 }
 
-/* ---- states: each says whether it got anywhere ------------------------------------------------------------------- */
+/* ---- states; each returns whether it made progress --------------------------------------------------------------- */
 
 static void begin_thought(spry_answer_parser *p)
 {
@@ -213,14 +214,14 @@ static void begin_thought(spry_answer_parser *p)
     begin_part(p, true);
 }
 
-/* `mark` bytes of the held text open the call. */
+/* Begins a call; its opening mark is the first `mark_size` bytes held back. */
 static void begin_call(spry_answer_parser *p, size_t mark_size, bool section)
 {
     p->state = IN_CALL;
     spry_call_reader_start(&p->reader, mark_size, section);
 }
 
-/* A mark that ends a turn: whether nothing but such marks follows; *wait: it is not decided. */
+/* For a mark that ends a turn: true if only such marks follow; *wait: that cannot be decided yet. */
 static bool ends_answer(const spry_answer_parser *p, size_t at, bool *wait)
 {
     spry_view text = spry_buffer_view(&p->held);
@@ -272,7 +273,7 @@ static bool take_mark(spry_answer_parser *p, const known_mark *m, size_t size)
     return false;
 }
 
-/* Whether JSON without a mark begins a call here. */
+/* True if JSON without a mark begins a call here. */
 static bool takes_bare_json(const spry_answer_parser *p, size_t at)
 {
     return p->options.tools && p->options.style->bare && (p->at_start || p->after_call) && at < p->held.size &&
@@ -293,7 +294,7 @@ static bool step_content(spry_answer_parser *p)
     return found && p->held.size && take_mark(p, found, end - at);
 }
 
-/* Where a call's mark is inside a thought, from `from` on; the end: nowhere. */
+/* The offset of a call's mark inside a thought, from `from` on; text.size: there is none. */
 static size_t find_call(const spry_answer_parser *p, size_t from)
 {
     spry_view text = spry_buffer_view(&p->held);
@@ -306,7 +307,7 @@ static size_t find_call(const spry_answer_parser *p, size_t from)
     return first;
 }
 
-/* The longest end of the text that a mark may begin with. */
+/* The size of the longest end of the text with which a mark may begin. */
 static size_t partial_mark(const spry_answer_parser *p, size_t from)
 {
     spry_view text = spry_buffer_view(&p->held);
@@ -322,7 +323,7 @@ static size_t partial_mark(const spry_answer_parser *p, size_t from)
     return text.size;
 }
 
-/* At the start of a thought that the prompt began, models repeat its mark. */
+/* Skips the mark of a thought that the prompt has begun, if the model repeats it. */
 static bool skip_repeated_open(spry_answer_parser *p)
 {
     spry_view text = spry_buffer_view(&p->held);
@@ -336,7 +337,7 @@ static bool skip_repeated_open(spry_answer_parser *p)
     return true;
 }
 
-/* The thought ended without its mark: what looks like a call is one, if it is complete. */
+/* Called when a thought ended without its mark: text that looks like a call becomes one if it is complete. */
 static bool end_suspect(spry_answer_parser *p)
 {
     size_t end;
@@ -383,7 +384,7 @@ static bool step_thought(spry_answer_parser *p)
     return p->suspect && p->final && end_suspect(p);
 }
 
-/* The text of the reader is no call, or no longer one. */
+/* Called when the reader's text is not a call, or is no longer a correct one. */
 static void drop_call(spry_answer_parser *p)
 {
     spry_call_reader *r = &p->reader;
@@ -398,7 +399,7 @@ static void drop_call(spry_answer_parser *p)
         p->after_call = false;
         p->state = IN_CONTENT;
     } else if (p->from_thought) {
-        p->state = IN_THOUGHT; /* searched is 1: the mark is passed over */
+        p->state = IN_THOUGHT; /* `searched` is 1, so this mark is not found again */
         return;
     } else {
         bool bare = !r->marked;
@@ -438,9 +439,9 @@ static void advance(spry_answer_parser *p)
         continue;
 }
 
-/* ---- from outside ------------------------------------------------------------------------------------------------ */
+/* ---- functions for other files ----------------------------------------------------------------------------------- */
 
-/* Whether a prompt ends with a mark, whitespace aside. */
+/* True if a prompt ends with a mark, except for whitespace. */
 static bool ends_with(spry_view prompt, const char *mark)
 {
     spry_view text = spry_view_of(mark);
@@ -456,7 +457,7 @@ bool spry_answer_opens_thought(const spry_thought_style *thoughts, spry_view pro
     return ends_with(prompt, thoughts->open) || ends_with(prompt, spry_thought_style_default()->open);
 }
 
-/* What the prompt began. */
+/* Sets the state that the end of the prompt requires. */
 static void continue_prompt(spry_answer_parser *p)
 {
     const spry_thought_style *general = spry_thought_style_default();

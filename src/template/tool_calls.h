@@ -2,9 +2,8 @@
  *
  * The text may be fed in pieces of any size: the events are the same, except for how texts are divided into deltas.
  * Text is held back only while it could be part of a mark. A call is reported as soon as its name is certain, and its
- * arguments as they come; text that looked like a call but is none is reported as content. Whitespace around thoughts
- * and calls is dropped.
- */
+ * arguments as they come; text that looked like a call but is not one is reported as content. Whitespace around
+ * thoughts and calls is dropped. */
 #ifndef SPRY_TEMPLATE_TOOL_CALLS_H
 #define SPRY_TEMPLATE_TOOL_CALLS_H
 
@@ -19,13 +18,13 @@ typedef enum spry_answer_event_kind {
     SPRY_ANSWER_CALL_BEGIN, /* index, id, name */
     SPRY_ANSWER_ARGUMENTS,  /* index, text: the next part of the arguments' JSON */
     SPRY_ANSWER_CALL_END,   /* index: the arguments are complete and valid */
-    SPRY_ANSWER_CALL_CUT, /* index, instead of CALL_END: the call ends or goes wrong in the middle; text: what the model
-                           * wrote of it */
+    SPRY_ANSWER_CALL_CUT, /* index, in place of CALL_END: the call is incomplete or wrong; text: what the model wrote of
+                           * it */
 } spry_answer_event_kind;
 
 typedef struct spry_answer_event {
     spry_answer_event_kind kind;
-    size_t index;   /* of the call */
+    size_t index;   /* index of the call */
     const char *id; /* nine letters and digits, unless the model gave one */
     spry_view name;
     spry_view text;
@@ -38,7 +37,7 @@ typedef struct spry_answer_options {
     bool reasoning;         /* detect thoughts */
     const spry_thought_style *thoughts; /* NULL: the default */
     spry_view prompt;                   /* the end of the prompt, which may have begun a thought or a call */
-    spry_view source;                   /* of the template, for marks that end turns */
+    spry_view source;                   /* source of the template, to find the marks that end turns */
     const char *eos;                    /* how the model spells the end of a turn, borrowed; NULL: unknown */
     uint64_t seed;                      /* for generated ids */
     /* Event data is valid only during the callback. */
@@ -59,7 +58,7 @@ void spry_answer_parser_finish(spry_answer_parser *parser);
 /* Whether a prompt ends inside a thought. */
 bool spry_answer_opens_thought(const spry_thought_style *thoughts, spry_view prompt);
 
-/* Whether the spelling of a control token is part of a mark of the styles, so that a parser must see it. */
+/* True if the spelling of a control token is part of a mark of the styles, so that the parser must get it as text. */
 bool spry_answer_needs_token(const spry_tool_style *style, const spry_thought_style *thoughts, spry_view spelling);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* The table of styles. Templates are compared from the top, so more specific styles come first. */
 
-/* Every call has a NAME and a JSON object or parameters; members that are not set are empty. */
+/* Every call has a NAME and a JSON object or parameters; members that are not set are not used by the style. */
 static const spry_tool_style styles[] = {
     {.name = "mistral-named", /* [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} */
      .in_template = {"[TOOL_CALLS]", "[ARGS]"},
@@ -281,7 +281,7 @@ static const spry_tool_style styles[] = {
      .open = "<|python_tag|>",
      .arguments_key = "parameters",
      .bare = true},
-    {.name = "json", /* templates that say nothing */
+    {.name = "json", /* templates that contain no known style */
      .syntax = SPRY_CALL_JSON,
      .open = "<tool_call>",
      .close = "</tool_call>",
@@ -317,7 +317,7 @@ const spry_tool_style *spry_tool_style_at(size_t index)
 
 /* ---- styles of thoughts ------------------------------------------------------------------------------------------ */
 
-/* More specific ones first; the last one is the default. */
+/* More specific styles come first; the last one is the default. */
 static const spry_thought_style thoughts[] = {
     {"<|channel|>analysis",
      "<|channel|>analysis<|message|>",
@@ -413,7 +413,7 @@ static const char *name_of(const json_t *tool)
     return json_string_value(json_object_get(spry_tool_function(tool), "name"));
 }
 
-/* The names, each with its place among the tools. The caller releases them with json_decref. */
+/* The names of the tools, each with its index. The caller releases them with json_decref. */
 static spry_status index_names(json_t **out, const json_t *tools, spry_error *error)
 {
     json_t *names = *out = json_object();
@@ -444,7 +444,8 @@ static spry_status add(spry_tool_choice *out, const json_t *tools, const json_t 
     return SPRY_OK;
 }
 
-/* {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}, also without the inner object. */
+/* Reads {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}, or the same without the inner
+ * object. */
 static spry_status add_allowed(spry_tool_choice *out, const json_t *tools, const json_t *names, const json_t *choice,
                                spry_error *error)
 {

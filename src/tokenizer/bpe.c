@@ -1,5 +1,5 @@
-/* A heap entry is (rank << 32 | position), the order of merging. Entries are never removed; one is stale when the pair
- * at its position no longer has that rank. */
+/* The merge algorithm. A heap entry is (rank << 32 | position), which is the order of merging. Entries are never
+ * removed; an entry is stale when the pair at its position no longer has that rank. */
 #include "tokenizer/bpe.h"
 
 #include <stdbool.h>
@@ -91,7 +91,7 @@ bool spry_merge_push(spry_merge_scratch *scratch, int32_t symbol)
 
 static size_t merge_short(const spry_merges *merges, int32_t *symbols, size_t count)
 {
-    const spry_merge *pairs[SHORT_WORD]; /* pairs[i]: of symbols i and i + 1 */
+    const spry_merge *pairs[SHORT_WORD]; /* pairs[i]: the merge of symbols i and i + 1 */
     for (size_t i = 0; i + 1 < count; i++)
         pairs[i] = spry_merges_find(merges, symbols[i], symbols[i + 1]);
     while (count > 1) {
@@ -145,7 +145,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *count)
     return top;
 }
 
-/* Looks up the pair at `at` again and adds it to the heap. */
+/* Looks up the merge of the pair at `at` again and adds it to the heap. */
 static void renew_pair(const spry_merges *merges, struct spry_merge_link *links, uint32_t at, uint64_t *heap,
                        size_t *n_heap)
 {

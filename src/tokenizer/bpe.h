@@ -11,25 +11,25 @@
 #include "base/buffer.h"
 
 typedef struct spry_merge {
-    int32_t left, right; /* left -1: the slot is empty */
+    int32_t left, right; /* left is -1 if the slot is empty */
     uint32_t rank;
     int32_t merged;
 } spry_merge;
 
-/* Open addressing by (left, right). */
+/* A hash table of merges, found by (left, right), with open addressing. */
 typedef struct spry_merges {
     spry_merge *slots;
     size_t capacity, count;
     uint64_t seed;
 } spry_merges;
 
-/* Allocates room for `count` merges; false when memory is short. */
+/* Allocates memory for `count` merges; false when memory is short. */
 bool spry_merges_init(spry_merges *merges, spry_arena *arena, size_t count);
 
 /* Adds a merge, at most `count` in total; an existing pair keeps its rank. */
 void spry_merges_add(spry_merges *merges, spry_merge merge);
 
-/* NULL: the two do not merge. */
+/* The merge of two symbols; NULL: they do not merge. */
 const spry_merge *spry_merges_find(const spry_merges *merges, int32_t left, int32_t right);
 
 /* Scratch memory for merging, one per thread. Starts zeroed. */

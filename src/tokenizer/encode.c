@@ -1,4 +1,4 @@
-/* Text to ids and back. */
+/* Converts text to ids, and ids to text. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -75,7 +75,8 @@ static inline bool spry_cached_word_is(const spry_cached_word *slot, const spry_
 
 /* ---- tokens matched literally ------------------------------------------------------------------------------------ */
 
-/* From every byte that may start a token, the trie is followed along the text. */
+/* Tokens that are matched literally are in a trie. From every byte that may start one, the trie is followed along the
+ * text. */
 
 struct spry_added_node {
     uint32_t child, sibling; /* 0: none; node 0 is unused */
@@ -109,7 +110,7 @@ static void insert(spry_added_tokens *added, size_t index)
     uint32_t node = grow(added, &added->roots[first], first);
     for (size_t i = 1; i < text.size; i++)
         node = grow(added, &added->nodes[node].child, (unsigned char)text.data[i]);
-    added->nodes[node].token = (uint32_t)index + 1; /* the last of equal spellings wins */
+    added->nodes[node].token = (uint32_t)index + 1; /* the last of several tokens with the same spelling is used */
     added->starts[1][first] = true;
     if (!added->tokens[index].special)
         added->starts[0][first] = true;
@@ -194,7 +195,7 @@ static void take_spaces(const spry_added_token *token, const spry_unicode *unico
         match->end += length;
 }
 
-/* The first match at or after `from`; whitespace before `from` is never included. */
+/* The first match at or after `from`; whitespace before `from` is never part of a match. */
 static bool added_tokens_next(const spry_added_tokens *added, const spry_unicode *unicode, spry_view text, size_t from,
                               const spry_added_filter *filter, spry_added_match *match)
 {
@@ -216,7 +217,7 @@ static bool added_tokens_next(const spry_added_tokens *added, const spry_unicode
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
-/* Text to ids: the stages described in tokenizer_impl.h, outermost last.
+/* Text to ids: the stages described in tokenizer_impl.h, the innermost stage first.
  *
  * Two caches avoid merging for most words: the words of the current text, and `whole`, which stores for each token
  * whether merging its text gives that token. Every thread computes the same value, so relaxed atomics suffice. */
@@ -243,7 +244,7 @@ static bool merge_word(encoder *state, spry_view word)
            spry_merge_word(&state->tokenizer->merges, &state->merge);
 }
 
-/* The id of a token spelled like the word; -1: none. Control and added tokens are excluded. */
+/* The id of the token with this spelling; -1: there is none. Control and added tokens are excluded. */
 static int32_t find_word(const spry_tokenizer *tokenizer, spry_view word)
 {
     uint32_t id;
@@ -316,7 +317,7 @@ static bool encode_piece(encoder *state, spry_view piece)
     return true;
 }
 
-/* A single scanner needs no list of pieces. */
+/* Encodes text with a single scanner, which needs no list of pieces. */
 static bool encode_scanned(encoder *state, const spry_scan *scan, spry_view text)
 {
     size_t end;
@@ -342,7 +343,7 @@ static spry_status encode_split(encoder *state, spry_view text)
     return SPRY_OK;
 }
 
-/* Text without added tokens. */
+/* Encodes text that contains no added tokens. */
 static spry_status encode_plain(encoder *state, spry_view text, bool first)
 {
     const spry_tokenizer *tokenizer = state->tokenizer;
@@ -444,7 +445,7 @@ spry_status spry_tokenizer_encode(const spry_tokenizer *tokenizer, spry_tokens *
 /* Ids to text. The text of an id does not depend on its neighbours, except that the first token may lose the space that
  * the encoder had added. */
 
-/* The text of an id; *skipped when it is omitted. */
+/* The text of an id; *skipped: the id has no text in the output. */
 static spry_status token_bytes(const spry_tokenizer *tokenizer, int32_t id, bool special, spry_view *bytes,
                                bool *skipped, spry_error *error)
 {
@@ -459,7 +460,8 @@ static spry_status token_bytes(const spry_tokenizer *tokenizer, int32_t id, bool
     return SPRY_OK;
 }
 
-/* The next run of bytes to emit from the first token; empty at its end. */
+/* Takes the next run of bytes to output from the first token, without the spaces to be stripped; empty at the token's
+ * end. */
 static spry_view take_first(const spry_tokenizer *tokenizer, spry_view *rest)
 {
     bool every = tokenizer->lead == SPRY_LEAD_STRIP_ALL, strip = tokenizer->lead != SPRY_LEAD_KEEP;

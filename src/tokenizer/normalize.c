@@ -1,4 +1,4 @@
-/* Each step reads a view and writes a buffer; steps without effect pass the view on. */
+/* Text changes. Each step reads a view and writes a buffer; a step without effect passes the view on. */
 #include "tokenizer/normalize.h"
 
 #include <utf8proc.h>
@@ -7,8 +7,8 @@
 
 /* ---- precompiled rules of SentencePiece -------------------------------------------------------------------------- */
 
-/* A unit of the trie has its label in the low 8 bits, whether a leaf follows in bit 8, where its children are in bits
- * 10 and up (times 256 with bit 9); a unit with bit 31 is a leaf and has a value. */
+/* In a unit of the trie, the low 8 bits are its label, bit 8 says whether a leaf follows, and bits 10 and up (times 256
+ * if bit 9 is set) are the position of its children. A unit with bit 31 set is a leaf and contains a value. */
 
 enum { GRAPHEME_BYTES = 6 }; /* longer ones are looked up character by character */
 
@@ -35,7 +35,7 @@ static size_t children(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
 }
 
-/* The value of the shortest spelling that `text` begins with; false: there is none. */
+/* The value of the shortest spelling with which `text` begins; false: there is none. */
 static bool charsmap_find(const spry_charsmap *map, spry_view text, uint32_t *value)
 {
     size_t at = 0;
@@ -60,7 +60,7 @@ static bool charsmap_find(const spry_charsmap *map, spry_view text, uint32_t *va
     return false;
 }
 
-/* Appends what `text` becomes; *found is false when the map does not have it. */
+/* Appends the replacement of `text`; *found is false when the map has none. */
 static bool transform(spry_buffer *out, const spry_charsmap *map, spry_view text, bool *found)
 {
     uint32_t value = 0;
@@ -141,7 +141,8 @@ bool spry_base64_decode(spry_buffer *out, spry_view text)
 
 /* ---- BERT's normalizer ------------------------------------------------------------------------------------------- */
 
-/* Two passes over characters, with the normal form between them where accents go. */
+/* BERT's normalizer makes two passes over the characters; if accents are removed, the text is converted to NFD between
+ * them. */
 
 static bool is_control(uint32_t c)
 {
@@ -168,7 +169,7 @@ static bool append(spry_buffer *out, uint32_t c)
     return spry_buffer_append(out, bytes, spry_utf8_encode(bytes, c));
 }
 
-/* One small letter, but for one that becomes two characters. */
+/* Appends the lower case of a character; one character has a lower case of two. */
 static bool append_small(spry_buffer *out, uint32_t c)
 {
     if (c == 0x130)
@@ -213,7 +214,8 @@ static bool make_small(spry_buffer *out, spry_view text, unsigned folds)
     return ok;
 }
 
-/* Appends `text` changed so. Invalid UTF-8 becomes U+FFFD, or nothing with CLEAN. False when memory is short. */
+/* Appends `text` after the changes in `folds`. Invalid UTF-8 becomes U+FFFD, or nothing with CLEAN. False when memory
+ * is short. */
 static bool text_fold(spry_buffer *out, const spry_unicode *unicode, spry_view text, unsigned folds)
 {
     spry_buffer cleaned, apart;
@@ -299,7 +301,7 @@ static bool join_runs(spry_buffer *out, spry_view text, spry_view to)
 
 static bool join_words(spry_buffer *out, const spry_unicode *unicode, spry_view text)
 {
-    bool space = false; /* one is due before the next word */
+    bool space = false; /* a space must be written before the next word */
     for (size_t i = 0, length; i < text.size; i += length) {
         if (spry_unicode_next(unicode, text.data + i, text.size - i, &length) & SPRY_CHAR_SPACE) {
             space = out->size > 0;
@@ -317,7 +319,7 @@ static bool prepend(spry_buffer *out, spry_view text, spry_view prefix)
     return spry_buffer_append(out, prefix.data, prefix.size) && spry_buffer_append(out, text.data, text.size);
 }
 
-/* Whether the step would leave `text` unchanged. */
+/* True if the step would leave `text` unchanged. */
 static bool is_idle(const spry_change_step *step, const spry_unicode *unicode, spry_view text, bool first)
 {
     switch (step->change) {

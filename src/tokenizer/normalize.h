@@ -7,12 +7,12 @@
 #include "base/error.h"
 #include "tokenizer/unicode.h"
 
-/* SentencePiece's precompiled normalisation: a double-array trie of spellings, and what each of them becomes. */
+/* SentencePiece's precompiled normalisation: a double-array trie of spellings, and the replacement of each. */
 
 typedef struct spry_charsmap {
     const unsigned char *units; /* [n_units] little-endian 32-bit numbers, at any address */
     size_t n_units;
-    spry_view texts; /* each up to a zero */
+    spry_view texts; /* replacements, each ends at a zero */
 } spry_charsmap;
 
 /* Checks the map's sizes; it points into `bytes`. */
@@ -24,8 +24,8 @@ bool spry_charsmap_apply(spry_buffer *out, const spry_charsmap *map, spry_view t
 /* Decodes base64; false for anything else. */
 bool spry_base64_decode(spry_buffer *out, spry_view text);
 
-/* What BERT's normalizer does to a text: spaces for white space, nothing for control characters, spaces around Chinese
- * characters, no accents, small letters. */
+/* The changes of BERT's normalizer: spaces in place of whitespace, control characters removed, spaces around Chinese
+ * characters, accents removed, lower case. */
 
 enum {
     SPRY_FOLD_CLEAN = 1,
@@ -35,26 +35,26 @@ enum {
 };
 
 typedef enum spry_change {
-    SPRY_CHANGE_FORM,    /* to a normal form */
-    SPRY_CHANGE_PREPEND, /* `to` before non-empty text */
+    SPRY_CHANGE_FORM,    /* converts to a normal form */
+    SPRY_CHANGE_PREPEND, /* puts `to` before non-empty text */
     SPRY_CHANGE_PREFIX,  /* like PREPEND, unless the text already starts with `to` */
     SPRY_CHANGE_REPLACE, /* every `from` becomes `to` */
     SPRY_CHANGE_STRIP,   /* removes whitespace at the ends */
     SPRY_CHANGE_SQUEEZE, /* removes spaces at the ends and joins runs of spaces (SentencePiece's
                           * remove_extra_whitespaces) */
-    SPRY_CHANGE_RUNS,    /* runs of two or more spaces become `to` */
-    SPRY_CHANGE_WORDS,   /* runs of white space become one space, none at the ends */
-    SPRY_CHANGE_FOLD,    /* as BERT's normalizer */
-    SPRY_CHANGE_CHARS,   /* by SentencePiece's precompiled trie */
+    SPRY_CHANGE_RUNS,    /* replaces runs of two or more spaces by `to` */
+    SPRY_CHANGE_WORDS,   /* replaces runs of whitespace by one space, and removes whitespace at the ends */
+    SPRY_CHANGE_FOLD,    /* applies BERT's normalizer */
+    SPRY_CHANGE_CHARS,   /* applies SentencePiece's precompiled trie */
 } spry_change;
 
 typedef struct spry_change_step {
     spry_change change;
     spry_normal_form form;
     spry_view from, to;
-    bool left, right; /* STRIP: which ends */
+    bool left, right; /* STRIP: at which ends */
     bool only_first;  /* PREFIX: only at the beginning of the whole text */
-    unsigned folds;   /* FOLD: which */
+    unsigned folds;   /* FOLD: which changes */
     spry_charsmap chars;
 } spry_change_step;
 

@@ -1,5 +1,5 @@
-/* A step first divides a piece into matches and gaps, in order; then the behavior determines which of them are kept
- * separate, merged or removed. */
+/* Splits text in steps. A step first divides a piece into matches and gaps, in order; then the behavior determines
+ * which of them are kept separate, merged or removed. */
 #include "tokenizer/split.h"
 
 #include <stdlib.h>
@@ -28,10 +28,10 @@ struct spry_pattern {
     pcre2_code *code;
 };
 
-/* The state of a translation between characters. */
+/* The state of a translation from Oniguruma's syntax to PCRE2's, between two characters. */
 typedef struct translation {
     spry_buffer *out;
-    size_t depth; /* of brackets */
+    size_t depth; /* nesting depth of brackets */
     const char *problem;
 } translation;
 
@@ -70,7 +70,7 @@ static size_t translate_in_class(translation *state, spry_view rest)
     return 1;
 }
 
-/* Translates a '[' outside any class, including a '^' and a literal ']' that may follow. */
+/* Translates a '[' outside any class, with a '^' and a literal ']' that may follow it. */
 static size_t translate_class_start(translation *state, spry_view rest)
 {
     size_t length = 1;
@@ -204,13 +204,13 @@ spry_status spry_pattern_find(const spry_pattern *pattern, spry_pattern_scratch 
     }
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(scratch->match);
     *match = (spry_text_range){ends[0], ends[1]};
-    *found = ends[0] >= from && ends[1] >= ends[0]; /* \K could move the start */
+    *found = ends[0] >= from && ends[1] >= ends[0]; /* \K can move the start of a match */
     return SPRY_OK;
 }
 
 /* ---- scanners ---------------------------------------------------------------------------------------------------- */
 
-/* The order of the tests below is the order of the alternatives in the patterns. */
+/* Hand-written scanners. The order of the tests below is the order of the alternatives in the patterns. */
 
 enum { CLASS_MASK = SPRY_CHAR_LETTER | SPRY_CHAR_NUMBER | SPRY_CHAR_SPACE };
 
@@ -248,7 +248,7 @@ bool spry_scan_find(spry_scan *scan, spry_view regex)
     return false;
 }
 
-/* Class and length of the character at `at`; no class and length 0 at the end. */
+/* The class of the character at `at`, and its length; at the end of the text both are 0. */
 static unsigned classify(const spry_unicode *unicode, spry_view text, size_t at, size_t *length)
 {
     if (at >= text.size) {
@@ -359,7 +359,7 @@ size_t spry_scan_next(const spry_scan *scan, const spry_unicode *unicode, spry_v
 
 /* ---- named patterns ---------------------------------------------------------------------------------------------- */
 
-/* A table of published tokenizers. */
+/* The table of patterns of published tokenizers. */
 
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define TAIL        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -416,8 +416,8 @@ const spry_named_pattern *spry_named_pattern_find(spry_view name)
     return NULL;
 }
 
-/* Whether two expressions split every text the same way: the same source, or spellings of one scanner. The spelling of
- * 's with a long s is ignored: GGUF has one name for both. */
+/* True if two expressions split every text in the same way: they have the same source, or are spellings of one
+ * scanner's pattern. Whether 's may have a long s is ignored, because GGUF has one name for both. */
 static bool same_regex(spry_view a, spry_view b)
 {
     spry_scan x, y;
@@ -473,7 +473,8 @@ spry_status spry_splitter_add(spry_splitter *splitter, spry_view regex, bool lit
     if (splitter->count == SPRY_SPLIT_STEPS_MAX)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the pre-tokenizer has more than %d steps", SPRY_SPLIT_STEPS_MAX);
     spry_split_step step = {.behavior = behavior, .invert = invert};
-    /* Every character matches those patterns: without gaps, inverting changes nothing, but removing would. */
+    /* Every text is covered by matches of these patterns, so exchanging matches and gaps has no effect; removing
+     * matches would have one. */
     step.scanned = !literal && behavior == SPRY_SPLIT_ISOLATED && spry_scan_find(&step.scan, regex);
     if (!step.scanned) {
         spry_status status = spry_pattern_create(&step.pattern, regex, literal, error);
@@ -508,7 +509,7 @@ static bool push(struct spry_ranges *ranges, size_t begin, size_t end)
     return true;
 }
 
-/* Output of a step, and the state of the previous piece that behaviors need. */
+/* The output of a step, and what behaviors need to know about the previous piece. */
 typedef struct cutter {
     struct spry_ranges *out;
     const spry_split_step *step;
@@ -516,7 +517,7 @@ typedef struct cutter {
     bool last_matched; /* the previous piece of this range was a match */
 } cutter;
 
-/* Adds the next part of a range: a match or a gap. */
+/* Adds a match or a gap, which is the next part of a range. */
 static bool cut(cutter *state, size_t begin, size_t end, bool match)
 {
     if (begin == end)
@@ -555,7 +556,7 @@ static bool scan_range(cutter *state, const spry_unicode *unicode, spry_view tex
     return true;
 }
 
-/* Matches as Oniguruma's iterator finds them: an empty match counts unless it directly follows the previous match. */
+/* Finds matches like Oniguruma's iterator: an empty match counts unless it directly follows the previous match. */
 static spry_status match_range(cutter *state, spry_pattern_scratch *scratch, spry_view text, spry_text_range range,
                                spry_error *error)
 {

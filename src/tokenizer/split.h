@@ -8,9 +8,9 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
-/* All other pre-tokenizer patterns, matched by PCRE2 with JIT. Patterns come from untrusted files written for
- * Oniguruma: syntax that the two engines interpret differently is translated or refused, and a match that takes too
- * many steps is an error instead of a hang. */
+/* Patterns of pre-tokenizers without a scanner, matched by PCRE2 with JIT. They come from untrusted files that were
+ * written for Oniguruma: syntax that the two engines interpret differently is translated or refused, and a match that
+ * takes too many steps is an error and not a hang. */
 
 typedef struct spry_pattern spry_pattern;
 
@@ -60,21 +60,22 @@ enum { SPRY_NAMED_REGEXES_MAX = 8, SPRY_PATTERN_NAMES_MAX = 12 };
 extern const char spry_gpt2_regex[];
 
 typedef struct spry_named_pattern {
-    const char *names[SPRY_PATTERN_NAMES_MAX];   /* the first one is written; NULL after the last */
+    const char *names[SPRY_PATTERN_NAMES_MAX];   /* the first name is the one that is written; NULL after the last */
     const char *regexes[SPRY_NAMED_REGEXES_MAX]; /* each splits the pieces of the previous one; matches are isolated */
     bool nfc, ignore_merges, add_bos;
 } spry_named_pattern;
 
-/* NULL: no such name. */
+/* NULL: the name is unknown. */
 const spry_named_pattern *spry_named_pattern_find(spry_view name);
 
-/* The entry with the same expressions, preferably with the same normalisation and merging; NULL: none. */
+/* The entry with the same expressions; if there are several, one with the same normalisation and merging. NULL:
+ * none. */
 const spry_named_pattern *spry_named_pattern_of(const spry_view *regexes, size_t count, bool nfc, bool ignore_merges);
 
 /* The first name of each entry, separated by ", ". */
 void spry_named_pattern_list(spry_buffer *out);
 
-/* What happens to the matches of a step's pattern. */
+/* What a step does with the matches of its pattern. */
 typedef enum spry_split_behavior {
     SPRY_SPLIT_ISOLATED,
     SPRY_SPLIT_REMOVED,
@@ -84,7 +85,7 @@ typedef enum spry_split_behavior {
 } spry_split_behavior;
 
 typedef struct spry_split_step {
-    bool scanned; /* by `scan`, else by `pattern` */
+    bool scanned; /* matched by `scan`, otherwise by `pattern` */
     spry_scan scan;
     spry_pattern *pattern; /* owned */
     spry_split_behavior behavior;

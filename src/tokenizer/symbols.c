@@ -9,7 +9,7 @@
 
 /* ---- the vocabulary ---------------------------------------------------------------------------------------------- */
 
-/* Spellings are stored in one block: a vocabulary has about 10^5 of them. */
+/* Spellings are stored in one block, because a vocabulary has about 10^5 of them. */
 
 enum { HOLES_ALLOWED = 1 << 16 };
 
@@ -82,7 +82,7 @@ bool spry_vocab_byte(spry_view name, unsigned char *byte)
 
 /* ---- symbols ----------------------------------------------------------------------------------------------------- */
 
-/* Invariant: symbols below `first_extra` are vocabulary ids; the others index `extra`. */
+/* Invariant: a symbol below `first_extra` is a vocabulary id; the others are indices into `extra`, plus first_extra. */
 
 /* The byte-level alphabet maps the bytes 00-20 to U+0100, 7F-A0 to U+0121 and AD to U+0143; the others are
  * unchanged. */
@@ -98,7 +98,7 @@ size_t spry_byte_spelling(char out[4], unsigned char byte)
     return spry_utf8_encode(out, character);
 }
 
-/* The byte of a character of the alphabet; -1: none. */
+/* The byte that a character of the byte-level alphabet means; -1: it is not in the alphabet. */
 static int character_byte(uint32_t c)
 {
     if (c <= 0x20 || (c >= 0x7F && c <= 0xA0) || c == 0xAD || c > 0x143)
@@ -155,7 +155,7 @@ static size_t character_length(spry_view text, size_t at)
     return length ? length : 1;
 }
 
-/* Records the characters of a token that precede a space mark. */
+/* Records, for each character in a token's spelling, whether a space mark follows it. */
 static void record_joins(spry_symbols *symbols, spry_view name)
 {
     static const spry_view mark = {SPRY_SPACE_MARK, 3};
@@ -183,7 +183,7 @@ static bool enter_single_characters(spry_symbols *symbols, const spry_vocab *voc
     return true;
 }
 
-/* Adds the characters that occur only inside tokens. */
+/* Adds the characters that occur only inside longer tokens. */
 static bool enter_inner_characters(spry_symbols *symbols, const spry_vocab *vocab)
 {
     for (size_t id = 0; id < vocab->size; id++) {
@@ -252,8 +252,8 @@ int32_t spry_symbols_find(const spry_symbols *symbols, spry_view character)
     return spry_map_find(&symbols->characters, character, &symbol) ? (int32_t)symbol : -1;
 }
 
-/* The replacement for text without a symbol: its bytes if each has a token, else the unknown token, else nothing. Fills
- * `out` (room for 4); returns the count. */
+/* Replaces text without a symbol: by its bytes if each byte has a token, otherwise by the unknown token, otherwise by
+ * nothing. Writes to `out` (at least 4 ids); returns their number. */
 static size_t fall_back(const spry_symbols *symbols, int32_t out[4], spry_view text)
 {
     size_t count = 0;
@@ -277,7 +277,7 @@ static bool push_fallback(const spry_symbols *symbols, spry_merge_scratch *scrat
     return true;
 }
 
-/* An invalid UTF-8 byte without a token is read as U+FFFD. */
+/* Pushes a character. An invalid UTF-8 byte without a token is treated as U+FFFD. */
 static bool push_character(const spry_symbols *symbols, spry_merge_scratch *scratch, spry_view character)
 {
     uint32_t decoded;
@@ -327,7 +327,7 @@ size_t spry_symbols_word_end(const spry_symbols *symbols, spry_view text, size_t
     static const char mark[] = SPRY_SPACE_MARK;
     if (symbols->by_byte)
         return text.size;
-    bool after_mark = true; /* the beginning needs no separation */
+    bool after_mark = true; /* nothing precedes the first character, so it needs no split */
     size_t i = begin;
     while (i < text.size) {
         if (text.data[i] == mark[0] && text.size - i >= 3 && memcmp(text.data + i, mark, 3) == 0) {
@@ -346,7 +346,7 @@ size_t spry_symbols_word_end(const spry_symbols *symbols, spry_view text, size_t
 
 /* ---- merges of SentencePiece ------------------------------------------------------------------------------------- */
 
-/* The splits are listed first, because the table needs the number of merges. */
+/* All splits of tokens are listed first, because the table needs to know the number of merges. */
 
 enum { TOKEN_BYTES_MAX = 1024 }; /* each split is looked up, so the cost is quadratic in a token's length */
 
@@ -379,7 +379,7 @@ static bool rank_tokens(uint32_t *ranks, const spry_vocab *vocab)
     return true;
 }
 
-/* The symbol of a `part` of a token; -1: none. */
+/* The symbol of a part of a token; -1: it has none. */
 static int32_t symbol_of(const spry_vocab *vocab, const spry_symbols *symbols, spry_view part)
 {
     uint32_t character;
@@ -396,7 +396,7 @@ static bool list_splits(spry_buffer *out, const spry_vocab *vocab, const spry_sy
     spry_view name = vocab->names[id];
     for (size_t i = 1; i < name.size; i++) {
         if (((unsigned char)name.data[i] & 0xC0) == 0x80)
-            continue; /* inside a character */
+            continue; /* this is inside a character */
         spry_merge merge = {.rank = rank, .merged = (int32_t)id};
         merge.left = symbol_of(vocab, symbols, (spry_view){name.data, i});
         if (merge.left < 0)
@@ -449,7 +449,7 @@ spry_status spry_spm_merges(spry_merges *merges, spry_arena *arena, const spry_v
 
 /* ---- WordPiece and Unigram --------------------------------------------------------------------------------------- */
 
-/* Both look up spellings in the vocabulary's map. */
+/* Both algorithms look up spellings in the vocabulary's map. */
 
 static bool is_text(const spry_vocab *vocab, int32_t id)
 {
@@ -458,7 +458,7 @@ static bool is_text(const spry_vocab *vocab, int32_t id)
 
 /* ---- WordPiece --------------------------------------------------------------------------------------------------- */
 
-/* The longest token at `begin` of the word; -1: none. `scratch` begins with the prefix. */
+/* The longest token with which the word continues at `begin`; -1: none. `scratch` begins with the prefix. */
 static int32_t longest_token(size_t *end, const spry_vocab *vocab, const spry_wordpiece *rules, spry_buffer *scratch,
                              spry_view word, size_t begin)
 {
@@ -469,7 +469,7 @@ static int32_t longest_token(size_t *end, const spry_vocab *vocab, const spry_wo
     const char *text = scratch->data + rules->prefix.size - before;
     for (*end = word.size; *end > begin; (*end)--) {
         if (*end < word.size && ((unsigned char)word.data[*end] & 0xC0) == 0x80)
-            continue; /* inside a character */
+            continue; /* this is inside a character */
         int32_t id = spry_vocab_find(vocab, (spry_view){text, before + *end - begin});
         if (is_text(vocab, id))
             return id;
@@ -519,10 +519,10 @@ spry_unigram spry_unigram_of(const spry_vocab *vocab)
     return rules;
 }
 
-/* The best way to the end of a prefix. */
+/* The best tokens for the text up to a position. */
 typedef struct node {
     double score;
-    size_t begin; /* of its last token */
+    size_t begin; /* begin of the last token */
     int32_t id;   /* -1: an unknown character */
     bool reached;
 } node;
@@ -551,7 +551,7 @@ static void reach(node *nodes, const spry_vocab *vocab, const spry_unigram *rule
         improve(&nodes[at + first], nodes[at].score + (double)rules->unknown_score, at, -1);
 }
 
-/* Unknown characters: their bytes, or one unknown token for a run of them. */
+/* Appends an unknown character: its bytes, or the unknown token, once for a run of unknown characters. */
 static bool push_unknown(spry_tokens *out, const spry_symbols *symbols, spry_view character, bool run)
 {
     bool bytes = true;
@@ -565,11 +565,12 @@ static bool push_unknown(spry_tokens *out, const spry_symbols *symbols, spry_vie
     return true;
 }
 
-/* Follows the best path back, leaving in each node's `begin` where the next token begins, and appends it. */
+/* Appends the tokens of the best path. First the path is followed back from the end, and each node's `begin` is set to
+ * the begin of the next token. */
 static bool emit(spry_tokens *out, node *nodes, const spry_symbols *symbols, spry_view text)
 {
     bool run = false;
-    for (size_t at = text.size, next = 0; at; at = next) { /* turn the links around */
+    for (size_t at = text.size, next = 0; at; at = next) { /* reverses the links */
         next = nodes[at].begin;
         nodes[next].score = (double)at;
         nodes[next].reached = true;

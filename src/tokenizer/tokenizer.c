@@ -1,4 +1,4 @@
-/* The object itself: making it whole after loading, small questions about ids. */
+/* The tokenizer object: completing it after loading, and simple queries about ids. */
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -71,7 +71,9 @@ void spry_tokenizer_mark_added(spry_tokenizer *tokenizer, spry_added_token token
     unsigned char *kind = &tokenizer->vocab.kinds[token.id];
     if (*kind != SPRY_TOKEN_UNKNOWN)
         *kind = token.special ? SPRY_TOKEN_CONTROL : SPRY_TOKEN_ADDED;
-    token.normalized = token.normalized && !token.special; /* literal ranges refer to the original text */
+    token.normalized = token.normalized && !token.special; /* tokens that are never matched in literal ranges must be
+                                                            * found in the original text, because these ranges refer to
+                                                            * it */
     tokenizer->added[tokenizer->n_added++] = token;
 }
 
@@ -80,7 +82,8 @@ static bool is_matched_as_spelled(unsigned char kind)
     return kind == SPRY_TOKEN_CONTROL || kind == SPRY_TOKEN_UNKNOWN || kind == SPRY_TOKEN_ADDED;
 }
 
-/* The spelling of a token in normalised text: GGUF files have user-defined tokens with plain spaces. */
+/* The spelling of a token in normalised text, where spaces are space marks; GGUF files have user-defined tokens with
+ * plain spaces. */
 static spry_view marked_spelling(spry_arena *arena, spry_view name)
 {
     static const char mark[] = SPRY_SPACE_MARK;
@@ -134,7 +137,7 @@ void spry_tokenizer_set_spm_rules(spry_tokenizer *tokenizer, bool add_prefix, bo
     tokenizer->lead = add_prefix ? SPRY_LEAD_STRIP_ONE : SPRY_LEAD_KEEP;
 }
 
-/* Appends the text of a token in the middle of a text. */
+/* Appends the text that a token has inside a text. */
 static bool append_bytes(const spry_tokenizer *tokenizer, spry_buffer *out, size_t id)
 {
     static const char mark[] = SPRY_SPACE_MARK;
@@ -168,7 +171,7 @@ static bool decode_vocabulary(spry_tokenizer *tokenizer)
 {
     const spry_vocab *vocab = &tokenizer->vocab;
     tokenizer->bytes = spry_arena_alloc(&tokenizer->arena, vocab->size, sizeof *tokenizer->bytes);
-    size_t most = vocab->text_used + vocab->size + 1; /* a space before each */
+    size_t most = vocab->text_used + vocab->size + 1; /* one more byte per token, for a space before it */
     char *block = spry_arena_alloc(&tokenizer->arena, most, 1);
     spry_buffer one;
     spry_buffer_init(&one, most);
@@ -195,7 +198,7 @@ static bool enter_words(spry_tokenizer *tokenizer)
     return true;
 }
 
-/* With channels "<|end|>" ends a message, not the turn. */
+/* In formats with channels "<|end|>" ends a message, but not the answer. */
 static bool has_channels(const spry_tokenizer *tokenizer)
 {
     return spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("<|call|>")) >= 0 ||
@@ -248,7 +251,7 @@ static void name_algorithm(spry_tokenizer *tokenizer)
                  (int)(name.size < 32 ? name.size : 32), name.data);
 }
 
-/* Ids in the settings must exist. */
+/* Checks that the ids in the settings exist. */
 static spry_status check_ids(const spry_tokenizer *tokenizer, spry_error *error)
 {
     const struct {
@@ -366,12 +369,12 @@ const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Opens tokenizers on disk: a Hugging Face folder or one file. As in transformers, tokenizer_config.json takes
- * precedence over tokenizer.json's post-processor for begin and end tokens. */
+/* Opens tokenizers on disk: a Hugging Face folder or a single file. As in transformers, tokenizer_config.json takes
+ * precedence over tokenizer.json's post-processor about begin and end tokens. */
 
 enum { TOKENIZER_BYTES_MAX = 256 << 20, CONFIG_BYTES_MAX = 16 << 20 };
 
-/* Tokens in the configuration are strings or objects with a "content". */
+/* The token under a key of the configuration, which is a string or an object with "content". */
 static int32_t configured_token(const spry_tokenizer *tokenizer, const json_t *config, const char *key,
                                 int32_t otherwise)
 {
@@ -381,7 +384,7 @@ static int32_t configured_token(const spry_tokenizer *tokenizer, const json_t *c
     return id >= 0 ? id : otherwise;
 }
 
-/* add_bos_token and add_eos_token take precedence if present. */
+/* Sets a begin or end token; add_bos_token and add_eos_token take precedence if present. */
 static void configure_frame(spry_frame *frame, const json_t *config, const char *key, int32_t id)
 {
     const json_t *value = spry_json_member(config, key);
@@ -409,7 +412,7 @@ static bool looks_like_json(spry_view text)
     return i < text.size && text.data[i] == '{';
 }
 
-/* `config` may be NULL. Errors have no path yet. */
+/* Loads a tokenizer. `config` may be NULL. Error messages do not contain the path yet. */
 static spry_status load(spry_tokenizer *tokenizer, spry_view text, json_t *config, spry_error *error)
 {
     spry_status status =

@@ -1,6 +1,6 @@
-/* Text to token ids and back. A tokenizer is immutable once created and may be used by many threads.
- * Special tokens: `encode` converts their spelling to their id only where SPRY_ENCODE_SPECIAL is set and the spelling
- * is outside every literal range. User input is passed as literal, so it never becomes a control token. */
+/* Converts text to token ids and back. A tokenizer is immutable once created and may be used by many threads. Special
+ * tokens: `encode` converts their spelling to their id only where SPRY_ENCODE_SPECIAL is set and the spelling is
+ * outside every literal range. User input is passed as literal, so it never becomes a control token. */
 #ifndef SPRY_TOKENIZER_TOKENIZER_H
 #define SPRY_TOKENIZER_TOKENIZER_H
 
@@ -19,7 +19,7 @@ typedef enum spry_token_kind {
     SPRY_TOKEN_CONTROL, /* special: decodes to nothing unless requested */
     SPRY_TOKEN_ADDED,   /* user-defined: matched before the pattern, decodes to its text */
     SPRY_TOKEN_UNUSED,
-    SPRY_TOKEN_BYTE, /* one byte, <0xNN> */
+    SPRY_TOKEN_BYTE, /* a single byte, <0xNN> */
 } spry_token_kind;
 
 enum {
@@ -29,7 +29,8 @@ enum {
 
 /* Creates a tokenizer. `name` (a path) is prepended to messages. The input may be freed afterwards. */
 spry_status spry_tokenizer_from_gguf(spry_tokenizer **out, const spry_gguf *gguf, spry_error *error);
-/* A Hugging Face folder (tokenizer.json, else tokenizer.model; tokenizer_config.json for bos/eos), or one such file. */
+/* Opens a Hugging Face folder (tokenizer.json, otherwise tokenizer.model; tokenizer_config.json for begin and end
+ * tokens), or one such file. */
 spry_status spry_tokenizer_open(spry_tokenizer **out, const char *path, spry_error *error);
 void spry_tokenizer_destroy(spry_tokenizer *tokenizer);
 
@@ -38,18 +39,19 @@ void spry_tokenizer_destroy(spry_tokenizer *tokenizer);
 spry_status spry_tokenizer_encode(const spry_tokenizer *tokenizer, spry_tokens *out, spry_view text,
                                   const spry_text_range *literal, size_t n_literal, unsigned flags, spry_error *error);
 
-/* The whole text of ids, as the tokenizer's own decoder gives it (without a leading space that the encoder added).
- * Control tokens are omitted unless `special`. An id out of range is an error. */
+/* Converts ids to the whole text that the tokenizer's own decoder gives (without a leading space that the encoder
+ * added). Control tokens are omitted unless `special`. An id out of range is an error. */
 spry_status spry_tokenizer_decode(const spry_tokenizer *tokenizer, spry_buffer *out, const int32_t *ids, size_t count,
                                   bool special, spry_error *error);
 
 size_t spry_tokenizer_size(const spry_tokenizer *tokenizer);
 spry_token_kind spry_tokenizer_kind(const spry_tokenizer *tokenizer, int32_t id);
-spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* its text in the middle of a text */
+spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* the text that the token has inside a
+                                                                              * text */
 spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);  /* its spelling in the vocabulary */
 int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer);                 /* -1: none */
 int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                 /* -1: none */
-/* Whether the id ends an answer: eos, and end-of-turn tokens known by their spelling (<|im_end|>, <|eot_id|>,
+/* True if the id ends an answer: eos, and end-of-turn tokens known by their spelling (<|im_end|>, <|eot_id|>,
  * <end_of_turn>, ...). */
 bool spry_tokenizer_is_end(const spry_tokenizer *tokenizer, int32_t id);
 const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer); /* "BPE (qwen2 pattern)", "SentencePiece BPE" */
@@ -60,8 +62,8 @@ const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer); /* "BPE (
 struct spry_gguf_writer;
 bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer, size_t n_rows);
 
-/* Streaming: push ids, get text. Never emits an incomplete UTF-8 character; invalid bytes become U+FFFD. The total
- * output equals spry_tokenizer_decode with ill-formed bytes replaced. */
+/* Decodes ids one after the other, for streaming. Never outputs an incomplete UTF-8 character; invalid bytes become
+ * U+FFFD. The total output equals that of spry_tokenizer_decode, with ill-formed bytes replaced. */
 typedef struct spry_decoder {
     const spry_tokenizer *tokenizer;
     bool special, started;
@@ -70,7 +72,7 @@ typedef struct spry_decoder {
 } spry_decoder;
 
 void spry_decoder_init(spry_decoder *decoder, const spry_tokenizer *tokenizer, bool special);
-/* For text that continues earlier tokens: a leading space is kept. */
+/* The text continues earlier tokens, so a leading space is kept. */
 void spry_decoder_continue(spry_decoder *decoder);
 spry_status spry_decoder_push(spry_decoder *decoder, spry_buffer *out, int32_t id, spry_error *error);
 void spry_decoder_finish(spry_decoder *decoder, spry_buffer *out);

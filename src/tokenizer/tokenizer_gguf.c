@@ -1,4 +1,4 @@
-/* Tokenizers as GGUF metadata. */
+/* Reads and writes tokenizers as GGUF metadata. */
 #include "tokenizer/tokenizer_gguf.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Reads a tokenizer from GGUF metadata. Files written by spry contain the settings of the original tokenizer.json; for
- * others they follow from the pattern's name. */
+ * other files the settings follow from the pattern's name. */
 
 static spry_status read_model(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
 {
@@ -56,7 +56,7 @@ static spry_token_kind kind_of(uint64_t type, spry_view name)
     }
 }
 
-/* GGUF marks the beginnings of words, WordPiece itself the rest of them. */
+/* Sets a token. GGUF marks the beginnings of words, WordPiece the continuations, so the mark is converted. */
 static bool set_token(spry_tokenizer *tokenizer, size_t id, spry_view name, spry_token_kind kind, spry_buffer *scratch)
 {
     static const spry_view mark = {SPRY_SPACE_MARK, 3};
@@ -102,7 +102,7 @@ static spry_status read_tokens(spry_tokenizer *tokenizer, const spry_gguf *gguf,
     return status;
 }
 
-/* Merges as "left right". SentencePiece does not need them, but uses them if listed. */
+/* Reads merges, written as "left right". SentencePiece does not need them, but uses them if listed. */
 static spry_status read_merges(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
 {
     spry_gguf_array merges;
@@ -184,7 +184,7 @@ static void set_sentence_piece(spry_tokenizer *tokenizer, const spry_gguf *gguf)
         tokenizer->before = (spry_frame){{tokenizer->bos}, 1};
 }
 
-/* WordPiece as the uncased models have it: files do not say more. */
+/* Sets WordPiece's rules as in uncased models, because files do not contain them. */
 static spry_status set_wordpiece(spry_tokenizer *tokenizer, spry_error *error)
 {
     tokenizer->wordpiece = (spry_wordpiece){.prefix = SPRY_VIEW("##"), .most = 100};
@@ -199,7 +199,7 @@ static spry_status set_wordpiece(spry_tokenizer *tokenizer, spry_error *error)
                                       false, error);
 }
 
-/* Unigram: what SentencePiece would do to a text, a word at a time. */
+/* Sets Unigram's rules: what SentencePiece does to a text, word by word. */
 static spry_status set_unigram(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
 {
     spry_gguf_array bytes;
@@ -304,7 +304,7 @@ static spry_status load(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_e
         else if (!status)
             set_sentence_piece(tokenizer, gguf);
     }
-    if (tokenizer->model && !settings.size) { /* encoders have both unless the file says otherwise */
+    if (tokenizer->model && !settings.size) { /* encoders have both, unless the file says otherwise */
         tokenizer->before = (spry_frame){{tokenizer->bos}, tokenizer->bos >= 0};
         tokenizer->after = (spry_frame){{tokenizer->eos}, tokenizer->eos >= 0};
     }
@@ -326,7 +326,7 @@ spry_status spry_tokenizer_from_gguf(spry_tokenizer **out, const spry_gguf *gguf
 /* Writes a tokenizer to GGUF metadata, for other programs and for spry_tokenizer_from_gguf, which creates an equal
  * tokenizer. */
 
-/* Owned texts, and views of them. */
+/* A list of texts that owns their bytes, and views of them. */
 typedef struct text_list {
     spry_buffer text;
     size_t *ends;
@@ -350,7 +350,7 @@ static void text_list_deinit(text_list *list)
     free(list->views);
 }
 
-/* Ends the text appended since the last call. */
+/* Ends the current text: all bytes appended since the last call. */
 static void text_list_next(text_list *list)
 {
     list->ends[list->count++] = list->text.size;
@@ -370,7 +370,8 @@ static bool text_list_write(text_list *list, spry_gguf_writer *writer, const cha
     return true;
 }
 
-/* GGUF marks beginnings of words, WordPiece the rest of them. */
+/* Writes a token's spelling. GGUF marks the beginnings of words, WordPiece the continuations, so the mark is
+ * converted. */
 static void append_name(spry_buffer *out, const spry_tokenizer *tokenizer, size_t id)
 {
     spry_view name = tokenizer->vocab.names[id], prefix = tokenizer->wordpiece.prefix;
@@ -453,8 +454,8 @@ static bool write_merges(const spry_tokenizer *tokenizer, spry_gguf_writer *writ
     return ok;
 }
 
-/* The tokenizer's scores; or with `merges`, scores that make readers without merges prefer the same tokens: the earlier
- * a token is merged, the higher. */
+/* Writes the tokenizer's scores; or, with `merges`, scores with which readers without merges prefer the same tokens:
+ * the earlier a token is merged, the higher its score. */
 static bool write_scores(const spry_tokenizer *tokenizer, spry_gguf_writer *writer, const spry_merge *merges,
                          size_t count)
 {
@@ -491,7 +492,7 @@ static void write_charsmap(const spry_tokenizer *tokenizer, spry_gguf_writer *wr
 {
     for (size_t i = 0; i < tokenizer->normalizer.count; i++) {
         const spry_change_step *step = &tokenizer->normalizer.steps[i];
-        if (step->change == SPRY_CHANGE_CHARS) /* its size is before the units */
+        if (step->change == SPRY_CHANGE_CHARS) /* the size is stored before the units */
             spry_gguf_writer_u8s(writer, SPRY_KEY_CHARSMAP, step->chars.units - 4,
                                  4 + 4 * step->chars.n_units + step->chars.texts.size);
     }
@@ -503,7 +504,7 @@ static void write_id(spry_gguf_writer *writer, const char *key, int32_t id)
         spry_gguf_writer_u32(writer, key, (uint32_t)id);
 }
 
-/* Writes whether `id` is added at an end, unless more tokens are. */
+/* Writes whether `id` is added at the beginning or end, unless several tokens are added there. */
 static void write_frame(spry_gguf_writer *writer, const char *key, const spry_frame *frame, int32_t id)
 {
     if (frame->count == 0 || (frame->count == 1 && frame->ids[0] == id))

@@ -18,9 +18,9 @@ enum { DEPTH_MAX = 4 };
 /* State while reading a file. */
 typedef struct reader {
     spry_tokenizer *tokenizer;
-    spry_view regexes[SPRY_SPLIT_STEPS_MAX]; /* the isolating splits, for identifying the pattern */
+    spry_view regexes[SPRY_SPLIT_STEPS_MAX]; /* expressions of isolating splits, to identify the named pattern */
     size_t n_regexes;
-    bool nameless;    /* there is a step of another kind */
+    bool nameless;    /* a step of another kind exists, so the pattern has no name */
     bool only_spaces; /* the first step splits at white space */
     bool byte_level;  /* the ByteLevel step has been read: it must be the last */
     spry_error *error;
@@ -96,7 +96,7 @@ static spry_status normalizer_replace(reader *state, const json_t *step)
     spry_change_step change = {.change = SPRY_CHANGE_REPLACE};
     const json_t *pattern = json_object_get(json_object_get(step, "pattern"), "String");
     const json_t *regex = json_object_get(json_object_get(step, "pattern"), "Regex");
-    if (spry_view_is(spry_json_view(regex), " {2,}")) { /* of XLM-R and its relatives */
+    if (spry_view_is(spry_json_view(regex), " {2,}")) { /* as in XLM-R and related models */
         change.change = SPRY_CHANGE_RUNS;
         pattern = regex;
     }
@@ -116,7 +116,8 @@ static spry_status normalizer_strip(reader *state, const json_t *step)
     return add_change(state, &state->tokenizer->normalizer, change);
 }
 
-/* BERT's, and parts of it under names of their own. Accents go with capitals unless it says otherwise. */
+/* Reads BERT's normalizer, and parts of it under separate names. Accents are removed if text is lower-cased, unless the
+ * file says otherwise. */
 static spry_status normalizer_fold(reader *state, const json_t *step)
 {
     spry_view type = spry_json_view(json_object_get(step, "type"));
@@ -249,7 +250,7 @@ static spry_status pre_byte_level(reader *state, const json_t *step)
     return status;
 }
 
-/* "always", "first" or "never"; older files use add_prefix_space instead. */
+/* The value "always", "first" or "never"; older files have add_prefix_space. */
 static spry_view prepend_scheme(const json_t *step)
 {
     spry_view scheme = spry_json_view(json_object_get(step, "prepend_scheme"));
@@ -263,7 +264,8 @@ static spry_status pre_metaspace(reader *state, const json_t *step)
     spry_tokenizer *tokenizer = state->tokenizer;
     spry_view mark, scheme = prepend_scheme(step);
     if (state->only_spaces && tokenizer->splitter.count == 1 && spry_view_is(scheme, "always")) {
-        spry_splitter_deinit(&tokenizer->splitter); /* words with one mark before each: the same without a split */
+        spry_splitter_deinit(&tokenizer->splitter); /* words already have one mark before each, so the split has no
+                                                     * effect */
         tokenizer->splitter = (spry_splitter){0};
         spry_changes_add(&tokenizer->prepare, (spry_change_step){.change = SPRY_CHANGE_WORDS});
     }
@@ -378,7 +380,7 @@ static spry_status decoder_metaspace(reader *state, const json_t *step)
     return SPRY_OK;
 }
 
-/* Words are put together with spaces between them. */
+/* Puts spaces between words. */
 static spry_status decoder_wordpiece(reader *state, const json_t *step)
 {
     (void)step;
@@ -393,7 +395,7 @@ static const step_type decoder_types[] = {
 
 /* ---- all of them ---- */
 
-/* Whether `value` is of this type or a Sequence with one. */
+/* True if `value` has this type or is a Sequence that contains it. */
 static bool has_type(const json_t *value, const char *list_key, const char *type, unsigned depth)
 {
     const json_t *list = json_object_get(value, list_key);
@@ -405,7 +407,7 @@ static bool has_type(const json_t *value, const char *list_key, const char *type
     return false;
 }
 
-/* Whether the vocabulary is spelled in the byte-level alphabet. */
+/* True if the vocabulary is spelled in the byte-level alphabet. */
 static bool is_byte_level(const json_t *root)
 {
     return has_type(json_object_get(root, "pre_tokenizer"), "pretokenizers", "ByteLevel", 0) ||
@@ -551,7 +553,7 @@ static spry_status read_vocab(spry_tokenizer *tokenizer, json_t *vocab, const js
     return SPRY_OK;
 }
 
-/* Unigram's list of [spelling, score]. */
+/* Reads Unigram's list of [spelling, score]. */
 static spry_status read_scored(spry_tokenizer *tokenizer, const json_t *list, const json_t *added, spry_error *error)
 {
     size_t size = json_array_size(list), bytes = 0, added_size, added_bytes;
@@ -579,7 +581,7 @@ static spry_status read_scored(spry_tokenizer *tokenizer, const json_t *list, co
     return status;
 }
 
-/* The unknown token, by its spelling or, of Unigram, its id. */
+/* Finds the unknown token by its spelling or, for Unigram, by its id. */
 static void find_unknown(spry_tokenizer *tokenizer, const json_t *model)
 {
     const json_t *id = json_object_get(model, "unk_id");
@@ -591,7 +593,7 @@ static void find_unknown(spry_tokenizer *tokenizer, const json_t *model)
         tokenizer->vocab.kinds[tokenizer->unknown] = SPRY_TOKEN_UNKNOWN;
 }
 
-/* An added token's id may be in the model's vocabulary or beyond it. */
+/* Reads added tokens, whose ids may be in the model's vocabulary or after it. */
 static spry_status read_added(spry_tokenizer *tokenizer, const json_t *added, spry_error *error)
 {
     size_t count = json_array_size(added);
@@ -611,7 +613,7 @@ static spry_status read_added(spry_tokenizer *tokenizer, const json_t *added, sp
     return SPRY_OK;
 }
 
-/* A merge is ["left", "right"] or "left right". */
+/* Splits a merge, written as ["left", "right"] or "left right". */
 static bool read_pair(const json_t *entry, spry_view *left, spry_view *right)
 {
     if (json_is_string(entry))

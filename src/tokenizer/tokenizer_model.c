@@ -10,7 +10,7 @@
 
 typedef enum wire_type { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 } wire_type;
 
-/* One field: `bytes` of WIRE_BYTES, else `number` (the bits of a float for WIRE_FIXED32). */
+/* A field of a message: `bytes` with WIRE_BYTES, otherwise `value` (the bits of a float with WIRE_FIXED32). */
 typedef struct field {
     uint32_t number;
     wire_type type;
@@ -87,7 +87,7 @@ static bool take_field(spry_view *in, field *out)
     }
 }
 
-/* Ids are 32-bit two's complement in 64 bits; negative values mean none. */
+/* Converts an id, which is a 32-bit two's complement number in 64 bits; negative values mean none. */
 static int32_t id_of(uint64_t value)
 {
     return value < SPRY_VOCAB_MAX ? (int32_t)value : -1;
@@ -205,7 +205,7 @@ static spry_token_kind kind_of(const piece *one)
     }
 }
 
-/* Second pass. */
+/* Second pass: reads the pieces. */
 static spry_status read_pieces(spry_tokenizer *tokenizer, spry_view model, spry_error *error)
 {
     size_t id = 0;
@@ -229,7 +229,7 @@ static size_t added_id(const char *key)
     return key[0] >= '0' && key[0] <= '9' && !*end && id < SPRY_VOCAB_MAX ? id : SPRY_VOCAB_MAX;
 }
 
-/* Allocates a vocabulary for the pieces and for the tokens that tokenizer_config.json adds. */
+/* Allocates a vocabulary for the pieces and for the tokens of tokenizer_config.json. */
 static spry_status make_room(spry_tokenizer *tokenizer, const model_spec *spec, json_t *added, spry_error *error)
 {
     size_t size = spec->n_pieces, bytes = spec->piece_bytes;

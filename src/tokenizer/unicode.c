@@ -1,7 +1,7 @@
-/* Normalisation works on spans. A span starts at a character that cannot combine with preceding text and extends to the
- * next such one, so spans are normalised separately; most are one unchanged character and are copied. Inside a span
- * marks are sorted into canonical order by a stable counting sort: utf8proc's sort takes quadratic time on long runs of
- * marks. */
+/* Normalisation works on spans. A span starts at a character that cannot combine with preceding text and ends before
+ * the next such character, so spans can be normalised separately. Most spans are one unchanged character, which is
+ * copied. Inside a span marks are sorted into canonical order by a stable counting sort: utf8proc's sort takes
+ * quadratic time on long runs of marks. */
 #include "tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum {
     MAX_EXPANSION = 18, /* maximum decomposition length of a character (U+FDFA, compatibility) */
-    MAX_PER_BYTE = 6,   /* the same per byte of UTF-8 */
+    MAX_PER_BYTE = 6,   /* maximum decomposition per byte of UTF-8 */
 };
 
 static bool is_white_space(uint32_t c)
@@ -25,7 +25,7 @@ static bool is_conjoining_jamo(uint32_t c)
     return (c >= 0x1160 && c <= 0x11FF) || (c >= 0xD7B0 && c <= 0xD7FF);
 }
 
-/* Whether NFC changes the character by itself. */
+/* True if NFC changes the character even if it is alone. */
 static bool changes_alone(uint32_t c, const utf8proc_property_t *property)
 {
     if (property->decomp_seqindex == UINT16_MAX || property->decomp_type != 0)
@@ -65,7 +65,7 @@ unsigned spry_unicode_classify(uint32_t c)
     unsigned classes = category_classes((utf8proc_category_t)property->category);
     if (is_white_space(c))
         classes |= SPRY_CHAR_SPACE;
-    if (c == 0x200C || c == 0x200D) /* Join_Control counts as \w */
+    if (c == 0x200C || c == 0x200D) /* \w includes the property Join_Control */
         classes |= SPRY_CHAR_WORD;
     if (property->combining_class || is_conjoining_jamo(c) || changes_alone(c, property))
         classes |= SPRY_CHAR_UNSETTLED;
@@ -92,7 +92,7 @@ bool spry_unicode_settled(const spry_unicode *unicode, spry_view text)
 {
     for (size_t i = 0, length; i < text.size; i += length) {
         length = 1;
-        /* U+0300, the first character NFC may move, starts with byte CC. */
+        /* U+0300, the first character that NFC may reorder, starts with byte CC */
         if ((unsigned char)text.data[i] >= 0xCC &&
             spry_unicode_next(unicode, text.data + i, text.size - i, &length) & SPRY_CHAR_UNSETTLED)
             return false;
@@ -151,7 +151,7 @@ static size_t decompose(utf8proc_int32_t *out, size_t capacity, spry_view span, 
     return count;
 }
 
-/* Normalises valid UTF-8. */
+/* Normalises a span of valid UTF-8. */
 static bool normalize_span(spry_buffer *out, spry_view span, spry_normal_form form)
 {
     utf8proc_int32_t local[256];

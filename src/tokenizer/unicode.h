@@ -44,7 +44,7 @@ unsigned spry_unicode_previous(const spry_unicode *unicode, const char *text, si
 
 typedef enum spry_normal_form { SPRY_NFC, SPRY_NFD, SPRY_NFKC, SPRY_NFKD } spry_normal_form;
 
-/* Whether NFC certainly leaves `text` unchanged. */
+/* True if NFC certainly leaves `text` unchanged. */
 bool spry_unicode_settled(const spry_unicode *unicode, spry_view text);
 
 /* Appends the normal form of `text`; invalid UTF-8 bytes are unchanged and separate the surrounding text. Takes linear

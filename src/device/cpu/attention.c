@@ -7,22 +7,23 @@
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* Attention over the pages, of q into attn. Work is divided into items: a few rows of a segment and one key/value head.
- * Where one sequence is decoded, the items are of chunks of its pages, which are joined afterwards: the kernels join
- * them in the same order when they see all of them, so the choice changes no bit. A worker takes adjacent heads of the
- * same rows and chunk together: they are side by side in a page, and memory is read faster in long pieces. */
+/* Attention over the pages, from q to attn. Work is divided into items: a few rows of a segment and one key/value head.
+ * If a single sequence is decoded, items are chunks of its pages, whose results are combined afterwards. The kernels
+ * combine chunks in the same order when they process all of them, so the division changes no bit. A worker takes
+ * adjacent heads of the same rows and chunk together: they are adjacent in a page, and memory is read faster in long
+ * pieces. */
 
 typedef struct attend_job {
     const spry_pass *pass;
     uint32_t layer;
     spry_attend_parts parts; /* n is 0: items are not divided into chunks */
-    float *sums, *states;    /* of the parts */
-    size_t rows;             /* of a segment that are one item of work */
+    float *sums, *states;    /* memory for partial results */
+    size_t rows;             /* rows of a segment in one item of work */
 } attend_job;
 
-enum { ATTEND_ROWS = 32, ITEMS_A_WORKER = 4 }; /* most rows of an item; half as many where there are fewer items */
+enum { ATTEND_ROWS = 32, ITEMS_A_WORKER = 4 }; /* maximum rows of an item; half as many if there are few items */
 enum { MANY_ROWS = 8 };
-enum { BLOCKS_A_WORKER = 2 }; /* at least, where heads are taken together */
+enum { BLOCKS_A_WORKER = 2 }; /* minimum number of blocks when heads are taken together */
 
 /* Entries [first, end) that the rows of a segment can see: rows of a two-way picture see all of it, and nothing after
  * it; rows of a window see only that. */
@@ -102,13 +103,14 @@ static size_t count_items(const attend_job *job)
     return n;
 }
 
-/* How many of the items from i on, which are of `head` and those after it, are of the same rows and chunk. */
+/* The number of items from i on (item i is for `head`, the next ones for the following heads) that are for the same
+ * rows and chunk. */
 static size_t heads_until(size_t i, size_t end, size_t head, size_t n_heads)
 {
     return end - i < n_heads - head ? end - i : n_heads - head;
 }
 
-/* Later rows have more keys, and their items are the small blocks at the end. */
+/* Later rows have more keys, so their items are in the small blocks at the end. */
 static void attend_items(void *context, size_t begin, size_t end)
 {
     const attend_job *job = context;
@@ -127,7 +129,7 @@ static void attend_items(void *context, size_t begin, size_t end)
     }
 }
 
-/* The one segment of a step that is divided into chunks. */
+/* The arguments for the only segment of a step that is divided into chunks. */
 static spry_attend attend_chunked(const attend_job *job)
 {
     spry_attend a = attend_rows(job, &job->pass->segments[0], 0, 0);
@@ -140,7 +142,8 @@ static uint32_t chunk_of(const spry_attend *a, size_t entry)
     return a->entries[entry].start / SPRY_ATTEND_CHUNK_TOKENS;
 }
 
-/* Leaves the entries of a chunk; after them those that this worker is likely to take next, when each takes one. */
+/* Reduces the entries to a chunk; `after` becomes the entries that this worker will probably read next, if each worker
+ * takes one chunk. */
 static void take_chunk(spry_attend *a, size_t chunk, size_t workers)
 {
     size_t first = 0, all = a->n_entries;
@@ -155,7 +158,7 @@ static void take_chunk(spry_attend *a, size_t chunk, size_t workers)
     a->n_entries = end - first;
 }
 
-/* Items are chunks, and of each the key/value heads. */
+/* Attends to chunks; an item is one key/value head of one chunk. */
 static void attend_chunks(void *context, size_t begin, size_t end)
 {
     const attend_job *job = context;
@@ -179,7 +182,7 @@ static void join_heads(void *context, size_t begin, size_t end)
         job->pass->ops->attend_join(&a, &job->parts, head);
 }
 
-/* Finds room for the parts of a step with one segment; false: it is not to be divided. */
+/* Finds memory for partial results in a step with one segment; false: the segment is not divided. */
 static bool divide(attend_job *job)
 {
     const spry_pass *p = job->pass;
@@ -194,13 +197,13 @@ static bool divide(attend_job *job)
     size_t n_floats = job->parts.n * (job->parts.n_sums + job->parts.n_states);
     if (workers == 1 || job->parts.n == 1 || n_floats > p->limits.max_rows * p->gate_width)
         return false;
-    job->parts.sums = job->sums = p->gate; /* not in use during attention */
+    job->parts.sums = job->sums = p->gate; /* p->gate is not used during attention */
     job->parts.states = job->states = p->gate + job->parts.n * job->parts.n_sums;
     return true;
 }
 
-/* Heads that a worker takes together, of n_items items: as many as leave enough blocks for the workers. Items of many
- * rows are computed one by one. */
+/* The number of heads that a worker takes together: as many as leave enough blocks of the n_items items for all
+ * workers. Items with many rows are computed one by one. */
 static size_t heads_together(const spry_pass *p, size_t heads, size_t n_items)
 {
     size_t blocks = BLOCKS_A_WORKER * spry_threads_count(p->threads);
@@ -233,11 +236,12 @@ void spry_pass_attend(spry_pass *p, uint32_t layer)
 
 /* ---- latent attention -------------------------------------------------------------------------------------------- */
 
-/* Multi-head latent attention. What a token leaves in its page is one vector for all heads, [what rope turns |
- * latents]: the latents are both what keys and what values are made of. Queries are taken into the latents' space
- * before attention and results out of it after, in prefill as in decode, so that both have the same bits. */
+/* Multi-head latent attention. A token stores one vector for all heads in its page, [part that RoPE rotates | latents]:
+ * keys and values are both made from the latents. Queries are projected to the space of the latents before attention,
+ * and results are projected back after it, in prefill as in decode, so that both have the same bits. */
 
-/* A product of each head with its own matrix: rows of n_heads inputs, `in_step` apart, become rows of outputs. */
+/* Multiplies each head by its own matrix: from rows of n_heads inputs, which are `in_step` apart, to rows of
+ * outputs. */
 typedef struct heads_job {
     const spry_pass *pass;
     const spry_weight *heads;
@@ -271,9 +275,9 @@ typedef struct latent_job {
     uint32_t index;
 } latent_job;
 
-static const float inner_eps = 1e-6f; /* whatever the model's other norms have */
+static const float inner_eps = 1e-6f; /* independent of the model's other norms */
 
-/* Rope, the latents' norm, and the row into its page. */
+/* Applies RoPE and the norm of the latents, and stores the row in its page. */
 static void prepare_rows(void *context, size_t begin, size_t end)
 {
     const latent_job *job = context;

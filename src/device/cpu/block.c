@@ -1,5 +1,5 @@
-/* The block of all architectures. A part that an architecture lacks is NULL in its layer: biases, q/k norms, norms
- * after a part, experts. Work is split among threads by outputs, rows or heads, never by parts of a sum. */
+/* The block of all architectures. Biases, norms or experts that an architecture lacks are NULL in its layers. Work is
+ * split among threads by outputs, rows or heads, never by parts of a sum. */
 #include <math.h>
 #include <string.h>
 
@@ -9,17 +9,17 @@
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* Mixture of experts. Rows are grouped by expert, so that each chosen expert is read once and others not at all. A
- * row's contributions are added in ascending order of expert, independent of other rows. */
+/* Mixture of experts. Rows are grouped by expert, so that each selected expert is read once and the others are not
+ * read. A row's contributions are added in ascending order of expert, independent of other rows. */
 
 static float sigmoid(float x)
 {
     return 1 / (1 + expf(-x));
 }
 
-/* Removes all but the best groups from the choice. By a sigmoid a group is as good as its best two, otherwise mostly as
- * its best one. What is removed is never chosen by a sigmoid, whose choices may be negative, and otherwise counts as 0,
- * as in the models' own code. */
+/* Removes all but the best groups from the choice. With a sigmoid a group is rated by its best two experts, otherwise
+ * usually by its best one. Removed experts are never selected with a sigmoid, whose values may be negative, and get the
+ * value 0 otherwise, as in the models' original code. */
 static void choose_groups(const spry_config *c, float *choice)
 {
     uint32_t size = c->n_experts / c->n_groups;
@@ -45,7 +45,7 @@ static void choose_groups(const spry_config *c, float *choice)
         choice[i] = kept[i / size] ? choice[i] : c->routing == SPRY_ROUTING_SIGMOID ? -INFINITY : 0;
 }
 
-/* What experts are chosen by. */
+/* Computes the values by which experts are selected. */
 static void make_choice(const spry_pass *p, float *score, const float *bias)
 {
     const spry_config *c = p->config;
@@ -60,7 +60,7 @@ static void make_choice(const spry_pass *p, float *score, const float *bias)
         choose_groups(c, p->choice);
 }
 
-/* The used experts with the largest choice (the lower id on ties), then ascending by id. */
+/* Selects the experts with the largest values (the lower id on ties), then sorts them by id. */
 static void choose(const spry_pass *p, size_t row, const spry_layer *l)
 {
     const spry_config *c = p->config;
@@ -83,7 +83,7 @@ static void choose(const spry_pass *p, size_t row, const spry_layer *l)
         chosen[at] = best;
         weight[at] = score[best];
         sum += score[best];
-        choice[best] = -INFINITY; /* taken */
+        choice[best] = -INFINITY; /* selected already */
     }
     for (uint32_t i = 0; c->normalise_experts && i < c->n_experts_used; i++)
         weight[i] /= sum + c->weight_eps;
@@ -93,7 +93,7 @@ static void choose(const spry_pass *p, size_t row, const spry_layer *l)
         weight[i] *= l->expert_scale[chosen[i]];
 }
 
-/* Gathers the rows of `in`, n values each, that chose an expert into expert_in; returns how many. */
+/* Copies the rows of `in`, n values each, that have selected an expert to expert_in; returns their number. */
 static size_t gather(spry_pass *p, const float *in, size_t n, uint32_t expert)
 {
     const spry_config *c = p->config;
@@ -118,7 +118,8 @@ static void scatter(spry_pass *p, float *out, size_t n, size_t count)
         p->ops->add_scaled(out + p->expert_rows[i] * n, p->expert_out + i * n, p->expert_weight[i], n);
 }
 
-/* The shared expert processes every row; its own gate, a sigmoid, weights it, where it has one. */
+/* Adds the shared expert, which processes every row; its result is multiplied by the sigmoid of its gate, if it has
+ * one. */
 static void add_shared(spry_pass *p, const spry_layer *l)
 {
     size_t n = p->config->n_embd;
@@ -139,7 +140,8 @@ static void route(spry_pass *p, const spry_layer *l)
         choose(p, row, l);
 }
 
-/* y = what the chosen experts and the shared ones make of the input. Some take rows that were made smaller for them. */
+/* y = the weighted results of the selected and of the shared experts. Some experts take rows that are projected to
+ * fewer values first. */
 static void mix_experts(spry_pass *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
@@ -170,15 +172,15 @@ static void mix_experts(spry_pass *p, const spry_layer *l)
     spry_pass_charge(p, SPRY_OP_ROUTE);
 }
 
-/* y = feed-forward(in) of a layer that has experts. */
+/* y = feed-forward(in) of a layer with experts. */
 static void pass_experts(spry_pass *p, const spry_layer *l)
 {
     route(p, l);
     mix_experts(p, l);
 }
 
-/* Gemma 4's experts and the dense part beside them: the router, experts and the dense part have norms of their own
- * before, the latter two also after. The input is that of the dense part. */
+/* Gemma 4's experts and its dense part: the router, the experts and the dense part have norms of their own before them,
+ * the last two also after them. p->in is the input of the dense part. */
 static void pass_beside(spry_pass *p, const spry_layer *l)
 {
     size_t n = p->config->n_embd;
@@ -195,11 +197,14 @@ static void pass_beside(spry_pass *p, const spry_layer *l)
 
 /* ---- the block --------------------------------------------------------------------------------------------------- */
 
-enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
+enum {
+    WORTH_WAKING = 8192
+}; /* minimum number of values to process; for fewer, waking the other threads takes
+    * longer */
 enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 4 }; /* bytes of weights, or units of outputs, in a block of work */
 enum { KEY_ROWS = SPRY_PAGE_TOKENS };
-enum { HALVED_ROWS = 16 }; /* with fewer, kernels round activations themselves */
-enum { ROW_BLOCKS = 4 };   /* of each worker, where work is split by rows */
+enum { HALVED_ROWS = 16 }; /* with fewer rows, kernels round activations themselves */
+enum { ROW_BLOCKS = 4 };   /* blocks for each worker, if work is divided by rows */
 
 static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)
 {
@@ -238,7 +243,7 @@ static void encode_rows(void *context, size_t begin, size_t end)
         encode_row(job->pass, job->in, row, job->products[0].w->n_in);
 }
 
-/* Whether rows of n values that are computed now are best encoded at once, because w is what they are multiplied by. */
+/* True if rows of n values should be encoded where they are computed, because `w` multiplies them next. */
 static bool encodes_for(const spry_pass *p, const spry_weight *w, size_t n)
 {
     return w && w->data && w->n_in == n && p->ops->matmul[spry_weight_kernel_type(w)].integer;
@@ -278,7 +283,7 @@ static size_t output_units(const spry_weight *w)
     return (w->n_out + SPRY_OUTPUT_GRAIN - 1) / SPRY_OUTPUT_GRAIN;
 }
 
-/* Units of SPRY_OUTPUT_GRAIN outputs, counted through all products. */
+/* Computes units of SPRY_OUTPUT_GRAIN outputs, which are numbered through all products. */
 static void product_units(void *context, size_t begin, size_t end)
 {
     const product_job *job = context;
@@ -293,8 +298,8 @@ static void product_units(void *context, size_t begin, size_t end)
     }
 }
 
-/* With one row, weights are streamed: a block is long enough for the prefetcher, unless workers would get none. With
- * many it is long enough for tiles of several groups. */
+/* The minimum size of a block. With one row, weights are streamed: a block should be long enough for the prefetcher,
+ * unless some workers would get no block. With many rows it should be long enough for tiles of several groups. */
 static size_t smallest_block(const spry_pass *p, const spry_weight *w, size_t units, size_t n_rows)
 {
     size_t bytes = w->row_bytes * SPRY_OUTPUT_GRAIN, block = bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
@@ -352,7 +357,7 @@ typedef struct norm_job {
     float *out;
     const float *in, *weight, *bias;
     size_t n;
-    bool adds, encodes; /* x += y before, and encodes the result */
+    bool adds, encodes; /* first x += y; encode the result */
 } norm_job;
 
 static void normalise(const spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n)
@@ -401,7 +406,7 @@ typedef struct layer_job {
     spry_pass *pass;
     const spry_layer *layer;
     uint32_t index;
-    bool keys_later; /* keys are stored when all rows are prepared */
+    bool keys_later; /* keys are stored after all rows have been prepared */
 } layer_job;
 
 static spry_kv_place place_of(const spry_pass *p, size_t layer)
@@ -435,8 +440,8 @@ void spry_pass_store_row(const spry_pass *p, size_t row, size_t layer)
     store_values(p, row, layer);
 }
 
-/* Keys of many rows. In a page a coordinate of all tokens is adjacent, so threads that stored different tokens of one
- * head would write to the same cache lines: a unit is one head of KEY_ROWS rows. */
+/* Stores keys of many rows. In a page, a coordinate of all tokens is contiguous, so threads that stored different
+ * tokens of one head would write to the same cache lines; therefore a unit of work is one head of KEY_ROWS rows. */
 static void store_keys(void *context, size_t begin, size_t end)
 {
     const layer_job *job = context;
@@ -449,7 +454,7 @@ static void store_keys(void *context, size_t begin, size_t end)
     }
 }
 
-/* The heads of one row of q or k. */
+/* Normalises the heads of one row of q or k. */
 static void normalise_heads(const spry_pass *p, float *x, const float *weight, size_t n_heads, size_t head_dim)
 {
     const spry_config *c = p->config;
@@ -460,8 +465,8 @@ static void normalise_heads(const spry_pass *p, float *x, const float *weight, s
         normalise(p, x + at, x + at, weight, NULL, n);
 }
 
-/* Norms after rope. The weights of keys go into the queries: what is stored is then rotated last, and can be turned.
- */
+/* Norms after RoPE. The weights of the keys' norm are applied to queries: then rotation is the last step of a stored
+ * key, and its page can be rotated again. */
 static void normalise_later(const spry_pass *p, float *q, float *k, const spry_layer *l)
 {
     const spry_config *c = p->config;
@@ -471,7 +476,7 @@ static void normalise_later(const spry_pass *p, float *q, float *k, const spry_l
     normalise_heads(p, k, p->ones, c->n_kv_heads, c->head_dim);
 }
 
-/* Queries, of heads that have a gate beside them; the gates move to the front of the row. */
+/* Copies the queries of heads that have gates beside them; the gates move to the front of the row. */
 static void take_queries(const spry_pass *p, float *q, size_t row)
 {
     size_t n = p->config->head_dim;
@@ -493,7 +498,7 @@ void spry_pass_cool(const spry_pass *p, float *q, size_t row, uint32_t layer)
                       (size_t)c->n_heads * spry_config_heads(c, layer).head_dim);
 }
 
-/* The gates: what attention gives is multiplied by their sigmoid. */
+/* Multiplies attention's result by the sigmoid of the gates. */
 static void close_rows(void *context, size_t begin, size_t end)
 {
     const spry_pass *p = context;
@@ -503,8 +508,8 @@ static void close_rows(void *context, size_t begin, size_t end)
             p->attn[row * n + i] /= 1 + expf(-p->raw[row * 2 * n + i]);
 }
 
-/* A row's values: the keys, where the layer has none of its own; scaled; and with zeros after those of each head, where
- * they are smaller than keys. */
+/* Computes a row's values: the keys, if the layer has no values; scaled; and with zeros after those of each head, if
+ * values are shorter than keys. */
 static void take_values(const spry_pass *p, const spry_layer *l, float *v, const float *k, spry_heads h)
 {
     const spry_config *c = p->config;
@@ -521,7 +526,7 @@ static void take_values(const spry_pass *p, const spry_layer *l, float *v, const
         normalise_heads(p, v, p->ones, h.n_kv_heads, n);
 }
 
-/* What attention gives, without the zeros after each head. */
+/* Removes the zeros after each head from attention's result. */
 static void take_results(spry_pass *p)
 {
     size_t n = p->config->head_dim, n_value = p->config->value_dim, heads = p->n_rows * p->config->n_heads;
@@ -529,17 +534,17 @@ static void take_results(spry_pass *p)
         memmove(p->attn + head * n_value, p->attn + head * n, n_value * sizeof *p->attn);
 }
 
-/* q/k norms, rope, and keys and values into their pages. */
+/* Applies q/k norms and RoPE, and stores keys and values in their pages. */
 static void prepare_rows(void *context, size_t begin, size_t end)
 {
     const layer_job *job = context;
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
     const spry_angles *angles = c->sliding[job->index] ? &p->sliding : &p->full;
-    bool own = c->kv_layer[job->index] == job->index; /* keys and values */
+    bool own = c->kv_layer[job->index] == job->index; /* the layer has its own keys and values */
     bool later = c->arch->qk_norm == SPRY_QK_NORM_HEAD_LATER;
-    bool joined =
-        p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, with the heads of other ranks */
+    bool joined = p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, together with the heads of
+                                                                    * other ranks */
     spry_heads h = spry_config_heads(c, job->index);
     size_t n_pairs = h.rope_dim / 2, n_q = (size_t)c->n_heads * h.head_dim, n_kv = (size_t)h.n_kv_heads * h.head_dim;
     const float *bare = c->arch->qk_norm == SPRY_QK_NORM_BARE && c->qk_norm && c->rotated[job->index] ? p->ones : NULL;
@@ -606,8 +611,8 @@ typedef struct gate_job {
     const spry_pass *pass;
     bool gated;
     size_t n;
-    bool encodes;       /* the result */
-    const float *whole; /* gates of all ranks, n_whole a row, where they are made sparse */
+    bool encodes;       /* encode the result */
+    const float *whole; /* gates of all ranks, n_whole per row, if gates are made sparse */
     size_t n_whole;
 } gate_job;
 
@@ -642,8 +647,7 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     spry_pass_linear_whole(p, SPRY_OP_DOWN, out, n_out, down, whole, n_rows);
 }
 
-/* x += y; y is normalised first, or the sum afterwards, where the architecture says so. `later`: the next input adds.
- */
+/* x += y, where the architecture's norm is applied to y first, or to the sum. `later`: the next input adds y. */
 static void add_residual(spry_pass *p, const float *norm, const float *bias, bool later)
 {
     bool sum = p->config->arch->norms == SPRY_NORMS_SUM;
@@ -658,7 +662,8 @@ static void add_residual(spry_pass *p, const float *norm, const float *bias, boo
         spry_pass_norm(p, p->x, p->x, norm, bias, p->n_rows, p->config->n_embd);
 }
 
-/* The input of a part: normalised, where there is a norm; `w` is what it is multiplied by first, or NULL. */
+/* Computes the input of attention or feed-forward: x, normalised if there is a norm; `w`: the first matrix that
+ * multiplies it, or NULL. */
 static void take_input(spry_pass *p, const float *norm, const float *bias, const spry_weight *w)
 {
     size_t n = p->config->n_embd;
@@ -672,7 +677,7 @@ static void take_input(spry_pass *p, const float *norm, const float *bias, const
     spry_pass_charge(p, SPRY_OP_NORM);
 }
 
-/* Gemma 4: what the layer's input adds, and the layer's scalar. */
+/* Gemma 4: adds the layer's own input, and multiplies by the layer's scalar. */
 static void end_layer(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     size_t n = p->n_rows * p->config->n_embd;
@@ -685,7 +690,7 @@ static void end_layer(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_charge(p, SPRY_OP_ADD);
 }
 
-/* Attention, or what a layer has in its place or beside it. */
+/* Attention, or what a layer has in its place or in addition. */
 static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     const spry_config *c = p->config;

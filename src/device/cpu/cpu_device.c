@@ -1,4 +1,4 @@
-/* The table of functions, implemented with the pass and the host's pages. */
+/* The CPU device's table of functions, implemented with the pass and with pages in host memory. */
 #include "device/cpu/cpu_device.h"
 
 #include <stdio.h>
@@ -205,9 +205,10 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
     return known;
 }
 
-/* ---- estimating -------------------------------------------------------------------------------------------------- */
+/* ---- estimates --------------------------------------------------------------------------------------------------- */
 
-/* A partial page: keys are spread over their whole side, values are stored token after token (kernels/kv_layout.h). */
+/* Counts a page that is filled in part: keys are spread over all of their area, values are stored token after token
+ * (kernels/kv_layout.h). */
 static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool, size_t begin, size_t tokens)
 {
     const spry_kv_shape *shape = &pool->shape;
@@ -243,7 +244,7 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *s, con
         !spry_weights_resident_bytes(&memory->weights, s->weights, s->config, s->ops, s->mapped, s->expert_bytes) ||
         !spry_expert_bytes(&memory->expert, &memory->experts, s->weights, s->config, s->ops))
         return false;
-    /* Rows that were quantised or copied exist in memory only. */
+    /* rows that were quantised or copied exist only in memory, so experts cannot be read from a file again */
     if (!s->mapped || s->weights->quantized_bytes || s->weights->copied_bytes > memory->experts / 2)
         memory->expert = memory->experts = 0;
     if (!use)

@@ -1,5 +1,5 @@
 /* The host's processors as a device: weights packed for its kernels, pages in its memory. A step runs in submit, in the
- * caller's thread and the workers. The far device is built on it. */
+ * caller's thread and the workers. The "far" device of tests is built on it. */
 #ifndef SPRY_DEVICE_CPU_CPU_DEVICE_H
 #define SPRY_DEVICE_CPU_CPU_DEVICE_H
 
@@ -18,13 +18,13 @@ typedef struct spry_cpu_device {
     spry_candidates candidates; /* scratch of draws */
 } spry_cpu_device;
 
-/* `all`: steps read no weight outside the device's own memory. `team`: NULL, or config, weights and pool are this
- * process's share. On failure nothing is left open. */
+/* `all`: steps must not read weights outside the device's own memory. `team`: NULL; or config, weights and pool are
+ * only this process's share. On failure everything is closed again. */
 spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_team *team,
                                  spry_error *error);
 void spry_cpu_device_deinit(spry_cpu_device *cpu);
 
-/* A part of its memory. */
+/* A region of the device's memory. */
 typedef struct spry_cpu_region {
     void *memory;
     size_t bytes;
@@ -34,10 +34,10 @@ enum { SPRY_CPU_REGIONS = 3 };
 /* Its weights, pages and working memory. */
 void spry_cpu_device_regions(const spry_cpu_device *cpu, spry_cpu_region regions[SPRY_CPU_REGIONS]);
 
-/* Whisper models on the host's processors. A step runs in submit, in the caller's thread and the workers. The far
- * device is built on it. */
+/* Whisper models on the host's processors. A step runs in submit, in the caller's thread and the workers. The "far"
+ * device of tests is built on it. */
 
-/* `all`: steps read no weight outside the device's own memory, *region. */
+/* `all`: steps must not read weights outside the device's own memory, which is *region. */
 spry_status spry_cpu_whisper_create(spry_whisper_device **out, spry_cpu_region *region, const spry_whisper_setup *setup,
                                     bool all, spry_error *error);
 

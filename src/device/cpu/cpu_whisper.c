@@ -1,6 +1,7 @@
-/* Rows are frames of sound in the encoder and tokens in the decoder; both run the same block. Keys and values are in
- * pages, so that attention is the op that language models use: a row that is after all keys sees every one of
- * them, which is attention without a mask. A convolution is a product whose input rows overlap in memory. */
+/* Whisper on the CPU. Rows are frames of sound in the encoder and tokens in the decoder; both use the same block. Keys
+ * and values are stored in pages, so that attention is the same op as in language models: a row whose position is after
+ * all keys sees all of them, which is attention without a mask. A convolution is a product whose input rows overlap in
+ * memory. */
 #include "device/cpu/cpu_device.h"
 
 #include <math.h>
@@ -25,18 +26,18 @@ typedef struct kv_store {
 
 typedef struct cpu_whisper {
     spry_whisper_device device;
-    spry_whisper_weights weights; /* borrowed, or placed */
+    spry_whisper_weights weights; /* borrowed, or copied to the device's memory */
     const spry_ops *ops;
     spry_threads *threads;
-    unsigned char *memory; /* everything below */
+    unsigned char *memory; /* memory of everything below */
     size_t bytes;
-    float *wide;         /* [1 + 2 * n_audio_ctx + 1, n]: after the first convolution, zeros at both ends */
-    float *x, *h, *y;    /* [rows, n]: residual, normalised, output of a part */
+    float *wide;         /* [1 + 2 * n_audio_ctx + 1, n]: result of the first convolution, with zeros at both ends */
+    float *x, *h, *y;    /* [rows, n]: residual, normalised input, result of attention or feed-forward */
     float *q, *k, *v;    /* [rows, n] */
     float *ff;           /* [rows, widest feed-forward] */
     float *logits;       /* [n_vocab] */
     spry_act_block *act; /* [rows, widest / 32] */
-    unsigned char *row;  /* one row of the embedding in its type */
+    unsigned char *row;  /* memory for one row of the embedding in its type */
     kv_store sound;      /* keys and values of the encoder's current layer */
     kv_store cross, text;
     float gelu[GELU_POINTS][2]; /* value and slope */
@@ -87,7 +88,7 @@ static size_t widest(const spry_whisper_weights *w)
     return n;
 }
 
-/* Weights in the device's own memory. Where that is only counted they stay where they are. */
+/* Copies weights to the device's own memory; if memory is only counted, they stay where they are. */
 static const void *place(carver *c, const void *bytes, size_t count, size_t size)
 {
     void *own = carve(c, count, size);
@@ -169,7 +170,7 @@ static void carve_all(cpu_whisper *w, carver *c, bool all)
         place_weights(c, w->ops, &w->weights);
 }
 
-/* The first n_tokens of a store. */
+/* Sets the entries for the first n_tokens of a store. */
 static void lay_entries(kv_store *s, size_t n_tokens)
 {
     s->n_entries = (n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
@@ -180,7 +181,8 @@ static void lay_entries(kv_store *s, size_t n_tokens)
     }
 }
 
-/* x * (1 + erf(x / sqrt(2))) / 2 and its slope, from which values between are interpolated with an error below 1e-9. */
+/* Tabulates x * (1 + erf(x / sqrt(2))) / 2 and its slope. Values between the points are interpolated with an error
+ * below 1e-9. */
 static void make_gelu(float table[GELU_POINTS][2])
 {
     for (size_t i = 0; i < GELU_POINTS; i++) {
@@ -232,14 +234,15 @@ static void gelu_part(void *context, size_t worker, size_t n_workers)
     for (size_t i = begin; i < end; i++) {
         float x = job->out[i];
         if (!(fabsf(x) < GELU_RANGE)) {
-            job->out[i] = x > 0 ? x : x * 0; /* a NaN stays one */
+            job->out[i] = x > 0 ? x : x * 0; /* a NaN stays a NaN */
             continue;
         }
         float at = (x + GELU_RANGE) * GELU_STEPS;
         size_t point = (size_t)at;
         const float *a = job->w->gelu[point], *b = job->w->gelu[point + 1];
         float t = at - (float)point, rise = b[0] - a[0];
-        float bend = a[1] + b[1] - 2 * rise, slope = rise - a[1] - bend; /* the cubic with these values and slopes */
+        float bend = a[1] + b[1] - 2 * rise, slope = rise - a[1] - bend; /* coefficients of the cubic with these values
+                                                                          * and slopes */
         job->out[i] = a[0] + t * (a[1] + t * (slope + t * bend));
     }
 }
@@ -305,7 +308,7 @@ static void product_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Products of the same rows, which begin in_stride floats apart. */
+/* Multiplies the same rows, which begin in_stride floats apart, by several matrices. */
 static void products(cpu_whisper *w, const product *list, size_t n_products, const float *in, size_t in_stride,
                      size_t n_rows)
 {
@@ -330,7 +333,7 @@ typedef struct attention_job {
     const cpu_whisper *w;
     const kv_store *store;
     size_t layer, first, n_rows; /* `first`: position of the first row */
-    bool causal;                 /* else every row sees all keys */
+    bool causal;                 /* a row sees earlier keys only; otherwise every row sees all keys */
 } attention_job;
 
 static size_t store_offset(const kv_store *s, size_t layer, size_t which)
@@ -338,7 +341,7 @@ static size_t store_offset(const kv_store *s, size_t layer, size_t which)
     return (layer * 2 + which) * s->n_heads * s->head_bytes;
 }
 
-/* Puts rows of k and v into the pages. */
+/* Stores rows of k and v in the pages. */
 static void store_part(void *context, size_t worker, size_t n_workers)
 {
     const attention_job *job = context;
@@ -389,7 +392,7 @@ static void attend_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* y = attention of q over a store, which all keys are in. */
+/* y = attention of q over the keys and values of a store. */
 static void attend(cpu_whisper *w, const kv_store *store, size_t layer, size_t first, size_t n_rows, bool causal)
 {
     spry_threads_run(w->threads, attend_part, &(attention_job){w, store, layer, first, n_rows, causal});
@@ -430,7 +433,7 @@ static void feed_forward(cpu_whisper *w, const spry_whisper_layer *layer, size_t
 
 /* ---- encoder and decoder ----------------------------------------------------------------------------------------- */
 
-/* Features to the encoder's input: two convolutions over three frames, the second with a step of two. */
+/* Computes the encoder's input from features: two convolutions over three frames, the second with stride two. */
 static void convolve(cpu_whisper *w, const float *features, size_t n_states)
 {
     const spry_whisper_weights *m = &w->weights;
@@ -454,7 +457,7 @@ static void encode(cpu_whisper *w, const float *features, size_t n_states)
         feed_forward(w, &m->audio[i], n_states);
     }
     layer_norm(w, w->h, w->x, &m->audio_norm, n_states);
-    /* Keys and values of the decoder's cross attention are the same for all tokens. */
+    /* Keys and values of the decoder's cross-attention are the same for all tokens, so they are computed once. */
     lay_entries(&w->cross, n_states);
     for (size_t i = 0; i < m->shape.n_text_layers; i++) {
         const spry_whisper_attention *a = &m->text[i].cross;

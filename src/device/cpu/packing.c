@@ -1,4 +1,4 @@
-/* Weights in the layout of the kernels. */
+/* Converts weights to the layout of the kernels. */
 #include "device/cpu/packing.h"
 
 #include <stdlib.h>
@@ -10,16 +10,18 @@
 #include "model/arch.h"
 #include "platform/memory.h"
 
-/* ---- packing by the first step ----------------------------------------------------------------------------------- */
+/* ---- packing by the first steps ---------------------------------------------------------------------------------- */
 
-/* Groups are packed a few at a time, as many as stay in the cache until they are multiplied. */
+/* Groups are packed a few at a time, so that they are still in the cache when they are multiplied. */
 
 enum {
-    CHUNK_BYTES = 256 << 10,   /* of groups at a time */
-    LATE_DROP_BYTES = 1 << 20, /* of rows in the file beside their packed form, for each worker */
+    CHUNK_BYTES = 256 << 10,   /* bytes of groups that are packed at a time */
+    LATE_DROP_BYTES = 1 << 20, /* maximum bytes of rows in the file that stay in memory beside their packed form, for
+                                * each worker */
 };
 
-/* Rooms for `n_rooms` workers, each for one group of at most `group_bytes`. A store of zeros needs no deinit. */
+/* Creates buffers for `n_rooms` workers, each for at least one group of `group_bytes`. A zeroed store needs no
+ * deinit. */
 static spry_status late_store_init(spry_late_store *s, size_t n_rooms, size_t group_bytes, spry_error *error)
 {
     s->room_bytes = group_bytes > CHUNK_BYTES ? group_bytes : CHUNK_BYTES;
@@ -39,7 +41,7 @@ void spry_late_store_deinit(spry_late_store *s)
     *s = (spry_late_store){0};
 }
 
-/* The number of a room; n_rooms: all are taken. */
+/* Takes a free buffer and returns its number; n_rooms: all are in use. */
 static size_t take_room(spry_late_store *s)
 {
     size_t i = 0;
@@ -48,7 +50,7 @@ static size_t take_room(spry_late_store *s)
     return i;
 }
 
-/* Packs one group of a placed matrix, from row `first` on. */
+/* Packs one group of a weight, beginning with row `first`. */
 static void weight_pack_group(void *out, const spry_weight *w, size_t first, size_t group)
 {
     size_t left = w->n_out - first;
@@ -58,8 +60,8 @@ static void weight_pack_group(void *out, const spry_weight *w, size_t first, siz
         spry_narrow(out, group * w->n_in);
 }
 
-/* Packs groups [first, end). Packing requests the group after the current one, which has no effect on pages that are
- * not mapped yet: pages of groups before `touch` are mapped by reading a byte. */
+/* Packs groups [first, end). Packing prefetches the group after the current one, but a prefetch has no effect on pages
+ * that are not mapped yet; so for groups before `touch` pages are mapped by reading a byte. */
 static void pack_groups(unsigned char *out, const spry_weight *w, size_t group, size_t first, size_t end, size_t touch)
 {
     for (size_t g = first; g < end; g++, out += w->group_bytes) {
@@ -109,12 +111,12 @@ bool spry_late_multiplied(const spry_weight *w)
         return true;
     }
     late->packed = late->memory;
-    if (late->drop) /* pages that two workers shared */
+    if (late->drop) /* two workers may have shared these pages */
         spry_memory_drop_file(w->data, w->n_out * w->row_bytes);
     spry_late_store *store = late->store;
     if (--store->n_left)
         return true;
-    if (store->first) /* pages where matrices meet, or that the system read ahead */
+    if (store->first) /* pages at the border of two matrices, or that the system has read ahead */
         spry_memory_drop_file(store->first, (size_t)(store->last - store->first));
     spry_memory_drop(store->rooms, store->n_rooms * store->room_bytes);
     return true;
@@ -122,28 +124,28 @@ bool spry_late_multiplied(const spry_weight *w)
 
 /* ---- packing when a device is opened ----------------------------------------------------------------------------- */
 
-/* One iteration over all weights counts, a second one packs. */
+/* A first pass over all weights counts bytes, a second one packs. */
 
 typedef struct packer {
     spry_weights *weights;
     const spry_config *config;
     const spry_ops *ops;
     spry_threads *threads;
-    unsigned char *memory;             /* NULL: only count */
+    unsigned char *memory;             /* NULL: this pass only counts */
     size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay in memory */
-    const unsigned char *first, *last; /* their range in the file */
+    const unsigned char *first, *last; /* first and last byte of these matrices in the file */
     bool mapped, overflow;
-    bool all; /* weights that are not packed are copied */
+    bool all; /* weights that are not packed are copied, too */
     spry_rounded_acts acts;
     bool apart;                /* experts are packed when they are used */
-    struct late_packing *late; /* NULL: all matrices are packed at once */
+    struct late_packing *late; /* NULL: all matrices are packed now */
 } packer;
 
-/* What late packing of all matrices needs. */
+/* What packing by the first steps needs, for all matrices. */
 typedef struct late_packing {
     spry_late_store *store;
     spry_arena *arena;
-    size_t largest; /* bytes of a group */
+    size_t largest; /* bytes of the largest group */
     bool short_of_memory;
 } late_packing;
 
@@ -154,7 +156,7 @@ typedef struct pack_job {
     bool drop; /* release the pages of rows as soon as they are packed */
 } pack_job;
 
-enum { DROP_BYTES = 4 << 20 }; /* maximum of file bytes resident beside their packed form */
+enum { DROP_BYTES = 4 << 20 }; /* maximum bytes of the file that stay in memory beside their packed form */
 
 static void pack_part(void *context, size_t worker, size_t n_workers)
 {
@@ -174,14 +176,14 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Packed rows are not read again by this engine. Other readers of the same file get the pages from disk again, and
- * quantised rows belong to this engine alone. */
+/* True if the rows' pages can be released. This engine does not read packed rows again; other readers of the same file
+ * get the pages from disk again, and quantised rows belong to this engine alone. */
 static bool can_drop(const packer *p)
 {
     return p->weights->quantized_bytes || (p->mapped && !p->weights->copied_bytes);
 }
 
-/* Reserves bytes; NULL while only counting. */
+/* Reserves bytes; returns NULL while only counting. */
 static unsigned char *reserve(packer *p, size_t bytes)
 {
     unsigned char *room = p->memory ? p->memory + p->used : NULL;
@@ -190,8 +192,8 @@ static unsigned char *reserve(packer *p, size_t bytes)
     return room;
 }
 
-/* Copies weights in file layout, if they must be in the device's memory. Counting alone (no memory) writes nothing: it
- * runs while others read the weights. */
+/* Copies weights in file layout if they must be in the device's memory. While only counting it writes nothing, because
+ * other threads may read the weights. */
 static void copy_bytes(packer *p, const void **data, size_t bytes)
 {
     if (!p->all || !*data)
@@ -231,7 +233,7 @@ bool spry_weight_packed_bytes(size_t *bytes, const spry_weight *w, const spry_op
 
 typedef struct narrow_job {
     const spry_weight *w;
-    atomic_bool lost; /* a value that the narrow type has not */
+    atomic_bool lost; /* there is a value that the narrow type cannot represent */
 } narrow_job;
 
 static void narrow_part(void *context, size_t worker, size_t n_workers)
@@ -246,12 +248,13 @@ static void narrow_part(void *context, size_t worker, size_t n_workers)
             atomic_store_explicit(&job->lost, true, memory_order_relaxed);
 }
 
-/* The layout of its groups. Their type is that of the whole matrix, so that any number of ranks gives the same bits. */
+/* Chooses the layout of a matrix's groups. Their type depends on the whole matrix, so that results have the same bits
+ * with any number of ranks. */
 static void choose_groups(spry_weight *w, const spry_ops *ops, spry_threads *threads)
 {
     spry_dtype narrow = ops->matmul[w->type].narrow;
     narrow_job job = {.w = w};
-    if (w->group_bytes) /* an expert that is packed again */
+    if (w->group_bytes) /* an expert that was packed before */
         return;
     if (narrow)
         spry_threads_run(threads, narrow_part, &job);
@@ -268,7 +271,7 @@ void spry_weight_pack(spry_weight *w, unsigned char *out, const spry_ops *ops, s
     w->packed = out;
 }
 
-/* Reserves the groups of a matrix, to be packed by steps. */
+/* Reserves memory for the groups of a matrix that steps will pack. */
 static void pack_later(packer *p, spry_weight *w, unsigned char *memory)
 {
     late_packing *late = p->late;
@@ -282,7 +285,7 @@ static void pack_later(packer *p, spry_weight *w, unsigned char *memory)
     late->store->n_left++;
 }
 
-/* Whether F16 weights are packed as BF16 is not known yet: they count as if not. */
+/* Counts the kinds of activations. Whether F16 weights become BF16 is not known yet; they count as F16. */
 static void count_acts(packer *p, const spry_weight *w)
 {
     const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
@@ -290,7 +293,7 @@ static void count_acts(packer *p, const spry_weight *w)
     p->acts.halves = p->acts.halves || (w->data && kernel->halve);
 }
 
-/* `now`: it is not multiplied by spry_pass_products alone. */
+/* Packs a matrix now or later. `now`: other functions than spry_pass_products multiply by it, too. */
 static void pack_when(packer *p, spry_weight *w, bool now)
 {
     const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
@@ -323,7 +326,7 @@ static void pack(packer *p, spry_weight *w)
     pack_when(p, w, false);
 }
 
-/* An expert that is packed when it is used: its rows need not stay in memory, and are needed again. */
+/* Handles an expert that is packed when it is used: its rows can leave memory and are read again. */
 static void leave(packer *p, const spry_weight *w)
 {
     count_acts(p, w);
@@ -428,7 +431,8 @@ static bool is_tied(const spry_weights *w)
     return w->embedding.data == w->output.data && w->embedding.n_out == w->output.n_out;
 }
 
-/* The embedding is read row by row, never multiplied; if it is also the output matrix, the packed groups serve both. */
+/* Packs all weights. The embedding is read row by row and never multiplied; if it is also the output matrix, the packed
+ * groups serve both uses. */
 static void pack_all(packer *p)
 {
     spry_weights *w = p->weights;
@@ -460,7 +464,8 @@ static void pack_all(packer *p)
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                const spry_ops *ops)
 {
-    packer p = {.weights = (spry_weights *)weights, .config = config, .ops = ops}; /* counting changes nothing */
+    packer p = {.weights = (spry_weights *)weights, .config = config, .ops = ops}; /* a pass that only counts changes
+                                                                                    * nothing */
     pack_all(&p);
     *bytes = p.used;
     return !p.overflow;
@@ -483,7 +488,7 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
            spry_checked_add(bytes, *bytes, expert_bytes);
 }
 
-/* Packing leaves some pages where matrices meet, or where the system read ahead. */
+/* Releases the pages that packing has left: at the borders of matrices, or read ahead by the system. */
 static void give_back(const packer *p, const spry_weights *files, spry_late_store *late)
 {
     const spry_weight *embedding = &files->embedding;
@@ -495,13 +500,14 @@ static void give_back(const packer *p, const spry_weights *files, spry_late_stor
     } else if (p->first && !files->several_files) {
         spry_memory_drop_file(p->first, (size_t)(p->last - p->first));
     }
-    bool shared = embedding->n_out != files->output.n_out; /* among processes: one reads few of its rows */
+    bool shared = embedding->n_out != files->output.n_out; /* if the matrix is divided among processes, this one reads
+                                                            * few rows of the embedding */
     if (embedding->data && !is_tied(files) && !p->all &&
-        !shared) /* a tied one is read as a whole by every step, packed or not */
+        !shared) /* a tied embedding is read completely by every step, packed or not */
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
 }
 
-/* A list of matrices, to be modified; false when memory is short. */
+/* Copies a list of matrices, so that it can be modified; false when memory is short. */
 static bool copy_list(spry_weight **list, spry_arena *arena, size_t n)
 {
     spry_weight *copy = *list ? spry_arena_alloc(arena, n, sizeof *copy) : NULL;
@@ -533,7 +539,7 @@ bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_conf
     return whole;
 }
 
-/* A drafter is opened with one thread and then uses the threads of its engine. */
+/* Number of buffers. A drafter is opened with one thread and later uses the threads of its engine. */
 static size_t n_rooms(const spry_threads *threads)
 {
     size_t count = spry_threads_count(threads), usable = spry_threads_usable();
@@ -583,8 +589,8 @@ void spry_weights_unplace(spry_placed_weights *placed)
 
 /* ---- experts of a model larger than memory ----------------------------------------------------------------------- */
 
-/* Uses are counted for every expert, also for those without a place, so that one that is chosen often gets and keeps
- * one even if experts in between are many. */
+/* Uses are counted for every expert, even for those that are not packed now, so that an expert that is selected often
+ * gets packed and stays so even if many others are used in between. */
 
 enum { MATRICES = 3 };
 
@@ -636,7 +642,7 @@ spry_status spry_expert_store_init(spry_expert_store *s, spry_layer *layers, con
     places = places < n ? places : n;
     s->n_places = (uint32_t)places;
     s->place_bytes = each;
-    s->bytes = places * each; /* at most the budget, or one expert */
+    s->bytes = places * each; /* at most the budget, but at least one expert */
     s->drop = setup->mapped && !setup->weights->copied_bytes;
     s->holds = calloc(places, sizeof *s->holds);
     s->place = malloc(n * sizeof *s->place);
@@ -667,7 +673,7 @@ static void set_packed(const spry_expert_store *s, uint32_t id, unsigned char *a
     matrices_of(matrices, &s->layers[id / s->config->n_experts], id % s->config->n_experts);
     for (size_t m = 0; m < MATRICES; m++) {
         size_t bytes = 0;
-        packed_bytes(&bytes, matrices[m], s->ops); /* counted before */
+        packed_bytes(&bytes, matrices[m], s->ops); /* cannot fail: the same sizes were counted before */
         if (at && bytes)
             spry_weight_pack(matrices[m], at, s->ops, threads, s->drop);
         else
@@ -676,7 +682,7 @@ static void set_packed(const spry_expert_store *s, uint32_t id, unsigned char *a
     }
 }
 
-/* The place of the expert that was used least. */
+/* Finds a slot for an expert: a free one, or that of the expert used least. */
 static uint32_t free_place(spry_expert_store *s)
 {
     if (s->n_full < s->n_places)

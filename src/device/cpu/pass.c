@@ -1,4 +1,4 @@
-/* Working memory and the step itself. */
+/* The step on the CPU, and its working memory. */
 #include "device/cpu/pass.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-/* ---- work of ops ------------------------------------------------------------------------------------------------- */
+/* ---- cost of ops ------------------------------------------------------------------------------------------------- */
 
 void spry_pass_charge(spry_pass *p, spry_op op)
 {
@@ -45,9 +45,9 @@ void spry_pass_took_attention(spry_pass *p, uint32_t layer)
     spry_op_watch_add(p->watch, SPRY_OP_ATTEND, p->pool->shape.type, p->ops->name, bytes, products);
 }
 
-/* ---- rows shared by a team --------------------------------------------------------------------------------------- */
+/* ---- exchange of rows in a team ---------------------------------------------------------------------------------- */
 
-/* The shares of all ranks, each [n_rows, its width], become rows. */
+/* Interleaves the shares of all ranks, [n_rows, width of the rank] each, to complete rows. */
 static void interleave(float *whole, const float *shares, const spry_team *team, const size_t *starts, size_t n_rows)
 {
     size_t total = starts[team->size];
@@ -58,7 +58,7 @@ static void interleave(float *whole, const float *shares, const spry_team *team,
     }
 }
 
-/* Only rank 0 draws, so only rank 0 needs logits. */
+/* Exchanges rows. Only rank 0 draws tokens, so only rank 0 needs logits. */
 static const float *join(spry_pass *p, float *whole, const float *part, const size_t *starts, size_t n_rows)
 {
     spry_team *team = p->team;
@@ -112,11 +112,11 @@ void spry_pass_join_norms(spry_pass *p, const spry_layer *l)
 
 /* ---- adapters ---------------------------------------------------------------------------------------------------- */
 
-/* LoRA adapters: out += scale * b * (a * in), for each row with the adapters of its own segment. Rows in a step may
- * have different ones. The weights stay as they are, so rows without adapters cost nothing and keep their bits.
+/* LoRA adapters: out += scale * b * (a * in), for each row with the adapters of its own segment. Rows of a step may
+ * have different adapters. The weights stay as they are, so rows without adapters cost nothing and keep their bits.
  *
- * The narrow products come first, split over their outputs, then what is added, split over the outputs of the matrix.
- * A row's sums have one order: adapter after adapter, rank after rank. */
+ * First a * in is computed, divided among workers by ranks, then b times that is added, divided by outputs of the
+ * matrix. A row's sums have one order: adapter after adapter, rank after rank. */
 
 typedef struct adapt_job {
     const spry_pass *pass;
@@ -130,7 +130,7 @@ static const spry_adapter_scales *scales_of(const spry_pass *p, size_t row)
     return p->scales[p->row_numbers ? p->row_numbers[row] : row];
 }
 
-/* Whether rows with these scales go through an adapter of the matrix. */
+/* True if rows with these scales use an adapter of the matrix. */
 static bool uses(const spry_weight *w, const spry_adapter_scales *scales, size_t adapter)
 {
     return w->adapters[adapter].rank && (scales->of[adapter] < 0 || scales->of[adapter] > 0);
@@ -142,7 +142,7 @@ static float *narrow_row(const adapt_job *job, size_t product, size_t row)
     return p->narrow + (product * p->limits.max_rows + row) * p->limits.adapter_ranks;
 }
 
-/* Rows from `first` on with the same scales. */
+/* The number of rows from `first` on that have the same scales. */
 static size_t run_length(const adapt_job *job, size_t first)
 {
     const spry_adapter_scales *scales = scales_of(job->pass, first);
@@ -152,7 +152,7 @@ static size_t run_length(const adapt_job *job, size_t first)
     return row - first;
 }
 
-/* The part of rows [first, first + n) times a of every adapter they go through. */
+/* A worker's part of multiplying rows [first, first + n) by `a` of every adapter they use. */
 static void narrow_rows(const adapt_job *job, size_t product, size_t first, size_t n, size_t worker, size_t n_workers)
 {
     const spry_weight *w = job->products[product].w;
@@ -215,7 +215,10 @@ static void add_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-enum { WORTH_WAKING = 1 << 16 }; /* products; below this, waking the other threads costs more */
+enum {
+    WORTH_WAKING = 1 << 16
+}; /* minimum number of multiplications; for fewer, waking the other threads takes
+    * longer */
 
 static void run_part(spry_pass *p, spry_threads_fn part, adapt_job *job, size_t width)
 {
@@ -239,14 +242,14 @@ void spry_pass_adapt(spry_pass *p, const spry_product *products, size_t n_produc
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
-/* Carving: the same code first counts bytes (base NULL), then assigns pointers. */
+/* Carving memory: the same code first counts bytes (base is NULL), then assigns pointers. */
 typedef struct carver {
     unsigned char *base;
     size_t used;
     bool overflow;
-    size_t live, live_logits; /* rows that steps touch; 0: not counted */
-    spry_rounded_acts acts;   /* and what their products take */
-    spry_memory_tally tally;  /* of those rows */
+    size_t live, live_logits; /* number of rows that steps touch; 0: not counted */
+    spry_rounded_acts acts;   /* activation encodings that their products need */
+    spry_memory_tally tally;  /* memory touched by those rows */
 } carver;
 
 static void *carve(carver *c, size_t rows, size_t width, size_t size)
@@ -264,7 +267,7 @@ static void *carve(carver *c, size_t rows, size_t width, size_t size)
     return out;
 }
 
-/* Memory that steps touch only if `used`. */
+/* Carves memory that steps touch only if `used`. */
 static void *carve_for(carver *c, bool used, size_t rows, size_t width, size_t size)
 {
     size_t live = c->live;
@@ -285,11 +288,11 @@ static void carve_angles(carver *c, spry_angles *angles, bool used, size_t rows,
     angles->frequencies = carve(c, 1, n_pairs, sizeof(float));
     angles->cosine = carve_for(c, used, rows, n_pairs, sizeof(float));
     angles->sine = carve_for(c, used, rows, n_pairs, sizeof(float));
-    angles->turn_cosine = carve_for(c, false, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float)); /* seldom */
+    angles->turn_cosine = carve_for(c, false, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float)); /* rarely used */
     angles->turn_sine = carve_for(c, false, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float));
 }
 
-/* Room to exchange rows with the other processes of a team. */
+/* Carves memory for exchanging rows with the other processes of a team. */
 static void carve_shares(spry_pass *p, carver *c, size_t widest)
 {
     size_t rows = p->limits.max_rows, values, logits;
@@ -468,7 +471,7 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
     p->n_rows = row;
 }
 
-/* A token's row of the embedding. */
+/* Decodes a token's row of the embedding. */
 static void decode_embedding(spry_pass *p, float *x, size_t token)
 {
     const spry_weight *w = &p->weights->embedding;
@@ -478,12 +481,12 @@ static void decode_embedding(spry_pass *p, float *x, size_t token)
         return;
     }
     size_t group = p->ops->matmul[w->group_type].group;
-    void *row = p->y; /* free until the first block; a row of floats holds one of any type */
+    void *row = p->y; /* y is unused before the first block; a row of floats is large enough for a row of any type */
     spry_unpack_row(w->group_type, row, groups + token / group * w->group_bytes, token % group, w->n_in, group);
     p->ops->decode[w->group_type](x, row, w->n_in);
 }
 
-/* Adds a row of a table; y is free until the first block. */
+/* Adds a row of a table; y is unused before the first block. */
 static void add_row(spry_pass *p, float *x, const spry_weight *table, size_t row)
 {
     if (!table->data)
@@ -516,7 +519,7 @@ static void embed_segment(spry_pass *p, const spry_segment *g, size_t row)
     if (g->picture && !p->inputs)
         memcpy(p->x + row * c->n_embd, spry_picture_values(g->picture, 0, g->picture_row),
                (size_t)g->n_rows * c->n_embd * sizeof *p->x);
-    size_t type = 0; /* encoders have all rows of a text in one step */
+    size_t type = 0; /* encoders compute all rows of a text in one step */
     for (uint32_t i = 0; i < g->n_rows; i++, row++) {
         uint32_t place[3];
         if (!g->picture && !p->inputs)
@@ -530,7 +533,7 @@ static void embed_segment(spry_pass *p, const spry_segment *g, size_t row)
     }
 }
 
-/* Whether something is done with x between a layer and the next one. */
+/* True if x is read between a layer and the next one. */
 static bool reads_between(const spry_pass *p, uint32_t layer)
 {
     bool reads = false;
@@ -541,7 +544,7 @@ static bool reads_between(const spry_pass *p, uint32_t layer)
     return reads;
 }
 
-/* Adds what pictures have for the rows after layer `layer` - 1. */
+/* Adds the values that pictures have for the rows after layer number `layer` - 1. */
 static void deepen(spry_pass *p, uint32_t layer)
 {
     size_t n_embd = p->config->n_embd, row = 0;
@@ -573,7 +576,7 @@ static void embed(spry_pass *p)
                        c->n_embd);
 }
 
-/* The rotation of queries for pages used `delta` positions away from where they were computed. */
+/* Computes the rotation of queries for pages that are used `delta` positions away from where they were computed. */
 static void make_turn(spry_angles *angles, uint32_t number, int32_t delta)
 {
     size_t n_pairs = angles->n_pairs;
@@ -585,7 +588,7 @@ static void make_turn(spry_angles *angles, uint32_t number, int32_t delta)
     angles->turns[number] = (spry_turn){cosine, sine};
 }
 
-/* Computes the rotations that table entries refer to, unless the last step had the same. */
+/* Computes the rotations to which table entries refer, unless they have been computed already. */
 static void make_turns(spry_pass *p)
 {
     const spry_kv_turns *turns = &p->pool->turns;
@@ -597,7 +600,7 @@ static void make_turns(spry_pass *p)
         }
 }
 
-/* Appends the rows whose hidden states, or whose logits, are wanted after the first n rows of h; returns their
+/* Copies the rows whose hidden states (or whose logits) are wanted to h, after its first n rows; returns their
  * number. */
 static size_t gather(spry_pass *p, size_t n, bool hidden)
 {
@@ -613,7 +616,7 @@ static size_t gather(spry_pass *p, size_t n, bool hidden)
     return n;
 }
 
-/* Normalises the wanted rows, and multiplies by the output matrix where logits are wanted. */
+/* Normalises the wanted rows, and multiplies those whose logits are wanted by the output matrix. */
 static void unembed(spry_pass *p)
 {
     const spry_config *c = p->config;

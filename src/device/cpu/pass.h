@@ -6,15 +6,15 @@
 #include "device/device.h"
 #include "kv/kv_pool.h"
 
-/* KV pages in host memory: one mapping, made up front, which takes memory as pages are written and returns that of free
- * pages when the pool says so. */
+/* KV pages in host memory: one mapping that is created at once; memory is taken when pages are written, and the memory
+ * of free pages is returned when the pool asks for it. */
 
 typedef struct spry_host_pages {
     unsigned char *memory;
     size_t page_bytes, n_pages;
 } spry_host_pages;
 
-/* As many as the pool has numbers. */
+/* Maps memory for all pages of the pool. */
 spry_status spry_host_pages_init(spry_host_pages *pages, const spry_kv_pool *pool, spry_error *error);
 void spry_host_pages_deinit(spry_host_pages *pages);
 
@@ -28,7 +28,7 @@ void spry_host_pages_copy(spry_host_pages *pages, uint32_t to, uint32_t from);
 /* Returns the memory of consecutive pages to the system. */
 void spry_host_pages_release(spry_host_pages *pages, uint32_t first, size_t count);
 
-/* Moves them for a pool: reads and writes lend the pages themselves. */
+/* The functions that move pages for a pool: reads and writes use the pages directly. */
 spry_kv_mover spry_host_pages_mover(spry_host_pages *pages);
 
 typedef struct spry_pass spry_pass;
@@ -38,28 +38,29 @@ spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, co
                              const spry_host_pages *pages, spry_team *team, spry_error *error);
 void spry_pass_destroy(spry_pass *pass);
 
-/* Bytes of working memory for these limits; false when that overflows. */
+/* Bytes of working memory for these limits; false when the size overflows. */
 bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits);
 
-/* Activations that are rounded once for all of a product: as spry_act_blocks, as BF16. */
+/* Encodings of activations that are computed once for all outputs of a product: as spry_act_blocks, and as BF16. */
 typedef struct spry_rounded_acts {
     bool integers, halves;
 } spry_rounded_acts;
 
-/* The part of it that becomes resident when no step has more rows, or more rows of logits, than these. */
+/* The part of the working memory that becomes resident if no step has more rows, or more rows with logits, than
+ * these. */
 bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits, size_t rows,
                              size_t logits, spry_rounded_acts acts);
 
-/* Runs a step that has been checked. */
+/* Computes a step that has been checked. */
 void spry_pass_step(spry_pass *pass, const spry_segment *segments, size_t n_segments);
 
-/* How long attention took in the step. */
+/* The time that attention took in the last step. */
 uint64_t spry_pass_attention_ns(const spry_pass *pass);
 
 /* Logits of the step's wanted rows in the order of the list, [n_vocab] each; valid until the next step. */
 const float *spry_pass_logits(const spry_pass *pass, size_t index);
 
-/* Hidden states of the step's wanted rows, [n_embd] each; counted apart from the logits. */
+/* Hidden states of the step's wanted rows, [n_embd] each; `index` counts only rows with hidden states. */
 const float *spry_pass_hidden(const spry_pass *pass, size_t index);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of the forward pass share. Row-major buffers, one row a token of the step. */
+/* State shared by the files of the forward pass. Buffers are row-major, one row per token of the step. */
 #ifndef SPRY_DEVICE_CPU_PASS_STATE_H
 #define SPRY_DEVICE_CPU_PASS_STATE_H
 
@@ -6,9 +6,9 @@
 #include "device/cpu/pass.h"
 #include "model/arch.h"
 
-/* Angles of every row for one kind of rope. */
+/* The RoPE angles of every row, for one kind of RoPE. */
 typedef struct spry_angles {
-    size_t n_pairs;     /* rope_dim / 2 of the layers' heads */
+    size_t n_pairs;     /* rope_dim / 2 of the layers that use it */
     float *frequencies; /* [n_pairs] */
     float magnitude;
     float *cosine, *sine;           /* [max_rows, n_pairs] */
@@ -34,64 +34,70 @@ struct spry_pass {
     spry_op_watch *watch;              /* NULL: none */
     struct spry_expert_store *experts; /* NULL: all experts are packed, or used as the file has them */
     bool packed;                       /* the last step packed weights */
-    unsigned char *memory;             /* everything below */
+    unsigned char *memory;             /* memory of everything below */
     size_t memory_bytes;
 
-    /* the step */
+    /* the current step */
     const spry_segment *segments;
     size_t n_segments, n_rows, n_logits, n_hidden;
-    uint64_t attention_ns;              /* that attention took */
-    const float *inputs;                /* NULL, or [n_rows, n_embd] in place of the tokens' embeddings */
+    uint64_t attention_ns;              /* time that attention took */
+    const float *inputs;                /* NULL, or [n_rows, n_embd]: inputs that replace token embeddings */
     int32_t *tokens;                    /* [max_rows] */
     uint32_t *positions;                /* [max_rows] */
-    spry_slot *slots;                   /* [max_rows]: where its keys and values go */
-    bool adapted;                       /* some rows go through adapters */
-    const spry_adapter_scales **scales; /* [max_rows]: of each row's adapters; NULL: none */
-    const uint32_t *row_numbers;        /* of the rows that are multiplied now; NULL: all rows of the step */
-    uint32_t *gathered;                 /* [max_rows]: of the rows that are wanted */
-    float *narrow;                      /* [SPRY_PASS_ADAPTED, max_rows, adapter_ranks]: rows times a */
+    spry_slot *slots;                   /* [max_rows]: where a row's keys and values are stored */
+    bool adapted;                       /* some rows use adapters */
+    const spry_adapter_scales **scales; /* [max_rows]: scales of each row's adapters; NULL: it uses none */
+    const uint32_t *row_numbers;        /* numbers of the rows that are being multiplied; NULL: all rows of the step */
+    uint32_t *gathered;                 /* [max_rows]: numbers of the wanted rows */
+    float *narrow;                      /* [SPRY_PASS_ADAPTED, max_rows, adapter_ranks]: rows times matrix a */
 
     float *x;             /* [max_rows, n_embd]: the residual stream */
-    float *h;             /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
-    float *y;             /* [max_rows, n_embd]: output of a part */
-    const float *in;      /* input of the current part: h, or x if it is not normalised */
+    float *h;             /* [max_rows, n_embd]: normalised input of attention or feed-forward; at the end the wanted
+                           * rows */
+    float *y;             /* [max_rows, n_embd]: result of attention or feed-forward */
+    const float *in;      /* current input of attention or feed-forward: h, or x if there is no norm */
     bool reads_x;         /* x is read after the current layer, so its last residual is added at once */
-    bool adds;            /* y is still to be added to x, when the next input is taken */
-    float *taps;          /* [n_taps, max_rows, n_embd]: the residual stream after some layers */
-    const float *encoded; /* rows that act holds the encoding of, until the next product; or NULL */
-    float *ones;          /* [widest feed-forward or head]: 1 */
+    bool adds;            /* y must still be added to x, which is done with the next input */
+    float *taps;          /* [n_taps, max_rows, n_embd]: the residual stream after the tapped layers */
+    const float *encoded; /* the rows whose encoding is in act, until the next product; or NULL */
+    float *ones;          /* [widest feed-forward or head]: ones */
     float *q, *attn;      /* [max_rows, n_heads * head_dim] */
     float *k, *v;         /* [max_rows, n_kv_heads * head_dim] */
-    float *raw, *low;     /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank];
-                           * attention with gates: q and gates */
+    float *raw, *low;     /* latent attention: [max_rows, n_heads * the model's own head size], [max_rows, n_q_rank];
+                           * attention with gates: q with its gates */
     float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: inputs, gates, betas and decays */
-    float *delta_result;                        /* and outputs of states: [max_rows, n_delta_heads * delta_value_dim] */
-    float *beside_state;                        /* [max_rows, n_embd]: of a state beside attention */
-    float *latent;                              /* [2, max_rows, n_latent]: what experts take and give */
+    float *delta_result;                        /* results of states: [max_rows, n_delta_heads * delta_value_dim] */
+    float *beside_state;                        /* [max_rows, n_embd]: result of a recurrent part beside attention */
+    float *latent;                              /* [2, max_rows, n_latent]: inputs and results of experts with projected
+                                                 * rows */
     float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */
     float *streams, *predicted;                 /* Gemma 3n: [n_streams, max_rows, n_embd] */
     float *laurel;                              /* [max_rows, n_embd] */
     float *modality;                            /* [max_rows, n_streams] */
     float *layer_in, *layer_row;                /* [max_rows, n_layers * n_layer_embd], one row */
-    float sparsity;                             /* sparsity of the current gates; -INFINITY: none */
+    float sparsity;                             /* threshold factor of the current gates; -INFINITY: gates are not
+                                                 * sparse */
     float *gate, *up;                           /* [max_rows, widest feed-forward] */
-    size_t gate_width;                          /* floats of gate a row */
-    spry_act_block *act;                        /* [max_rows, widest input]: the current rows for integer kernels */
-    uint16_t *halves;                           /* the same for kernels that round to BF16 */
-    float *router;                              /* [max_rows, n_experts] */
-    float *choice;                              /* [n_experts]: scores by which the current row selects experts */
-    uint32_t *chosen;                           /* [max_rows, n_experts_used], ascending */
-    float *chosen_weight;                       /* [max_rows, n_experts_used] */
-    uint32_t *expert_rows;                      /* [max_rows]: rows of the current expert */
-    float *expert_weight;                       /* [max_rows] */
-    float *expert_in, *expert_out;              /* [max_rows, n_embd] */
-    float *beside;                              /* [max_rows, n_embd]: the dense part beside experts */
+    size_t gate_width;                          /* floats of `gate` per row */
+    spry_act_block *act;                        /* [max_rows, widest input]: the current rows, encoded for integer
+                                                 * kernels */
+    uint16_t *halves;                           /* the current rows, rounded to BF16 */
+    float *router;
+    float *choice;                 /* [n_experts]: values by which experts are selected for the current
+                                    * row */
+    uint32_t *chosen;              /* [max_rows, n_experts_used], ascending */
+    float *chosen_weight;          /* [max_rows, n_experts_used] */
+    uint32_t *expert_rows;         /* [max_rows]: numbers of the rows of the current expert */
+    float *expert_weight;          /* [max_rows] */
+    float *expert_in, *expert_out; /* [max_rows, n_embd] */
+    float *beside;                 /* [max_rows, n_embd]: result of the dense part of a layer with
+                                    * experts */
     spry_angles full, sliding;
-    int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances that the turns are made for */
+    int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances for which the turns (rotations) were computed */
     float *logits;                     /* [max_logits, n_vocab] */
     spry_team *team;                   /* NULL: this process computes alone */
     float *part, *exchanged; /* this process's share of some rows; the shares of all processes, rank after rank */
-    float *joined;           /* [max_rows, widest input of out and down]: the same as whole rows */
+    float *joined;           /* [max_rows, widest input of out and down]: these shares as complete rows */
 };
 
 /* out[n_rows, stride] = w * in[n_rows, w->n_in] + bias */
@@ -101,33 +107,34 @@ typedef struct spry_product {
     const spry_weight *w;
 } spry_product;
 
-/* Charges the time since the last op to this one; no effect without a watch. Products of several
- * matrices count as the first one's type. */
+/* Charges the time since the last op to this op; no effect without a watch. Products of several matrices count as
+ * products of the first matrix's type. */
 void spry_pass_charge(spry_pass *pass, spry_op op);
 void spry_pass_took_products(spry_pass *pass, spry_op op, const spry_product *products, size_t n_products,
                              size_t n_rows);
 void spry_pass_took_attention(spry_pass *pass, uint32_t layer);
 
-/* Several products of the same rows at once, split over outputs; which op that is. */
+/* Computes several products of the same rows at once, divided among workers by outputs; `op` is the op to charge. */
 void spry_pass_products(spry_pass *pass, spry_op op, const spry_product *products, size_t n_products, const float *in,
                         size_t n_rows);
 void spry_pass_linear(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w, const float *in,
                       size_t n_rows);
 
-/* The same where each process of a team has a share of w's outputs: `out` are whole rows of `stride`. */
+/* The same in a team, where each process has a share of w's outputs; `out` gets complete rows, `stride` floats
+ * apart. */
 void spry_pass_linear_whole(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w,
                             const float *in, size_t n_rows);
 
-/* Completes rows of which this process has computed `part`: `each` values of its heads, or its share of
- * `total` outputs. Without a team, `part` itself. */
+/* Completes rows of which this process has computed `part`: `each` values for each of its heads, or its share of
+ * `total` outputs. Without a team it returns `part`. */
 const float *spry_pass_join_heads(spry_pass *pass, const float *part, size_t each);
 const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *part, size_t total, size_t n_rows);
 
-/* The norms of q and k over all heads, of which this process has a share. */
+/* Norms of q and k over all heads, of which this process has a share. */
 void spry_pass_join_norms(spry_pass *pass, const spry_layer *layer);
 
 /* Adds the products of the adapters of each row. */
-enum { SPRY_PASS_ADAPTED = 6 }; /* products at once */
+enum { SPRY_PASS_ADAPTED = 6 }; /* maximum products at a time */
 void spry_pass_adapt(spry_pass *pass, const spry_product *products, size_t n_products, const float *in, size_t n_rows);
 
 /* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */
@@ -138,17 +145,17 @@ void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *w
 void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const spry_weight *up,
                      const spry_weight *down, const float *in, size_t n_rows);
 
-/* block.c: a row's keys and values of a layer into its page. */
+/* block.c: stores a row's keys and values of a layer in its page. */
 void spry_pass_store_row(const spry_pass *pass, size_t row, size_t layer);
 
-/* block.c: the queries of a row, scaled by its position. */
+/* block.c: multiplies the queries of a row by a factor that depends on its position. */
 void spry_pass_cool(const spry_pass *pass, float *q, size_t row, uint32_t layer);
 
-/* attention.c: attention over the pages, of q into attn. */
+/* attention.c: attention over the pages, from q to attn. */
 void spry_pass_attend(spry_pass *pass, uint32_t layer);
 
-/* streams.c: Gemma 3n's parts, in their order. Layer inputs are Gemma 4's, too: y = what a layer's input makes of `in`.
- */
+/* streams.c: the parts of Gemma 3n, in the order of their use. Gemma 4 uses the layer inputs, too: y = the contribution
+ * of a layer's input, gated by `in`. */
 void spry_pass_streams_begin(spry_pass *pass);
 void spry_pass_layer_inputs(spry_pass *pass);
 void spry_pass_layer_part(spry_pass *pass, const spry_side *side, const float *in, uint32_t index);

@@ -1,12 +1,13 @@
-/* Gemma 3n's several residual streams (altup), what tokens give to each layer, and the low-rank path beside attention
- * (laurel). A layer predicts all streams from all, computes the active one, and corrects all by its result. */
+/* Gemma 3n: several residual streams (AltUp), inputs that a token gives to each layer, and the low-rank path beside
+ * attention (LAuReL). A layer predicts all streams from all streams, computes the active one, and uses its result to
+ * correct all. */
 #include <math.h>
 #include <string.h>
 
 #include "device/cpu/pass_state.h"
 
 static const float half_root = 0.70710678118654752f;
-static const float rounded_root = 0.70703125f; /* in 16 bits, as Gemma 3n's own code holds it */
+static const float rounded_root = 0.70703125f; /* square root of 1/2 in 16 bits, as in Gemma 3n's reference code */
 
 static float *stream(float *streams, const spry_pass *p, size_t index)
 {
@@ -21,7 +22,7 @@ static float mean_square(const float *x, size_t n)
     return sum / (float)n;
 }
 
-/* Gives every row of `x` the magnitude of that row of `like`. */
+/* Scales every row of `x` to the magnitude of the same row of `like`. */
 static void match_magnitude(const spry_pass *p, float *x, const float *like)
 {
     size_t n = p->config->n_embd;
@@ -31,7 +32,7 @@ static void match_magnitude(const spry_pass *p, float *x, const float *like)
     }
 }
 
-/* What each row's token gives to all layers: from its embedding, and from a table of its own. */
+/* Computes the inputs that each row's token gives to all layers: from its embedding, and from a table. */
 void spry_pass_layer_inputs(spry_pass *p)
 {
     const spry_config *c = p->config;
@@ -63,7 +64,7 @@ void spry_pass_streams_begin(spry_pass *p)
     spry_pass_charge(p, SPRY_OP_EMBED);
 }
 
-/* The mean of the first stream and the others, brought back. */
+/* The mean of the first stream and of the others, after their projection back. */
 void spry_pass_streams_end(spry_pass *p)
 {
     const spry_config *c = p->config;
@@ -79,7 +80,7 @@ void spry_pass_streams_end(spry_pass *p)
     spry_pass_charge(p, SPRY_OP_OUT);
 }
 
-/* [n_rows, n_streams]: by what the streams are mixed. */
+/* Computes the coefficients by which the streams are mixed, [n_rows, n_streams]. */
 static void make_modalities(spry_pass *p, const spry_side *s, const float *x)
 {
     const spry_config *c = p->config;
@@ -134,7 +135,8 @@ void spry_pass_add_laurel(spry_pass *p)
     spry_pass_charge(p, SPRY_OP_ADD);
 }
 
-/* Gates below mean + times * deviation of the whole row become 0, the others what they have above it. */
+/* Sets gates below mean + times * standard deviation of the whole row to 0, and subtracts that threshold from the
+ * others. */
 void spry_pass_sparsify(float *gate, size_t n, const float *row, size_t n_row, float times)
 {
     float mean = 0, squares = 0;
@@ -178,7 +180,7 @@ void spry_pass_streams_correct(spry_pass *p, const spry_side *s, uint32_t index)
     active = stream(p->streams, p, c->active_stream);
     for (size_t i = 0; i < p->n_rows * n; i++)
         p->y[i] = active[i] * s->correct_scale[i % n];
-    spry_pass_layer_part(p, s, p->y, index); /* for all streams but the first */
+    spry_pass_layer_part(p, s, p->y, index); /* added to all streams but the first */
     for (size_t k = 1; k < streams; k++)
         p->ops->add(stream(p->streams, p, k), p->y, p->n_rows * n);
     spry_pass_charge(p, SPRY_OP_ADD);

@@ -1,6 +1,6 @@
 /* Several processes that compute one model together. Each has a share of the outputs of every large matrix and of the
- * heads, with their keys and values; `gather` exchanges what they computed. Sums are never split, so results have the
- * bits of one process. */
+ * heads, with their keys and values; `gather` exchanges the results. Sums are never split, so results have the same
+ * bits as those of a single process. */
 #ifndef SPRY_DEVICE_CPU_TEAM_H
 #define SPRY_DEVICE_CPU_TEAM_H
 
@@ -8,19 +8,18 @@
 #include "platform/threads.h"
 
 enum { SPRY_TEAM_MAX = 256 };
-enum { SPRY_OUTPUT_GRAIN = 16 }; /* outputs are shared in whole groups of every kernel */
+enum { SPRY_OUTPUT_GRAIN = 16 }; /* outputs are divided in multiples of this, which are whole groups of every kernel */
 
 typedef struct spry_team spry_team;
 struct spry_team {
     size_t rank, size;
-    const spry_config *whole; /* the model's; the config of a pass counts only its own heads */
-    /* Puts the bytes[rank] bytes of each rank one after the other into `all`; with `to_first` only rank 0 needs them.
-     */
+    const spry_config *whole; /* config of the whole model; a pass has a config that counts only its own heads */
+    /* Concatenates bytes[rank] bytes of each rank in `all`; with `to_first` only rank 0 needs the result. */
     void (*gather)(spry_team *team, void *all, const void *own, const size_t *bytes, bool to_first);
 };
 
-/* A rank's heads, [begin, end). Key/value heads are not divided: where there are more ranks than these, several ranks
- * have the same one and share its query heads. */
+/* A rank's heads, [begin, end). Key/value heads are not divided: if there are more ranks than these, several ranks have
+ * the same one and divide its query heads. */
 typedef struct spry_team_heads {
     size_t q_begin, q_end, kv_begin, kv_end;
 } spry_team_heads;
@@ -43,7 +42,7 @@ static inline spry_team_heads spry_team_heads_of(const spry_team *team, size_t r
     return (spry_team_heads){kv * group + begin, kv * group + end, kv, kv + 1};
 }
 
-/* Where each rank's share of `total` outputs begins: starts[size + 1]. */
+/* Computes where each rank's share of `total` outputs begins: starts[size + 1]. */
 static inline void spry_team_outputs(size_t *starts, const spry_team *team, size_t total)
 {
     size_t begin = 0;
@@ -52,7 +51,7 @@ static inline void spry_team_outputs(size_t *starts, const spry_team *team, size
     starts[team->size] = total;
 }
 
-/* The same of what query heads give, `each` values a head. */
+/* Computes the same for the results of query heads, `each` values per head. */
 static inline void spry_team_head_outputs(size_t *starts, const spry_team *team, size_t each)
 {
     for (size_t rank = 0; rank < team->size; rank++)
@@ -60,7 +59,7 @@ static inline void spry_team_head_outputs(size_t *starts, const spry_team *team,
     starts[team->size] = team->whole->n_heads * each;
 }
 
-/* The same of keys. Where several ranks have the same head, the first of them gives it. */
+/* Computes the same for keys. If several ranks have the same head, its outputs count for the first of them. */
 static inline void spry_team_key_outputs(size_t *starts, const spry_team *team, size_t each)
 {
     for (size_t rank = 0; rank < team->size; rank++) {

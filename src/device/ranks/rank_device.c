@@ -1,4 +1,4 @@
-/* The device of a model that ranks compute together. */
+/* The device for a model that several ranks compute together. */
 #include <stdlib.h>
 
 #include "device/ranks/rank_part.h"
@@ -6,8 +6,9 @@
 
 /* ---- rank 0 ------------------------------------------------------------------------------------------------------ */
 
-/* Rank 0's device: the CPU device with its own part of the model; every call that changes pages or computes is sent to
- * the other ranks first. It replaces `cpu` when several ranks were started, and its pages have the same bits. */
+/* Rank 0's device: the CPU device with rank 0's share of the model. Every call that changes pages or computes is first
+ * sent to the other ranks. It replaces the device "cpu" when several ranks were started, and its pages have the same
+ * bits. */
 
 typedef struct rank_device {
     spry_device device;
@@ -15,8 +16,8 @@ typedef struct rank_device {
     const spry_kv_pool *pool; /* the caller's */
     spry_rank_part part;
     spry_buffer message;
-    unsigned char *page;   /* new bytes of a page */
-    unsigned char *pieces; /* of a page, rank after rank */
+    unsigned char *page;   /* memory for a page that is being written */
+    unsigned char *pieces; /* the shares of a page, rank after rank */
 } rank_device;
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ static bool end_write(void *self, uint32_t page, bool whole)
 
 static bool finish_writes(void *self)
 {
-    (void)self; /* each was sent and taken at its end */
+    (void)self; /* each write was completed when it was sent */
     return true;
 }
 
@@ -203,7 +204,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .measure = measure,
                                     .measure_pages = measure_pages};
 
-/* All ranks open their parts, or none does. */
+/* Lets all ranks open their parts; either all succeed or none stays open. */
 static spry_status open_parts(rank_device *d, const spry_device_setup *setup, spry_error *error)
 {
     static uint32_t next_id;
@@ -266,7 +267,7 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *setup,
     return known;
 }
 
-/* A part belongs here when heads and outputs can be computed apart from each other. */
+/* Features that can be computed with divided heads and outputs. */
 enum {
     FEATURES = SPRY_FEATURE_LAYER_NORM | SPRY_FEATURE_NORM_PLACES | SPRY_FEATURE_QK_NORM | SPRY_FEATURE_UNROTATED |
                SPRY_FEATURE_SCALES | SPRY_FEATURE_UNGATED | SPRY_FEATURE_SINKS | SPRY_FEATURE_CLAMPED |
@@ -282,7 +283,7 @@ const spry_device_kind spry_device_kind_ranks = {.name = "cpu over ranks",
 
 /* ---- the other ranks --------------------------------------------------------------------------------------------- */
 
-enum { DEVICES_MAX = 64 }; /* open at once */
+enum { DEVICES_MAX = 64 }; /* maximum devices open at once */
 
 typedef struct worker {
     spry_rank_command command;
@@ -319,7 +320,7 @@ static void open_model(worker *w)
     size_t at = 0;
     while (at < DEVICES_MAX && w->devices[at].model)
         at++;
-    if (!model || at == DEVICES_MAX) { /* the messages that follow cannot be skipped */
+    if (!model || at == DEVICES_MAX) { /* the messages that follow this command must be received in any case */
         spry_ranks_link()->quit("there is no memory for one more model");
         return;
     }

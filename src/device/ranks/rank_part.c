@@ -1,4 +1,4 @@
-/* One rank's part of a model, and how all ranks open theirs alike. */
+/* One rank's part of a model, and opening the parts on all ranks. */
 #include "device/ranks/rank_part.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* Leaves the rows of a matrix, if there is one, that this rank computes. */
+/* Reduces a matrix, if it exists, to the rows that this rank computes. */
 static void keep_rows(spry_weight *w, size_t begin, size_t end)
 {
     if (!w->data)
@@ -158,7 +158,8 @@ typedef struct open_message {
     spry_step_limits limits;
     uint32_t kv_type, threads;
     uint64_t n_pages;
-    uint64_t file_bytes; /* of a model in memory, which follows as a message of its own; 0: each rank opens a file */
+    uint64_t file_bytes; /* size of a model in memory, which is sent in a message of its own; 0: each rank opens a
+                          * file */
     spry_kv_key sample;
     char kernels[32], quantize[32], name[2048];
 } open_message;
@@ -174,7 +175,7 @@ static void sample_matrix(spry_buffer *out, const spry_weight *w)
         spry_buffer_append(out, w->data + (bytes - length) / SAMPLES * i, length);
 }
 
-/* A hash of shapes and of some bytes of each matrix: files that differ have different ones, and little is read. */
+/* A hash of shapes and of some bytes of each matrix. It detects different files without reading much. */
 static spry_status sample_weights(spry_kv_key *key, const spry_weights *weights, const spry_config *config,
                                   spry_error *error)
 {
@@ -224,7 +225,7 @@ spry_status spry_rank_send_open(uint32_t device, const spry_device_setup *setup,
     if (status)
         return status;
     spry_ranks_send(&(spry_rank_command){.op = SPRY_RANK_OPEN, .device = device, .size = sizeof m}, &m);
-    if (m.file_bytes) /* broadcasting does not change the sender's bytes */
+    if (m.file_bytes) /* the sender's bytes do not change, so the cast is safe */
         spry_ranks_link()->broadcast((void *)source->data, source->size, false);
     return SPRY_OK;
 }
@@ -274,7 +275,7 @@ spry_status spry_rank_model_open(spry_rank_model *own, const spry_buffer *messag
     memcpy(&m, message->data, sizeof m);
     if (m.file_bytes) {
         own->data = malloc(m.file_bytes);
-        if (!own->data) /* the broadcast cannot be skipped */
+        if (!own->data) /* the broadcast must be received in any case */
             spry_ranks_link()->quit("there is no memory for the model's file");
         spry_ranks_link()->broadcast(own->data, m.file_bytes, false);
     }

@@ -1,4 +1,4 @@
-/* The link in use, what all ranks must have in common, and commands. */
+/* The link in use, the check that all ranks agree, and commands. */
 #include "device/ranks/ranks.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 /* ---- steps as bytes ---------------------------------------------------------------------------------------------- */
 
-/* Before each segment's entries and tokens. All lists are of 32-bit numbers. */
+/* Precedes each segment's entries and tokens. All lists consist of 32-bit numbers. */
 typedef struct segment_head {
     uint32_t first_position, n_rows, want, n_entries, n_tokens;
 } segment_head;
@@ -83,9 +83,9 @@ void spry_rank_step_deinit(spry_rank_step *step)
 
 /* ---- the link ---------------------------------------------------------------------------------------------------- */
 
-/* What ranks tell each other at the start. */
+/* What ranks send each other at the start. */
 typedef struct introduction {
-    char program[64]; /* version and revision of kernels */
+    char program[64]; /* version of the program, and revision of its kernels */
     char host[64];
     uint64_t memory;
 } introduction;
@@ -142,7 +142,8 @@ spry_status spry_ranks_use(const spry_rank_link *link, spry_error *error)
         size_t first = 0;
         while (strcmp(all[first].host, all[i].host) != 0)
             first++;
-        ranks.memory += first == i ? all[i].memory : 0; /* ranks of one machine share its memory */
+        ranks.memory += first == i ? all[i].memory : 0; /* ranks on the same machine share its memory, so it counts
+                                                         * once */
     }
     ranks.link = link;
     return SPRY_OK;
@@ -177,7 +178,7 @@ void spry_ranks_send(const spry_rank_command *command, const void *bytes)
     if (sent)
         memcpy(first.bytes, bytes, sent);
     ranks.link->broadcast(&first, sizeof first, false);
-    if (sent < command->size) /* broadcasting does not change the sender's bytes */
+    if (sent < command->size) /* the sender's bytes do not change, so the cast is safe */
         ranks.link->broadcast((unsigned char *)bytes + sent, command->size - sent, false);
 }
 

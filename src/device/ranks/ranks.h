@@ -1,6 +1,6 @@
 /* Processes that were started together, on one machine or several, and compute each model together. Rank 0 has the
- * engine; its CPU device sends every command to the others, which follow (rank_device.c). A *link* carries the bytes;
- * the one there is uses MPI (mpi/mpi_link.c). */
+ * engine; its CPU device sends every command to the other ranks, which execute it (rank_device.c). A *link* transports
+ * the bytes; the only one uses MPI (mpi/mpi_link.c). */
 #ifndef SPRY_DEVICE_RANKS_RANKS_H
 #define SPRY_DEVICE_RANKS_RANKS_H
 
@@ -9,38 +9,41 @@
 #include "device/cpu/team.h"
 #include "device/device.h"
 
-/* Calls come from one thread at a time; broadcast and gather from all ranks in the same order. They end all processes
- * (quit) when a rank does not answer or is gone. */
+/* Calls come from one thread at a time; all ranks call broadcast and gather in the same order. These functions end all
+ * processes (quit) when a rank does not answer or has disappeared. */
 typedef struct spry_rank_link {
     uint32_t rank, size;
-    /* From rank 0 to all. `idle`: others may take any time before they send. */
+    /* From rank 0 to all ranks. `idle`: any time may pass before rank 0 sends. */
     void (*broadcast)(void *bytes, size_t size, bool idle);
     /* As in spry_team. */
     void (*gather)(void *all, const void *own, const size_t *bytes, bool to_first);
-    bool (*post)(uint32_t to, const void *bytes, size_t size); /* a message to one rank; false: it does not answer */
-    bool (*fetch)(uint32_t *from, char **bytes, size_t *size); /* one from any, to be freed; false: there is none now */
-    void (*leave)(void);                                       /* does not wait for ranks that did not answer */
-    /* Ends the processes of all ranks, after the function of spry_ranks_join was told why. */
+    bool (*post)(uint32_t to, const void *bytes, size_t size); /* sends a message to one rank; false: it does not
+                                                                * answer */
+    bool (*fetch)(uint32_t *from, char **bytes, size_t *size); /* receives a message from any rank, which the caller
+                                                                * frees; false: there is none now */
+    void (*leave)(void);                                       /* does not wait for ranks that did not answer before */
+    /* Ends the processes of all ranks, after the callback of spry_ranks_join was called with the reason. */
     void (*quit)(const char *why);
 } spry_rank_link;
 
-/* What a module with a link exports. `timeout_s`: seconds to wait for another rank. NULL: it could not be started. */
+/* The function that a module with a link exports. `timeout_s`: seconds to wait for another rank. NULL: the link could
+ * not be started. */
 typedef const spry_rank_link *spry_rank_link_open(double timeout_s, void (*on_quit)(const char *why));
 
-/* Begins to use a link, which outlives all devices. Fails on every rank when programs differ in their version, or when
+/* Starts to use a link, which must outlive all devices. Fails on every rank if the programs' versions differ, or if
  * there are too many ranks. */
 spry_status spry_ranks_use(const spry_rank_link *link, spry_error *error);
 
 /* NULL: this process was not started with others. */
 const spry_rank_link *spry_ranks_link(void);
 
-/* Whether each model is shared among all ranks (spry_ranks_share). */
+/* True if all ranks share each model (spry_ranks_share). */
 bool spry_ranks_shared(void);
 
-/* Bytes of memory that all ranks have together. */
+/* Bytes of memory of all ranks together. */
 size_t spry_ranks_memory(void);
 
-/* ---- commands: rank 0 to the others ------------------------------------------------------------------------------ */
+/* ---- commands from rank 0 to the others -------------------------------------------------------------------------- */
 
 typedef enum spry_rank_op {
     SPRY_RANK_STOP,
@@ -55,38 +58,39 @@ typedef enum spry_rank_op {
 
 typedef struct spry_rank_command {
     uint32_t op, device;
-    uint32_t page, from; /* of the page commands; pages are released up to before `from` */
-    uint64_t size;       /* bytes of what follows */
+    uint32_t page, from; /* numbers for the page commands; `release` applies to pages before `from` */
+    uint64_t size;       /* bytes of the data that follow the command */
 } spry_rank_command;
 
-/* Every command, with the exchanges that belong to it, is between lock and unlock: pages are read from any thread. */
+/* A command and the exchanges that belong to it happen between lock and unlock, because pages are read from any
+ * thread. */
 void spry_ranks_lock(void);
 void spry_ranks_unlock(void);
 void spry_ranks_send(const spry_rank_command *command, const void *bytes);
-/* `bytes` is replaced by what follows the command. False: memory is short. */
+/* Receives a command; `bytes` is replaced by the data that follow it. False: memory is short. */
 bool spry_ranks_receive(spry_rank_command *command, spry_buffer *bytes);
 
-/* Each rank's result of a command that may fail; returns the first failure, the same one on all ranks. */
+/* Exchanges the ranks' results of a command that can fail; returns the first failure, the same on all ranks. */
 spry_status spry_ranks_agree(spry_status own, const spry_error *own_error, spry_error *error);
 
-/* A step as bytes: the part of it that the other ranks need. */
+/* A step as bytes: the parts of it that other ranks need. */
 
-/* Appends segments, tables, tokens and turns; a failure shows in the buffer. */
+/* Appends segments, tables, tokens and turns; a failure is recorded in the buffer. */
 void spry_rank_step_write(spry_buffer *out, const spry_segment *segments, size_t n_segments,
                           const spry_kv_turns *turns);
 
-/* Segments that point into the message, and room for them. */
+/* Segments that point into the message, and the memory for them. */
 typedef struct spry_rank_step {
     spry_segment *segments;
     spry_kv_table *tables;
     size_t n_segments, capacity;
 } spry_rank_step;
 
-/* Sets the turns, too. False: memory is short. */
+/* Reads a step, and sets the turns. False: memory is short. */
 bool spry_rank_step_read(spry_rank_step *step, spry_kv_turns *turns, const spry_buffer *message);
 void spry_rank_step_deinit(spry_rank_step *step);
 
-/* Returns when rank 0 has ended. */
+/* Runs a rank other than 0; returns when rank 0 has ended. */
 spry_status spry_rank_worker_run(spry_error *error);
 
 #endif

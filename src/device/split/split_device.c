@@ -1,4 +1,4 @@
-/* A device composed of two: the first layers of a model on one, the last ones on the other. */
+/* A device composed of two: one has the first layers of a model, the other the last layers. */
 #include "device/split/split_device.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 
 /* ---- a range of layers ------------------------------------------------------------------------------------------- */
 
-/* Configs and weights of a part are the whole model's, with lists that begin later. */
+/* Configs and weights of a part are those of the whole model, except that their lists begin at the part's first
+ * layer. */
 
 spry_status spry_split_check(const spry_config *c, spry_error *error)
 {
@@ -28,7 +29,7 @@ static void add_bytes(void *context, const spry_matrix *matrix)
     *(size_t *)context += matrix->weight->n_out * matrix->weight->row_bytes;
 }
 
-/* Bytes of the part's matrices: what packing may give back is less. */
+/* Bytes of the part's matrices; packing can release at most this. */
 static size_t count_bytes(spry_weights *w, const spry_config *c)
 {
     size_t bytes = w->embedding.data ? w->embedding.n_out * w->embedding.row_bytes : 0;
@@ -55,7 +56,7 @@ static void take_weights(spry_split_part *part, const spry_device_setup *setup, 
         w->output = none;
         w->output_norm = w->output_norm_bias = NULL;
     }
-    if (tied) { /* both parts read it: neither may give its rows back */
+    if (tied) { /* both parts read it, so neither may release its rows */
         w->quantized_bytes = 0;
         part->setup.mapped = false;
     }
@@ -81,7 +82,7 @@ static spry_status take_config(spry_split_part *part, const spry_config *c, uint
     return SPRY_OK;
 }
 
-/* Of the pool, shape, sizes and turns are there; pages are counted by the whole one. */
+/* Initialises the part's pool with its share of a page: shape, sizes and turns. Pages are counted by the whole pool. */
 static spry_status take_pool(spry_split_part *part, const spry_kv_pool *whole, spry_error *error)
 {
     spry_kv_pool *pool = &part->pool;
@@ -96,7 +97,7 @@ static spry_status take_pool(spry_split_part *part, const spry_kv_pool *whole, s
     return SPRY_OK;
 }
 
-/* Layers [first, end) of the setup's model, which is borrowed. The part must not move. */
+/* Initialises a part with layers [first, end) of the setup's model, which is borrowed. The part must not move. */
 static spry_status part_init(spry_split_part *part, const spry_device_setup *setup, uint32_t first, uint32_t end,
                              spry_error *error)
 {
@@ -126,7 +127,7 @@ void spry_split_part_deinit(spry_split_part *part)
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
-enum { WRITES = 16 }; /* pages written at once */
+enum { WRITES = 16 }; /* maximum number of pages written at once */
 enum { FRONT, BACK };
 
 typedef struct split_device {
@@ -135,9 +136,9 @@ typedef struct split_device {
     spry_split_part parts[2];
     spry_device *inside[2];
     spry_kv_mover movers[2];
-    spry_segment *segments; /* [capacity]: of the step, as the part in front gets them */
+    spry_segment *segments; /* [capacity]: segments of the step for the front part */
     size_t capacity;
-    unsigned char *pages; /* [WRITES, page_bytes], NULL until the first is written */
+    unsigned char *pages; /* [WRITES, page_bytes], NULL until a page is written */
     uint32_t written[WRITES];
     size_t n_writes;
 } split_device;
@@ -154,7 +155,7 @@ static spry_device *back_of(spry_device *device)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* All rows, as they leave the last layer of the part in front. */
+/* Computes the front part: all rows as they leave its last layer. */
 static spry_status front_rows(split_device *d, const float **rows, const spry_device_step *step, spry_error *error)
 {
     size_t n_rows = 0;
@@ -223,7 +224,7 @@ static void copy_page(void *self, uint32_t to, uint32_t from)
         d->movers[i].copy(d->movers[i].self, to, from);
 }
 
-/* From any thread. */
+/* May be called from any thread. */
 static const void *read_page(void *self, uint32_t page, void *room)
 {
     const split_device *d = self;
@@ -260,7 +261,8 @@ static bool end_write(void *self, uint32_t page, bool whole)
     for (size_t i = 0; i < 2 && whole; bytes += d->parts[i++].pool.page_bytes) {
         const spry_kv_mover *m = &d->movers[i];
         void *room = m->write_begin(m->self, page);
-        if (!room && (fine = m->write_finish(m->self) && fine)) /* it takes fewer at once */
+        if (!room && (fine = m->write_finish(m->self) && fine)) /* the device takes fewer pages at once, so finish those
+                                                                 * first */
             room = m->write_begin(m->self, page);
         if (!room)
             return false;
@@ -383,7 +385,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .measure = measure,
                                     .measure_pages = measure_pages};
 
-/* The memory that each side needs; false where a size overflows or memory is short. */
+/* Estimates the memory that each side needs; false when a size overflows or memory is short. */
 static bool estimate_sides(spry_device_memory needs[2], const spry_split_side sides[2], const spry_device_setup *setup,
                            uint32_t layers, const spry_device_use *use)
 {
@@ -407,10 +409,10 @@ static bool estimate_sides(spry_device_memory needs[2], const spry_split_side si
     return known;
 }
 
-/* The most layers for which the second side has room now; all where that is not known. */
+/* The maximum number of layers that fit into the second side's free memory; all layers if that is not known. */
 static uint32_t count_fitting(const spry_split_side sides[2], const spry_device_setup *setup)
 {
-    enum { SPARE = 16 }; /* of its memory one part is left: kernels and graphs take some */
+    enum { SPARE = 16 }; /* this fraction of its memory stays free, for kernels and graphs */
     size_t room = sides[BACK].kind->available ? sides[BACK].kind->available(sides[BACK].piece) : 0;
     uint32_t layers = setup->config->n_layers;
     for (room -= room / SPARE; room && layers; layers--) {
@@ -429,7 +431,7 @@ static spry_status open_both(split_device *d, const spry_split_side sides[2], co
     spry_status status = part_init(&d->parts[FRONT], setup, 0, border, error);
     if (!status)
         status = part_init(&d->parts[BACK], setup, border, n, error);
-    for (size_t i = 2; !status && i-- > 0;) { /* the one with less memory first */
+    for (size_t i = 2; !status && i-- > 0;) { /* opens the one with less memory first */
         status = sides[i].kind->open(&d->inside[i], sides[i].piece, &d->parts[i].setup, error);
         if (!status)
             d->movers[i] = spry_device_mover(d->inside[i]);
@@ -504,7 +506,7 @@ spry_status spry_split_open(spry_device **out, const spry_split_side sides[2], c
 
 enum { NAME = 64 };
 
-/* "cpu+cuda:0" as two sides; `room` holds the first name. */
+/* Splits "cpu+cuda:0" into two sides; `room` gets the first name. */
 static spry_status read_sides(spry_split_side sides[2], char room[NAME], const char *name, spry_error *error)
 {
     const char *plus = strchr(name, '+');
@@ -546,7 +548,8 @@ static size_t total(const char *name)
     return first && second ? first + second : 0;
 }
 
-/* Before it is open, `auto` counts as half of the layers: together both need about the same. */
+/* Number of layers to expect before the device is open. `auto` counts as half of them, because both halves need about
+ * the same memory. */
 static uint32_t expected_layers(const spry_device_setup *setup)
 {
     uint32_t n = setup->config->n_layers;

@@ -1,5 +1,6 @@
-/* AFMoE (Arcee's Trinity): norms around both parts, gates for what attention gives, rope only in layers that slide,
- * experts chosen by a sigmoid and a bias beside shared ones. In GGUF embeddings are scaled unless the file says how. */
+/* AFMoE (Arcee's Trinity): norms before and after both parts, gates for attention's result, RoPE only in sliding
+ * layers, experts selected by a sigmoid and a bias in addition to shared ones. In GGUF embeddings are scaled unless the
+ * file says otherwise. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)

@@ -14,7 +14,7 @@ static void bert_defaults(spry_config *config, spry_config_dialect dialect)
     config->tied = true;
 }
 
-/* Positions are counted after that of the padding token, and take as many rows of the table. */
+/* Positions start after the padding token's id, so these rows of the table are not available. */
 static void finish_offset(spry_config *config)
 {
     config->n_context -= config->position_offset < config->n_context ? config->position_offset : 0;

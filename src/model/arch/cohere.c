@@ -3,7 +3,7 @@
 
 /* ---- Command R --------------------------------------------------------------------------------------------------- */
 
-/* Command R: layer norms without biases, attention and feed-forward side by side, scaled logits, tied output. */
+/* Command R: layer norms without biases, attention and feed-forward in parallel, scaled logits, tied output. */
 
 static void cohere_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -30,7 +30,7 @@ const spry_arch spry_arch_cohere = {
 
 /* ---- Command R7B and A ------------------------------------------------------------------------------------------- */
 
-/* Command R7B and A: Command R whose layers slide, but for every fourth; only those that slide have rope. */
+/* Command R7B and A: Command R with sliding layers, except every fourth; only sliding layers have RoPE. */
 
 static void cohere2_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -68,8 +68,8 @@ const spry_arch spry_arch_cohere2 = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* Command A with experts: Command R7B's block. The first layers may be dense; those have rope although they see all
- * keys, where the file says so, and always in GGUF. */
+/* Command A with experts: Command R7B's block. The first layers may be dense. They see all keys, but have RoPE if the
+ * file says so; GGUF files always imply it. */
 
 static void cohere2_moe_defaults(spry_config *config, spry_config_dialect dialect)
 {

@@ -5,8 +5,8 @@
 
 /* ---- V2 ---------------------------------------------------------------------------------------------------------- */
 
-/* DeepSeek V2: latent attention, experts beside shared ones, the first layers dense. In GGUF the name also covers V3,
- * whose files say how experts are chosen. */
+/* DeepSeek V2: latent attention, experts in addition to shared ones, the first layers dense. In GGUF V3 has the same
+ * name; its files say how experts are selected. */
 
 static void deepseek_v2_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -28,7 +28,7 @@ void spry_latent_finish(spry_config *config)
     config->query_scalar = (float)(config->nope_dim + config->rope_dim) / (m * m * m * m);
 }
 
-/* Transformers' V2 never renormalises. */
+/* In transformers, V2 never normalises the experts' weights. */
 static void finish(spry_config *config)
 {
     config->normalise_experts = config->normalise_experts && config->routing == SPRY_ROUTING_SIGMOID;
@@ -50,7 +50,7 @@ const spry_arch spry_arch_deepseek_v2 = {
 
 /* ---- V3 and R1 --------------------------------------------------------------------------------------------------- */
 
-/* DeepSeek V3 and R1: V2 whose experts are chosen by a sigmoid, a bias and groups. */
+/* DeepSeek V3 and R1: V2 with experts selected by a sigmoid, a bias and groups. */
 
 const spry_tensor_name spry_latent_names[] = {
     {"attn_q_a", "self_attn.q_a_proj", NULL},
@@ -68,7 +68,7 @@ const spry_tensor_name spry_latent_names[] = {
 
 static void deepseek_v3_defaults(spry_config *config, spry_config_dialect dialect)
 {
-    (void)dialect; /* GGUF calls it deepseek2, as V2 */
+    (void)dialect; /* GGUF calls it deepseek2, like V2 */
     config->n_context = 4096;
     config->n_kv_rank = 512;
     config->n_q_rank = 1536;

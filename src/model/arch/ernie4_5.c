@@ -29,7 +29,7 @@ const spry_arch spry_arch_ernie4_5 = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* ERNIE 4.5 MoE: experts chosen by a softmax plus a bias, beside shared ones; some layers are dense. */
+/* ERNIE 4.5 MoE: experts selected by a softmax plus a bias, in addition to shared ones; some layers are dense. */
 
 static void ernie4_5_moe_defaults(spry_config *config, spry_config_dialect dialect)
 {

@@ -1,4 +1,4 @@
-/* EXAONE 4 and K-EXAONE: q and k normalised per head; where layers slide, those that do not have no rope. */
+/* EXAONE 4 and K-EXAONE: q and k normalised per head. In models with sliding layers, the other layers have no RoPE. */
 #include "model/arch.h"
 
 /* ---- dense ------------------------------------------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ const spry_arch spry_arch_exaone4 = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* K-EXAONE: norms before both parts, DeepSeek V3's experts. */
+/* K-EXAONE: norms before both parts, experts as in DeepSeek V3. */
 
 static void moe_defaults(spry_config *config, spry_config_dialect dialect)
 {

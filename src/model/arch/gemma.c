@@ -3,7 +3,7 @@
 
 /* ---- Gemma 1 ----------------------------------------------------------------------------------------------------- */
 
-/* Gemma 1: norms by 1 + w, scaled embeddings, tanh-form GELU, tied output. */
+/* Gemma 1: norms multiply by 1 + w, scaled embeddings, GELU in its tanh form, tied output. */
 
 static void gemma_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -45,7 +45,7 @@ static void gemma2_defaults(spry_config *config, spry_config_dialect dialect)
     }
 }
 
-/* GGUF does not store the scalar: it is the head's size, but for the largest. */
+/* GGUF does not store the scalar: it is the head size, except in the largest model. */
 static void gemma2_finish(spry_config *config)
 {
     if (!(config->query_scalar > 0) && config->n_layers == GEMMA2_LAYERS_OF_27B)
@@ -93,7 +93,7 @@ static void gemma3_defaults(spry_config *config, spry_config_dialect dialect)
     }
 }
 
-/* GGUF does not store the scalar: it is the head's size, but for the largest. */
+/* GGUF does not store the scalar: it is the head size, except in the largest model. */
 static void gemma3_finish(spry_config *config)
 {
     if (!(config->query_scalar > 0) && config->n_layers == GEMMA3_LAYERS_OF_27B)
@@ -112,13 +112,13 @@ static bool gemma3_slides(const spry_config *config, uint32_t layer)
 
 const spry_arch spry_arch_gemma3 = {.name = "Gemma 3", .gguf = "gemma3", .hf_type = "gemma3_text", GEMMA3};
 
-/* The same, where rows see all of their text. In Hugging Face files only a flag says so. */
+/* Gemma 3 whose rows see the whole text. In Hugging Face files only a flag distinguishes it. */
 const spry_arch spry_arch_gemma_embedding = {.name = "EmbeddingGemma", .gguf = "gemma-embedding", GEMMA3};
 
 /* ---- Gemma 3n ---------------------------------------------------------------------------------------------------- */
 
-/* Gemma 3n: several residual streams of which layers compute one and correct all, inputs by layer, a low-rank path
- * beside attention, sparse gates in the first layers, keys and values shared by the last. */
+/* Gemma 3n: several residual streams, of which a layer computes one and corrects all; inputs for each layer; a low-rank
+ * path beside attention; sparse gates in the first layers; the last layers share keys and values. */
 
 static void gemma3n_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -184,9 +184,9 @@ const spry_arch spry_arch_gemma3n = {
 
 /* ---- Gemma 4 ----------------------------------------------------------------------------------------------------- */
 
-/* Gemma 4 (text): layers that slide and others have heads of different sizes; the others may take their keys as values,
- * and turn only some pairs of a head. Layers are multiplied by scalars; small models have inputs by layer and share
- * keys and values, the largest mixture has experts beside a dense part. */
+/* Gemma 4 (text): heads have different sizes in sliding and in full layers. Full layers may use their keys as values,
+ * and RoPE rotates only some of their pairs. Each layer has a scalar. Small models have inputs for each layer and share
+ * keys and values; the largest mixture of experts has a dense part, too. */
 
 static void gemma4_defaults(spry_config *config, spry_config_dialect dialect)
 {

@@ -39,8 +39,8 @@ const spry_arch spry_arch_glm4 = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* GLM-4.5: experts chosen by a sigmoid and a bias, beside shared ones; the first layers are dense. In GGUF its second
- * norm goes by the name of one after attention. */
+/* GLM-4.5: experts selected by a sigmoid and a bias, in addition to shared ones; the first layers are dense. In GGUF
+ * its second norm has the name that other models use for a norm after attention. */
 
 static void glm4_moe_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -83,7 +83,7 @@ const spry_arch spry_arch_glm4_moe = {
 
 /* ---- latent attention -------------------------------------------------------------------------------------------- */
 
-/* GLM-4.7-Flash: DeepSeek V3 of other sizes, which is its name in GGUF, too. */
+/* GLM-4.7-Flash: DeepSeek V3 with other sizes; GGUF uses DeepSeek's name for it, too. */
 
 static void glm4_moe_lite_defaults(spry_config *config, spry_config_dialect dialect)
 {

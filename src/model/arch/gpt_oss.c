@@ -1,5 +1,5 @@
 /* gpt-oss: attention sinks, every other layer slides, biases everywhere, experts with a clamped gate; published in
- * 4-bit floats. In GGUF its second norm goes by the name of one after attention. */
+ * 4-bit floats. In GGUF its second norm has the name that other models use for a norm after attention. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)

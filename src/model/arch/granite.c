@@ -5,7 +5,7 @@
 
 /* Granite 3: Llama with multipliers of embedding, attention scores, residuals and logits. */
 
-/* Scores are not scaled where config.json does not say. */
+/* Scores are not scaled if config.json does not say so. */
 static void granite_defaults(spry_config *config, spry_config_dialect dialect)
 {
     config->attention_scale = dialect == SPRY_DIALECT_JSON ? 1 : 0;
@@ -34,7 +34,7 @@ static void granite_moe_defaults(spry_config *config, spry_config_dialect dialec
     config->normalise_experts = true;
 }
 
-/* GGUF's name also covers models with a shared expert, which has a size of its own. */
+/* In GGUF the same name is used for models with a shared expert, which has a size of its own. */
 static void finish(spry_config *config)
 {
     config->n_shared = config->n_shared_ff ? 1 : 0;

@@ -1,4 +1,4 @@
-/* HunYuan: Llama whose q and k are normalised per head after rope. */
+/* HunYuan: Llama with q and k normalised per head after RoPE. */
 #include "model/arch.h"
 
 /* ---- dense ------------------------------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ const spry_arch spry_arch_hunyuan = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* HunYuan MoE: experts beside a shared one. */
+/* HunYuan MoE: experts in addition to a shared one. */
 
 static void moe_defaults(spry_config *config, spry_config_dialect dialect)
 {

@@ -1,5 +1,5 @@
-/* LFM2: most layers have a short convolution instead of attention. What a token gives to it is kept in pages, as keys
- * and values are. */
+/* LFM2: most layers have a short convolution in place of attention. The inputs that a token gives to it are stored in
+ * pages, like keys and values. */
 #include "model/arch.h"
 
 /* ---- dense ------------------------------------------------------------------------------------------------------- */
@@ -14,7 +14,7 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
     config->rope.theta = config->rope_sliding.theta = 1e6f;
 }
 
-/* Files may have rms_norm_eps, too, which counts for nothing. */
+/* Files may also have rms_norm_eps, which is ignored. */
 static void finish(spry_config *config)
 {
     if (config->layer_norm_eps > 0)
@@ -57,7 +57,7 @@ const spry_arch spry_arch_lfm2 = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* LFM2 MoE: experts chosen by a sigmoid and, mostly, a bias; the first layers are dense. */
+/* LFM2 MoE: experts selected by a sigmoid and, in most files, a bias; the first layers are dense. */
 
 static void moe_defaults(spry_config *config, spry_config_dialect dialect)
 {

@@ -3,7 +3,7 @@
 
 /* ---- Llama ------------------------------------------------------------------------------------------------------- */
 
-/* Llama 1 to 3.x. In GGUF the name also covers Mistral and Mixtral: those files say so by a window or by experts. */
+/* Llama 1 to 3.x. In GGUF Mistral and Mixtral have the same name; their files have a window, or experts. */
 
 const spry_arch spry_arch_llama = {
     .name = "Llama",
@@ -74,8 +74,9 @@ const spry_arch spry_arch_mixtral = {
 
 /* ---- Llama 4 ----------------------------------------------------------------------------------------------------- */
 
-/* Llama 4 (text): every fourth layer sees all keys, without rope and with queries scaled by position; the others see
- * the keys of their own block of positions. Experts get their inputs scaled by a sigmoid, beside a shared one. */
+/* Llama 4 (text): every fourth layer sees all keys, without RoPE and with queries scaled by position; in other layers a
+ * row sees the keys of its own block of positions. Inputs of experts are multiplied by a sigmoid; there is a shared
+ * expert, too. */
 
 static void llama4_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -92,7 +93,7 @@ static void llama4_defaults(spry_config *config, spry_config_dialect dialect)
         config->head_dim = 128;
         config->n_experts = 16;
         config->n_experts_used = 1;
-        config->n_ff = 8192; /* of experts */
+        config->n_ff = 8192; /* the feed-forward size of experts */
         config->n_dense_ff = 16384;
     }
 }

@@ -1,5 +1,5 @@
-/* Models with Mamba-2 layers: alone, or with attention in other layers or beside it. A Mamba-2 layer runs through the
- * code of gated delta nets (device/cpu/recurrent.c): its states have no delta rule. */
+/* Models with Mamba-2 layers: only these, or also attention, in other layers or in parallel. A Mamba-2 layer is
+ * computed by the code of gated delta nets (device/cpu/recurrent.c), without the delta rule. */
 #include "model/arch.h"
 
 #define MAMBA_NAMES(prefix)                                                                                            \
@@ -10,7 +10,7 @@
         "ssm_out", prefix "out_proj", NULL                                                                             \
     }
 
-/* Files say epsilon as that of layer norms. */
+/* In files the epsilon is called that of layer norms. */
 static void finish_eps(spry_config *config)
 {
     if (config->layer_norm_eps > 0)
@@ -55,8 +55,8 @@ const spry_arch spry_arch_mamba2 = {
 
 /* ---- Granite 4 --------------------------------------------------------------------------------------------------- */
 
-/* Granite 4: Mamba-2 or attention, then experts and a shared expert, or a dense part that is called the shared one;
- * Granite's multipliers. */
+/* Granite 4: Mamba-2 or attention, then experts and a shared expert, or a dense part that the files call the shared
+ * expert; Granite's factors. */
 
 static void hybrid_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -109,7 +109,7 @@ const spry_arch spry_arch_granite_hybrid = {
 
 /* ---- Bamba ------------------------------------------------------------------------------------------------------- */
 
-/* Bamba: the same without multipliers; half of a head is rotated. Its GGUF files are Granite 4's. */
+/* Bamba: Granite 4 without the factors; RoPE rotates half of a head. Its GGUF files use Granite 4's name. */
 
 static void bamba_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -120,7 +120,7 @@ static void bamba_defaults(spry_config *config, spry_config_dialect dialect)
     config->n_kv_heads = 8;
 }
 
-/* Whatever the file says. */
+/* The file's value is ignored. */
 static void bamba_finish(spry_config *config)
 {
     config->rope_dim = config->head_dim / 2;
@@ -152,7 +152,7 @@ const spry_arch spry_arch_bamba = {
 
 /* ---- Falcon-H1 --------------------------------------------------------------------------------------------------- */
 
-/* Falcon-H1: attention and Mamba-2 side by side, and a multiplier for nearly every product. */
+/* Falcon-H1: attention and Mamba-2 in parallel, and a factor for nearly every product. */
 
 static void falcon_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -184,8 +184,8 @@ const spry_arch spry_arch_falcon_h1 = {
 
 /* ---- Nemotron-H -------------------------------------------------------------------------------------------------- */
 
-/* Nemotron-H and 3: each layer is one part, Mamba-2, attention without rope, or a feed-forward part without a gate; or
- * experts, which DeepSeek's router chooses. */
+/* Nemotron-H and 3: a layer is only Mamba-2, only attention without RoPE, or only feed-forward without a gate; or
+ * experts, selected as in DeepSeek V3. */
 
 static void nemotron_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -202,7 +202,7 @@ static void nemotron_defaults(spry_config *config, spry_config_dialect dialect)
     }
 }
 
-/* Configs of models without experts may have numbers of them. */
+/* Configs of models without experts may still have counts of them, which are ignored. */
 static void nemotron_finish(spry_config *config)
 {
     finish_eps(config);
@@ -238,6 +238,6 @@ static const spry_tensor_name nemotron_names[] = {
 
 const spry_arch spry_arch_nemotron_h = {.name = "Nemotron-H", .gguf = "nemotron_h", NEMOTRON_H};
 
-/* Chosen by the layers, not by the model's type. */
+/* Selected by the kinds of layers, not by the model's type. */
 const spry_arch spry_arch_nemotron_h_moe = {
     .name = "Nemotron-H MoE", .gguf = "nemotron_h_moe", NEMOTRON_H, .choice_bias = true};

@@ -1,5 +1,5 @@
-/* MiMo-V2-Flash: layers that slide have more key/value heads, sinks and a rope of their own; values are smaller than
- * keys, and scaled; DeepSeek V3's experts without shared ones. */
+/* MiMo-V2-Flash: sliding layers have more key/value heads, sinks and a RoPE of their own; values are smaller than keys,
+ * and scaled; experts as in DeepSeek V3, without shared ones. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)
@@ -22,7 +22,7 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
     }
 }
 
-/* Published files call the epsilon of their RMS norms layernorm_epsilon. */
+/* Published files use layernorm_epsilon for the epsilon of their RMS norms. */
 static void finish(spry_config *config)
 {
     if (config->layer_norm_eps > 0)

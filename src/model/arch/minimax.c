@@ -1,4 +1,5 @@
-/* MiniMax-M2: q and k normalised over all heads, half of each head rotated, experts chosen by a sigmoid and a bias. */
+/* MiniMax-M2: q and k normalised over all heads, RoPE for half of each head, experts selected by a sigmoid and a
+ * bias. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)

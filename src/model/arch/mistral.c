@@ -3,7 +3,7 @@
 
 /* ---- Ministral 3 ------------------------------------------------------------------------------------------------- */
 
-/* Ministral 3: Llama with yarn. In GGUF the name also covers Mistral Small 3, whose queries are not scaled. */
+/* Ministral 3: Llama with yarn. In GGUF Mistral Small 3 has the same name; its queries are not scaled. */
 
 static void ministral3_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -31,8 +31,8 @@ const spry_arch spry_arch_ministral3 = {
 
 /* ---- Mistral 4 --------------------------------------------------------------------------------------------------- */
 
-/* Mistral 4: DeepSeek's latent attention and experts, chosen by a softmax from groups that are as good as their best
- * two. */
+/* Mistral 4: DeepSeek's latent attention and experts. A softmax selects experts from groups, which are rated by their
+ * best two. */
 
 static void mistral4_defaults(spry_config *config, spry_config_dialect dialect)
 {

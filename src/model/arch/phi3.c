@@ -1,4 +1,4 @@
-/* Phi-3, 3.5 and 4: q, k, v in one matrix, gate and up in one; long rope in the long-context ones. */
+/* Phi-3, 3.5 and 4: q, k and v are one matrix, gate and up are one matrix; models for long contexts have long RoPE. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)

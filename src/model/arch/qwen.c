@@ -45,8 +45,8 @@ const spry_arch spry_arch_qwen2_vl = {
 
 /* ---- Qwen2-MoE --------------------------------------------------------------------------------------------------- */
 
-/* Qwen2-MoE: a softmax over all experts, renormalised only if norm_topk_prob, and a shared expert after its own gate.
- */
+/* Qwen2-MoE: a softmax over all experts, whose weights are normalised only with norm_topk_prob, and a shared expert
+ * with a gate. */
 
 static void qwen2_moe_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -110,7 +110,7 @@ const spry_arch spry_arch_qwen3 = {
     .slides = qwen3_slides,
 };
 
-/* Qwen3-VL's text model: Qwen 3 whose rope has three axes. */
+/* Qwen3-VL's text model: Qwen 3 with three axes of RoPE. */
 const spry_arch spry_arch_qwen3_vl = {
     .name = "Qwen3-VL",
     .gguf = "qwen3vl",
@@ -152,8 +152,8 @@ const spry_arch spry_arch_qwen3_moe = {
 
 /* ---- Qwen3-Next -------------------------------------------------------------------------------------------------- */
 
-/* Qwen3-Next: most layers have a gated delta net instead of attention (device/cpu/recurrent.c); attention has a gate;
- * Qwen2-MoE's experts, renormalised. */
+/* Qwen3-Next: most layers have a gated delta net in place of attention (device/cpu/recurrent.c); attention has a gate;
+ * experts as in Qwen2-MoE, with normalised weights. */
 
 static void qwen3_next_defaults(spry_config *config, spry_config_dialect dialect)
 {
@@ -185,7 +185,7 @@ static void qwen3_next_defaults(spry_config *config, spry_config_dialect dialect
 static const spry_tensor_name qwen3_next_names[] = {
     DELTA_NAMES,
     {"ssm_ba", "linear_attn.in_proj_ba", NULL},
-    {"delta_qkvz", "linear_attn.in_proj_qkvz", "ssm_in"}, /* GGUF's first files */
+    {"delta_qkvz", "linear_attn.in_proj_qkvz", "ssm_in"}, /* in the first GGUF files */
     {0},
 };
 
@@ -206,8 +206,8 @@ const spry_arch spry_arch_qwen3_next = {
 
 /* ---- Qwen 3.5 ---------------------------------------------------------------------------------------------------- */
 
-/* Qwen 3.5, 3.6 and 3.8: Qwen3-Next's layers with a matrix for each input of the delta net, dense or with Qwen3-Next's
- * experts. In GGUF files the delta net's heads are in another order. */
+/* Qwen 3.5, 3.6 and 3.8: Qwen3-Next's layers with a separate matrix for each input of the delta net; dense, or with
+ * Qwen3-Next's experts. GGUF files have the delta net's heads in another order. */
 
 static void qwen3_5_defaults(spry_config *config, spry_config_dialect dialect)
 {

@@ -1,4 +1,5 @@
-/* Seed-OSS: Llama with biases on q, k and v. In GGUF its second norm goes by the name of one after attention. */
+/* Seed-OSS: Llama with biases on q, k and v. In GGUF its second norm has the name that other models use for a norm
+ * after attention. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)

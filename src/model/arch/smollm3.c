@@ -15,7 +15,7 @@ static bool rotates(const spry_config *config, uint32_t layer)
     return !config->rope_interval || (layer + 1) % config->rope_interval != 0;
 }
 
-/* Where a window is in use, those without rope. */
+/* If there is a window, it applies to the layers without RoPE. */
 static bool slides(const spry_config *config, uint32_t layer)
 {
     return !rotates(config, layer);

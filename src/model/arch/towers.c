@@ -1,5 +1,5 @@
-/* Vision towers: encoders whose rows are patches of a picture. They run the block of all models; patches come in as
- * rows of a picture (model/picture.h), hidden states go to the projector (model/tower.h). */
+/* Vision towers: encoders whose rows are patches of an image. They are computed by the same block as other models;
+ * patches come in as rows of a picture (model/picture.h), hidden states go to the projector (model/tower.h). */
 #include "model/arch.h"
 
 #define TOWER .gguf = "", .tower = true, .encoder = true

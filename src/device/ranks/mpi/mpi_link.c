@@ -1,5 +1,5 @@
-/* A link over MPI, built as a module, so that a program that computes alone needs no MPI. Messages are waited for with
- * a time limit: MPI itself would wait forever for a rank that does not answer. */
+/* A link over MPI, built as a module, so that a program that computes alone needs no MPI. Messages have a time limit,
+ * because MPI itself would wait without end for a rank that does not answer. */
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 #include "spry.h"
 
 static spry_rank_link link;
-static double limit_s; /* for an answer of the other ranks */
+static double limit_s; /* seconds to wait for an answer of another rank */
 static void (*tell)(const char *why);
 static bool missed; /* a rank did not answer */
 enum { TAG = 1 };
@@ -31,7 +31,7 @@ static void quit(const char *why)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Looks often at first, then lets other processes run; long waits sleep. False: `limit` seconds have passed; 0: no
+/* Polls often at first, then yields to other processes, then sleeps. False: `limit` seconds have passed; 0: no
  * limit. */
 static bool wait_within(MPI_Request *request, double limit)
 {
@@ -127,7 +127,7 @@ static bool fetch(uint32_t *from, char **bytes, size_t *size)
     return false;
 }
 
-/* Waits for all ranks, which one that is lost would make endless. */
+/* Waits for all ranks to leave, unless one is lost, because then the wait would never end. */
 static void leave(void)
 {
     MPI_Request request;
