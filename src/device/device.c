@@ -7,6 +7,7 @@
 #include "base/compiler.h"
 #include "device/device_impl.h"
 #include "device/ranks/ranks.h"
+#include "kv/kv_states.h"
 #include "model/arch.h"
 #include "platform/clock.h"
 
@@ -409,6 +410,16 @@ static spry_status check_draws(spry_draw *const *draws, size_t n, size_t n_logit
     return SPRY_OK;
 }
 
+/* After a step, states are kept for the beginning of the page that holds the last row. */
+static void advance_states(const spry_device_step *step)
+{
+    for (size_t s = 0; s < step->n_segments; s++) {
+        const spry_segment *g = &step->segments[s];
+        if (g->n_rows && g->table->state)
+            g->table->state_from = spry_kv_table_find(g->table, g->first_position + g->n_rows - 1)->start;
+    }
+}
+
 spry_status spry_device_submit(spry_device *device, const spry_device_step *step, spry_error *error)
 {
     size_t logits, hidden;
@@ -424,6 +435,7 @@ spry_status spry_device_submit(spry_device *device, const spry_device_step *step
     status = device->ops->submit(device, step, error);
     if (status)
         return status;
+    advance_states(step);
     device->under_way = 1;
     device->n_draws = least(step->n_draws, device->limits.max_logits);
     device->n_logits = logits;
@@ -449,6 +461,7 @@ spry_status spry_device_submit_after(spry_device *device, const spry_device_step
         status = device->ops->submit_after(device, step, drawn, error);
     if (status)
         return status;
+    advance_states(step);
     device->under_way = 2;
     device->n_draws = least(step->n_draws, device->limits.max_logits);
     device->logits_after = logits;
@@ -510,6 +523,13 @@ spry_status spry_device_hidden(spry_device *device, const float **hidden, size_t
 spry_kv_mover spry_device_mover(spry_device *device)
 {
     return device->ops->mover(device);
+}
+
+void spry_device_attach(spry_device *device, spry_kv_pool *pool)
+{
+    pool->mover = device->ops->mover(device);
+    if (pool->states) /* devices without them refuse the model */
+        pool->states->pool.mover = device->ops->state_mover(device);
 }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */

@@ -148,8 +148,9 @@ typedef enum spry_want { SPRY_WANT_NOTHING, SPRY_WANT_LAST, SPRY_WANT_ALL, SPRY_
 
 /* Consecutive rows of one sequence. */
 typedef struct spry_segment {
-    const spry_kv_table *table; /* holds at least first_position + n_rows tokens: extend it before the step */
-    const int32_t *tokens;      /* [n_rows] */
+    spry_kv_table *table;  /* holds at least first_position + n_rows tokens: extend it before the step. Where it has a
+                            * recurrent state, submit sets `state_from` to what it is after the step */
+    const int32_t *tokens; /* [n_rows] */
     uint32_t first_position, n_rows;
     spry_want want;
     spry_adapter_scales adapters; /* LoRA adapters of its rows */
@@ -257,8 +258,11 @@ spry_status spry_device_hidden(spry_device *device, const float **hidden, size_t
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
-/* Moves bytes of pages for the pool: see spry_kv_mover for what each function promises. */
+/* Moves bytes of pages: see spry_kv_mover for what each function promises. */
 spry_kv_mover spry_device_mover(spry_device *device);
+
+/* Lets the pool of the setup move bytes of pages and of recurrent states. */
+void spry_device_attach(spry_device *device, spry_kv_pool *pool);
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 

@@ -18,7 +18,8 @@ typedef struct spry_device_ops {
     spry_status (*logits)(spry_device *device, const float **logits, size_t first, size_t count, spry_error *error);
     spry_status (*hidden)(spry_device *device, const float **hidden, size_t first, size_t count, spry_error *error);
     spry_kv_mover (*mover)(spry_device *device);
-    uint64_t (*waits)(spry_device *device); /* NULL: it never does */
+    spry_kv_mover (*state_mover)(spry_device *device); /* NULL: it computes no models with recurrent states */
+    uint64_t (*waits)(spry_device *device);            /* NULL: it never does */
     void (*set_trace)(spry_device *device, spry_trace *trace, uint32_t lane);
     void (*set_watch)(spry_device *device, spry_op_watch *watch);
     void (*set_threads)(spry_device *device, spry_threads *threads);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "engine/engine_state.h"
 #include "engine/eyes.h"
+#include "kv/kv_states.h"
 #include "model/model.h"
 #include "model/quantize.h"
 #include "platform/clock.h"
@@ -28,7 +29,7 @@ void spry_engine_options_default_sized(spry_engine_options *options, size_t size
     spry_sized_default(options, size, &own, sizeof own);
 }
 
-static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes, spry_error *error)
+static spry_status make_pool(spry_engine *e, spry_kv_shape *shape, size_t kv_bytes, spry_error *error)
 {
     size_t pages;
     spry_status status = spry_engine_count_pages(e, &pages, shape, kv_bytes, error);
@@ -39,6 +40,9 @@ static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t 
                        "KV cache: %zu layers x %zu heads x %zu x 2 x %s = %zu bytes a token, %zu pages of %d tokens",
                        shape->n_layers, shape->n_kv_heads, shape->head_dim, spry_dtype_name(shape->type),
                        e->pool.page_bytes / SPRY_PAGE_TOKENS, pages, SPRY_PAGE_TOKENS);
+    if (!status && shape->state)
+        spry_log_write(&e->log, SPRY_LOG_INFO, "recurrent states: %zu of %.1f MB", shape->n_states,
+                       (double)shape->state / 1e6);
     return status;
 }
 
@@ -56,12 +60,24 @@ spry_status spry_engine_fingerprint(spry_kv_key *out, const spry_engine *e, cons
     spry_buffer_format(&text, "%s %s %s %d %d %s", kernels, quantize ? quantize : "as it is",
                        spry_dtype_name(e->pool.shape.type), SPRY_PAGE_TOKENS,
                        c->rope.long_factors && e->context > c->rope.original_context, SPRY_VERSION);
+    if (e->pool.shape.state)
+        spry_buffer_format(&text, " states of %zu", e->pool.shape.state);
     if (text.failed)
         status = spry_fail_memory(error, "the fingerprint of pages", text.size);
     else
         *out = spry_kv_key_root(model, text.data, text.size);
     spry_buffer_deinit(&text);
     return status;
+}
+
+/* Recurrent states are in the folder of the pages, by a fingerprint of their own. */
+static spry_status open_state_disk(spry_engine *e, const spry_kv_disk_options *pages, spry_error *error)
+{
+    spry_kv_disk_options states = *pages;
+    states.fingerprint = spry_kv_key_root(pages->fingerprint, "states", strlen("states"));
+    states.page_bytes = e->pool.shape.state;
+    states.mover = &e->pool.states->pool.mover;
+    return spry_kv_disk_open(&e->state_disk, &states, error);
 }
 
 static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry_error *error)
@@ -83,11 +99,14 @@ static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry
                                            .threads = &e->threads,
                                            .log = e->log};
         status = spry_kv_disk_open(&e->disk, &disk, error);
+        if (!status && e->pool.states)
+            status = open_state_disk(e, &disk, error);
     }
     const spry_kv_cache_options cache = {.max_bytes = o->cache_bytes ? o->cache_bytes : SIZE_MAX,
                                          .ttl_ns = o->cache_ttl * (uint64_t)1000000000,
                                          .host_bytes = spry_engine_host_bytes(e, o->cache_host_bytes),
                                          .disk = e->disk,
+                                         .state_disk = e->state_disk,
                                          .contents = e->span_pages > 0,
                                          .log = e->log};
     return status ? status : spry_kv_cache_init(&e->cache, &e->pool, &cache, error);
@@ -172,7 +191,7 @@ static spry_status open_device(spry_engine *e, spry_error *error)
     }
     if (status)
         return spry_fail(error, status, "%s", trouble.message);
-    e->pool.mover = spry_device_mover(e->device);
+    spry_device_attach(e->device, &e->pool);
     const char *second = strchr(e->device_name, '+');
     if (second) /* what computes decides the bits of pages */
         e->gpu_layers = spry_device_layers(e->device);
@@ -305,6 +324,7 @@ spry_status spry_engine_close(spry_engine *e)
     spry_vocabulary_destroy(e->call_vocabulary);
     spry_kv_cache_deinit(&e->cache);
     spry_kv_disk_close(e->disk); /* it reads pages until then */
+    spry_kv_disk_close(e->state_disk);
     spry_device_close(e->device);
     free(e->watch);
     if (!e->borrows_threads)
@@ -347,7 +367,7 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
                                .weight_bytes = e->model->weights.bytes,
                                .copied_bytes = e->model->weights.copied_bytes,
                                .kv_bytes_per_token = e->pool.page_bytes / SPRY_PAGE_TOKENS,
-                               .kv_bytes = e->pool.page_bytes * e->pool.n_pages,
+                               .kv_bytes = e->pool.page_bytes * e->pool.n_pages + spry_kv_states_bytes(&e->pool.shape),
                                .threads = (uint32_t)spry_threads_count(e->threads),
                                .scratch_bytes = reserved.scratch,
                                .chunk = e->chunk,
@@ -401,6 +421,13 @@ void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
     spry_kv_cache_describe(&e->cache, &cache);
     if (e->disk)
         spry_kv_disk_describe(e->disk, &disk);
+    if (e->state_disk) {
+        spry_kv_disk_figures states;
+        spry_kv_disk_describe(e->state_disk, &states);
+        disk.load_failures += states.load_failures;
+        disk.skipped += states.skipped;
+        disk.removed += states.removed;
+    }
     *figures = (spry_kv_figures){.size = offsetof(spry_kv_figures, reserved),
                                  .page_bytes = e->pool.page_bytes,
                                  .page_tokens = SPRY_PAGE_TOKENS,

@@ -25,7 +25,10 @@ enum {
     MOST_KEPT_PAGES = 1 << 15,
     MAX_CHUNK = 1 << 16,
     MAX_THREADS = 1024,
-    MAX_SESSIONS = 4096
+    MAX_SESSIONS = 4096,
+    STATES_PERCENT = 15, /* of the bytes of pages, which saved recurrent states may have */
+    SESSION_STATES = 2,  /* at least: a session's own, and a saved one */
+    MAX_STATES = 512,
 };
 enum { DRAFT_ROWS = 4, MANY_LOGIT_ROWS = 64 };
 
@@ -129,6 +132,15 @@ static spry_status use_cpu(spry_engine *e, spry_error *error)
     return spry_device_find(&e->kind, "cpu", error);
 }
 
+/* Recurrent states beside `kv_bytes` of pages. */
+static size_t count_states(const spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes)
+{
+    size_t share = shape->state ? kv_bytes / 100 * STATES_PERCENT / shape->state : 0;
+    size_t least = shape->state ? (size_t)e->sessions * SESSION_STATES : 0;
+    share = share < MAX_STATES ? share : MAX_STATES;
+    return share > least ? share : least;
+}
+
 /* Whether weights, working memory and keys and values of the context fit the free memory of the named GPU. */
 static bool fits_whole(const spry_engine *e, const char *gpu, const spry_kv_shape *shape)
 {
@@ -139,10 +151,12 @@ static bool fits_whole(const spry_engine *e, const char *gpu, const spry_kv_shap
     spry_device_memory needs;
     setup.pool = &pool;
     setup.name = gpu;
-    return !spry_device_find(&kind, gpu, NULL) && spry_kv_token_bytes(&token, shape) &&
-           spry_checked_mul(&pool.page_bytes, token, SPRY_PAGE_TOKENS) &&
-           spry_device_estimate(kind, &needs, &setup, NULL) && spry_checked_add(&whole, needs.weights, needs.scratch) &&
-           spry_checked_add(&whole, whole, needs.kv) && whole <= free - free / SPARE_SHARE;
+    if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(&pool.page_bytes, token, SPRY_PAGE_TOKENS))
+        return false;
+    pool.shape.n_states = count_states(e, shape, pool.n_pages * pool.page_bytes);
+    return !spry_device_find(&kind, gpu, NULL) && spry_device_estimate(kind, &needs, &setup, NULL) &&
+           spry_checked_add(&whole, needs.weights, needs.scratch) && spry_checked_add(&whole, whole, needs.kv) &&
+           whole <= free - free / SPARE_SHARE;
 }
 
 /* Where a GPU cannot be opened: as many layers on it as fit, or the CPU. */
@@ -361,7 +375,10 @@ static size_t choose_pages(const spry_engine *e, size_t *page_bytes, const spry_
     size_t token;
     if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(page_bytes, token, SPRY_PAGE_TOKENS))
         *page_bytes = 0;
-    return kv_bytes && *page_bytes ? kv_bytes / *page_bytes : default_pages(e, *page_bytes);
+    if (!kv_bytes || !*page_bytes)
+        return default_pages(e, *page_bytes);
+    size_t states = count_states(e, shape, kv_bytes / (100 + STATES_PERCENT) * 100) * shape->state;
+    return kv_bytes > states ? (kv_bytes - states) / *page_bytes : 0;
 }
 
 spry_status spry_engine_place(spry_engine *e, const spry_kv_shape *shape, const spry_engine_options *o,
@@ -424,18 +441,23 @@ void spry_engine_choose_kv_type(const spry_engine *e, spry_kv_shape *shape, cons
     *shape = small;
 }
 
-spry_status spry_engine_count_pages(const spry_engine *e, size_t *pages, const spry_kv_shape *shape, size_t kv_bytes,
+spry_status spry_engine_count_pages(const spry_engine *e, size_t *pages, spry_kv_shape *shape, size_t kv_bytes,
                                     spry_error *error)
 {
     size_t page, bytes, least = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
     *pages = choose_pages(e, &page, shape, kv_bytes);
+    shape->n_states = count_states(e, shape, kv_bytes / (100 + STATES_PERCENT) * 100);
     if (*pages < least)
         return spry_fail(error, SPRY_ERR_MEMORY,
                          "%s: kv-bytes of %zu hold %zu tokens, but a context of %u needs %zu bytes; give more or a "
                          "smaller --context",
-                         e->model->name, kv_bytes, *pages * SPRY_PAGE_TOKENS, e->context, least * page);
+                         e->model->name, kv_bytes, *pages * SPRY_PAGE_TOKENS, e->context,
+                         least * page + spry_kv_states_bytes(shape));
+    if (!kv_bytes)
+        shape->n_states = count_states(e, shape, *pages * page);
     size_t full = least * e->sessions < *pages ? least * e->sessions : *pages;
-    if (!spry_checked_mul(&bytes, page, kv_bytes ? *pages : full))
+    if (!spry_checked_mul(&bytes, page, kv_bytes ? *pages : full) ||
+        !spry_checked_add(&bytes, bytes, spry_kv_states_bytes(shape)))
         bytes = SIZE_MAX;
     return check_memory(e, bytes, error);
 }
@@ -449,7 +471,8 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, 
     const spry_device_setup setup = spry_engine_setup(e);
     spry_device_memory memory;
     *needs = (spry_engine_needs){0};
-    if (!spry_checked_mul(&needs->kv_full, pool->page_bytes, full))
+    if (!spry_checked_mul(&needs->kv_full, pool->page_bytes, full) ||
+        !spry_checked_add(&needs->kv_full, needs->kv_full, spry_kv_states_bytes(&pool->shape)))
         needs->kv_full = SIZE_MAX;
     if (!spry_device_estimate(e->kind, &memory, &setup, NULL) ||
         !spry_checked_add(&needs->whole, memory.weights, memory.scratch) ||
@@ -486,8 +509,10 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
         status = spry_engine_choose_experts(e, o->expert_bytes, error);
     if (!status)
         spry_engine_choose_kv_type(e, shape, o);
-    if (!status)
+    if (!status) {
         e->pool.n_pages = choose_pages(e, &e->pool.page_bytes, shape, o->kv_bytes);
+        shape->n_states = count_states(e, shape, e->pool.n_pages * e->pool.page_bytes);
+    }
     return status;
 }
 

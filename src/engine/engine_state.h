@@ -19,8 +19,9 @@ struct spry_engine {
     spry_model *model;
     spry_kv_pool pool;
     spry_kv_cache cache;
-    spry_kv_disk *disk;      /* NULL: none */
-    spry_kv_key fingerprint; /* of everything that determines the contents of a page */
+    spry_kv_disk *disk;       /* NULL: none */
+    spry_kv_disk *state_disk; /* the same for recurrent states */
+    spry_kv_key fingerprint;  /* of everything that determines the contents of a page */
     spry_threads *threads;
     const spry_ops *ops;
     const spry_device_kind *kind;
@@ -99,8 +100,8 @@ spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, con
                                   spry_error *error);
 spry_status spry_engine_place(spry_engine *engine, const spry_kv_shape *shape, const spry_engine_options *options,
                               spry_error *error);
-spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, const spry_kv_shape *shape,
-                                    size_t kv_bytes, spry_error *error);
+spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, spry_kv_shape *shape, size_t kv_bytes,
+                                    spry_error *error);
 
 /* Bytes of host memory for pages that a device evicts: as many as asked for or, SIZE_MAX, a share of the machine's. */
 size_t spry_engine_host_bytes(const spry_engine *engine, size_t asked);

@@ -112,7 +112,7 @@ static spry_status open_device(spry_eyes *eyes, spry_error *error)
     if (!status)
         status = spry_device_open(&eyes->device, "cpu", &setup, error);
     if (!status)
-        eyes->pool.mover = spry_device_mover(eyes->device);
+        spry_device_attach(eyes->device, &eyes->pool);
     return status;
 }
 

@@ -281,6 +281,8 @@ static size_t draft_limit(const spry_generation *g, size_t max_rows, size_t max_
     size_t left = g->request->max_tokens ? g->request->max_tokens - g->result->generated_tokens - 1 : most;
     most = left < most ? left : most;
     most = room < most ? room : most;
+    size_t returns = spry_kv_table_returns(&s->table);
+    most = returns < most ? returns : most;
     most = max_rows < g->n_pending ? 0 : max_rows - g->n_pending < most ? max_rows - g->n_pending : most;
     return max_wanted <= most ? max_wanted - (max_wanted > 0) : most;
 }
@@ -473,7 +475,7 @@ static bool one_row_follows(const spry_generation *g)
 
 bool spry_generation_ahead(const spry_generation *g, spry_segment *segment, spry_draw *draw)
 {
-    const spry_sequence *s = g->sequence;
+    spry_sequence *s = g->sequence;
     const spry_kv_pool *pool = s->cache->pool;
     spry_random random = g->random;
     if (!one_row_follows(g) || spry_kv_table_pages_needed(&s->table, pool, 1))

@@ -72,6 +72,9 @@ static size_t propose_model(void *self, int32_t *draft, size_t most, const int32
     *times = (spry_draft_times){0};
     if (n_tokens + most > d->engine->context)
         return 0;
+    size_t first = n_tokens % SPRY_PAGE_TOKENS; /* recurrent states go back within a page */
+    if (d->engine->pool.states && most > SPRY_PAGE_TOKENS - first)
+        most = SPRY_PAGE_TOKENS - first;
     bool far = n_tokens > d->sequence.n_tokens + SPRY_DRAFT_MOST + 1, reads;
     spry_status status = read_along(d, draft, wanted, &reads, tokens, n_tokens);
     uint64_t ns = spry_clock_ns() - start;

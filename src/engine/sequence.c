@@ -7,6 +7,7 @@
 
 #include "base/compiler.h"
 #include "kv/kv_key.h"
+#include "kv/kv_states.h"
 #include "platform/clock.h"
 
 /* ---- pages recomputed in place ----------------------------------------------------------------------------------- */
@@ -326,6 +327,63 @@ size_t spry_sequence_pending(const spry_sequence *s)
     return rows;
 }
 
+/* ---- recurrent states -------------------------------------------------------------------------------------------- */
+
+/* A state is saved when a prompt is computed, and where text passes a multiple of SPRY_KV_STATE_TOKENS. */
+static void save_state(spry_sequence *s, size_t from, size_t to, bool ends)
+{
+    const spry_kv_table *t = &s->table;
+    if (s->n_dropped || !(ends || to / SPRY_KV_STATE_TOKENS > from / SPRY_KV_STATE_TOKENS) ||
+        !spry_kv_state_save(s->cache->pool, t, to, ends) || s->unshared)
+        return;
+    spry_kv_cache_store_state(s->cache, t, (size_t)(spry_kv_table_find(t, to - 1) - t->entries),
+                              s->contents ? s->contents : s->tokens);
+}
+
+/* Rows of this number end where a state is saved, if not before. */
+static size_t rows_to_state(const spry_sequence *s, size_t first, size_t max_rows)
+{
+    size_t left = SPRY_KV_STATE_TOKENS - first % SPRY_KV_STATE_TOKENS;
+    return s->cache->pool->states && left < max_rows ? left : max_rows;
+}
+
+/* The last entry at which a state is saved, of this number of tokens; NULL: none. */
+static const spry_kv_entry *last_saved(const spry_sequence *s, size_t *tokens)
+{
+    const spry_kv_table *t = &s->table;
+    for (size_t i = t->n_entries; i-- > 0;)
+        if (spry_kv_state_find(s->cache->pool, tokens, t->entries[i].page)) {
+            *tokens = *tokens < t->entries[i].count ? *tokens : t->entries[i].count;
+            return &t->entries[i];
+        }
+    *tokens = 0;
+    return NULL;
+}
+
+/* Where text was taken back further than the table's state reaches: goes back to the last saved state, or the
+ * beginning, and what follows is work again. `count` tokens will be appended. */
+static spry_status recover_state(spry_sequence *s, size_t count, spry_error *error)
+{
+    spry_kv_pool *pool = s->cache->pool;
+    size_t n = s->table.n_tokens, same;
+    if (!pool->states || s->table.state || !n)
+        return SPRY_OK;
+    if (s->n_dropped || s->n_pictures)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "a text that slid, or has pictures, cannot be taken back this far");
+    const spry_kv_entry *entry = last_saved(s, &same);
+    size_t from = entry ? entry->start + same : 0, pages = (n - from + count) / SPRY_PAGE_TOKENS + 2;
+    if (!spry_kv_cache_make_room(s->cache, pages < pool->n_pages ? pages : pool->n_pages) ||
+        !spry_kv_cache_make_state_room(s->cache, &s->table) ||
+        (from && !spry_kv_state_load(pool, &s->table, entry->page, entry->start))) {
+        s->starved = true;
+        return spry_fail(error, SPRY_ERR_CONTEXT, "all pages or recurrent states are in use");
+    }
+    spry_kv_table_truncate(&s->table, pool, from);
+    const spry_work work = {.table = &s->table, .root = s->root, .first = from, .end = n, .needed_at = from};
+    spry_status status = take_pages(s, &s->table, n - from, error);
+    return status ? status : add_work(s, &work, error);
+}
+
 /* ---- sliding and appending --------------------------------------------------------------------------------------- */
 
 /* Pictures between two positions of the table slide out, and those after them move. */
@@ -383,6 +441,8 @@ spry_status spry_sequence_append(spry_sequence *s, const int32_t *ids, size_t co
     s->starved = false;
     if (s->slides && s->table.n_tokens == s->table.max_tokens && s->next_work == s->n_work)
         status = slide(s, error);
+    if (!status)
+        status = recover_state(s, count, error);
     size_t first = s->table.n_tokens;
     if (!status)
         status = reserve_tokens(s, count, error);
@@ -538,10 +598,12 @@ spry_status spry_sequence_fill(spry_sequence *s, spry_segment *segments, size_t 
             bool whole = held && held->placed.picture->two_way;
             if (f.n == capacity || !max_rows || (whole && end - at > max_rows))
                 return *n = f.n, SPRY_OK;
-            end = end - at > max_rows ? at + max_rows : end;
+            size_t most = work->table == &s->table && !whole ? rows_to_state(s, at, max_rows) : max_rows;
+            stopped = most < max_rows && end - at > most;
+            end = end - at > most ? at + most : end;
             added = add_rows(&f, work, at, end);
             max_rows -= added - at;
-            stopped = added < end;
+            stopped = stopped || added < end;
         }
     }
     *n = f.n;
@@ -554,13 +616,18 @@ void spry_sequence_computed(spry_sequence *s, size_t n_rows, size_t n_drafts)
     size_t decided = s->table.n_tokens - n_drafts;
     while (n_rows) {
         spry_work *work = &s->work[s->next_work];
-        size_t left = work->end - work->first, part = n_rows < left ? n_rows : left;
+        size_t left = work->end - work->first, part = n_rows < left ? n_rows : left, from = work->first;
         work->first += part;
         n_rows -= part;
         if (!s->unshared && (work->table != &s->table || !s->n_dropped))
             spry_kv_cache_publish(s->cache, work->table, work->root, contents_of(s, work),
                                   work->table == &s->table && work->first > decided ? decided : work->first, now);
         s->next_work += part == left;
+        if (work->table == &s->table && s->cache->pool->states) {
+            bool ends = s->prompting && s->next_work == s->n_work && !s->n_rest;
+            save_state(s, from, work->first > decided ? decided : work->first, ends);
+            s->prompting = s->prompting && !ends;
+        }
     }
     if (s->next_work == s->n_work) {
         drop_spans(s);
@@ -871,6 +938,8 @@ static bool goes_on(spry_sequence *s, const spry_prompt *p, spry_held_picture *p
     size_t same = same_tokens(s, p);
     if (!s->n_dropped || s->fragments || has_fragments(s, p) || same < s->slid_at || s->slid_keep != s->keep)
         return false;
+    if (s->cache->pool->states && (!s->table.state || same - s->n_dropped < s->table.state_from))
+        return false;
     for (size_t i = 0; i < s->n_pictures && end_of(&s->pictures[i].placed) <= same; i++)
         pictures[i].position = s->pictures[i].position;
     pictures_free(s->pictures, s->n_pictures);
@@ -890,6 +959,95 @@ static size_t count_laid_out(const spry_sequence *s, const spry_prompt *p)
         if (p->pictures[i].at < count && end_of(&p->pictures[i]) > count)
             count = p->pictures[i].at;
     return count;
+}
+
+/* Whether a picture is both before and after this token of a prompt. */
+static bool cuts_picture(const spry_prompt *p, size_t at)
+{
+    for (size_t i = 0; i < p->n_pictures; i++)
+        if (p->pictures[i].at < at && at < end_of(&p->pictures[i]))
+            return true;
+    return false;
+}
+
+/* Tokens of the next page of a prompt of `count` tokens: pictures begin and end pages. *closes: its last one does. */
+static size_t next_page(const spry_prompt *p, size_t at, size_t count, bool *closes)
+{
+    size_t n = count - at < SPRY_PAGE_TOKENS ? count - at : SPRY_PAGE_TOKENS;
+    *closes = false;
+    for (size_t i = 0; i < p->n_pictures; i++) {
+        const size_t borders[] = {p->pictures[i].at, end_of(&p->pictures[i])};
+        for (size_t k = 0; k < SPRY_COUNT(borders); k++)
+            if (borders[k] > at && borders[k] - at <= n) {
+                n = borders[k] - at;
+                *closes = true;
+            }
+    }
+    return n;
+}
+
+/* Gives the table the saved state after which least of the first `count` tokens is left to compute, where cached pages
+ * have all before it. *from: the tokens before it; 0: there is none. */
+static spry_status resume(spry_sequence *s, size_t *from, const lane *l, const spry_prompt *p, size_t count)
+{
+    spry_kv_key parent = l->parent;
+    spry_kv_key on_disk = parent; /* the parent of the page after which the state is on disk */
+    uint32_t best = 0, page;
+    size_t position = 0, same;
+    bool disk = false;
+    *from = 0;
+    for (size_t at = 0, n; at < count; at += n) {
+        bool closes;
+        n = next_page(p, at, count, &closes);
+        if (spry_kv_cache_resume(s->cache, &page, &same, parent, l->tokens + at, n) && at + same > *from &&
+            !cuts_picture(p, at + same)) {
+            *from = at + same;
+            position = at;
+            best = page;
+            disk = false;
+        }
+        if ((n < SPRY_PAGE_TOKENS && !closes) || !spry_kv_cache_has(s->cache, parent, l->tokens + at, n))
+            break;
+        if (n == SPRY_PAGE_TOKENS && at + n > *from && spry_kv_cache_has_state(s->cache, parent, l->tokens + at) &&
+            !cuts_picture(p, at + n)) {
+            *from = at + n;
+            on_disk = parent;
+            disk = true;
+        }
+        parent = spry_kv_key_page(parent, l->tokens + at, n);
+    }
+    if (!*from)
+        return SPRY_OK;
+    bool room = spry_kv_cache_make_state_room(s->cache, &s->table);
+    if (room && disk) { /* what could not be read is not on disk any more */
+        const int32_t *tokens = l->tokens + *from - SPRY_PAGE_TOKENS;
+        return spry_kv_cache_restore_state(s->cache, &s->table, *from, on_disk, tokens) ? SPRY_OK
+                                                                                        : resume(s, from, l, p, count);
+    }
+    if (room && spry_kv_state_load(s->cache->pool, &s->table, best, position))
+        return SPRY_OK;
+    s->starved = true;
+    return spry_fail(l->error, SPRY_ERR_CONTEXT, "all recurrent states are in use");
+}
+
+/* A prompt of a model with recurrent states: pages are reused as far as a saved state goes. */
+static spry_status lay_resumed(lane *l, spry_found *found, const spry_prompt *p, size_t count)
+{
+    spry_sequence *s = l->sequence;
+    const lane fresh = *l;
+    for (size_t from, most = l->compute_from, got;; most = got) {
+        *l = fresh;
+        spry_status status = resume(s, &from, l, p, most);
+        l->compute_from = from;
+        if (!status)
+            status = lay_prompt(l, found, p, count);
+        got = s->n_work ? s->work[0].first : s->table.n_tokens;
+        if (status || got == from)
+            return status;
+        forget_work(s); /* not all pages could be restored: an earlier state */
+        spry_kv_table_truncate(&s->table, s->cache->pool, 0);
+        *found = (spry_found){0};
+    }
 }
 
 static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_prompt *p, spry_error *error)
@@ -918,9 +1076,10 @@ static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_promp
         searched = false;
     }
     if (!status && !searched)
-        status = lay_prompt(&own, found, p, count);
+        status = s->cache->pool->states ? lay_resumed(&own, found, p, count) : lay_prompt(&own, found, p, count);
     if (status)
         return status;
+    s->prompting = true;
     memmove(s->tokens, p->ids, count * sizeof *p->ids); /* they may overlap */
     s->n_tokens = count;
     s->fragments = has_fragments(s, p) || found->spans;

@@ -61,6 +61,7 @@ typedef struct spry_sequence {
     bool unshared;             /* its pages depend on all of the text and are not cached */
     bool fragments;            /* it began with reused fragments */
     bool starved;              /* the last request for pages failed */
+    bool prompting;            /* the prompt is not all computed */
     bool fixed;                /* pages are valid only where they were computed: fragments are plain text */
     uint32_t span_pages;       /* undeclared fragments with at least this number of cached pages are reused; 0: never */
 } spry_sequence;

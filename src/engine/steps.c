@@ -2,6 +2,7 @@
  * for each list of segments. */
 #include <stdlib.h>
 
+#include "kv/kv_states.h"
 #include "sched/driver.h"
 #include "spry_tools.h"
 
@@ -163,6 +164,8 @@ spry_status spry_steps_spread(spry_steps *s, size_t n, spry_error *error)
             status = extend(s, table, from->n_tokens, error);
         for (size_t k = 0; !status && k < from->n_entries; k++)
             pool->mover.copy(pool->mover.self, table->entries[k].page, from->entries[k].page);
+        if (!status)
+            spry_kv_state_copy(pool, table, from);
     }
     return status;
 }

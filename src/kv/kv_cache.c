@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kv/kv_key.h"
+#include "kv/kv_states.h"
 #include "platform/clock.h"
 
 #define NO_NODE UINT32_MAX
@@ -434,9 +435,22 @@ static bool collect(spry_kv_cache *c, bool wait)
     return n > 0;
 }
 
+/* The same for states. */
+static bool collect_states(spry_kv_cache *c, bool wait)
+{
+    spry_kv_disk *disk = c->options.state_disk;
+    uint32_t tickets[COLLECT];
+    size_t n = disk && c->pool->states ? spry_kv_disk_collect(disk, tickets, COLLECT, wait) : 0;
+    for (size_t i = 0; i < n; i++)
+        spry_kv_page_unref(&c->pool->states->pool, tickets[i]);
+    return n > 0;
+}
+
 void spry_kv_cache_deinit(spry_kv_cache *c)
 {
     while (collect(c, true)) {
+    }
+    while (collect_states(c, true)) {
     }
     while (c->nodes && c->list.oldest != NO_NODE)
         let_go(c, c->list.oldest);
@@ -492,8 +506,18 @@ bool spry_kv_cache_make_room(spry_kv_cache *c, size_t n_pages)
     return true;
 }
 
+bool spry_kv_cache_make_state_room(spry_kv_cache *c, const spry_kv_table *table)
+{
+    while (!table->state && !spry_kv_state_room(c->pool))
+        if (!collect_states(c, true))
+            return false;
+    return true;
+}
+
 bool spry_kv_cache_make_room_for(spry_kv_cache *c, const spry_kv_table *table, size_t count)
 {
+    if (!spry_kv_cache_make_state_room(c, table))
+        return false;
     if (spry_kv_cache_make_room(c, spry_kv_table_pages_needed(table, c->pool, count)))
         return true;
     uint32_t last = table->n_entries ? table->entries[table->n_entries - 1].page : NO_NODE;
@@ -524,6 +548,8 @@ void spry_kv_cache_expire(spry_kv_cache *c, uint64_t now_ns)
 static void evict(spry_kv_cache *c, size_t most, uint64_t now_ns)
 {
     while (collect(c, false)) {
+    }
+    while (collect_states(c, false)) {
     }
     spry_kv_cache_expire(c, now_ns);
     for (uint32_t page = c->list.oldest, newer; page != NO_NODE && c->figures.pages > most; page = newer) {
@@ -691,6 +717,78 @@ size_t spry_kv_cache_longest(spry_kv_cache *c, uint32_t *page, spry_kv_key paren
     return best && *page != NO_NODE ? best : 0;
 }
 
+bool spry_kv_cache_has(const spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens, size_t count)
+{
+    spry_kv_key key = spry_kv_key_page(parent, tokens, count);
+    return node_find(c, key, parent, tokens, count) != NO_NODE ||
+           (c->options.disk && is_kept(tokens, count) && spry_kv_disk_has(c->options.disk, key));
+}
+
+bool spry_kv_cache_resume(const spry_kv_cache *c, uint32_t *page, size_t *same, spry_kv_key parent,
+                          const int32_t *tokens, size_t count)
+{
+    size_t left = SCAN_MAX;
+    bool found = false;
+    for (uint32_t at = *bucket_of(c, c->by_parent, parent); at != NO_NODE && left--; at = c->nodes[at].next_by_parent) {
+        const spry_kv_node *n = &c->nodes[at];
+        size_t most, alike = 0;
+        if (in_host(c, at) || !spry_kv_key_equal(n->parent, parent) || !spry_kv_state_find(c->pool, &most, at))
+            continue;
+        most = most < n->count ? most : n->count;
+        most = most < count ? most : count;
+        while (alike < most && n->tokens[alike] == tokens[alike])
+            alike++;
+        if (!found || alike > *same) {
+            found = true;
+            *same = alike;
+            *page = at;
+        }
+    }
+    return found;
+}
+
+void spry_kv_cache_store_state(spry_kv_cache *c, const spry_kv_table *table, size_t entry, const int32_t *tokens)
+{
+    if (!c->options.state_disk || !entry || !c->pool->states->of_page[table->entries[entry].page])
+        return;
+    const spry_kv_entry *before = &table->entries[entry - 1];
+    if (!c->nodes[before->page].count || !table->marks[entry - 1].cached || before->count < SPRY_PAGE_TOKENS)
+        return;
+    const spry_kv_disk_page out = {table->marks[entry - 1].key, c->nodes[before->page].parent, tokens + before->start};
+    uint32_t state = c->pool->states->of_page[table->entries[entry].page] - 1;
+    if (spry_kv_disk_store(c->options.state_disk, &out, NULL, state))
+        spry_kv_page_ref(&c->pool->states->pool, state); /* until it is collected */
+}
+
+bool spry_kv_cache_has_state(const spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens)
+{
+    return c->options.state_disk &&
+           spry_kv_disk_has(c->options.state_disk, spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS));
+}
+
+bool spry_kv_cache_restore_state(spry_kv_cache *c, spry_kv_table *table, size_t position, spry_kv_key parent,
+                                 const int32_t *tokens)
+{
+    const spry_kv_disk_page wanted = {spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens};
+    uint64_t start = spry_clock_ns();
+    if (!spry_kv_cache_make_state_room(c, table) || !spry_kv_state_take(c->pool, table))
+        return false;
+    const spry_kv_mover *mover = &c->pool->states->pool.mover;
+    void *bytes = mover->write_begin(mover->self, table->state - 1);
+    bool right = false;
+    if (bytes) {
+        spry_kv_disk_load(c->options.state_disk, &right, &wanted, &bytes, 1);
+        right = mover->write_end(mover->self, table->state - 1, right) && right;
+        right = mover->write_finish(mover->self) && right;
+    }
+    if (right)
+        table->state_from = position;
+    else
+        spry_kv_state_give(c->pool, table);
+    c->figures.restore_ns += spry_clock_ns() - start;
+    return right;
+}
+
 /* The page that continues a chain with these tokens. */
 static uint32_t next_in_chain(const spry_kv_cache *c, uint32_t page, const int32_t *tokens)
 {
@@ -748,16 +846,20 @@ static void send_to_disk(spry_kv_cache *c, uint32_t page)
         spry_kv_page_ref(c->pool, page); /* until it is collected */
 }
 
-/* Removes a page whose tokens are a proper prefix of these, after the same parent: it is no longer needed. */
-static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens, size_t count)
+/* Removes a page whose tokens are a proper prefix of the tokens of `page`, after the same parent: it is no longer
+ * needed. */
+static void drop_shorter(spry_kv_cache *c, uint32_t page, spry_kv_key parent, const int32_t *tokens, size_t count)
 {
     size_t left = SCAN_MAX;
     for (uint32_t at = *bucket_of(c, c->by_parent, parent); at != NO_NODE && left--;) {
         const spry_kv_node *n = &c->nodes[at];
         uint32_t next = n->next_by_parent;
         if (n->count < count && (in_host(c, at) || idle(c, at)) && spry_kv_key_equal(n->parent, parent) &&
-            !memcmp(n->tokens, tokens, n->count * sizeof *tokens))
+            !memcmp(n->tokens, tokens, n->count * sizeof *tokens)) {
+            if (!in_host(c, at))
+                spry_kv_state_move(c->pool, page, at);
             let_go(c, at);
+        }
         at = next;
     }
 }
@@ -777,10 +879,11 @@ static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *
         spry_kv_page_ref(c->pool, entry->page);
         if (root)
             node_index_content(c, entry->page, *root, entry->start);
-        drop_shorter(c, parent, tokens, entry->count);
+        drop_shorter(c, entry->page, parent, tokens, entry->count);
         send_to_disk(c, entry->page);
     } else if (known != entry->page) {
         spry_kv_page_ref(c->pool, known);
+        spry_kv_state_move(c->pool, known, entry->page);
         spry_kv_page_unref(c->pool, entry->page);
         entry->page = known;
     }
@@ -818,6 +921,10 @@ void spry_kv_cache_release(spry_kv_cache *c, spry_kv_table *table, spry_kv_key r
                            uint64_t now_ns)
 {
     publish(c, table, root, tokens, table->n_tokens, true, now_ns);
+    if (table->n_entries && c->nodes[table->entries[table->n_entries - 1].page].count) {
+        spry_kv_state_leave(c->pool, table);
+        spry_kv_cache_store_state(c, table, table->n_entries - 1, tokens);
+    }
     for (size_t i = table->n_entries; i-- > 0;) /* pages that others depend on count as used last */
         if (c->nodes[table->entries[i].page].count)
             node_touch(c, table->entries[i].page, now_ns);

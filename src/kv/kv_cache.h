@@ -14,11 +14,12 @@
 #include "kv/kv_table.h"
 
 typedef struct spry_kv_cache_options {
-    size_t max_bytes;   /* limit for cached pages; pages in use are never evicted */
-    uint64_t ttl_ns;    /* pages not used for this long are evicted; 0: never */
-    size_t host_bytes;  /* limit for the tier of host memory, where the device has one; 0: none */
-    spry_kv_disk *disk; /* NULL: none; borrowed */
-    bool contents;      /* pages are also found by their tokens alone: spry_kv_cache_run */
+    size_t max_bytes;         /* limit for cached pages; pages in use are never evicted */
+    uint64_t ttl_ns;          /* pages not used for this long are evicted; 0: never */
+    size_t host_bytes;        /* limit for the tier of host memory, where the device has one; 0: none */
+    spry_kv_disk *disk;       /* NULL: none; borrowed */
+    spry_kv_disk *state_disk; /* the same for recurrent states, each by the page before it */
+    bool contents;            /* pages are also found by their tokens alone: spry_kv_cache_run */
     spry_log log;
 } spry_kv_cache_options;
 
@@ -86,6 +87,28 @@ void spry_kv_cache_restore(spry_kv_cache *cache, spry_kv_key parent, const int32
  * The caller must reference the page before the next call. */
 bool spry_kv_cache_find(spry_kv_cache *cache, uint32_t *page, spry_kv_key parent, const int32_t *tokens, size_t count,
                         uint64_t now_ns);
+
+/* Whether the page of these tokens is in memory or on disk. */
+bool spry_kv_cache_has(const spry_kv_cache *cache, spry_kv_key parent, const int32_t *tokens, size_t count);
+
+/* Of the pages in memory after `parent` the one whose saved recurrent state (kv_states.h) has the most of these tokens,
+ * perhaps none; false: no page after `parent` has a state. */
+bool spry_kv_cache_resume(const spry_kv_cache *cache, uint32_t *page, size_t *same, spry_kv_key parent,
+                          const int32_t *tokens, size_t count);
+
+/* Makes room for the recurrent state of a table, which may have one; false when all are in use. */
+bool spry_kv_cache_make_state_room(spry_kv_cache *cache, const spry_kv_table *table);
+
+/* Sends the state that is saved at an entry of a table to the disk tier, if there is one and the page before it is
+ * full. `tokens`: the table's tokens from its beginning. */
+void spry_kv_cache_store_state(spry_kv_cache *cache, const spry_kv_table *table, size_t entry, const int32_t *tokens);
+
+/* Whether the state after the page of these tokens is on disk. */
+bool spry_kv_cache_has_state(const spry_kv_cache *cache, spry_kv_key parent, const int32_t *tokens);
+
+/* Gives a table without a state that one, which is for `position`. False: it could not be read, or all are in use. */
+bool spry_kv_cache_restore_state(spry_kv_cache *cache, spry_kv_table *table, size_t position, spry_kv_key parent,
+                                 const int32_t *tokens);
 
 /* Of the pages after `parent` the one with the longest common prefix with these tokens; returns its length, 0 when
  * none. */

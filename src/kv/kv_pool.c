@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "kv/kv_states.h"
 
 /* ---- position offsets -------------------------------------------------------------------------------------------- */
 
@@ -61,7 +62,7 @@ bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape)
     size_t more = 0;
     return kind_bytes(bytes, shape, shape->n_layers, shape->n_kv_heads, shape->head_dim) &&
            (!other->n_layers || kind_bytes(&more, shape, other->n_layers, other->n_kv_heads, other->head_dim)) &&
-           spry_checked_add(bytes, *bytes, more) && spry_checked_add(bytes, *bytes, shape->extra);
+           spry_checked_add(bytes, *bytes, more);
 }
 
 spry_kv_place spry_kv_place_of(const spry_kv_pool *pool, bool other, size_t layer)
@@ -86,6 +87,20 @@ static void list_free(spry_kv_pool *pool)
             pool->free[pool->n_free++] = (uint32_t)page;
 }
 
+static spry_status make_lists(spry_kv_pool *pool, spry_error *error)
+{
+    pool->references = calloc(pool->n_pages, sizeof *pool->references);
+    pool->free = calloc(pool->n_pages, sizeof *pool->free);
+    pool->held = calloc(pool->n_pages, sizeof *pool->held);
+    if (!pool->references || !pool->free || !pool->held) {
+        spry_kv_pool_deinit(pool);
+        return spry_fail_memory(error, "the KV pool", pool->n_pages * 2 * sizeof *pool->free);
+    }
+    list_free(pool);
+    spry_kv_turns_init(&pool->turns);
+    return SPRY_OK;
+}
+
 spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, size_t n_pages, spry_error *error)
 {
     *pool = (spry_kv_pool){.shape = *shape, .n_pages = n_pages};
@@ -100,21 +115,27 @@ spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, si
         return spry_fail(error, SPRY_ERR_MEMORY, "a KV pool of %zu pages is larger than any memory", n_pages);
     pool->head_bytes = pool->token_bytes * SPRY_PAGE_TOKENS;
     pool->side_bytes = pool->head_bytes * shape->n_kv_heads;
-    pool->other_bytes = pool->page_bytes - shape->extra * SPRY_PAGE_TOKENS - spry_kv_offset(pool, shape->n_layers, 0);
-    pool->references = calloc(n_pages, sizeof *pool->references);
-    pool->free = calloc(n_pages, sizeof *pool->free);
-    pool->held = calloc(n_pages, sizeof *pool->held);
-    if (!pool->references || !pool->free || !pool->held) {
+    pool->other_bytes = pool->page_bytes - spry_kv_offset(pool, shape->n_layers, 0);
+    spry_status status = make_lists(pool, error);
+    if (!status && shape->state)
+        status = spry_kv_states_create(pool, error);
+    if (status)
         spry_kv_pool_deinit(pool);
-        return spry_fail_memory(error, "the KV pool", n_pages * 2 * sizeof *pool->free);
-    }
-    list_free(pool);
-    spry_kv_turns_init(&pool->turns);
-    return SPRY_OK;
+    return status;
+}
+
+spry_status spry_kv_pool_init_plain(spry_kv_pool *pool, size_t page_bytes, size_t n_pages, spry_error *error)
+{
+    size_t whole;
+    *pool = (spry_kv_pool){.page_bytes = page_bytes, .n_pages = n_pages};
+    if (!spry_checked_mul(&whole, page_bytes, n_pages) || n_pages > UINT32_MAX)
+        return spry_fail(error, SPRY_ERR_MEMORY, "%zu recurrent states are larger than any memory", n_pages);
+    return make_lists(pool, error);
 }
 
 void spry_kv_pool_deinit(spry_kv_pool *pool)
 {
+    spry_kv_states_destroy(pool);
     free(pool->references);
     free(pool->free);
     free(pool->held);
@@ -139,13 +160,16 @@ void spry_kv_page_ref(spry_kv_pool *pool, uint32_t page)
 
 void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page)
 {
-    if (--pool->references[page] == 0)
-        pool->free[pool->n_free++] = page;
+    if (--pool->references[page] > 0)
+        return;
+    spry_kv_state_drop(pool, page);
+    pool->free[pool->n_free++] = page;
 }
 
 void spry_kv_page_unref_copied(spry_kv_pool *pool, uint32_t page)
 {
     pool->references[page] = 0;
+    spry_kv_state_drop(pool, page);
     memmove(pool->free + 1, pool->free, pool->n_free++ * sizeof *pool->free);
     pool->free[0] = page;
 }
@@ -166,4 +190,6 @@ void spry_kv_pool_release(spry_kv_pool *pool)
         pool->n_held -= held;
     }
     list_free(pool);
+    if (pool->states)
+        spry_kv_pool_release(&pool->states->pool);
 }

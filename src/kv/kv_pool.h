@@ -39,7 +39,8 @@ typedef struct spry_kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     spry_dtype type;    /* F32, F16 or Q8_0 */
     bool keys_only;     /* values are a part of the keys, and have no place of their own */
-    size_t extra;       /* bytes per token that the model keeps in pages after keys and values */
+    size_t state;       /* bytes of a recurrent state (kv_states.h); 0: the model has none */
+    size_t n_states;    /* that the pool has, then at least 1 */
     spry_kv_kind other; /* no layers: all are of the first kind */
 } spry_kv_shape;
 
@@ -84,6 +85,8 @@ typedef struct spry_kv_mover {
     bool (*saved)(void *self, uint64_t copy);
 } spry_kv_mover;
 
+struct spry_kv_states;
+
 /* Inside a page: layer after layer, each keys then values, each n_kv_heads heads as in kernels/kv_layout.h. */
 typedef struct spry_kv_pool {
     spry_kv_shape shape;
@@ -97,14 +100,23 @@ typedef struct spry_kv_pool {
     uint32_t *free;       /* the last n_free are free pages, those that were in use last at the end */
     bool *held;           /* [n_pages]: in use since its memory was last returned */
     size_t n_held;
-    spry_kv_turns turns; /* of the tables' entries */
-    spry_kv_mover mover; /* set when the device is open; before that no bytes move */
+    spry_kv_turns turns;           /* of the tables' entries */
+    struct spry_kv_states *states; /* NULL: the model has none */
+    spry_kv_mover mover;           /* set when the device is open; before that no bytes move */
 } spry_kv_pool;
+
+/* Bytes of all recurrent states. */
+static inline size_t spry_kv_states_bytes(const spry_kv_shape *shape)
+{
+    return shape->state * shape->n_states; /* the pool has checked that this does not overflow */
+}
 
 /* Bytes per token in all layers; false when the shape does not fit the type's blocks or overflows. */
 bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape);
 
 spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, size_t n_pages, spry_error *error);
+/* Of pages that have a size, and no layout that this folder knows. */
+spry_status spry_kv_pool_init_plain(spry_kv_pool *pool, size_t page_bytes, size_t n_pages, spry_error *error);
 void spry_kv_pool_deinit(spry_kv_pool *pool);
 
 /* Allocates a page with one reference; false when none is free. */
@@ -122,12 +134,6 @@ void spry_kv_pool_release(spry_kv_pool *pool);
 static inline size_t spry_kv_offset(const spry_kv_pool *pool, size_t layer, size_t side)
 {
     return (layer * spry_kv_sides(&pool->shape) + side) * pool->side_bytes;
-}
-
-/* The offset of the extra bytes of a page; aligned for floats. */
-static inline size_t spry_kv_extra_offset(const spry_kv_pool *pool)
-{
-    return spry_kv_offset(pool, pool->shape.n_layers, 0) + pool->other_bytes;
 }
 
 /* Where a layer's keys and values are in a page. */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "kv/kv_states.h"
+
 /* Allocates room for entries. */
 static bool reserve(spry_kv_table *table, size_t n_entries)
 {
@@ -98,9 +100,12 @@ spry_status spry_kv_table_extend(spry_kv_table *table, spry_kv_pool *pool, size_
                          pool->n_pages - pool->n_free, pool->n_pages, SPRY_PAGE_TOKENS);
     if (!reserve(table, table->n_entries + needed))
         return spry_fail_memory(error, "a KV table", (table->n_entries + needed) * sizeof *table->entries);
+    if (count && !spry_kv_state_take(pool, table))
+        return spry_fail(error, SPRY_ERR_CONTEXT, "all %zu recurrent states are in use", pool->states->pool.n_pages);
     if (count && room_in_last(table)) {
         if (last_is_shared(table, pool))
             copy_last(table, pool);
+        spry_kv_state_clip(pool, table->entries[table->n_entries - 1].page, table->entries[table->n_entries - 1].count);
         table->marks[table->n_entries - 1] = (spry_kv_mark){0};
     }
     while (count) {
@@ -151,6 +156,8 @@ static void release(const spry_kv_entry *entry, spry_kv_pool *pool)
 
 void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_tokens)
 {
+    if (!n_tokens || n_tokens < table->state_from)
+        spry_kv_state_give(pool, table);
     while (table->n_entries && table->entries[table->n_entries - 1].start >= n_tokens)
         release(&table->entries[--table->n_entries], pool);
     if (n_tokens >= table->n_tokens)
@@ -195,8 +202,15 @@ spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t
     }
     table->n_entries -= drop;
     table->n_tokens -= gone;
+    table->state_from -= table->state ? gone : 0; /* the last pages stay */
     *dropped = gone;
     return SPRY_OK;
+}
+
+size_t spry_kv_table_returns(const spry_kv_table *table)
+{
+    size_t room = room_in_last(table);
+    return !table->state ? SIZE_MAX : room ? room : SPRY_PAGE_TOKENS;
 }
 
 const spry_kv_entry *spry_kv_table_find(const spry_kv_table *table, size_t position)

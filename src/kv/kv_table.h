@@ -23,6 +23,8 @@ typedef struct spry_kv_table {
     spry_kv_mark *marks;    /* [n_entries] */
     size_t n_entries, capacity;
     size_t n_tokens, max_tokens;
+    uint32_t state;    /* 1 + its recurrent state (kv_states.h); 0: none */
+    size_t state_from; /* the position that the state is kept for: tokens from there on are kept as inputs */
 } spry_kv_table;
 
 spry_status spry_kv_table_init(spry_kv_table *table, size_t max_tokens, spry_error *error);
@@ -42,13 +44,16 @@ void spry_kv_table_close(spry_kv_table *table);
 spry_status spry_kv_table_append(spry_kv_table *table, spry_kv_pool *pool, uint32_t page, size_t count, size_t position,
                                  const spry_kv_mark *mark, spry_error *error);
 
-/* Keeps the first `n_tokens`. */
+/* Keeps the first `n_tokens`. A recurrent state of more tokens is released with them. */
 void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_tokens);
 
 /* Removes `drop` entries after the first `keep` (some must remain after them) and moves the rest up: in the table by
  * *dropped tokens, in rope's space by `shift` more. When there are too many different offsets nothing changes. */
 spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t keep, size_t drop, int32_t shift,
                                 size_t *dropped, spry_error *error);
+
+/* Tokens that can be taken back once they are computed: with a recurrent state, those of one page. */
+size_t spry_kv_table_returns(const spry_kv_table *table);
 
 /* The entry that holds a position below n_tokens. */
 const spry_kv_entry *spry_kv_table_find(const spry_kv_table *table, size_t position);

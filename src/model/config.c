@@ -418,6 +418,8 @@ void spry_config_sort_layers(spry_config *c)
         c->kv_slot[i] = i < own ? c->n_kv_slots : c->kv_slot[from[i]];
         c->n_kv_slots += i >= own ? 0 : c->convolves[i] && !c->arch->delta ? (c->n_embd + width - 1) / width : 1;
     }
+    if (!c->n_kv_slots && !c->n_slide_slots) /* pages are never empty */
+        c->n_kv_slots = 1;
 }
 
 spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *arena, spry_error *error)
@@ -478,7 +480,8 @@ size_t spry_config_delta_mixed(const spry_config *c)
 size_t spry_config_delta_floats(const spry_config *c)
 {
     return (size_t)c->n_delta_heads * c->delta_key_dim * c->delta_value_dim +
-           SPRY_PAGE_TOKENS * (2 * (size_t)c->n_delta_heads + spry_config_delta_mixed(c));
+           SPRY_PAGE_TOKENS * (2 * (size_t)c->n_delta_heads) +
+           (SPRY_PAGE_TOKENS + c->n_conv - 1) * spry_config_delta_mixed(c);
 }
 
 /* ---- GGUF metadata ----------------------------------------------------------------------------------------------- */

@@ -326,20 +326,20 @@ static XXH128_hash_t hash_config(const spry_config *c)
     memcpy(at, sizes, sizeof sizes);
     at = add_rope(at + SPRY_COUNT(sizes), &c->rope);
     at = add_rope(at, &c->rope_sliding);
-    XXH128_hash_t parts[] = {XXH3_128bits(settings, (size_t)((char *)at - (char *)settings)),
-                             XXH3_128bits(c->arch->name, strlen(c->arch->name)),
-                             XXH3_128bits(c->sliding, c->n_layers * sizeof *c->sliding),
-                             XXH3_128bits(c->convolves, c->n_layers * sizeof *c->convolves),
-                             XXH3_128bits(c->rotated, c->n_layers * sizeof *c->rotated),
-                             XXH3_128bits(c->kinds, c->n_layers * sizeof *c->kinds),
-                             XXH3_128bits(c->state_scales, sizeof c->state_scales),
-                             XXH3_128bits(c->rope_axes ? (const void *)c->rope_axes : "",
-                                          c->rope_axes ? c->rope_dim / 2 : 0),
-                             hash_factors(c->sparsity, c->n_layers),
-                             hash_factors(c->rope.factors, c->rope_dim / 2),
-                             hash_factors(c->rope.long_factors, c->rope_dim / 2),
-                             hash_factors(c->rope_sliding.factors, c->rope_dim / 2),
-                             hash_factors(c->rope_sliding.long_factors, c->rope_dim / 2)};
+    XXH128_hash_t parts[] = {
+        XXH3_128bits(settings, (size_t)((char *)at - (char *)settings)),
+        XXH3_128bits(c->arch->name, strlen(c->arch->name)),
+        XXH3_128bits(c->sliding, c->n_layers * sizeof *c->sliding),
+        XXH3_128bits(c->convolves, c->n_layers * sizeof *c->convolves),
+        XXH3_128bits(c->rotated, c->n_layers * sizeof *c->rotated),
+        XXH3_128bits(c->kinds, c->n_layers * sizeof *c->kinds),
+        XXH3_128bits(c->state_scales, sizeof c->state_scales),
+        XXH3_128bits(c->rope_axes ? (const void *)c->rope_axes : "", c->rope_axes ? c->rope_dim / 2 : 0),
+        hash_factors(c->sparsity, c->n_layers),
+        hash_factors(c->rope.factors, c->rope_dim / 2),
+        hash_factors(c->rope.long_factors, c->rope_dim / 2),
+        hash_factors(c->rope_sliding.factors, c->rope_dim / 2),
+        hash_factors(c->rope_sliding.long_factors, c->rope_dim / 2)};
     return XXH3_128bits(parts, sizeof parts);
 }
 
@@ -625,12 +625,11 @@ bool spry_model_is_end(const spry_model *model, int32_t id)
 spry_kv_shape spry_model_kv_shape(const spry_model *model, spry_dtype type)
 {
     const spry_config *c = &model->config;
-    size_t extra = c->n_delta_layers * spry_config_delta_floats(c) * sizeof(float);
     return (spry_kv_shape){c->n_kv_slots,
                            c->n_kv_heads,
                            c->head_dim,
                            type,
                            .keys_only = c->arch->latent,
                            .other = {c->n_slide_slots, c->slide.n_kv_heads, c->slide.head_dim},
-                           .extra = (extra + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS};
+                           .state = c->n_delta_layers * spry_config_delta_floats(c) * sizeof(float)};
 }

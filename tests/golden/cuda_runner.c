@@ -70,6 +70,7 @@ void cuda_runner_open(model_runner *r, const char *path, const char *lora, const
         must(spry_model_add_adapters(r->model, lora, &error), &error);
     r->adapters = spry_adapters_default(&r->model->adapters);
     spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
+    shape.n_states = RUNNER_STATES;
     must(spry_kv_pool_init(&r->pool, &shape, 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS, &error), &error);
     cuda_runner_reopen(r);
 }
@@ -80,7 +81,7 @@ void cuda_runner_reopen(model_runner *r)
     const spry_device_setup setup = runner_setup(r);
     spry_device_close(r->device);
     must(open_after(&r->device, "", &setup, &error), &error);
-    r->pool.mover = spry_device_mover(r->device);
+    spry_device_attach(r->device, &r->pool);
 }
 
 void cuda_runner_close(model_runner *r)
@@ -105,7 +106,7 @@ void cuda_runner_split(model_runner *r, uint32_t layers, bool turned)
     spry_device_close(r->device);
     must(spry_split_open(&r->device, sides, &setup, &error), &error);
     assert_int_equal(spry_device_layers(r->device), layers);
-    r->pool.mover = spry_device_mover(r->device);
+    spry_device_attach(r->device, &r->pool);
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */

@@ -40,13 +40,14 @@ static void open_all(model_runner *r, const char *device, uint32_t layers, const
     must(spry_ops_get(&r->ops, cpu, &error), &error);
     must(spry_threads_create(&r->threads, threads, &error), &error);
     spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
+    shape.n_states = RUNNER_STATES;
     size_t pages = 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS;
     must(spry_kv_pool_init(&r->pool, &shape, pages, &error), &error);
     spry_device_setup setup = runner_setup(r);
     setup.name = device;
     setup.layers = layers;
     must(spry_device_open(&r->device, device, &setup, &error), &error);
-    r->pool.mover = spry_device_mover(r->device);
+    spry_device_attach(r->device, &r->pool);
 }
 
 void runner_open_on(model_runner *r, const char *device, const char *path, const char *cpu, spry_dtype kv,

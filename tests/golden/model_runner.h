@@ -14,7 +14,7 @@ typedef struct model_runner {
     spry_adapter_scales adapters; /* of the rows it runs */
 } model_runner;
 
-enum { RUNNER_ROWS = 640, RUNNER_TOKENS = 640 };
+enum { RUNNER_ROWS = 640, RUNNER_TOKENS = 640, RUNNER_STATES = 4 };
 
 /* Where tests compute that do not say. */
 #ifndef TEST_DEVICE

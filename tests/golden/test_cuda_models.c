@@ -232,7 +232,7 @@ static void types_without_kernels_are_floats(void **state)
     const spry_device_setup setup = runner_setup(&r);
     spry_device_close(r.device);
     must(spry_device_open(&r.device, "cpu", &setup, &error), &error);
-    r.pool.mover = spry_device_mover(r.device);
+    spry_device_attach(r.device, &r.pool);
     float *cpu = runner_logits(&r, ids, COUNT, COUNT), *weights = malloc(r.model->config.n_embd * sizeof *weights);
     assert_non_null(weights);
     for (size_t row = 0; row < COUNT; row++) {

@@ -35,7 +35,7 @@ static spry_engine *open_late(const char *path, const spry_engine_options *optio
     setup.late_bytes = 0;
     if (spry_device_open(&e->device, "cpu", &setup, &error))
         fail_msg("%s", error.message);
-    e->pool.mover = spry_device_mover(e->device);
+    spry_device_attach(e->device, &e->pool);
     return e;
 }
 

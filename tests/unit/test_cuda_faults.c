@@ -30,6 +30,7 @@ static int open_model(void **state)
     assert_int_equal(spry_ops_get(&ops, "ref", &error), SPRY_OK);
     assert_int_equal(spry_threads_create(&threads, 1, &error), SPRY_OK);
     spry_kv_shape shape = spry_model_kv_shape(model, SPRY_F16);
+    shape.n_states = 2;
     assert_int_equal(spry_kv_pool_init(&pool, &shape, TOKENS / SPRY_PAGE_TOKENS, &error), SPRY_OK);
     setup = (spry_device_setup){.config = &model->config,
                                 .weights = &model->weights,
@@ -150,7 +151,7 @@ static spry_status run_step(spry_device *device, spry_error *error)
     static const int32_t ids[] = {1, 2, 3};
     spry_kv_table table;
     assert_int_equal(spry_kv_table_init(&table, TOKENS, error), SPRY_OK);
-    pool.mover = spry_device_mover(device);
+    spry_device_attach(device, &pool);
     assert_int_equal(spry_kv_table_extend(&table, &pool, 3, error), SPRY_OK);
     spry_segment segment = {&table, ids, 0, 3, SPRY_WANT_LAST, {{0}}, 0, NULL, 0};
     spry_sampling settings;
@@ -209,7 +210,7 @@ static spry_status run_chain(spry_device *device, int32_t tokens[CHAIN][PAIR], b
     spry_status status = SPRY_OK;
     spry_sampling_default(&settings);
     settings.temperature = 1;
-    pool.mover = spry_device_mover(device);
+    spry_device_attach(device, &pool);
     for (size_t i = 0; i < PAIR; i++)
         assert_int_equal(spry_kv_table_init(&tables[i], TOKENS, error), SPRY_OK);
     for (size_t at = 0; !status && at < CHAIN; at++) {

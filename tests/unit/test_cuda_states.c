@@ -205,11 +205,12 @@ typedef struct delta_shape {
 /* Inputs are above 0, so that sums of the convolution lose nothing to cancellation. */
 typedef struct delta_scene {
     const delta_shape *shape;
-    size_t n_mixed, width, page_floats;
-    float *mixed, *ba;                /* [TOKENS, n_mixed], [TOKENS, 2 * n_heads] */
-    float *weight, *dt, *fading;      /* [n_mixed, REACH], [n_heads] */
-    double *expected, *allowed;       /* [TOKENS, width] */
-    spry_cuda_memory fixed[4], pages; /* entries, weight, dt, fading */
+    size_t n_mixed, width, state_floats;
+    float *mixed, *ba;                 /* [TOKENS, n_mixed], [TOKENS, 2 * n_heads] */
+    float *weight, *dt, *fading;       /* [n_mixed, REACH], [n_heads] */
+    double *expected, *allowed;        /* [TOKENS, width] */
+    spry_cuda_memory fixed[3], states; /* weight, dt, fading */
+    uint32_t from[SEQUENCES];          /* what the states are kept for the beginning of */
 } delta_scene;
 
 static float *above_zero(size_t n)
@@ -225,7 +226,8 @@ static void open_delta(delta_scene *s, const delta_shape *p)
 {
     *s = (delta_scene){.shape = p, .width = (size_t)p->n_heads * p->value_dim};
     s->n_mixed = 2 * (size_t)p->n_keys * p->key_dim + s->width;
-    s->page_floats = 5 + s->width * p->key_dim + SPRY_PAGE_TOKENS * (2 * p->n_heads + s->n_mixed); /* 5 of another */
+    s->state_floats = 5 + s->width * p->key_dim + SPRY_PAGE_TOKENS * 2 * p->n_heads +
+                      (REACH - 1 + SPRY_PAGE_TOKENS) * s->n_mixed; /* 5 of another layer */
     s->mixed = above_zero(TOKENS * s->n_mixed);
     s->ba = above_zero(TOKENS * 2 * p->n_heads);
     s->weight = above_zero(s->n_mixed * REACH);
@@ -237,10 +239,9 @@ static void open_delta(delta_scene *s, const delta_shape *p)
         s->ba[i] -= 1.5f; /* states forget faster than they learn */
     for (size_t i = 0; i < p->n_heads; i++)
         s->fading[i] = -2 - s->fading[i];
-    s->fixed[0] = on_gpu(entries, sizeof entries);
-    s->fixed[1] = on_gpu(s->weight, s->n_mixed * REACH * sizeof(float));
-    s->fixed[2] = on_gpu(s->dt, p->n_heads * sizeof(float));
-    s->fixed[3] = on_gpu(s->fading, p->n_heads * sizeof(float));
+    s->fixed[0] = on_gpu(s->weight, s->n_mixed * REACH * sizeof(float));
+    s->fixed[1] = on_gpu(s->dt, p->n_heads * sizeof(float));
+    s->fixed[2] = on_gpu(s->fading, p->n_heads * sizeof(float));
 }
 
 static void close_delta(delta_scene *s)
@@ -309,38 +310,47 @@ typedef struct delta_piece {
     uint32_t sequence, first, n_rows;
 } delta_piece;
 
+/* The first position of the page that holds a position of a sequence. */
+static uint32_t page_start(uint32_t sequence, uint32_t position)
+{
+    const spry_step_row row = row_at(sequence, 0, position);
+    return entries[row.first_entry + row.n_entries - 1].start;
+}
+
 /* Gives the rows of the pieces, into their tokens' places of `out`. */
-static void run_delta(const delta_scene *s, float *out, const delta_piece *pieces, size_t n_pieces)
+static void run_delta(delta_scene *s, float *out, const delta_piece *pieces, size_t n_pieces)
 {
     const delta_shape *p = s->shape;
-    spry_step_row rows[TOKENS];
-    spry_row_range runs[SEQUENCES];
+    spry_delta_run runs[SEQUENCES];
     uint32_t n_rows = 0, keys = 32;
     float *mixed = taken(TOKENS * s->n_mixed, sizeof(float)), *ba = taken(TOKENS * 2 * p->n_heads, sizeof(float));
     for (size_t i = 0; i < n_pieces; n_rows += pieces[i++].n_rows) {
         size_t token = pieces[i].sequence * FIRST_TOKENS + pieces[i].first;
-        runs[i] = (spry_row_range){n_rows, pieces[i].n_rows};
-        for (uint32_t r = 0; r < pieces[i].n_rows; r++)
-            rows[n_rows + r] = row_at(pieces[i].sequence, pieces[i].first, pieces[i].first + r);
+        uint32_t *from = &s->from[pieces[i].sequence], end = pieces[i].first + pieces[i].n_rows;
+        runs[i] = (spry_delta_run){n_rows,
+                                   pieces[i].n_rows,
+                                   pieces[i].first,
+                                   *from,
+                                   page_start(pieces[i].sequence, end - 1),
+                                   SEQUENCES - 1 - pieces[i].sequence};
+        *from = runs[i].next;
         memcpy(mixed + n_rows * s->n_mixed, s->mixed + token * s->n_mixed,
                pieces[i].n_rows * s->n_mixed * sizeof(float));
         memcpy(ba + n_rows * 2 * p->n_heads, s->ba + token * 2 * p->n_heads,
                pieces[i].n_rows * 2 * p->n_heads * sizeof(float));
     }
-    spry_cuda_memory memory[] = {
-        on_gpu(NULL, n_rows * s->width * sizeof(float)), on_gpu(mixed, n_rows * s->n_mixed * sizeof(float)),
-        on_gpu(ba, n_rows * 2 * p->n_heads * sizeof(float)), on_gpu(rows, sizeof rows), on_gpu(runs, sizeof runs)};
+    spry_cuda_memory memory[] = {on_gpu(NULL, n_rows * s->width * sizeof(float)),
+                                 on_gpu(mixed, n_rows * s->n_mixed * sizeof(float)),
+                                 on_gpu(ba, n_rows * 2 * p->n_heads * sizeof(float)), on_gpu(runs, sizeof runs)};
     const spry_delta_args args = {.out = memory[0],
                                   .mixed = memory[1],
                                   .ba = memory[2],
-                                  .rows = memory[3],
-                                  .segments = memory[4],
-                                  .entries = s->fixed[0],
-                                  .weight = s->fixed[1],
-                                  .dt = s->fixed[2],
-                                  .fading = s->fixed[3],
-                                  .pages = s->pages + 5 * sizeof(float),
-                                  .page_bytes = s->page_floats * sizeof(float),
+                                  .runs = memory[3],
+                                  .weight = s->fixed[0],
+                                  .dt = s->fixed[1],
+                                  .fading = s->fixed[2],
+                                  .states = s->states + 5 * sizeof(float),
+                                  .state_bytes = s->state_floats * sizeof(float),
                                   .n_heads = p->n_heads,
                                   .n_keys = p->n_keys,
                                   .key_dim = p->key_dim,
@@ -351,9 +361,12 @@ static void run_delta(const delta_scene *s, float *out, const delta_piece *piece
     size_t kernel = 0;
     for (; keys < p->key_dim; keys *= 2)
         kernel++;
-    spry_cuda_launch(&gpu, spry_delta_store_id, n_rows, 1, 1, &args);
+    spry_cuda_launch(&gpu, spry_delta_gates_id, n_rows, 1, 1, &args);
     spry_cuda_launch(&gpu, kernels[kernel], (p->value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS, p->n_heads,
                      n_pieces, &args);
+    spry_cuda_launch(&gpu, spry_delta_keep_id,
+                     (args.n_mixed + 2 * args.n_heads + SPRY_DELTA_ROW_THREADS - 1) / SPRY_DELTA_ROW_THREADS, n_pieces,
+                     1, &args);
     float *got = taken(n_rows * s->width, sizeof(float));
     from_gpu(got, memory[0], n_rows * s->width * sizeof(float));
     for (size_t i = 0; i < n_pieces; i++)
@@ -367,22 +380,23 @@ static void run_delta(const delta_scene *s, float *out, const delta_piece *piece
 }
 
 /* Both sequences from their beginning, in steps of `chunk` tokens of one sequence after the other; 0: all at once. The
- * pages as they are then. */
-static float *run_chunks(delta_scene *s, float *pages, uint32_t chunk)
+ * states as they are then. */
+static float *run_chunks(delta_scene *s, float *states, uint32_t chunk)
 {
     static const uint32_t counts[SEQUENCES] = {FIRST_TOKENS, TOKENS - FIRST_TOKENS};
-    size_t bytes = PAGES * s->page_floats * sizeof(float);
+    size_t bytes = SEQUENCES * s->state_floats * sizeof(float);
     float *out = taken(TOKENS * s->width, sizeof(float));
-    memset(pages, 0xff, bytes);
-    s->pages = on_gpu(pages, bytes);
+    memset(states, 0xff, bytes);
+    memset(s->from, 0, sizeof s->from);
+    s->states = on_gpu(states, bytes);
     if (!chunk)
         run_delta(s, out, (delta_piece[]){{0, 0, counts[0]}, {1, 0, counts[1]}}, SEQUENCES);
     for (uint32_t sequence = 0; chunk && sequence < SEQUENCES; sequence++)
         for (uint32_t at = 0; at < counts[sequence]; at += chunk)
             run_delta(s, out,
                       &(delta_piece){sequence, at, counts[sequence] - at < chunk ? counts[sequence] - at : chunk}, 1);
-    from_gpu(pages, s->pages, bytes);
-    spry_cuda_free(&gpu, &s->pages);
+    from_gpu(states, s->states, bytes);
+    spry_cuda_free(&gpu, &s->states);
     return out;
 }
 
@@ -391,27 +405,24 @@ static void check_delta(const delta_shape *shape)
     static const uint32_t chunks[] = {1, 7, 33};
     delta_scene s;
     open_delta(&s, shape);
-    size_t floats = PAGES * s.page_floats;
-    float *pages = taken(floats, sizeof *pages), *others = taken(floats, sizeof *others);
+    float *states = taken(SEQUENCES * s.state_floats, sizeof *states);
     for (size_t head = 0; head < shape->n_heads; head++)
         for (size_t column = 0; column < shape->value_dim; column++) {
             expect_column(&s, 0, FIRST_TOKENS, head, column);
             expect_column(&s, FIRST_TOKENS, TOKENS, head, column);
         }
-    float *whole = run_chunks(&s, pages, 0);
+    float *whole = run_chunks(&s, states, 0);
     for (size_t i = 0; i < TOKENS * s.width; i++)
         if (!(fabs((double)whole[i] - s.expected[i]) <= s.allowed[i]))
             fail_msg("keys of %u: token %zu, value %zu is %g, expected %g +- %g", shape->key_dim, i / s.width,
                      i % s.width, (double)whole[i], s.expected[i], s.allowed[i]);
     for (size_t c = 0; c < SPRY_COUNT(chunks); c++) {
-        float *parts = run_chunks(&s, others, chunks[c]);
+        float *parts = run_chunks(&s, states, chunks[c]);
         assert_memory_equal(parts, whole, TOKENS * s.width * sizeof(float));
-        assert_memory_equal(others, pages, floats * sizeof(float));
         free(parts);
     }
     free(whole);
-    free(pages);
-    free(others);
+    free(states);
     close_delta(&s);
 }
 

@@ -117,6 +117,8 @@ static void far_memory_is_out_of_reach(void **state)
     spry_cpu_region regions[SPRY_CPU_REGIONS];
     spry_cpu_device_regions(spry_far_device_inside(e->device), regions);
     for (size_t i = 0; i < SPRY_CPU_REGIONS; i++) {
+        if (!regions[i].memory) /* the model has no recurrent states */
+            continue;
         assert_true(regions[i].bytes > 0); /* weights are there even where kernels take them as they lie */
         assert_true(faults(regions[i].memory));
         assert_true(faults((const char *)regions[i].memory + regions[i].bytes - 1));

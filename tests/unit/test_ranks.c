@@ -62,7 +62,7 @@ static void test_steps(void **state)
     (void)state;
     spry_kv_entry entries[] = {{3, 0, 64, 0}, {9, 64, 5, 1}};
     int32_t tokens[] = {7, 8, 9};
-    const spry_kv_table table = {.entries = entries, .n_entries = 2, .n_tokens = 69}, empty = {.n_tokens = 0};
+    spry_kv_table table = {.entries = entries, .n_entries = 2, .n_tokens = 69}, empty = {.n_tokens = 0};
     const spry_segment segments[] = {{&table, tokens, 66, 3, SPRY_WANT_LAST, {{0}}, 0, NULL, 0},
                                      {&empty, tokens, 0, 0, SPRY_WANT_NOTHING, {{0}}, 0, NULL, 0}};
     static spry_kv_turns turns, copy;

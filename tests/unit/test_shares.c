@@ -87,7 +87,7 @@ static void runner_open(runner *r, spry_model *model, const spry_ops *ops, spry_
                                      .limits = {ROWS, ROWS, TOKENS},
                                      .mapped = true};
     assert_int_equal(spry_device_open(&r->device, "cpu", &setup, NULL), SPRY_OK);
-    r->pool.mover = spry_device_mover(r->device);
+    spry_device_attach(r->device, &r->pool);
     assert_int_equal(spry_kv_table_init(&r->table, TOKENS, NULL), SPRY_OK);
 }
 

@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "device/cpu/pass.h"
 #include "device/cpu/pass_state.h"
+#include "kv/kv_states.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "sampling/sampler.h"
@@ -156,6 +157,11 @@ static spry_kv_mover mover(spry_device *device)
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
+static spry_kv_mover state_mover(spry_device *device)
+{
+    return spry_host_pages_mover(&((spry_cpu_device *)device)->states);
+}
+
 static void set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
 {
     spry_pass *pass = ((spry_cpu_device *)device)->pass;
@@ -178,18 +184,21 @@ void spry_cpu_device_regions(const spry_cpu_device *cpu, spry_cpu_region regions
     regions[0] = (spry_cpu_region){cpu->placed.memory, cpu->placed.bytes};
     regions[1] = (spry_cpu_region){cpu->pages.memory, cpu->pages.page_bytes * cpu->pages.n_pages};
     regions[2] = (spry_cpu_region){cpu->pass->memory, cpu->pass->memory_bytes};
+    regions[3] = (spry_cpu_region){cpu->states.memory, cpu->states.page_bytes * cpu->states.n_pages};
 }
 
 static bool measure(spry_device *device, spry_device_memory *memory)
 {
     spry_cpu_region regions[SPRY_CPU_REGIONS];
-    size_t experts = 0, *const parts[SPRY_CPU_REGIONS] = {&memory->weights, &memory->kv, &memory->scratch};
+    size_t experts = 0, states = 0;
+    size_t *const parts[SPRY_CPU_REGIONS] = {&memory->weights, &memory->kv, &memory->scratch, &states};
     const spry_expert_store *store = &((const spry_cpu_device *)device)->experts;
     bool known = !store->memory || spry_memory_resident(&experts, store->memory, store->bytes);
     spry_cpu_device_regions((const spry_cpu_device *)device, regions);
     for (size_t i = 0; i < SPRY_CPU_REGIONS; i++)
         known = (!regions[i].memory || spry_memory_resident(parts[i], regions[i].memory, regions[i].bytes)) && known;
     memory->weights += experts;
+    memory->kv += states;
     return known;
 }
 
@@ -221,8 +230,6 @@ static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool,
             spry_memory_tally_add(tally, at, at + place.token_bytes * tokens);
         }
     }
-    begin += spry_kv_extra_offset(pool);
-    spry_memory_tally_add(tally, begin, begin + shape->extra * SPRY_PAGE_TOKENS);
 }
 
 /* The number of pages touched; pages are allocated in order. */
@@ -240,7 +247,9 @@ static size_t touched_pages(const spry_kv_pool *pool, size_t tokens, size_t cach
 
 static bool estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
 {
+    const spry_kv_shape *shape = &s->pool->shape;
     if (!spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages) ||
+        !spry_checked_add(&memory->kv, memory->kv, spry_kv_states_bytes(shape)) ||
         !spry_weights_resident_bytes(&memory->weights, s->weights, s->config, s->ops, s->mapped, s->expert_bytes) ||
         !spry_expert_bytes(&memory->expert, &memory->experts, s->weights, s->config, s->ops))
         return false;
@@ -249,7 +258,9 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *s, con
         memory->expert = memory->experts = 0;
     if (!use)
         return spry_pass_bytes(&memory->scratch, s->config, &s->limits);
-    memory->kv = touched_pages(s->pool, use->tokens, use->cached_pages);
+    size_t states = 2 + use->tokens / SPRY_KV_STATE_TOKENS; /* its own, at the end of a prompt, and within it */
+    memory->kv = touched_pages(s->pool, use->tokens, use->cached_pages) +
+                 shape->state * (states < shape->n_states ? states : shape->n_states);
     return spry_pass_touched_bytes(&memory->scratch, s->config, &s->limits, use->rows, use->logits,
                                    spry_weights_rounded_acts(s->weights, s->config, s->ops));
 }
@@ -269,6 +280,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .logits = logits,
                                     .hidden = hidden,
                                     .mover = mover,
+                                    .state_mover = state_mover,
                                     .set_trace = set_trace,
                                     .set_watch = set_watch,
                                     .set_threads = set_threads,
@@ -289,7 +301,9 @@ spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *
     if (!status)
         status = spry_host_pages_init(&cpu->pages, setup->pool, error);
     if (!status)
-        status = spry_pass_create(&cpu->pass, setup, &cpu->placed.weights, &cpu->pages, team, error);
+        status = setup->pool->states ? spry_host_pages_init(&cpu->states, &setup->pool->states->pool, error) : SPRY_OK;
+    if (!status)
+        status = spry_pass_create(&cpu->pass, setup, &cpu->placed.weights, &cpu->pages, &cpu->states, team, error);
     if (!status && cpu->experts.memory)
         cpu->pass->experts = &cpu->experts;
     if (!status)
@@ -304,6 +318,7 @@ void spry_cpu_device_deinit(spry_cpu_device *cpu)
     spry_candidates_deinit(&cpu->candidates);
     spry_pass_destroy(cpu->pass);
     spry_host_pages_deinit(&cpu->pages);
+    spry_host_pages_deinit(&cpu->states);
     spry_expert_store_deinit(&cpu->experts);
     spry_weights_unplace(&cpu->placed);
 }

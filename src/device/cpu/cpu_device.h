@@ -12,7 +12,7 @@
 typedef struct spry_cpu_device {
     spry_device device;
     spry_placed_weights placed;
-    spry_host_pages pages;
+    spry_host_pages pages, states; /* KV pages; recurrent states */
     spry_expert_store experts;
     spry_pass *pass;
     spry_candidates candidates; /* scratch of draws */
@@ -29,9 +29,9 @@ typedef struct spry_cpu_region {
     void *memory;
     size_t bytes;
 } spry_cpu_region;
-enum { SPRY_CPU_REGIONS = 3 };
+enum { SPRY_CPU_REGIONS = 4 };
 
-/* Its weights, pages and working memory. */
+/* Its weights, pages, working memory and recurrent states. */
 void spry_cpu_device_regions(const spry_cpu_device *cpu, spry_cpu_region regions[SPRY_CPU_REGIONS]);
 
 /* Whisper models on the host's processors. A step runs in submit, in the caller's thread and the workers. The "far"

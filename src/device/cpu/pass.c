@@ -401,7 +401,8 @@ bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spr
 }
 
 spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, const spry_weights *weights,
-                             const spry_host_pages *pages, spry_team *team, spry_error *error)
+                             const spry_host_pages *pages, const spry_host_pages *states, spry_team *team,
+                             spry_error *error)
 {
     const spry_config *config = setup->config;
     const spry_step_limits *limits = &setup->limits;
@@ -421,6 +422,7 @@ spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, co
                      .weights = weights,
                      .pool = setup->pool,
                      .pages = pages,
+                     .states = states,
                      .ops = setup->ops,
                      .threads = setup->threads,
                      .limits = *limits,

@@ -33,9 +33,10 @@ spry_kv_mover spry_host_pages_mover(spry_host_pages *pages);
 
 typedef struct spry_pass spry_pass;
 
-/* Borrows the placed weights, the pages and what the setup borrows. */
+/* Borrows the placed weights, the pages, recurrent states as pages, and what the setup borrows. */
 spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, const spry_weights *weights,
-                             const spry_host_pages *pages, spry_team *team, spry_error *error);
+                             const spry_host_pages *pages, const spry_host_pages *states, spry_team *team,
+                             spry_error *error);
 void spry_pass_destroy(spry_pass *pass);
 
 /* Bytes of working memory for these limits; false when the size overflows. */

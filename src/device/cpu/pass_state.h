@@ -25,7 +25,7 @@ struct spry_pass {
     const spry_config *config;
     const spry_weights *weights;
     const spry_kv_pool *pool;
-    const spry_host_pages *pages;
+    const spry_host_pages *pages, *states;
     const spry_ops *ops;
     spry_threads *threads;
     spry_step_limits limits;

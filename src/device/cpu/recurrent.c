@@ -123,10 +123,11 @@ void spry_pass_convolution(spry_pass *p, const spry_layer *l, uint32_t index)
  *
  * so that B is a key, C a query, x a value, and dt stands for beta.
  *
- * q, k and v come through a short convolution. A page keeps, in floats and after its keys and values, what its tokens
- * give: the input of the convolution, exp(g) and beta; and the state before its first token. So pages hold all that is
- * needed to go on after any token: states are made again from the beginning of a page, at most a page of tokens, in
- * the same order and with the same bits, whatever was computed together, cached, taken back or restored. */
+ * q, k and v come through a short convolution. A table's state (kv/kv_states.h) keeps, in floats, for each layer, the
+ * heads' states before the first token of its last page, and what the tokens from there on give: the input of the
+ * convolution, exp(g) and beta; inputs also of the few tokens before, which the convolution reaches. So a text goes on
+ * after any token of that page: its tokens are learned again, in the same order and with the same bits, whatever was
+ * computed together, cached, taken back or restored. */
 
 static const float inner_eps = 1e-6f; /* of the lengths of q and k */
 
@@ -136,21 +137,53 @@ typedef struct delta_job {
     uint32_t index;
 } delta_job;
 
-/* What a page keeps of one layer. */
-typedef struct delta_page {
-    float *state; /* [n_delta_heads, key_dim, value_dim]: before the first token */
-    float *gates; /* [SPRY_PAGE_TOKENS, 2, n_delta_heads]: exp(g), beta */
-    float *mixed; /* [SPRY_PAGE_TOKENS, mixed]: inputs of the convolution, q | k | v of all heads */
-} delta_page;
+/* What a state keeps of one layer. */
+typedef struct delta_state {
+    float *heads;  /* [n_delta_heads, key_dim, value_dim]: before token `from` of the run */
+    float *gates;  /* [SPRY_PAGE_TOKENS, 2, n_delta_heads]: exp(g), beta, of tokens from there on */
+    float *inputs; /* [n_conv - 1 + SPRY_PAGE_TOKENS, mixed]: q | k | v of all heads, from n_conv - 1 tokens before */
+} delta_state;
 
-static delta_page page_of(const delta_job *job, unsigned char *page)
+/* The rows of a step that one sequence has: segments of the same table, which follow each other. */
+typedef struct delta_run {
+    delta_state state;
+    size_t first_row, first, end; /* rows are positions first to end */
+    size_t from, next;            /* for which position the state is kept before the step, and after it */
+} delta_run;
+
+/* Where the next run is looked for. */
+typedef struct run_cursor {
+    size_t segment, row;
+} run_cursor;
+
+static delta_state state_of(const delta_job *job, const spry_kv_table *table)
 {
     const spry_config *c = job->pass->config;
-    const spry_kv_pool *pool = job->pass->pool;
-    size_t heads = c->n_delta_heads, state = heads * c->delta_key_dim * c->delta_value_dim;
-    float *base =
-        (float *)(void *)(page + spry_kv_extra_offset(pool)) + c->state_slot[job->index] * spry_config_delta_floats(c);
-    return (delta_page){base, base + state, base + state + SPRY_PAGE_TOKENS * 2 * heads};
+    size_t heads = c->n_delta_heads, size = heads * c->delta_key_dim * c->delta_value_dim;
+    float *base = (float *)(void *)spry_host_page(job->pass->states, table->state - 1) +
+                  c->state_slot[job->index] * spry_config_delta_floats(c);
+    return (delta_state){base, base + size, base + size + SPRY_PAGE_TOKENS * 2 * heads};
+}
+
+static bool next_run(const delta_job *job, delta_run *run, run_cursor *at)
+{
+    const spry_pass *p = job->pass;
+    while (at->segment < p->n_segments && !p->segments[at->segment].n_rows)
+        at->segment++;
+    if (at->segment == p->n_segments)
+        return false;
+    const spry_segment *g = &p->segments[at->segment];
+    *run = (delta_run){.state = state_of(job, g->table),
+                       .first_row = at->row,
+                       .first = g->first_position,
+                       .end = g->first_position,
+                       .from = g->table->state_from};
+    for (; at->segment < p->n_segments && p->segments[at->segment].table == g->table; at->segment++) {
+        run->end += p->segments[at->segment].n_rows;
+        at->row += p->segments[at->segment].n_rows;
+    }
+    run->next = spry_kv_table_find(g->table, run->end - 1)->start;
+    return true;
 }
 
 static float softplus(float x)
@@ -158,61 +191,65 @@ static float softplus(float x)
     return x > 20 ? x : log1pf(expf(x));
 }
 
-/* Into pages. */
-static void store_part(void *context, size_t worker, size_t n_workers)
+/* Betas and decays of rows become what states take; texts that begin have nothing before their first token. */
+static void prepare_part(void *context, size_t worker, size_t n_workers)
 {
     const delta_job *job = context;
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t mixed = spry_config_delta_mixed(c), heads = c->n_delta_heads, begin, end;
+    size_t heads = c->n_delta_heads, begin, end;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
-        const spry_slot *slot = &p->slots[row];
-        delta_page page = page_of(job, slot->page);
-        const float *ba = p->delta_ba + row * 2 * heads;
-        float *gates = page.gates + slot->token * 2 * heads;
-        memcpy(page.mixed + slot->token * mixed, p->delta_mixed + row * mixed, mixed * sizeof(float));
+        float *ba = p->delta_ba + row * 2 * heads;
         for (size_t h = 0; h < heads; h++) {
-            float time = softplus(ba[heads + h] + job->layer->delta_dt[h]);
+            float time = softplus(ba[heads + h] + job->layer->delta_dt[h]), b = ba[h];
             if (c->arch->mamba)
                 time = fminf(fmaxf(time, c->time_limit[0]), c->time_limit[1]);
-            gates[h] = expf(job->layer->delta_fading[h] * time);
-            gates[heads + h] = c->arch->mamba ? time : c->beta_scale / (1 + expf(-ba[h]));
+            ba[h] = expf(job->layer->delta_fading[h] * time);
+            ba[heads + h] = c->arch->mamba ? time : c->beta_scale / (1 + expf(-b));
         }
     }
+    delta_run run;
+    for (run_cursor at = {0}; worker == 0 && next_run(job, &run, &at);)
+        if (!run.first)
+            memset(run.state.inputs, 0, (c->n_conv - 1) * spry_config_delta_mixed(c) * sizeof(float));
 }
 
 /* One head at work. */
 typedef struct head_work {
     const delta_job *job;
-    const spry_kv_table *table;
+    delta_run run;
     size_t head;
     float state[SPRY_MAX_DELTA_DIM * SPRY_MAX_DELTA_DIM];
     float q[SPRY_MAX_DELTA_DIM], k[SPRY_MAX_DELTA_DIM], v[SPRY_MAX_DELTA_DIM], change[SPRY_MAX_DELTA_DIM];
 } head_work;
 
-static delta_page entry_page(const head_work *w, const spry_kv_entry *entry)
+/* exp(g) and beta of the token at a position. */
+static const float *gates_of(const head_work *w, size_t position)
 {
-    return page_of(w->job, spry_host_page(w->job->pass->pages, entry->page));
+    const delta_run *r = &w->run;
+    const spry_pass *p = w->job->pass;
+    const float *of = position < r->first ? r->state.gates : p->delta_ba;
+    return of + (position < r->first ? position - r->from : r->first_row + position - r->first) * 2 *
+                    p->config->n_delta_heads;
 }
 
 /* n coordinates of the convolution's output at a position, from number `first` on. */
 static void convolve(const head_work *w, float *out, size_t position, size_t first, size_t n)
 {
-    const spry_config *c = w->job->pass->config;
-    size_t mixed = spry_config_delta_mixed(c), reach = c->n_conv;
+    const spry_pass *p = w->job->pass;
+    const delta_run *r = &w->run;
+    size_t mixed = spry_config_delta_mixed(p->config), reach = p->config->n_conv;
     const float *weight = w->job->layer->delta_conv + first * reach;
     const float *bias = w->job->layer->delta_conv_bias;
     for (size_t i = 0; i < n; i++)
         out[i] = bias ? bias[first + i] : 0;
     for (size_t step = 0; step < reach; step++) {
-        if (position + step + 1 < reach) /* before the first token there is nothing */
-            continue;
-        size_t at = position + step + 1 - reach;
-        const spry_kv_entry *entry = spry_kv_table_find(w->table, at);
-        const float *in = entry_page(w, entry).mixed + (at - entry->start) * mixed + first;
+        size_t after = position + step + 1; /* the token's position and `reach` */
+        const float *in = after < r->first + reach ? r->state.inputs + (after - 1 - r->from) * mixed
+                                                   : p->delta_mixed + (r->first_row + after - reach - r->first) * mixed;
         for (size_t i = 0; i < n; i++)
-            out[i] += weight[i * reach + step] * in[i];
+            out[i] += weight[i * reach + step] * in[first + i];
     }
     for (size_t i = 0; i < n; i++)
         out[i] = out[i] / (1 + expf(-out[i]));
@@ -235,8 +272,7 @@ static void learn(head_work *w, size_t position)
     const spry_config *c = w->job->pass->config;
     size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim;
     const spry_mixed_places places = spry_config_mixed_places(c, w->head);
-    const spry_kv_entry *entry = spry_kv_table_find(w->table, position);
-    const float *gates = entry_page(w, entry).gates + (position - entry->start) * 2 * c->n_delta_heads;
+    const float *gates = gates_of(w, position);
     float fade = gates[w->head], beta = gates[c->n_delta_heads + w->head];
     bool corrects = !c->arch->mamba;
     convolve(w, w->k, position, places.k, n_k);
@@ -277,60 +313,67 @@ static void answer(head_work *w, float *out, size_t position)
             out[j] += w->state[i * n_v + j] * w->q[i];
 }
 
-/* The state after the first `count` tokens of an entry. */
-static void restore(head_work *w, const spry_kv_entry *entry, size_t count)
+/* The rows of a run, one after another, for one head; before them the tokens that the state is kept before. */
+static void run_head(head_work *w)
 {
-    const spry_config *c = w->job->pass->config;
-    size_t size = (size_t)c->delta_key_dim * c->delta_value_dim;
-    memcpy(w->state, entry_page(w, entry).state + w->head * size, size * sizeof *w->state);
-    for (size_t i = 0; i < count; i++)
-        learn(w, entry->start + i);
-}
-
-/* The state before a position that begins a page, into that page. */
-static void begin_page(head_work *w, const spry_kv_entry *entry)
-{
-    const spry_config *c = w->job->pass->config;
-    size_t size = (size_t)c->delta_key_dim * c->delta_value_dim;
-    memcpy(entry_page(w, entry).state + w->head * size, w->state, size * sizeof *w->state);
-}
-
-/* The rows of a segment, one after another, for one head. */
-static void run_head(head_work *w, const spry_segment *g, size_t first_row)
-{
+    const delta_run *r = &w->run;
     const spry_pass *p = w->job->pass;
     const spry_config *c = p->config;
-    size_t stride = (size_t)c->n_delta_heads * c->delta_value_dim, first = g->first_position;
-    const spry_kv_entry *entry = spry_kv_table_find(g->table, first);
-    if (first > entry->start)
-        restore(w, entry, first - entry->start);
-    else if (first)
-        restore(w, entry - 1, entry[-1].count);
+    size_t stride = (size_t)c->n_delta_heads * c->delta_value_dim, size = (size_t)c->delta_key_dim * c->delta_value_dim;
+    float *kept = r->state.heads + w->head * size;
+    if (r->first)
+        memcpy(w->state, kept, size * sizeof *kept);
     else
-        memset(w->state, 0, (size_t)c->delta_key_dim * c->delta_value_dim * sizeof *w->state);
-    for (size_t i = 0; i < g->n_rows; i++) {
-        if (first + i >= entry->start + entry->count)
-            entry++;
-        if (first + i == entry->start)
-            begin_page(w, entry);
-        learn(w, first + i);
-        answer(w, p->delta_result + (first_row + i) * stride + w->head * c->delta_value_dim, first + i);
+        memset(w->state, 0, size * sizeof *kept);
+    for (size_t position = r->from; position < r->end; position++) {
+        if (position == r->next && (position > r->from || !r->first))
+            memcpy(kept, w->state, size * sizeof *kept);
+        learn(w, position);
+        if (position >= r->first)
+            answer(w, p->delta_result + (r->first_row + position - r->first) * stride + w->head * c->delta_value_dim,
+                   position);
     }
 }
 
 static void recur_part(void *context, size_t worker, size_t n_workers)
 {
     const delta_job *job = context;
-    const spry_pass *p = job->pass;
     head_work w; /* large: not cleared */
-    size_t first_row = 0, item = 0;
+    size_t item = 0;
     w.job = job;
-    for (size_t s = 0; s < p->n_segments; first_row += p->segments[s++].n_rows)
-        for (w.head = 0; w.head < p->config->n_delta_heads; w.head++, item++)
-            if (item % n_workers == worker && p->segments[s].n_rows) {
-                w.table = p->segments[s].table;
-                run_head(&w, &p->segments[s], first_row);
-            }
+    for (run_cursor at = {0}; next_run(job, &w.run, &at);)
+        for (w.head = 0; w.head < job->pass->config->n_delta_heads; w.head++, item++)
+            if (item % n_workers == worker)
+                run_head(&w);
+}
+
+/* What later steps need of the tokens of a run, as far as coordinates [begin, end) of `width` go: the tokens from
+ * position `next` on, and `before` tokens before it. `kept` has those from `from` on so far. Ascending: what is read
+ * comes after what is written. */
+static void keep_tokens(const delta_run *r, float *kept, const float *rows, size_t before, size_t width, size_t begin,
+                        size_t end)
+{
+    size_t n = before + r->end - r->next, moved = r->next - r->from, old = r->first - r->from + before;
+    for (size_t i = moved ? 0 : old; i < n; i++) {
+        const float *from =
+            i + moved < old ? kept + (i + moved) * width : rows + (r->first_row + i + moved - old) * width;
+        memcpy(kept + i * width + begin, from + begin, (end - begin) * sizeof *kept);
+    }
+}
+
+static void keep_part(void *context, size_t worker, size_t n_workers)
+{
+    const delta_job *job = context;
+    const spry_pass *p = job->pass;
+    const spry_config *c = p->config;
+    size_t mixed = spry_config_delta_mixed(c), gates = 2 * (size_t)c->n_delta_heads, begin, end;
+    spry_threads_part(&begin, &end, mixed, 1, worker, n_workers);
+    delta_run run;
+    for (run_cursor at = {0}; next_run(job, &run, &at);) {
+        keep_tokens(&run, run.state.inputs, p->delta_mixed, c->n_conv - 1, mixed, begin, end);
+        if (worker == 0)
+            keep_tokens(&run, run.state.gates, p->delta_ba, 0, gates, 0, gates);
+    }
 }
 
 /* Results are normalised, group by group, and gated. */
@@ -366,8 +409,9 @@ void spry_pass_delta(spry_pass *p, const spry_layer *l, uint32_t index)
         inputs[n++] = (spry_product){p->delta_ba, 2 * heads, &l->delta_b};
     inputs[n++] = (spry_product){p->delta_ba + heads, 2 * heads, &l->delta_a};
     spry_pass_products(p, SPRY_OP_QKV, inputs, n, p->in, p->n_rows);
-    spry_threads_run(p->threads, store_part, &job);
+    spry_threads_run(p->threads, prepare_part, &job);
     spry_threads_run(p->threads, recur_part, &job);
+    spry_threads_run(p->threads, keep_part, &job);
     spry_threads_run(p->threads, gate_part, &job);
     spry_pass_charge(p, SPRY_OP_ATTEND);
     spry_pass_linear(p, SPRY_OP_OUT, p->y, c->n_embd, &l->delta_out, p->delta_result, p->n_rows);

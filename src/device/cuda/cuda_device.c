@@ -184,7 +184,7 @@ static bool measure(spry_device *device, spry_device_memory *memory)
     const spry_cuda_device *d = cuda_of(device);
     *memory =
         (spry_device_memory){.weights = d->model.bytes,
-                             .kv = d->pool->page_bytes * d->pool->n_pages,
+                             .kv = d->pool->page_bytes * d->pool->n_pages + spry_kv_states_bytes(&d->pool->shape),
                              .scratch = d->scratch.bytes + 2 * d->upload.bytes + d->draws[0].bytes + d->draws[1].bytes};
     return true;
 }
@@ -201,7 +201,8 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *s, con
     (void)use; /* everything is allocated at once */
     memory->weights = spry_cuda_model_bytes(s->config, s->weights, &s->limits);
     memory->scratch = spry_cuda_scratch_bytes(s->config, &s->limits);
-    return spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages);
+    return spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages) &&
+           spry_checked_add(&memory->kv, memory->kv, spry_kv_states_bytes(&s->pool->shape));
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -234,6 +235,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .logits = logits,
                                     .hidden = hidden,
                                     .mover = spry_cuda_pages_mover,
+                                    .state_mover = spry_cuda_states_mover,
                                     .waits = waits,
                                     .set_trace = set_trace,
                                     .set_watch = set_watch,

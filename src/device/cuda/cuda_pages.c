@@ -81,6 +81,69 @@ spry_kv_mover spry_cuda_pages_mover(spry_device *device)
     return mover;
 }
 
+/* ---- recurrent states -------------------------------------------------------------------------------------------- */
+
+static spry_cuda_memory state_at(const spry_cuda_device *d, uint32_t state)
+{
+    return d->states.memory + (uint64_t)state * d->pool->shape.state;
+}
+
+static void copy_state(void *self, uint32_t to, uint32_t from)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_enter(&d->context);
+    spry_cuda_copy(&d->context, state_at(d, to), state_at(d, from), d->pool->shape.state);
+}
+
+/* Called from any thread, so it does not touch the device's state. */
+static const void *read_state(void *self, uint32_t state, void *room)
+{
+    const spry_cuda_device *d = self;
+    const spry_cuda *cuda = d->context.cuda;
+    bool fine = cuda->context_set(d->context.context) == 0 && cuda->stream_wait(d->context.stream) == 0 &&
+                cuda->memory_read(room, state_at(d, state), d->pool->shape.state) == 0;
+    return fine ? room : NULL;
+}
+
+static void *begin_state(void *self, uint32_t state)
+{
+    spry_cuda_device *d = self;
+    (void)state;
+    spry_cuda_enter(&d->context);
+    if (!d->states.host)
+        d->states.host = spry_cuda_allocate_host(&d->context, d->pool->shape.state);
+    return d->states.host;
+}
+
+static bool end_state(void *self, uint32_t state, bool whole)
+{
+    spry_cuda_device *d = self;
+    if (whole)
+        spry_cuda_write(&d->context, state_at(d, state), d->states.host, d->pool->shape.state);
+    return d->context.fault == 0;
+}
+
+static bool finish_states(void *self)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_enter(&d->context);
+    spry_cuda_finish(&d->context);
+    return d->context.fault == 0;
+}
+
+spry_kv_mover spry_cuda_states_mover(spry_device *device)
+{
+    return (spry_kv_mover){.self = device,
+                           .copy = copy_state,
+                           .read = read_state,
+                           .max_writes = 1,
+                           .write_begin = begin_state,
+                           .write_end = end_state,
+                           .write_finish = finish_states};
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
 static size_t places(const spry_kv_pool *pool, bool restores)
 {
     size_t most = restores ? staging_bytes / pool->page_bytes : 1;
@@ -118,6 +181,8 @@ void spry_cuda_encode_tensor_maps(spry_cuda_context *gpu, spry_cuda_attention *a
 spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error *error)
 {
     d->pages = spry_cuda_allocate(&d->context, d->pool->page_bytes * d->pool->n_pages);
+    if (d->pool->states)
+        d->states.memory = spry_cuda_allocate(&d->context, spry_kv_states_bytes(&d->pool->shape));
     const spry_kv_pages kv = spry_cuda_layer_pages(d, 0);
     spry_cuda_encode_tensor_maps(&d->context, &d->attention, &kv, d->pool->n_pages);
     d->writes.capacity = places(d->pool, restores);
@@ -128,6 +193,8 @@ spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error 
 void spry_cuda_pages_deinit(spry_cuda_device *d)
 {
     spry_cuda_free_host(&d->context, d->writes.host);
+    spry_cuda_free_host(&d->context, d->states.host);
+    spry_cuda_free(&d->context, &d->states.memory);
     spry_cuda_free(&d->context, &d->pages);
 }
 

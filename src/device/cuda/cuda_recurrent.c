@@ -19,11 +19,9 @@ static spry_delta_args delta_args(const spry_cuda_device *d, const spry_cuda_lay
                              .weight = l->delta_conv,
                              .dt = l->delta_dt,
                              .fading = l->delta_fading,
-                             .rows = d->upload.memory + d->upload.rows,
-                             .entries = d->upload.memory + d->upload.entries,
-                             .segments = d->upload.memory + d->upload.segments,
-                             .pages = d->pages + spry_kv_extra_offset(d->pool) + before,
-                             .page_bytes = d->pool->page_bytes,
+                             .runs = d->upload.memory + d->upload.runs,
+                             .states = d->states.memory + before,
+                             .state_bytes = d->pool->shape.state,
                              .n_heads = c->n_delta_heads,
                              .n_keys = c->n_delta_keys,
                              .key_dim = c->delta_key_dim,
@@ -47,9 +45,12 @@ static void recur(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
     size_t size = 0;
     while (size + 1 < SPRY_COUNT(kernels) && (uint32_t)KEYS_LEAST << size < c->delta_key_dim)
         size++;
-    spry_cuda_launch(&d->context, spry_delta_store_id, d->n_rows, 1, 1, &args);
+    spry_cuda_launch(&d->context, spry_delta_gates_id, d->n_rows, 1, 1, &args);
     spry_cuda_launch(&d->context, kernels[size], (c->delta_value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS,
                      c->n_delta_heads, d->n_segments, &args);
+    spry_cuda_launch(&d->context, spry_delta_keep_id,
+                     (args.n_mixed + 2 * args.n_heads + SPRY_DELTA_ROW_THREADS - 1) / SPRY_DELTA_ROW_THREADS,
+                     d->n_segments, 1, &args);
     spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, norm.n_groups, 1, &norm);
 }
 

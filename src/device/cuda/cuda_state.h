@@ -68,8 +68,7 @@ typedef struct spry_cuda_upload {
     unsigned char *host; /* the half of the step that is being prepared */
     spry_cuda_memory memory;
     size_t bytes; /* of one step */
-    size_t rows, decode_rows, decode_tiles, prefill_tiles, segments, source, deltas, drawn, scales,
-        entries; /* offsets */
+    size_t rows, decode_rows, decode_tiles, prefill_tiles, runs, source, deltas, drawn, scales, entries; /* offsets */
 } spry_cuda_upload;
 
 /* Upload and results of a step's draws. */
@@ -133,6 +132,12 @@ typedef struct spry_cuda_writes {
     uint32_t pages[SPRY_CUDA_WRITES];
 } spry_cuda_writes;
 
+/* Recurrent states, one of which can be written at a time. */
+typedef struct spry_cuda_states {
+    spry_cuda_memory memory;
+    unsigned char *host; /* pinned, one state; NULL until the first is written */
+} spry_cuda_states;
+
 enum { SPRY_CUDA_MARKS = 1024 }; /* maximum ops between two waits of a watched step */
 
 typedef struct spry_cuda_marked {
@@ -173,6 +178,7 @@ typedef struct spry_cuda_device {
     spry_cuda_graph graphs[SPRY_CUDA_GRAPHS];
     uint64_t graph_clock;
     spry_cuda_writes writes;
+    spry_cuda_states states;
     spry_cuda_tier tier;
     float *host_rows; /* pinned: rows of logits or hidden states that the caller asked for */
     size_t host_rows_bytes;
@@ -218,6 +224,7 @@ void spry_cuda_scratch_deinit(spry_cuda_device *d);
 spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error *error);
 void spry_cuda_pages_deinit(spry_cuda_device *d);
 spry_kv_mover spry_cuda_pages_mover(spry_device *device);
+spry_kv_mover spry_cuda_states_mover(spry_device *device);
 spry_cuda_memory spry_cuda_page(const spry_cuda_device *d, uint32_t page);
 
 /* The host tier of pages. `pass`: the steps' stream waits for the copies of a page, or of a step's pages; the host does

@@ -27,7 +27,7 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
     u->decode_rows = section(&used, rows, sizeof(uint32_t));
     u->decode_tiles = section(&used, rows, sizeof(spry_decode_tile));
     u->prefill_tiles = section(&used, rows, sizeof(spry_row_range));
-    u->segments = section(&used, d->config->n_delta_layers ? rows : 0, sizeof(spry_row_range));
+    u->runs = section(&used, d->config->n_delta_layers ? rows : 0, sizeof(spry_delta_run));
     u->source = section(&used, rows, sizeof(int32_t));
     u->deltas = section(&used, SPRY_KV_TURNS_MAX, sizeof(int32_t));
     u->drawn = section(&used, rows, sizeof(uint32_t));
@@ -142,12 +142,25 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
     }
 }
 
-/* The rows of one sequence, which a delta net processes in order. */
-static void add_segment(spry_cuda_device *d, spry_row_range rows)
+/* The rows of one sequence, which a delta net processes in order; `before`: the segment before this one. */
+static void add_segment(spry_cuda_device *d, const spry_segment *g, const spry_segment *before)
 {
-    if (d->config->n_delta_layers)
-        ((spry_row_range *)(void *)(d->upload.host + d->upload.segments))[d->n_segments] = rows;
-    d->n_segments++;
+    if (!d->config->n_delta_layers) {
+        d->n_segments++;
+        return;
+    }
+    spry_delta_run *run = (spry_delta_run *)(void *)(d->upload.host + d->upload.runs) + d->n_segments;
+    if (before && before->table == g->table) {
+        run--;
+    } else {
+        *run = (spry_delta_run){.first_row = (uint32_t)d->n_rows,
+                                .first = g->first_position,
+                                .from = (uint32_t)g->table->state_from,
+                                .state = g->table->state - 1};
+        d->n_segments++;
+    }
+    run->n_rows += g->n_rows;
+    run->next = spry_kv_table_find(g->table, g->first_position + g->n_rows - 1)->start;
 }
 
 /* Row numbers of the wanted rows: first those with logits, then those with hidden states. */
@@ -218,7 +231,7 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
         add_rows(d, g, d->n_rows, n_entries, first_new);
         spry_cuda_lora_rows(d, g, d->n_rows);
         if (g->n_rows)
-            add_segment(d, (spry_row_range){(uint32_t)d->n_rows, g->n_rows});
+            add_segment(d, g, d->n_rows ? g - 1 : NULL);
         if (is_decode(d, g, n_rows))
             add_decode_rows(d, g, d->n_rows);
         else

@@ -479,22 +479,30 @@ typedef struct spry_conv_args {
     uint32_t n_rows, n, reach;
 } spry_conv_args;
 
-/* Gated delta nets (cpu/delta.c): spry_delta_store stores the inputs of rows into their pages, grid rows; spry_delta
- * updates the states over the rows and computes the outputs, grid (columns / SPRY_DELTA_COLUMNS, heads, segments). */
-enum { SPRY_DELTA_STORE_THREADS = 256, SPRY_DELTA_THREADS = 128, SPRY_DELTA_COLUMNS = 32 };
+/* The rows of one sequence: positions first to first + n_rows. Its state is kept for the beginning of position `from`
+ * before the step, and of `next` after it. */
+typedef struct spry_delta_run {
+    uint32_t first_row, n_rows, first;
+    uint32_t from, next;
+    uint32_t state; /* number */
+} spry_delta_run;
+
+/* Gated delta nets (cpu/recurrent.c): spry_delta_gates makes decays and betas of rows, grid rows; spry_delta updates
+ * the states over the rows and computes the outputs, grid (columns / SPRY_DELTA_COLUMNS, heads, runs); then
+ * spry_delta_keep stores what later steps need of the rows, grid (coordinates of mixed and gates /
+ * SPRY_DELTA_ROW_THREADS, runs). */
+enum { SPRY_DELTA_ROW_THREADS = 256, SPRY_DELTA_THREADS = 128, SPRY_DELTA_COLUMNS = 32 };
 
 typedef struct spry_delta_args {
-    SPRY_AT(float) out;          /* [rows, n_heads, value_dim] */
-    SPRY_AT(const float) mixed;  /* [rows, n_mixed]: queries and keys of n_keys heads, values of n_heads */
-    SPRY_AT(const float) ba;     /* [rows, 2, n_heads]: beta and decay before their activation functions */
+    SPRY_AT(float) out;         /* [rows, n_heads, value_dim] */
+    SPRY_AT(const float) mixed; /* [rows, n_mixed]: queries and keys of n_keys heads, values of n_heads */
+    SPRY_AT(float) ba; /* [rows, 2, n_heads]: beta and decay before their activation functions; then exp(g), beta */
     SPRY_AT(const float) weight; /* [n_mixed, reach] */
     SPRY_AT(const float) dt;     /* [n_heads] */
     SPRY_AT(const float) fading; /* [n_heads] */
-    SPRY_AT(const spry_step_row) rows;
-    SPRY_AT(const spry_step_entry) entries;
-    SPRY_AT(const spry_row_range) segments; /* the rows of one sequence each */
-    SPRY_AT(unsigned char) pages;           /* address of the layer's floats in page 0 */
-    uint64_t page_bytes;
+    SPRY_AT(const spry_delta_run) runs;
+    SPRY_AT(unsigned char) states; /* address of the layer's floats in state 0 */
+    uint64_t state_bytes;
     uint32_t n_heads, n_keys, key_dim, value_dim, n_mixed, reach;
     uint32_t tiled; /* heads h, h + n_keys, ... share a key head; else neighbouring heads */
 } spry_delta_args;

@@ -132,7 +132,8 @@
     K(spry_lora_expand, SPRY_LORA_THREADS)                                                                             \
     K(spry_mla_slots, SPRY_MLA_THREADS)                                                                                \
     K(spry_mla_join, SPRY_MLA_THREADS)                                                                                 \
-    K(spry_delta_store, SPRY_DELTA_STORE_THREADS)                                                                      \
+    K(spry_delta_gates, SPRY_DELTA_ROW_THREADS)                                                                        \
+    K(spry_delta_keep, SPRY_DELTA_ROW_THREADS)                                                                         \
     K(spry_delta_32, SPRY_DELTA_THREADS)                                                                               \
     K(spry_delta_64, SPRY_DELTA_THREADS)                                                                               \
     K(spry_delta_128, SPRY_DELTA_THREADS)                                                                              \

@@ -46,6 +46,7 @@ typedef struct far_device {
     } writes;
     struct page_call *copies; /* [COPIES] to and from host memory; number n is copies[n % COPIES] */
     uint64_t n_copies;
+    unsigned char *state; /* new bytes of a recurrent state */
     spry_far_queue queue;
 } far_device;
 
@@ -126,7 +127,11 @@ static void copy_step(far_device *far, step_copy *copy, const spry_device_step *
     for (size_t i = 0; i < step->n_segments; i++) {
         const spry_segment *from = &step->segments[i];
         size_t n = from->table->n_entries;
-        copy->tables[i] = (spry_kv_table){.entries = entries, .n_entries = n, .n_tokens = from->table->n_tokens};
+        copy->tables[i] = (spry_kv_table){.entries = entries,
+                                          .n_entries = n,
+                                          .n_tokens = from->table->n_tokens,
+                                          .state = from->table->state,
+                                          .state_from = from->table->state_from};
         copy->segments[i] = *from;
         copy->segments[i].table = &copy->tables[i];
         copy->segments[i].tokens = tokens;
@@ -247,6 +252,7 @@ static spry_status hidden(spry_device *device, const float **out, size_t first, 
 
 typedef struct page_call {
     spry_far_call call;
+    spry_host_pages *pages; /* or states */
     uint32_t page, from;
     size_t count;
     void *bytes;
@@ -254,16 +260,16 @@ typedef struct page_call {
 
 static void run_copy(void *device, spry_far_call *call)
 {
-    far_device *far = device;
     const page_call *c = (const page_call *)call;
-    spry_host_pages_copy(&far->cpu.pages, c->page, c->from);
+    (void)device;
+    spry_host_pages_copy(c->pages, c->page, c->from);
 }
 
 static void run_read(void *device, spry_far_call *call)
 {
-    far_device *far = device;
     const page_call *c = (const page_call *)call;
-    memcpy(c->bytes, spry_host_page(&far->cpu.pages, c->page), far->cpu.pages.page_bytes);
+    (void)device;
+    memcpy(c->bytes, spry_host_page(c->pages, c->page), c->pages->page_bytes);
 }
 
 static void run_writes(void *device, spry_far_call *call)
@@ -278,14 +284,16 @@ static void run_writes(void *device, spry_far_call *call)
 
 static void copy_page(void *self, uint32_t to, uint32_t from)
 {
-    page_call c = {.call = {.run = run_copy}, .page = to, .from = from};
-    make_call(self, &c.call);
+    far_device *far = self;
+    page_call c = {.call = {.run = run_copy}, .pages = &far->cpu.pages, .page = to, .from = from};
+    make_call(far, &c.call);
 }
 
 static const void *read_page(void *self, uint32_t page, void *room)
 {
-    page_call c = {.call = {.run = run_read}, .page = page, .bytes = room};
-    make_call(self, &c.call);
+    far_device *far = self;
+    page_call c = {.call = {.run = run_read}, .pages = &far->cpu.pages, .page = page, .bytes = room};
+    make_call(far, &c.call);
     return room;
 }
 
@@ -321,24 +329,25 @@ static bool finish_writes(void *self)
 
 static void run_release(void *device, spry_far_call *call)
 {
-    far_device *far = device;
     const page_call *c = (const page_call *)call;
-    spry_host_pages_release(&far->cpu.pages, c->page, c->count);
+    (void)device;
+    spry_host_pages_release(c->pages, c->page, c->count);
 }
 
 static void release_pages(void *self, uint32_t first, size_t count)
 {
-    page_call c = {.call = {.run = run_release}, .page = first, .count = count};
-    make_call(self, &c.call);
+    far_device *far = self;
+    page_call c = {.call = {.run = run_release}, .pages = &far->cpu.pages, .page = first, .count = count};
+    make_call(far, &c.call);
 }
 
 /* ---- pages in host memory ---------------------------------------------------------------------------------------- */
 
 static void run_load(void *device, spry_far_call *call)
 {
-    far_device *far = device;
     const page_call *c = (const page_call *)call;
-    memcpy(spry_host_page(&far->cpu.pages, c->page), c->bytes, far->cpu.pages.page_bytes);
+    (void)device;
+    memcpy(spry_host_page(c->pages, c->page), c->bytes, c->pages->page_bytes);
 }
 
 static uint64_t start_copy(far_device *far, void (*run)(void *, spry_far_call *), uint32_t page, void *bytes)
@@ -346,7 +355,7 @@ static uint64_t start_copy(far_device *far, void (*run)(void *, spry_far_call *)
     page_call *c = &far->copies[++far->n_copies % COPIES];
     if (far->n_copies > COPIES)
         spry_far_queue_finish(&far->queue, &c->call);
-    *c = (page_call){.call = {.run = run}, .page = page, .bytes = bytes};
+    *c = (page_call){.call = {.run = run}, .pages = &far->cpu.pages, .page = page, .bytes = bytes};
     spry_far_queue_start(&far->queue, &c->call);
     return far->n_copies;
 }
@@ -462,6 +471,63 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
     return cpu->ops->measure_pages(cpu, bytes, pages, n_pages);
 }
 
+/* ---- recurrent states -------------------------------------------------------------------------------------------- */
+
+static void call_with_state(far_device *far, void (*run)(void *, spry_far_call *), page_call c)
+{
+    c.call.run = run;
+    c.pages = &far->cpu.states;
+    make_call(far, &c.call);
+}
+
+static void copy_state(void *self, uint32_t to, uint32_t from)
+{
+    call_with_state(self, run_copy, (page_call){.page = to, .from = from});
+}
+
+static const void *read_state(void *self, uint32_t state, void *room)
+{
+    call_with_state(self, run_read, (page_call){.page = state, .bytes = room});
+    return room;
+}
+
+static void *begin_state(void *self, uint32_t state)
+{
+    (void)state;
+    return ((far_device *)self)->state;
+}
+
+static bool end_state(void *self, uint32_t state, bool whole)
+{
+    far_device *far = self;
+    if (whole)
+        call_with_state(far, run_load, (page_call){.page = state, .bytes = far->state});
+    return true;
+}
+
+static bool finish_states(void *self)
+{
+    (void)self;
+    return true;
+}
+
+static void release_states(void *self, uint32_t first, size_t count)
+{
+    call_with_state(self, run_release, (page_call){.page = first, .count = count});
+}
+
+static spry_kv_mover state_mover(spry_device *device)
+{
+    return (spry_kv_mover){.self = device,
+                           .copy = copy_state,
+                           .read = read_state,
+                           .max_writes = 1,
+                           .write_begin = begin_state,
+                           .write_end = end_state,
+                           .write_finish = finish_states,
+                           .release = release_states};
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static void release(far_device *far)
@@ -476,6 +542,7 @@ static void release(far_device *far)
     free(far->rows);
     free(far->writes.bytes);
     free(far->copies);
+    free(far->state);
     free(far);
 }
 
@@ -495,6 +562,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .logits = logits,
                                     .hidden = hidden,
                                     .mover = mover,
+                                    .state_mover = state_mover,
                                     .waits = waits,
                                     .set_trace = set_trace,
                                     .set_watch = set_watch,
@@ -512,7 +580,8 @@ static spry_status allocate(far_device *far, const spry_device_setup *setup, spr
         return spry_fail(error, SPRY_ERR_MEMORY, "a step of %u rows needs more than any memory", limits->max_rows);
     far->rows = calloc(logit_floats > hidden_floats ? logit_floats : hidden_floats, sizeof *far->rows);
     far->copies = calloc(COPIES, sizeof *far->copies);
-    bool fine = far->rows && far->copies && (far->writes.bytes = malloc(writes));
+    far->state = malloc(setup->pool->shape.state + 1);
+    bool fine = far->rows && far->copies && far->state && (far->writes.bytes = malloc(writes));
     for (size_t i = 0; i < 2; i++) {
         step_copy *copy = &far->steps[i];
         copy->call.run = run_step;

@@ -1,11 +1,13 @@
 /* Layers that keep a recurrent state in place of attention: short convolutions (LFM2) and gated delta nets
- * (Qwen3-Next), and that model's gated attention heads. States are in KV pages. Compute capability 8.0 and later.
+ * (Qwen3-Next), and that model's gated attention heads. Convolutions keep their inputs in KV pages. Compute
+ * capability 8.0 and later.
  *
  *   kernel        grid                                    block     a block owns
  *   conv_store    (rows / 16, pieces of head_dim)         8 warps   B * x of 16 rows, into pages
  *   convolve      (rows / 16, pieces of head_dim)         8 warps   C * (sum over the last tokens) of 16 rows
- *   delta_store   rows                                    8 warps   inputs of a row, into pages
- *   delta         (columns / 32, heads, segments)         4 warps   32 columns of a head's state, a segment's rows
+ *   delta_gates   rows                                    8 warps   decays and betas of a row
+ *   delta         (columns / 32, heads, runs)             4 warps   32 columns of a head's state, a run's rows
+ *   delta_keep    (coordinates / 256, runs)               8 warps   256 coordinates of a run's last tokens
  */
 #include "device/cuda/kernels/kv_pages.cuh"
 
@@ -107,7 +109,7 @@ SPRY_KV_TYPES(CONVOLUTION)
 /* ---- gated delta nets -------------------------------------------------------------------------------------------- */
 
 /* Columns of a head's state are independent: four lanes of a warp hold one in registers. A block goes through the
- * tokens of its sequence in order, from the beginning of the page where the step's first row continues; queries,
+ * tokens of its sequence in order, from the token that the state is kept before; queries,
  * keys and values of 16 tokens at a time are computed into shared memory. */
 
 enum {
@@ -119,37 +121,62 @@ enum {
 static_assert(DELTA_LANES == 4, "lanes add up what they have in two exchanges");
 #define DELTA_EPS 1e-6f /* epsilon of the lengths of q and k */
 
-/* The layer's part of a page. */
-struct delta_page {
-    float *state; /* [n_heads, key_dim, value_dim]: the state before the page's first token */
-    float *gates; /* [DELTA_PAGE_TOKENS, 2, n_heads]: exp(g), beta */
-    float *mixed; /* [DELTA_PAGE_TOKENS, mixed]: inputs of the convolution, q | k | v of all heads */
+/* The layer's part of a table's state. */
+struct delta_state {
+    float *heads;  /* [n_heads, key_dim, value_dim]: before token `from` of the run */
+    float *gates;  /* [DELTA_PAGE_TOKENS, 2, n_heads]: exp(g), beta, of tokens from there on */
+    float *inputs; /* [reach - 1 + DELTA_PAGE_TOKENS, mixed]: q | k | v of all heads, from reach - 1 tokens before */
 };
 
-SPRY_DEVICE delta_page page_of(const spry_delta_args &a, uint32_t page)
+SPRY_DEVICE delta_state state_of(const spry_delta_args &a, const spry_delta_run &run)
 {
-    float *at = (float *)(a.pages + page * a.page_bytes);
-    delta_page p = {at, at + (uint64_t)a.n_heads * a.key_dim * a.value_dim, (float *)0};
-    p.mixed = p.gates + DELTA_PAGE_TOKENS * 2 * a.n_heads;
-    return p;
+    float *at = (float *)(a.states + run.state * a.state_bytes);
+    delta_state s = {at, at + (uint64_t)a.n_heads * a.key_dim * a.value_dim, (float *)0};
+    s.inputs = s.gates + DELTA_PAGE_TOKENS * 2 * a.n_heads;
+    return s;
 }
 
-/* ---- into pages -------------------------------------------------------------------------------------------------- */
+/* ---- gates of rows ----------------------------------------------------------------------------------------------- */
 
-SPRY_KERNEL(spry_delta_store, spry_delta_args)
+SPRY_KERNEL(spry_delta_gates, spry_delta_args)
 {
-    const spry_step_row &row = a.rows[blockIdx.x];
-    delta_page page = page_of(a, row.page);
-    const float *mixed = a.mixed + (uint64_t)blockIdx.x * a.n_mixed, *ba = a.ba + (uint64_t)blockIdx.x * 2 * a.n_heads;
-    float *to = page.mixed + (uint64_t)row.slot * a.n_mixed, *gates = page.gates + row.slot * 2 * a.n_heads;
-    for (uint32_t i = threadIdx.x; i < a.n_mixed; i += blockDim.x)
-        to[i] = mixed[i];
+    float *ba = a.ba + (uint64_t)blockIdx.x * 2 * a.n_heads;
     for (uint32_t h = threadIdx.x; h < a.n_heads; h += blockDim.x) {
-        float time = ba[a.n_heads + h] + a.dt[h];
+        float time = ba[a.n_heads + h] + a.dt[h], b = ba[h];
         time = time > 20 ? time : log1pf(expf(time));
-        gates[h] = expf(a.fading[h] * time);
-        gates[a.n_heads + h] = 1 / (1 + expf(-ba[h]));
+        ba[h] = expf(a.fading[h] * time);
+        ba[a.n_heads + h] = 1 / (1 + expf(-b));
     }
+}
+
+/* ---- what later steps need --------------------------------------------------------------------------------------- */
+
+/* One coordinate i of `width` of the tokens from run.next on, and of `before` tokens before it, in place of those from
+ * run.from on. Ascending: what is read comes after what is written. */
+SPRY_DEVICE void keep_tokens(const spry_delta_run &run, float *kept, const float *rows, uint32_t before, uint32_t width,
+                             uint32_t i)
+{
+    uint32_t end = run.first + run.n_rows, n = before + end - run.next, moved = run.next - run.from;
+    uint32_t old = run.first - run.from + before; /* tokens that are kept so far */
+    for (uint32_t t = moved || !run.first ? 0 : old; t < n; t++) {
+        float value = 0; /* before the first token */
+        if (t + moved >= old)
+            value = rows[(uint64_t)(run.first_row + t + moved - old) * width + i];
+        else if (run.first)
+            value = kept[(uint64_t)(t + moved) * width + i];
+        kept[(uint64_t)t * width + i] = value;
+    }
+}
+
+SPRY_KERNEL(spry_delta_keep, spry_delta_args)
+{
+    const spry_delta_run run = a.runs[blockIdx.y];
+    const delta_state state = state_of(a, run);
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < a.n_mixed)
+        keep_tokens(run, state.inputs, a.mixed, a.reach - 1, a.n_mixed, i);
+    else if (i < a.n_mixed + 2 * a.n_heads)
+        keep_tokens(run, state.gates, a.ba, 0, 2 * a.n_heads, i - a.n_mixed);
 }
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
@@ -160,31 +187,31 @@ template <int KEYS> struct delta_tokens {
     float v[DELTA_TOKENS][SPRY_DELTA_COLUMNS], fade[DELTA_TOKENS], beta[DELTA_TOKENS];
 };
 
-/* One coordinate of the convolution's output at a position inside of this entry; before the first token there are
- * zeros. */
-SPRY_DEVICE float mixed_value(const spry_delta_args &a, const spry_step_entry *entry, uint32_t position, uint32_t i)
+/* One coordinate of the convolution's output at a position; before the first token there are zeros. */
+SPRY_DEVICE float mixed_value(const spry_delta_args &a, const spry_delta_run &run, uint32_t position, uint32_t i)
 {
-    uint32_t at = position + 1 > a.reach ? position + 1 - a.reach : 0;
-    const float *weight = a.weight + (uint64_t)i * a.reach + (at + a.reach - 1 - position);
+    const float *weight = a.weight + (uint64_t)i * a.reach, *inputs = state_of(a, run).inputs;
     float sum = 0;
-    while (entry->start > at)
-        entry--;
-    for (; at <= position; at++) {
-        if (at >= entry->start + entry->count)
-            entry++;
-        sum += *weight++ * page_of(a, entry->page).mixed[(uint64_t)(at - entry->start) * a.n_mixed + i];
+    for (uint32_t step = 0; step < a.reach; step++) {
+        uint32_t after = position + step + 1; /* the token's position and `reach` */
+        float value = 0;
+        if (after >= run.first + a.reach)
+            value = a.mixed[(uint64_t)(run.first_row + after - a.reach - run.first) * a.n_mixed + i];
+        else if (run.first)
+            value = inputs[(uint64_t)(after - 1 - run.from) * a.n_mixed + i];
+        sum += weight[step] * value;
     }
     return sum / (1 + expf(-sum));
 }
 
 /* A warp computes a head of a query or key, from coordinate `first` on, normalised to length 1, times `scale`. */
 template <int KEYS>
-SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_step_entry *entry, uint32_t position,
+SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_delta_run &run, uint32_t position,
                            uint32_t first, float scale, uint32_t lane)
 {
     float sum = 0;
     for (uint32_t i = lane; i < KEYS; i += WARP) {
-        float value = i < a.key_dim ? mixed_value(a, entry, position, first + i) : 0;
+        float value = i < a.key_dim ? mixed_value(a, run, position, first + i) : 0;
         out[i] = value;
         sum = fmaf(value, value, sum);
     }
@@ -193,29 +220,27 @@ SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_step
         out[i] *= scale;
 }
 
-/* Computes n tokens from position `begin` on; `entry` holds the first, or an earlier token. Queries are computed only
- * for rows, from position `first_row` on. */
+/* Computes n tokens from position `begin` on. Queries are computed only for rows. */
 template <int KEYS>
-SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, const spry_step_entry *entry,
-                             uint32_t begin, uint32_t n, uint32_t first_row)
+SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, const spry_delta_run &run, uint32_t begin,
+                             uint32_t n)
 {
     uint32_t head = blockIdx.y, lane = threadIdx.x % WARP;
     uint32_t key_head = a.tiled ? head % a.n_keys : head / (a.n_heads / a.n_keys);
     uint32_t keys = a.n_keys * a.key_dim, column = blockIdx.x * SPRY_DELTA_COLUMNS;
     for (uint32_t t = threadIdx.x / WARP; t < n; t += DELTA_WARPS) {
         uint32_t position = begin + t;
-        while (position >= entry->start + entry->count)
-            entry++;
-        if (position >= first_row)
-            make_unit<KEYS>((float *)s.q[t], a, entry, position, key_head * a.key_dim, 1 / sqrtf((float)a.key_dim),
-                            lane);
-        make_unit<KEYS>((float *)s.k[t], a, entry, position, keys + key_head * a.key_dim, 1, lane);
+        if (position >= run.first)
+            make_unit<KEYS>((float *)s.q[t], a, run, position, key_head * a.key_dim, 1 / sqrtf((float)a.key_dim), lane);
+        make_unit<KEYS>((float *)s.k[t], a, run, position, keys + key_head * a.key_dim, 1, lane);
         for (uint32_t j = lane; j < SPRY_DELTA_COLUMNS; j += WARP)
             s.v[t][j] = column + j < a.value_dim
-                            ? mixed_value(a, entry, position, 2 * keys + head * a.value_dim + column + j)
+                            ? mixed_value(a, run, position, 2 * keys + head * a.value_dim + column + j)
                             : 0;
         if (lane == 0) {
-            const float *gates = page_of(a, entry->page).gates + (position - entry->start) * 2 * a.n_heads;
+            const float *gates = position < run.first
+                                     ? state_of(a, run).gates + (position - run.from) * 2 * a.n_heads
+                                     : a.ba + (uint64_t)(run.first_row + position - run.first) * 2 * a.n_heads;
             s.fade[t] = gates[head];
             s.beta[t] = gates[a.n_heads + head];
         }
@@ -234,9 +259,9 @@ template <int KEYS> struct delta_column {
         return (uint32_t)(i / 4) * 16 + part * 4 + (uint32_t)(i % 4);
     }
 
-    SPRY_METHOD float *address(const spry_delta_args &a, uint32_t page, int i) const
+    SPRY_METHOD float *address(const spry_delta_args &a, float *heads, int i) const
     {
-        return page_of(a, page).state + ((uint64_t)blockIdx.y * a.key_dim + key(i)) * a.value_dim + column;
+        return heads + ((uint64_t)blockIdx.y * a.key_dim + key(i)) * a.value_dim + column;
     }
 
     SPRY_METHOD bool has(const spry_delta_args &a, int i) const
@@ -251,19 +276,19 @@ template <int KEYS> struct delta_column {
             x[i] = 0;
     }
 
-    SPRY_METHOD void load(const spry_delta_args &a, uint32_t page)
+    SPRY_METHOD void load(const spry_delta_args &a, float *heads)
     {
         SPRY_UNROLL
         for (int i = 0; i < KEYS / DELTA_LANES; i++)
-            x[i] = has(a, i) ? *address(a, page, i) : 0;
+            x[i] = has(a, i) ? *address(a, heads, i) : 0;
     }
 
-    SPRY_METHOD void store(const spry_delta_args &a, uint32_t page) const
+    SPRY_METHOD void store(const spry_delta_args &a, float *heads) const
     {
         SPRY_UNROLL
         for (int i = 0; i < KEYS / DELTA_LANES; i++)
             if (has(a, i))
-                *address(a, page, i) = x[i];
+                *address(a, heads, i) = x[i];
     }
 
     /* Dot product of the column and a vector; every lane of the column gets it. */
@@ -301,39 +326,35 @@ template <int KEYS> struct delta_column {
     }
 };
 
-/* Processes all rows of a segment, for one head and 32 of its columns. */
+/* Processes all rows of a run, for one head and 32 of its columns, after the tokens that the state does not have yet.
+ */
 template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
 {
     SPRY_SMEM delta_tokens<KEYS> s;
-    const spry_row_range rows = a.segments[blockIdx.z];
-    const spry_step_row row = a.rows[rows.first_row];
-    const spry_step_entry *entry = a.entries + row.first_entry + row.n_entries - 1;
-    uint32_t local = threadIdx.x / DELTA_LANES, first = row.position, end = first + rows.n_rows;
+    const spry_delta_run run = a.runs[blockIdx.z];
+    const delta_state state = state_of(a, run);
+    uint32_t local = threadIdx.x / DELTA_LANES, end = run.first + run.n_rows;
     delta_column<KEYS> c;
     c.column = blockIdx.x * SPRY_DELTA_COLUMNS + local;
     c.part = threadIdx.x % DELTA_LANES;
     c.clear();
-    if (first && first == entry->start) /* the state after the previous page */
-        entry--;
-    if (first)
-        c.load(a, entry->page);
-    for (uint32_t begin = entry->start; begin < end; begin += DELTA_TOKENS) {
+    if (run.first)
+        c.load(a, state.heads);
+    for (uint32_t begin = run.from; begin < end; begin += DELTA_TOKENS) {
         uint32_t n = end - begin < DELTA_TOKENS ? end - begin : (uint32_t)DELTA_TOKENS;
         syncthreads();
-        make_tokens(s, a, entry, begin, n, first);
+        make_tokens(s, a, run, begin, n);
         syncthreads();
         for (uint32_t t = 0; t < n; t++) {
             uint32_t position = begin + t;
-            if (position >= entry->start + entry->count)
-                entry++;
-            if (position >= first && position == entry->start)
-                c.store(a, entry->page);
+            if (position == run.next && (position > run.from || !run.first))
+                c.store(a, state.heads);
             c.learn(s.k[t], s.v[t][local], s.fade[t], s.beta[t]);
-            if (position < first)
+            if (position < run.first)
                 continue;
             float answer = c.times(s.q[t]);
             if (c.part == 0 && c.column < a.value_dim)
-                a.out[((uint64_t)(rows.first_row + position - first) * a.n_heads + blockIdx.y) * a.value_dim +
+                a.out[((uint64_t)(run.first_row + position - run.first) * a.n_heads + blockIdx.y) * a.value_dim +
                       c.column] = answer;
         }
     }
