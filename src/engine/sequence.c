@@ -366,7 +366,7 @@ static spry_status recover_state(spry_sequence *s, size_t count, spry_error *err
 {
     spry_kv_pool *pool = s->cache->pool;
     size_t n = s->table.n_tokens, same;
-    if (!pool->states || s->table.state || !n)
+    if (!pool->states || s->table.state || !n || spry_kv_state_return(pool, &s->table))
         return SPRY_OK;
     if (s->n_dropped || s->n_pictures)
         return spry_fail(error, SPRY_ERR_CONTEXT, "a text that slid, or has pictures, cannot be taken back this far");
@@ -645,6 +645,8 @@ void spry_sequence_stop(spry_sequence *s)
     }
     forget_work(s);
     spry_sequence_truncate(s, kept + s->n_dropped);
+    if (!s->n_dropped && !s->n_pictures) /* it rests: the state can be dropped for others, and be recovered */
+        spry_kv_state_leave(s->cache->pool, &s->table);
 }
 
 /* ---- layout of a prompt ------------------------------------------------------------------------------------------ */

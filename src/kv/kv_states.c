@@ -154,15 +154,16 @@ void spry_kv_state_give(spry_kv_pool *pool, spry_kv_table *table)
     table->state_from = 0;
 }
 
-/* The entry at which a table's state of its first `n_tokens` can be saved; NULL: none, or as much is saved there. */
-static const spry_kv_entry *entry_for(const spry_kv_pool *pool, const spry_kv_table *table, size_t n_tokens)
+/* The entry at which a table's state of its first `n_tokens` can be saved; NULL: none. *there: so much is saved. */
+static const spry_kv_entry *entry_for(const spry_kv_pool *pool, const spry_kv_table *table, size_t n_tokens,
+                                      bool *there)
 {
-    size_t there;
+    size_t count;
     if (!table->state || !n_tokens || n_tokens < table->state_from)
         return NULL;
     const spry_kv_entry *entry = spry_kv_table_find(table, n_tokens - 1);
-    bool known = spry_kv_state_find(pool, &there, entry->page) && there >= n_tokens - entry->start;
-    return known || entry->start != table->state_from ? NULL : entry;
+    *there = spry_kv_state_find(pool, &count, entry->page) && count >= n_tokens - entry->start;
+    return entry->start == table->state_from ? entry : NULL;
 }
 
 /* A state that is referenced for it becomes that of an entry's page. */
@@ -184,8 +185,9 @@ static void record(spry_kv_pool *pool, const spry_kv_table *table, const spry_kv
 bool spry_kv_state_save(spry_kv_pool *pool, const spry_kv_table *table, size_t n_tokens, bool ends)
 {
     uint32_t state;
-    const spry_kv_entry *entry = pool->states ? entry_for(pool, table, n_tokens) : NULL;
-    if (!entry)
+    bool there;
+    const spry_kv_entry *entry = pool->states ? entry_for(pool, table, n_tokens, &there) : NULL;
+    if (!entry || there)
         return false;
     spry_kv_state_drop(pool, entry->page); /* of fewer tokens */
     if (!take(pool->states, &state, UINT32_MAX))
@@ -198,14 +200,31 @@ bool spry_kv_state_save(spry_kv_pool *pool, const spry_kv_table *table, size_t n
 
 void spry_kv_state_leave(spry_kv_pool *pool, spry_kv_table *table)
 {
-    const spry_kv_entry *entry = pool->states ? entry_for(pool, table, table->n_tokens) : NULL;
-    if (!entry) {
-        spry_kv_state_give(pool, table);
+    bool there;
+    const spry_kv_entry *entry = pool->states ? entry_for(pool, table, table->n_tokens, &there) : NULL;
+    if (!entry)
         return;
+    if (!there) {
+        record(pool, table, entry, table->state - 1, table->n_tokens, true);
+        spry_kv_page_ref(&pool->states->pool, table->state - 1);
     }
-    record(pool, table, entry, table->state - 1, table->n_tokens, true);
-    table->state = 0;
-    table->state_from = 0;
+    spry_kv_state_give(pool, table);
+}
+
+bool spry_kv_state_return(spry_kv_pool *pool, spry_kv_table *table)
+{
+    size_t count;
+    const spry_kv_entry *last = table->n_entries ? &table->entries[table->n_entries - 1] : NULL;
+    if (!last || table->state || !spry_kv_state_find(pool, &count, last->page) || count < last->count)
+        return false;
+    uint32_t state = pool->states->of_page[last->page] - 1;
+    if (pool->states->pool.references[state] > 1)
+        return false;
+    spry_kv_page_ref(&pool->states->pool, state);
+    forget(pool->states, state);
+    table->state = state + 1;
+    table->state_from = last->start;
+    return true;
 }
 
 bool spry_kv_state_load(spry_kv_pool *pool, spry_kv_table *table, uint32_t page, size_t position)

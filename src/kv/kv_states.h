@@ -53,8 +53,12 @@ void spry_kv_state_give(spry_kv_pool *pool, spry_kv_table *table);
  * prompt or a turn. Returns whether it did. */
 bool spry_kv_state_save(spry_kv_pool *pool, const spry_kv_table *table, size_t n_tokens, bool ends);
 
-/* The same, and the table's own state is what is saved: it has none afterwards. */
+/* Saves the state of a table that is computed to its end, for its last page; the table has none afterwards, unless its
+ * state is for another page. */
 void spry_kv_state_leave(spry_kv_pool *pool, spry_kv_table *table);
+
+/* Takes back what is saved for the table's last page; false: nothing is, or others use it. */
+bool spry_kv_state_return(spry_kv_pool *pool, spry_kv_table *table);
 
 /* A table that has no state takes that saved at a page, whose first token has this position in the table. False: all
  * states are in use. */
