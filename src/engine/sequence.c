@@ -1021,10 +1021,10 @@ static spry_status resume(spry_sequence *s, size_t *from, const lane *l, const s
     if (!*from)
         return SPRY_OK;
     bool room = spry_kv_cache_make_state_room(s->cache, &s->table);
-    if (room && disk) { /* what could not be read is not on disk any more */
+    if (room && disk) {
         const int32_t *tokens = l->tokens + *from - SPRY_PAGE_TOKENS;
-        return spry_kv_cache_restore_state(s->cache, &s->table, *from, on_disk, tokens) ? SPRY_OK
-                                                                                        : resume(s, from, l, p, count);
+        *from = spry_kv_cache_restore_state(s->cache, &s->table, *from, on_disk, tokens) ? *from : 0;
+        return SPRY_OK;
     }
     if (room && spry_kv_state_load(s->cache->pool, &s->table, best, position))
         return SPRY_OK;

@@ -105,10 +105,10 @@ typedef struct spry_kv_pool {
     spry_kv_mover mover;           /* set when the device is open; before that no bytes move */
 } spry_kv_pool;
 
-/* Bytes of all recurrent states. */
+/* Bytes of all recurrent states; SIZE_MAX: more than that. */
 static inline size_t spry_kv_states_bytes(const spry_kv_shape *shape)
 {
-    return shape->state * shape->n_states; /* the pool has checked that this does not overflow */
+    return shape->state && shape->n_states > SIZE_MAX / shape->state ? SIZE_MAX : shape->state * shape->n_states;
 }
 
 /* Bytes per token in all layers; false when the shape does not fit the type's blocks or overflows. */
