@@ -86,7 +86,7 @@ static void end_line(const spry_answer *answer)
     spry_out_flush();
 }
 
-static spry_status answer_conversation(spry_chat_loop *c, spry_error *error)
+static spry_status generate(spry_chat_loop *c, spry_error *error)
 {
     const spry_chat_flags *flags = c->job.flags;
     spry_status status = SPRY_OK;
@@ -112,9 +112,21 @@ static spry_status answer_conversation(spry_chat_loop *c, spry_error *error)
                            .stream = true};
     status = spry_answer_generate(&c->answer, &job, error);
     spry_interrupt_clear();
+    if (status == SPRY_OK)
+        end_line(&c->answer);
+    return status;
+}
+
+static spry_status answer_conversation(spry_chat_loop *c, spry_error *error)
+{
+    size_t round = 0;
+    spry_status status;
+    json_array_clear(c->answer.more);
+    do
+        status = generate(c, error);
+    while (status == SPRY_OK && spry_chat_tools_call(c, round++));
     if (status != SPRY_OK)
         return status;
-    end_line(&c->answer);
     if (c->answer.result.finish == SPRY_FINISH_CANCELLED && c->answer.text.size == 0)
         return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted before the answer began; the message was removed");
     c->n_answers++;
@@ -263,6 +275,8 @@ static int run_chat(spry_chat_job *job, void *user)
         .history_path = history.size ? history.data : NULL, .complete = spry_chat_complete, .user = &c};
     spry_status status = spry_answer_shape(&c.constraint, &c.shape, &job->flags->answer, &error);
     if (status == SPRY_OK)
+        status = spry_chat_tools_open(&c, &error);
+    if (status == SPRY_OK)
         status = spry_line_editor_create(&c.editor, &options, &error);
     if (status == SPRY_OK) {
         greet(&c);
@@ -272,6 +286,7 @@ static int run_chat(spry_chat_job *job, void *user)
     *job = c.job;
     spry_energy_close(c.meter);
     spry_line_editor_destroy(c.editor);
+    spry_chat_tools_close(&c);
     spry_answer_deinit(&c.answer);
     spry_tokens_deinit(&c.ids);
     spry_buffer_deinit(&c.shape);

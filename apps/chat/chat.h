@@ -12,6 +12,7 @@
 typedef struct spry_chat_flags {
     const char *system; /* NULL: none given */
     const char *chats;  /* the file of stored chats; NULL: the user's file */
+    const char *mcp;    /* file of MCP servers; NULL: none */
     bool history, save, stats;
     spry_answer_flags answer;
     spry_engine_flags engine;
@@ -24,6 +25,9 @@ void spry_chat_flags_default(spry_chat_flags *flags);
 /* --system, --history, --save, --chats; and --chats alone, for commands that only read stored chats. */
 spry_option_table spry_chat_flags_table(spry_chat_flags *flags);
 spry_option_table spry_chat_flags_file_table(spry_chat_flags *flags);
+
+/* --mcp, for commands that lead to a chat. */
+spry_option_table spry_chat_flags_mcp_table(spry_chat_flags *flags);
 
 enum { SPRY_CHAT_SETTINGS_TABLES = 4 };
 

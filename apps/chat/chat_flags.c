@@ -35,6 +35,17 @@ static const spry_option chat_options[] = {
      .group = "Chat"}, /* also a table by itself */
 };
 
+static const spry_option mcp_options[] = {
+    {.name = "mcp",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(mcp),
+     .metavar = "FILE",
+     .help =
+         "In a chat: start the MCP servers of this file ({\"mcpServers\": ...}), in sandboxes, and offer their tools "
+         "to the model, which asks before each call; docs/MCP.md",
+     .group = "Chat"},
+};
+
 /* Options of this run that are not settings of the chat. */
 static const char *const not_kept[] = {"verbose"};
 
@@ -48,6 +59,11 @@ void spry_chat_flags_default(spry_chat_flags *flags)
 spry_option_table spry_chat_flags_table(spry_chat_flags *flags)
 {
     return (spry_option_table){chat_options, SPRY_COUNT(chat_options), flags};
+}
+
+spry_option_table spry_chat_flags_mcp_table(spry_chat_flags *flags)
+{
+    return (spry_option_table){mcp_options, SPRY_COUNT(mcp_options), flags};
 }
 
 spry_option_table spry_chat_flags_file_table(spry_chat_flags *flags)

@@ -4,6 +4,7 @@
 
 #include "chat/chat.h"
 #include "cli/line_editor.h"
+#include "mcp/mcp.h"
 #include "run/answer.h"
 
 /* One session is used throughout: every message passes the whole conversation, and the session computes only the part
@@ -23,6 +24,10 @@ typedef struct spry_chat_loop {
     size_t n_left_out;  /* first turns that no longer fit the context */
     spry_energy *meter; /* NULL: not measured */
     bool leave;
+    struct {
+        spry_mcp *mcp;   /* NULL: none */
+        json_t *allowed; /* names of tools that may be called without asking */
+    } tools;
 } spry_chat_loop;
 
 /* Adds a message and answers it. */
@@ -39,6 +44,16 @@ void spry_chat_command(spry_chat_loop *c, char *line);
 
 /* Completes commands, their arguments, and names of files; `user` is the spry_chat_loop. */
 size_t spry_chat_complete(void *user, spry_buffer *out, spry_view text);
+
+/* ---- tools ------------------------------------------------------------------------------------------------------- */
+
+/* Starts the MCP servers of --mcp and declares their tools to the answers. */
+spry_status spry_chat_tools_open(spry_chat_loop *c, spry_error *error);
+void spry_chat_tools_close(spry_chat_loop *c);
+
+/* Makes the calls of the last answer that the user allows, and adds them and their results to the prompt. False: the
+ * answer has none, or too many rounds of them. */
+bool spry_chat_tools_call(spry_chat_loop *c, size_t round);
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 

@@ -45,13 +45,14 @@ static const spry_option model_options[] = {
      .group = "Model"},
 };
 
-enum { N_TABLES = 3 + SPRY_CHAT_SETTINGS_TABLES };
+enum { N_TABLES = 4 + SPRY_CHAT_SETTINGS_TABLES };
 
 static bool parse(int *code, resume_settings *settings, const char **id, int argc, char **argv)
 {
     spry_option_table tables[N_TABLES] = {spry_chat_flags_table(&settings->chat),
-                                          {output_options, SPRY_COUNT(output_options), settings}};
-    spry_chat_settings_tables(&tables[2], &settings->chat);
+                                          {output_options, SPRY_COUNT(output_options), settings},
+                                          spry_chat_flags_mcp_table(&settings->chat)};
+    spry_chat_settings_tables(&tables[3], &settings->chat);
     tables[N_TABLES - 1] = (spry_option_table){model_options, SPRY_COUNT(model_options), settings};
     spry_option_list positionals = {id, 1, 0};
     return spry_usage_parse(code, &usage, tables, N_TABLES, &positionals, argc, argv);

@@ -605,9 +605,8 @@ void spry_line_editor_release(spry_line_editor *editor, bool release)
     spry_keyboard_release(&editor->keyboard, release);
 }
 
-spry_line spry_line_editor_read(spry_line_editor *e, spry_buffer *text)
+spry_line spry_line_editor_ask(spry_line_editor *e, spry_buffer *text)
 {
-    spry_error error;
     spry_buffer_clear(text);
     set_text(e, (spry_view){"", 0});
     e->shown = spry_line_history_count(e->history);
@@ -626,6 +625,15 @@ spry_line spry_line_editor_read(spry_line_editor *e, spry_buffer *text)
     }
     spry_view message = message_of(e);
     spry_buffer_append(text, message.data, message.size);
+    return SPRY_LINE_TEXT;
+}
+
+spry_line spry_line_editor_read(spry_line_editor *e, spry_buffer *text)
+{
+    spry_error error;
+    spry_line line = spry_line_editor_ask(e, text);
+    if (line != SPRY_LINE_TEXT)
+        return line;
     if (spry_line_history_add(e->history, spry_buffer_view(&e->text), &error) != SPRY_OK)
         spry_complain("the history is not saved: %s", error.message);
     return SPRY_LINE_TEXT;

@@ -36,4 +36,7 @@ void spry_line_editor_release(spry_line_editor *editor, bool release);
 /* Reads one message into `text` (cleared first): valid UTF-8 without zero bytes, without newlines at the end. */
 spry_line spry_line_editor_read(spry_line_editor *editor, spry_buffer *text);
 
+/* Reads the answer to a question, which is not added to the history. */
+spry_line spry_line_editor_ask(spry_line_editor *editor, spry_buffer *text);
+
 #endif

@@ -32,6 +32,8 @@ void spry_answer_deinit(spry_answer *answer)
     spry_buffer_deinit(&answer->text);
     spry_buffer_deinit(&answer->thoughts);
     free(answer->tokens);
+    free(answer->call_constraint);
+    json_decref(answer->calls);
     *answer = (spry_answer){0};
 }
 
@@ -42,6 +44,7 @@ typedef struct generation {
     const spry_answer_job *job;
     spry_chat_parser *parser; /* NULL: all text is the answer */
     spry_shown_text shown;
+    spry_buffer arguments;         /* of the call that has begun */
     bool short_of_memory, refused; /* a text was not accepted */
 } generation;
 
@@ -64,8 +67,24 @@ static void add_text(generation *g, spry_view text, bool thought)
         g->refused = true;
 }
 
+static void take_call(generation *g, const spry_chat_event *event)
+{
+    json_t *calls = g->answer->calls, *call = json_array_get(calls, json_array_size(calls) - 1);
+    if (event->kind == SPRY_CHAT_CALL_BEGIN) {
+        spry_buffer_clear(&g->arguments);
+        json_array_append_new(calls, json_pack("{s:s, s:s#}", "id", event->id, "name", event->name, event->name_size));
+    } else if (event->kind == SPRY_CHAT_ARGUMENTS) {
+        spry_buffer_append(&g->arguments, event->text, event->text_size);
+    } else if (event->kind == SPRY_CHAT_CALL_END) {
+        json_object_set_new(call, "arguments", json_stringn(spry_buffer_view(&g->arguments).data, g->arguments.size));
+    } else if (event->kind == SPRY_CHAT_CALL_CUT) {
+        json_array_remove(calls, json_array_size(calls) - 1);
+    }
+}
+
 static void on_event(void *user, const spry_chat_event *event)
 {
+    take_call(user, event);
     if (event->kind == SPRY_CHAT_CONTENT || event->kind == SPRY_CHAT_REASONING)
         add_text(user, (spry_view){event->text, event->text_size}, event->kind == SPRY_CHAT_REASONING);
 }
@@ -150,16 +169,23 @@ static spry_status create_parser(generation *g, spry_error *error)
     if (!job->chat || job->constraint != SPRY_ANY_TEXT || job->flags->special)
         return SPRY_OK;
     spry_chat_parser_options_default(&options);
+    char *tools = g->answer->tools ? json_dumps(g->answer->tools, JSON_COMPACT) : NULL;
+    options.tools = tools;
     options.prompt = &prompt;
     options.reasoning = true;
     options.on_event = on_event;
     options.user = g;
-    return spry_chat_parser_create(&g->parser, job->engine, &options, error);
+    spry_status status = spry_chat_parser_create(&g->parser, job->engine, &options, error);
+    free(tools);
+    return status;
 }
 
 spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job, spry_error *error)
 {
     generation g = {.answer = answer, .job = job};
+    spry_buffer_init(&g.arguments, TEXT_BYTES_MAX);
+    json_decref(answer->calls);
+    answer->calls = json_array();
     spry_request request;
     spry_status status = create_parser(&g, error);
     if (status != SPRY_OK)
@@ -177,6 +203,10 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.draft_precise = strcmp(job->flags->draft_mode, "precise") == 0;
     request.constraint = job->constraint;
     request.constraint_text = job->constraint_text;
+    if (job->constraint == SPRY_ANY_TEXT && answer->call_constraint) {
+        request.constraint = SPRY_TOOL_CALLS;
+        request.constraint_text = answer->call_constraint;
+    }
     request.json_style = spry_answer_flags_style(job->flags);
     request.max_tokens = job->flags->max_tokens;
     spry_answer_flags_sampling(&request.sampling, job->flags, job->engine);
@@ -206,6 +236,7 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     if (g.parser)
         spry_chat_parser_finish(g.parser);
     spry_chat_parser_destroy(g.parser);
+    spry_buffer_deinit(&g.arguments);
     spry_shown_text_finish(&g.shown);
     sum_up(answer);
     if (status == SPRY_OK && g.short_of_memory)
@@ -237,7 +268,12 @@ spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const sp
         json_object_set_new(request, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 0));
     for (size_t i = 0; i < n_messages; i++)
         json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
-    char *json = json_array_size(list) == n_messages ? json_dumps(request, 0) : NULL;
+    bool complete = json_array_size(list) == n_messages;
+    if (answer->tools)
+        json_object_set(request, "tools", answer->tools);
+    if (answer->more)
+        json_array_extend(list, answer->more);
+    char *json = complete ? json_dumps(request, 0) : NULL;
     spry_chat_prompt prompt = {0};
     spry_status status = json ? spry_engine_chat_prompt(engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", n_messages);
@@ -247,6 +283,9 @@ spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const sp
     free(out->ids);
     *out = (spry_tokens){prompt.ids, prompt.count, prompt.count};
     prompt.ids = NULL;
+    free(answer->call_constraint);
+    answer->call_constraint = prompt.call_constraint;
+    prompt.call_constraint = NULL;
     spry_chat_prompt_deinit(&prompt);
     free(json);
     json_decref(request);

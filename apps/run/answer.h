@@ -18,8 +18,12 @@ typedef struct spry_answer_token {
 } spry_answer_token;
 
 typedef struct spry_answer {
-    spry_buffer text;     /* whole, valid UTF-8 */
-    spry_buffer thoughts; /* likewise */
+    spry_buffer text;      /* whole, valid UTF-8 */
+    spry_buffer thoughts;  /* likewise */
+    json_t *tools;         /* declared to the model, as chat completions have them; NULL: none */
+    json_t *more;          /* messages that follow those of the conversation; NULL: none */
+    json_t *calls;         /* of tools: [{"id", "name", "arguments": text}] */
+    char *call_constraint; /* what the prompt says about calls */
     spry_answer_token *tokens;
     size_t n_tokens, capacity;
     spry_result result; /* its parts cover the whole request, from spry_answer_begin on */

@@ -302,6 +302,8 @@ static int check(const run_settings *settings, bool to_chat)
         return spry_usage_wrong(&usage, "--span needs a prompt that is not --raw");
     if (settings->images.count && (settings->raw || to_chat))
         return spry_usage_wrong(&usage, "--image needs a prompt that is not --raw");
+    if (!to_chat && settings->chat.mcp)
+        return spry_usage_wrong(&usage, "--mcp is for a chat: leave the prompt out, on a terminal");
     if (to_chat && (settings->raw || settings->json))
         return spry_usage_wrong(&usage, "--%s needs a prompt: give one with -p or on standard input",
                                 settings->raw ? "raw" : "json");
@@ -350,12 +352,12 @@ int spry_cmd_run(int argc, char **argv)
     settings.spans = (spry_option_list){settings.span_files, SPRY_FRAGMENTS_MAX, 0};
     settings.span_repair = "32";
     settings.images = (spry_option_list){settings.image_files, SPRY_IMAGES_MAX, 0};
-    spry_option_table tables[5 + SPRY_CHAT_SETTINGS_TABLES] = {
+    spry_option_table tables[6 + SPRY_CHAT_SETTINGS_TABLES] = {
         {prompt_options, SPRY_COUNT(prompt_options), &settings}, spry_chat_flags_table(&settings.chat),
         {output_options, SPRY_COUNT(output_options), &settings}, spry_trace_flags_table(&settings.chat.engine.trace),
-        spry_reuse_flags_table(&settings.chat.engine),
+        spry_reuse_flags_table(&settings.chat.engine),           spry_chat_flags_mcp_table(&settings.chat),
     };
-    spry_chat_settings_tables(&tables[5], &settings.chat);
+    spry_chat_settings_tables(&tables[6], &settings.chat);
     const char *words[WORDS_MAX] = {NULL};
     spry_option_list positionals = {words, WORDS_MAX, 0};
     spry_buffer given;

@@ -7,6 +7,7 @@ import { attachedReady, hasAttached, noteDocuments, takeAttached } from "./docum
 import { byId, entersMessage, fitHeight, inside, speak, toast } from "./dom.js";
 import { showContext } from "./figures.js";
 import { firstLine, say } from "./language.js";
+import { decide, isAllowed, mcpPlace, waitsForUser } from "./mcp.js";
 import { editMessage, messageItem, showAnswer } from "./message.js";
 import { cancelStream, continueStream, openStream, readStream, ServerError, serverFeatures } from "./server.js";
 import {
@@ -17,7 +18,7 @@ import {
 import { allowedUrls, callTool } from "./tools.js";
 import { readAnswer, stopReading } from "./voice.js";
 
-/** @import { Conversation, Message, StoredDocument, Writing } from "./store.js" */
+/** @import { Call, Conversation, Message, StoredDocument, Writing } from "./store.js" */
 
 const ROUNDS_MAX = 20; // answers to results of tools that are sent without the user
 
@@ -90,6 +91,10 @@ function shownMessage(message) {
         compare: () => chatHooks.compare(current.path, question()),
         more: () => continueAnswer(message),
         results: () => sendResults(message),
+        decide: (call, decision) => {
+            own.settings = decide(own.settings ?? conversationSettings(own), call, decision);
+            callTools(own, message);
+        },
         letGo: () => answerWith(message, "slide"),
         keepAll: () => answerWith(message, "error"),
         summarise: () => summariseBefore(message),
@@ -535,9 +540,16 @@ async function summariseBefore(message) {
 // the user pastes the others.
 /** @param {Conversation} own @param {Message} message */
 async function callTools(own, message) {
-    const urls = new Map(cleanTools(conversationSettings(own).tools).map(tool => [tool.name, tool.url]));
-    const calls = listOf(message.calls).filter(call => allowedUrls.includes(urls.get(call.name) ?? ""));
-    if (message.role !== "assistant" || message.finish !== "tool_calls" || !calls.length) {
+    const settings = conversationSettings(own);
+    const urls = new Map(cleanTools(settings.tools).map(tool => [tool.name, tool.url]));
+    /** @param {Call} call */
+    const placeOf = call => {
+        const url = urls.get(call.name) ?? "";
+        return allowedUrls.includes(url) ? url : isAllowed(settings, call) ? mcpPlace(call) : "";
+    };
+    const all = listOf(message.calls);
+    const calls = all.filter(call => !call.url && placeOf(call));
+    if (message.role !== "assistant" || message.finish !== "tool_calls" || !all.some(call => call.url || mcpPlace(call) || placeOf(call))) {
         return;
     }
     const mine = (current.writing = { abort: new AbortController(), message, own });
@@ -549,7 +561,7 @@ async function callTools(own, message) {
         }
     };
     showWriting(true);
-    calls.forEach(call => Object.assign(call, { url: urls.get(call.name), note: "", failed: false }));
+    calls.forEach(call => Object.assign(call, { url: placeOf(call), note: "", failed: false }));
     for (const call of calls) {
         draw(true);
         await callTool(call, mine.abort.signal);
@@ -564,10 +576,11 @@ async function callTools(own, message) {
     }
     draw(false);
     const rounds = current.path.length - 1 - current.path.findLastIndex(one => one.role === "user");
-    if (!stopped && rounds <= ROUNDS_MAX && listOf(message.calls).every(call => call.url && !call.failed)) {
+    const waiting = all.find(waitsForUser);
+    if (!stopped && rounds <= ROUNDS_MAX && all.every(call => call.url && !call.failed)) {
         sendResults(message);
     } else {
-        speak(say("Results of tools are missing."));
+        speak(waiting ? say("May the model call {0}?", waiting.name) : say("Results of tools are missing."));
     }
 }
 

@@ -8,7 +8,7 @@ import { blocksBefore, decorateBlocks, renderMarkdown, renderMoreBefore } from "
 import { cleanText } from "./store.js";
 import { showCalls } from "./tools.js";
 
-/** @import { Message, Versions } from "./store.js" */
+/** @import { Call, Message, Versions } from "./store.js" */
 
 /**
  * @typedef {object} Actions of the buttons of a message
@@ -20,6 +20,7 @@ import { showCalls } from "./tools.js";
  * @property {() => void} compare
  * @property {() => void} more
  * @property {() => void} results
+ * @property {(call: Call, decision: "once" | "always" | "never") => void} decide whether a tool is called
  * @property {() => void} letGo
  * @property {() => void} keepAll
  * @property {() => void} summarise

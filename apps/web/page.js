@@ -1,6 +1,6 @@
 // Starts the page: colours, views, keys, and the server.
 
-import { resumeAnswer, sendMessage, showVersion, startChat, stopWriting } from "./chat.js";
+import { resumeAnswer, sendMessage, showConversation, showVersion, startChat, stopWriting } from "./chat.js";
 import { openComparison, startComparison } from "./compare.js";
 import { openSearch, refreshStored, startConversations, toggleSide } from "./conversations.js";
 import { startAttachments } from "./documents.js";
@@ -64,7 +64,9 @@ async function reachServer() {
         offerSpeech();
         learnSettings();
         refreshStored();
-        await learnTools();
+        if ((await learnTools()) && current.path.at(-1)?.calls?.length && !current.writing) {
+            showConversation(true); // calls that wait for the user
+        }
         resumeAnswer();
     } catch (error) {
         noteFailure(error);

@@ -7,7 +7,7 @@ import { callServer, parseAnswer } from "./server.js";
 import {
     changeSetting, cleanText, conversationSettings, current, listOf, passing, readSettings, saveConversation, writeSettings,
 } from "./store.js";
-import { checkTools, requestTools, schemaOf, showTools, startTools, toolsInPanel } from "./tools.js";
+import { checkTools, mcpOffInPanel, requestTools, schemaOf, showServers, showTools, startTools, toolsInPanel } from "./tools.js";
 
 /** @import { Settings } from "./store.js" */
 
@@ -91,6 +91,7 @@ function showSettings(settings = conversationSettings()) {
         fieldById("s-" + name).value = settings[name] ?? "";
     }
     showTools(settings.tools);
+    showServers(settings);
     checkFields();
 }
 
@@ -157,7 +158,7 @@ export function fieldValue(field, id = "s-" + field.name) {
 // Shows errors; returns the settings of the valid fields, and whether all are valid.
 function checkFields() {
     /** @type {Settings} */
-    const settings = { context_overflow: conversationSettings().context_overflow };
+    const settings = { context_overflow: conversationSettings().context_overflow, mcpAllowed: conversationSettings().mcpAllowed, mcpOff: mcpOffInPanel() };
     const sentences = [];
     /** @param {string} name @param {string} wrong */
     const note = (name, wrong) => {
@@ -197,7 +198,7 @@ function checkSettings() {
 // The settings of this conversation become the settings of new ones; the colours, the model and the language stay.
 function keepAsDefaults() {
     const { theme, model, language, folded } = readSettings();
-    writeSettings({ ...checkFields().settings, theme, model, language, folded });
+    writeSettings({ ...checkFields().settings, mcpAllowed: undefined, theme, model, language, folded });
     toast(say("New conversations begin with these settings."));
 }
 

@@ -4,8 +4,9 @@
 
 import { byId, childrenIn, inside, make } from "./dom.js";
 import { finite, say } from "./language.js";
+import { decisionButtons, isMcpPlace, mcpEntries, mcpOffInPanel, showServers, takeServers, waitsForUser } from "./mcp.js";
 import { callServer, parseAnswer } from "./server.js";
-import { cleanText, cleanTool, cleanTools, listOf, TOOLS_MAX } from "./store.js";
+import { cleanText, cleanTool, cleanTools, conversationSettings, listOf, TOOLS_MAX } from "./store.js";
 
 /** @import { Actions } from "./message.js" */
 /** @import { Call, Message, Said, Settings, Tool } from "./store.js" */
@@ -119,12 +120,13 @@ function toolFault(tool, all) {
 /** @param {Settings} settings */
 export const requestTools = settings => {
     const tools = cleanTools(settings.tools);
-    return tools
+    const declared = tools
         .filter(tool => toolFault(tool, tools) === "")
         .map(({ name, description, schema }) => ({
             type: "function",
             function: { name, description, parameters: schemaOf(schema).value ?? { type: "object", properties: {} } },
         }));
+    return [...declared, ...mcpEntries(settings)];
 };
 
 // An answer with calls and their results, as messages of a request. Calls without results are not sent.
@@ -159,19 +161,26 @@ export function takeCalls(message, deltas) {
 /** @type {string[]} */
 export let allowedUrls = []; // addresses of tools that the server calls
 
+// Whether the tools of MCP servers are others than before.
 export async function learnTools() {
-    const answer = await callServer("/v1/tools").then(response => response.text(), () => "{}");
-    const urls = listOf(parseAnswer(answer).urls).map(url => cleanText(url, 2000));
+    const answer = parseAnswer(await callServer("/v1/tools").then(response => response.text(), () => "{}"));
+    const changed = takeServers(answer.servers);
+    if (changed) {
+        showServers(conversationSettings());
+    }
+    const urls = listOf(answer.urls).map(url => cleanText(url, 2000));
     if (String(urls) !== String(allowedUrls)) {
         allowedUrls = urls;
         childrenIn(byId("tool-list")).forEach(showChoice);
     }
+    return changed;
 }
 
 /** @param {Call} call @param {AbortSignal} signal */
 export async function callTool(call, signal) {
     try {
-        const body = { url: call.url, arguments: JSON.parse(call.arguments || "{}") };
+        const place = isMcpPlace(call.url) ? { name: call.name } : { url: call.url };
+        const body = { ...place, arguments: JSON.parse(call.arguments || "{}") };
         call.result = cleanText(parseAnswer(await (await callServer("/v1/tools/call", body, signal)).text()).result);
         call.note = say("From {0}", call.url ?? "");
     } catch (error) {
@@ -194,9 +203,12 @@ function callNote(call, writing) {
     return text ? make("p", { class: "note" + (call.failed ? " error" : ""), dir: "auto" }, text) : null;
 }
 
-/** @param {Call} call @param {boolean} open @param {boolean} writing */
-function callItem(call, open, writing) {
-    const result = open
+/** @param {Call} call @param {boolean} open @param {boolean} writing @param {Actions} actions */
+function callItem(call, open, writing, actions) {
+    const waits = open && waitsForUser(call);
+    const result = waits
+        ? decisionButtons(call, actions.decide)
+        : open
         ? make("textarea", { rows: 2, dir: "auto", class: "mono", value: call.result, "aria-label": say("Result of {0}", call.name), placeholder: say("Paste the result") })
         : call.result
           ? make("pre", { tabIndex: 0, dir: "auto", "aria-label": say("Result of {0}", call.name) }, call.result)
@@ -209,12 +221,13 @@ function callItem(call, open, writing) {
 export function showCalls(part, message, writing, actions) {
     const calls = message.calls ?? [];
     const open = !writing && !message.returned;
-    const state = JSON.stringify([open, writing, calls]);
+    const pasted = !calls.some(waitsForUser);
+    const state = JSON.stringify([open, writing, pasted, calls]);
     if (part.dataset.state === state || (!calls.length && !part.dataset.state)) {
         return; // what the user types stays
     }
     part.dataset.state = state;
-    const list = make("ul", { "aria-label": say("Calls of tools") }, ...calls.map(call => callItem(call, open, writing)));
+    const list = make("ul", { "aria-label": say("Calls of tools") }, ...calls.map(call => callItem(call, open, writing, actions)));
     const send = () => {
         list.querySelectorAll("textarea").forEach((area, at) => {
             calls[at].result = area.value;
@@ -222,7 +235,7 @@ export function showCalls(part, message, writing, actions) {
         actions.results();
     };
     const button = make("button", { type: "button", class: "quiet", onclick: send }, say("Send the results"));
-    part.replaceChildren(...(calls.length ? [list, ...(open ? [button] : [])] : []));
+    part.replaceChildren(...(calls.length ? [list, ...(open && pasted ? [button] : [])] : []));
 }
 
 // ---- the settings --------------------------------------------------------------------------------------------------
@@ -281,6 +294,8 @@ function toolFields(tool = cleanTool({})) {
 
 /** @param {any} tools */
 export const showTools = tools => byId("tool-list").replaceChildren(...cleanTools(tools).map(toolFields));
+
+export { mcpOffInPanel, showServers };
 
 export const toolsInPanel = () =>
     childrenIn(byId("tool-list")).map(item => ({

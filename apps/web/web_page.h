@@ -21,6 +21,7 @@
     FILE(figures, "/figures.js", "figures.js", SPRY_WEB_JS)                                                            \
     FILE(language, "/language.js", "language.js", SPRY_WEB_JS)                                                         \
     FILE(markdown, "/markdown.js", "markdown.js", SPRY_WEB_JS)                                                         \
+    FILE(mcp, "/mcp.js", "mcp.js", SPRY_WEB_JS)                                                                        \
     FILE(message, "/message.js", "message.js", SPRY_WEB_JS)                                                            \
     FILE(microphone, "/microphone.js", "microphone.js", SPRY_WEB_JS)                                                   \
     FILE(models, "/models.js", "models.js", SPRY_WEB_JS)                                                               \

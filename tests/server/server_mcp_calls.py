@@ -4,10 +4,12 @@ import json
 import os
 import sys
 import tempfile
+import unittest
 
 import server_support
-from agents_support import ScriptServer, call
-from server_support import HOME, ServerTest, eventually
+from agents_support import START, ScriptServer, call, make_model
+from cli_chat import Chat
+from server_support import HOME, ServerTest, eventually, spry
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mcp_server.py")
 OWN = {"type": "function", "function": {"name": "own", "parameters": {"type": "object", "properties": {}}}}
@@ -182,6 +184,58 @@ class Calls(ServerTest):
         self.refused(self.chat(entry(), entry()), 400, "two have the name")
         self.refused(self.chat(never(), n=2), 400, "one answer")
         self.assertEqual(self.chat(entry(), n=2).status, 200)
+
+
+class Terminal(unittest.TestCase):
+    """The chat of `spry run`."""
+
+    def chat(self, *rules, servers=None):
+        folder = tempfile.mkdtemp(dir=HOME)
+        paths = [os.path.join(folder, name) for name in ("script.json", "servers.json")]
+        script = {"start": START, "skip": "<think>\n\n</think>\n\n", "rules": [dict(zip(("answer", "has"), rule)) for rule in rules]}
+        for path, value in zip(paths, (script, {"mcpServers": servers or {"t": {"command": sys.executable, "args": [PROGRAM]}}})):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(value, file)
+        chat = Chat(make_model(), "--device", "script", "--no-save", "--plain", "--kv-bytes", "256M", "--mcp", paths[1],
+                    SPRY_SCRIPT=paths[0], XDG_DATA_HOME=folder)
+        self.addCleanup(chat.process.wait)
+        self.addCleanup(chat.process.kill)
+        chat.wait_for("> ")
+        return chat
+
+    def test_calls_that_the_user_allows(self):
+        chat = self.chat(("It says hi.", ["<tool_response>\nhi", "Go."]), ("As you like.", ["did not allow this call"]),
+                         (call("t__echo", text="hi"), ['"t__echo"']))
+        self.assertIn("MCP server t: 15 tools", chat.shown)
+        chat.type("Go.\r")
+        chat.wait_for('wants to call t__echo {"text": "hi"}')
+        chat.wait_for("anything else: no")
+        chat.type("n\r")
+        chat.wait_for("As you like.")
+        chat.wait_for("> ")
+        chat.type("Go.\r")
+        chat.wait_for("anything else: no")
+        chat.type("a\r")
+        chat.wait_for("It says hi.")
+        chat.wait_for("> ")
+        chat.type("Go.\r")
+        chat.wait_for("It says hi.")
+        self.assertEqual(chat.shown.count("anything else: no"), 2)
+
+    def test_a_call_that_fails(self):
+        chat = self.chat(("I see.", ["such arguments"]), (call("t__refuse"), ['"t__echo"']),
+                         servers={"t": {"command": sys.executable, "args": [PROGRAM]}, "dead": {"command": "no-such-program"}})
+        self.assertIn('server "dead": \'no-such-program\' cannot be started', chat.shown.replace("\n", " "))
+        chat.type("Go.\r")
+        chat.wait_for("anything else: no")
+        chat.type("y\r")
+        chat.wait_for("t__refuse: such arguments are not taken")
+        chat.wait_for("I see.")
+
+    def test_where_it_does_not_belong(self):
+        result = spry("run", make_model(), "Hello", "--mcp", "x.json")
+        self.assertEqual(result.code, 2)
+        self.assertIn("--mcp is for a chat", result.errors)
 
 
 if __name__ == "__main__":

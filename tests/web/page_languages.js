@@ -12,6 +12,7 @@ const MESSAGES = TABLES.de; // all languages have its keys
 // Words in the program that are not for people who use the page, or are not translated.
 const OTHER_WORDS = new Set([
     "spry",
+    "The user did not allow this call.", // for the model
     "spry pull hf:OWNER/REPO:Q4_K_M",
     "English",
     "Deutsch",
