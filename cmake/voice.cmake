@@ -4,7 +4,7 @@ file(GLOB VOICE_SOURCES CONFIGURE_DEPENDS apps/voice/module/*.c)
 add_library(spry_voice MODULE ${VOICE_SOURCES} apps/voice/utterance.c apps/voice/wave.c)
 set_target_properties(spry_voice PROPERTIES PREFIX "")
 target_include_directories(spry_voice PRIVATE apps)
-target_link_libraries(spry_voice PRIVATE libspry)
+target_link_libraries(spry_voice PRIVATE libspry hardening)
 
 function(spry_voice_library name)
   if(ARGN)
