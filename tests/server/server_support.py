@@ -113,6 +113,12 @@ class Server:
         found = re.search(r'(?m)^%s\{model="%s"\} (\S+)$' % (name, re.escape(model)), self.get("/metrics").text)
         return float(found.group(1)) if found else None
 
+    def cpu(self):
+        """Seconds of processor time that the server has used."""
+        with open("/proc/%d/stat" % self.process.pid, encoding="ascii") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def descriptors(self):
         return len(os.listdir("/proc/%d/fd" % self.process.pid))
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
+#include "base/map.h"
 #include "platform/clock.h"
 #include "server/api/apis.h"
 #include "server/api/chat_body.h"
@@ -16,7 +17,8 @@
 enum { N_PARTS = 3, ID_BYTES = 64 };
 
 struct spry_stored_response {
-    spry_stored_response *next;
+    spry_stored_response *older, *newer;
+    spry_stored_response *next; /* in its bucket */
     char id[ID_BYTES];
     const char *key; /* by address; NULL: the server has no keys */
     uint64_t stored_ns;
@@ -27,7 +29,6 @@ struct spry_stored_response {
 void spry_response_store_init(spry_response_store *store, size_t max_bytes, uint32_t keep_s)
 {
     *store = (spry_response_store){.max_bytes = max_bytes, .keep_ns = (uint64_t)keep_s * 1000000000};
-    store->end = &store->oldest;
     pthread_mutex_init(&store->lock, NULL);
 }
 
@@ -38,14 +39,33 @@ static void free_response(spry_stored_response *response)
     free(response);
 }
 
-/* Under the lock. */
-static void remove_at(spry_response_store *store, spry_stored_response **link)
+static spry_stored_response **bucket_of(spry_response_store *store, const char *id)
 {
-    spry_stored_response *response = *link;
-    store->bytes -= response->bytes;
+    return &store->buckets[spry_hash_bytes(id, strlen(id), 0) % SPRY_RESPONSE_BUCKETS];
+}
+
+/* Under the lock. */
+static void add(spry_response_store *store, spry_stored_response *response)
+{
+    spry_stored_response **bucket = bucket_of(store, response->id);
+    response->next = *bucket;
+    *bucket = response;
+    response->older = store->newest;
+    *(store->newest ? &store->newest->newer : &store->oldest) = response;
+    store->newest = response;
+    store->bytes += response->bytes;
+}
+
+/* Under the lock. */
+static void remove_response(spry_response_store *store, spry_stored_response *response)
+{
+    spry_stored_response **link = bucket_of(store, response->id);
+    while (*link != response)
+        link = &(*link)->next;
     *link = response->next;
-    if (store->end == &response->next)
-        store->end = link;
+    *(response->older ? &response->older->newer : &store->oldest) = response->newer;
+    *(response->newer ? &response->newer->older : &store->newest) = response->older;
+    store->bytes -= response->bytes;
     free_response(response);
 }
 
@@ -53,13 +73,13 @@ static void remove_at(spry_response_store *store, spry_stored_response **link)
 static void drop_old(spry_response_store *store, uint64_t now_ns)
 {
     while (store->oldest && (store->bytes > store->max_bytes || now_ns - store->oldest->stored_ns > store->keep_ns))
-        remove_at(store, &store->oldest);
+        remove_response(store, store->oldest);
 }
 
 void spry_response_store_deinit(spry_response_store *store)
 {
     while (store->oldest)
-        remove_at(store, &store->oldest);
+        remove_response(store, store->oldest);
     pthread_mutex_destroy(&store->lock);
 }
 
@@ -87,59 +107,64 @@ static void response_store_put(spry_response_store *store, const char *id, spry_
         return;
     }
     pthread_mutex_lock(&store->lock);
-    *store->end = kept;
-    store->end = &kept->next;
-    store->bytes += kept->bytes;
+    add(store, kept);
     drop_old(store, kept->stored_ns);
     pthread_mutex_unlock(&store->lock);
 }
 
-/* The link of a response, or NULL. Under the lock. */
-static spry_stored_response **find(spry_response_store *store, const char *id, spry_view key)
+/* NULL: there is none. Under the lock. */
+static spry_stored_response *find(spry_response_store *store, const char *id, spry_view key)
 {
     drop_old(store, spry_clock_ns());
-    for (spry_stored_response **link = &store->oldest; *link; link = &(*link)->next)
-        if ((*link)->key == key.data && strcmp((*link)->id, id) == 0)
-            return link;
-    return NULL;
+    spry_stored_response *response = *bucket_of(store, id);
+    while (response && !(response->key == key.data && strcmp(response->id, id) == 0))
+        response = response->next;
+    return response;
 }
 
 static json_t *response_store_get(spry_response_store *store, const char *id, spry_view key, spry_stored_part part)
 {
     pthread_mutex_lock(&store->lock);
-    spry_stored_response **found = find(store, id, key);
-    json_t *json = found ? spry_json_value(spry_view_of((*found)->parts[part])) : NULL;
+    const spry_stored_response *found = find(store, id, key);
+    char *text = found ? strdup(found->parts[part]) : NULL; /* others need not wait until it is read */
     pthread_mutex_unlock(&store->lock);
+    json_t *json = text ? spry_json_value(spry_view_of(text)) : NULL;
+    free(text);
     return json;
 }
 
-/* An item of the output of any response of this key: "msg_NUMBER_0" is an item of "resp_NUMBER". */
-static json_t *response_store_item(spry_response_store *store, const char *id, spry_view key)
+/* An item of the output of any response of this key, borrowed: "msg_NUMBER_0" is an item of "resp_NUMBER". `known` has
+ * the items of responses that were read before by their ids, and these responses by theirs. */
+static json_t *response_store_item(spry_response_store *store, json_t *known, const char *id, spry_view key)
 {
     const char *number = strchr(id, '_'), *end = strrchr(id, '_');
     char owner[ID_BYTES];
-    json_t *found = NULL, *item;
+    json_t *item;
     size_t i;
     if (!number || end - number >= ID_BYTES - 8)
         return NULL;
     snprintf(owner, sizeof owner, "resp%.*s", (int)(end - number), number);
-    json_t *response = response_store_get(store, owner, key, SPRY_STORED_RESPONSE);
-    json_array_foreach(json_object_get(response, "output"), i, item)
-    {
-        const char *name = json_string_value(json_object_get(item, "id"));
-        if (!found && name && strcmp(name, id) == 0)
-            found = json_incref(item);
+    if (!json_object_get(known, owner)) {
+        json_t *response = response_store_get(store, owner, key, SPRY_STORED_RESPONSE);
+        json_array_foreach(json_object_get(response, "output"), i, item)
+        {
+            const char *name = json_string_value(json_object_get(item, "id"));
+            if (name)
+                json_object_set(known, name, item);
+        }
+        json_object_set_new(known, owner, json_null());
+        json_decref(response);
     }
-    json_decref(response);
-    return found;
+    item = json_object_get(known, id);
+    return json_is_object(item) ? item : NULL;
 }
 
 static bool response_store_remove(spry_response_store *store, const char *id, spry_view key)
 {
     pthread_mutex_lock(&store->lock);
-    spry_stored_response **found = find(store, id, key);
+    spry_stored_response *found = find(store, id, key);
     if (found)
-        remove_at(store, found);
+        remove_response(store, found);
     pthread_mutex_unlock(&store->lock);
     return found != NULL;
 }
@@ -601,19 +626,20 @@ static const spry_completion_interface interface = {.id_prefix = "resp_",
 /* Replaces references by the items they mean. */
 static void resolve_items(spry_fields *fields, json_t *root, spry_exchange *x)
 {
-    json_t *input = json_object_get(root, "input"), *item;
+    json_t *input = json_object_get(root, "input"), *known = json_object(), *item;
     size_t i;
     json_array_foreach(input, i, item)
     {
         const char *id = json_string_value(json_object_get(item, "id"));
         if (!spry_chat_body_is(item, "type", "item_reference"))
             continue;
-        json_t *found = id ? response_store_item(&x->server->responses, id, x->key) : NULL;
+        json_t *found = id ? response_store_item(&x->server->responses, known, id, x->key) : NULL;
         if (found)
-            json_array_set_new(input, i, found);
+            json_array_set(input, i, found);
         else
             spry_fields_refuse(fields, "input", "input[%zu] refers to \"%.80s\", which is not stored", i, id ? id : "");
     }
+    json_decref(known);
 }
 
 /* ---- compaction -------------------------------------------------------------------------------------------------- */
