@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "base/utf8.h"
+#include "base/interrupt.h"
 #include "platform/child.h"
 #include "voice/sound.h"
 #include "voice/synthesiser.h"
@@ -268,7 +269,9 @@ static spry_status by_utterance(spry_recogniser *r, spry_transcript *transcript,
     while (status == SPRY_OK && (n = read(read_user, samples, SPRY_COUNT(samples))) > 0) {
         transcript->seconds += (double)n / SPRY_SOUND_RATE;
         heard += n;
-        if (heard > SPRY_UTTERANCE_MAX)
+        if (spry_interrupted(SPRY_INTERRUPT_WORK))
+            status = spry_fail(error, SPRY_ERR_CANCELLED, "the transcription was cancelled");
+        else if (heard > SPRY_UTTERANCE_MAX)
             status =
                 spry_fail(error, SPRY_ERR_INPUT, "the sound is longer than %d seconds; a Whisper model has no limit",
                           SPRY_UTTERANCE_MAX / SPRY_SOUND_RATE);

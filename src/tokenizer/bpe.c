@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/interrupt.h"
 #include "base/number.h"
 
 enum { SHORT_WORD = 32 };
@@ -186,9 +187,14 @@ static bool merge_long(const spry_merges *merges, spry_merge_scratch *scratch)
     for (uint32_t i = 0; i < count; i++)
         links[i] = (struct spry_merge_link){
             .symbol = scratch->symbols[i], .previous = i ? i - 1 : NO_LINK, .next = i + 1 < count ? i + 1 : NO_LINK};
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         renew_pair(merges, links, i, heap, &n_heap);
+        if (spry_interrupted(1))
+            return false;
+    }
     while (n_heap) {
+        if (spry_interrupted(1))
+            return false;
         uint64_t top = heap_pop(heap, &n_heap);
         uint32_t at = (uint32_t)top;
         struct spry_merge_link *link = &links[at];

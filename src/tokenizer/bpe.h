@@ -46,7 +46,7 @@ void spry_merge_scratch_deinit(spry_merge_scratch *scratch);
 /* Appends a symbol to the word; false when memory is short. */
 bool spry_merge_push(spry_merge_scratch *scratch, int32_t symbol);
 
-/* Merges the word in scratch->symbols; false when memory is short. */
+/* Merges the word in scratch->symbols; false when memory is short, or interrupted (base/interrupt.h). */
 bool spry_merge_word(const spry_merges *merges, spry_merge_scratch *scratch);
 
 #endif

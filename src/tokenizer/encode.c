@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/view.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -222,7 +223,7 @@ static bool added_tokens_next(const spry_added_tokens *added, const spry_unicode
  * Two caches avoid merging for most words: the words of the current text, and `whole`, which stores for each token
  * whether merging its text gives that token. Every thread computes the same value, so relaxed atomics suffice. */
 
-enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
+enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO, POLL_BYTES = 4096 };
 
 /* The state of one call. */
 typedef struct encoder {
@@ -234,8 +235,17 @@ typedef struct encoder {
     spry_split_scratch split;
     spry_buffer normalized[2], prepared[2], pieces;
     spry_added_filter filter;
+    size_t unpolled; /* bytes encoded since the last look at base/interrupt.h */
     spry_error *error;
 } encoder;
+
+/* Why encoding a part of a text returned false. */
+static spry_status not_encoded(const encoder *state, size_t size)
+{
+    if (spry_interrupted(0))
+        return spry_fail(state->error, SPRY_ERR_CANCELLED, "interrupted while tokenising");
+    return spry_fail_memory(state->error, "tokens", size);
+}
 
 static bool merge_word(encoder *state, spry_view word)
 {
@@ -281,6 +291,12 @@ static bool encode_uncached(encoder *state, spry_view word)
 
 static bool encode_word(encoder *state, spry_view word)
 {
+    state->unpolled += word.size;
+    if (state->unpolled > POLL_BYTES) {
+        if (spry_interrupted(state->unpolled))
+            return false;
+        state->unpolled = 0;
+    }
     if (!state->cache.slots || word.size > SPRY_CACHED_BYTES)
         return encode_uncached(state, word);
     spry_cached_word key;
@@ -339,7 +355,7 @@ static spry_status encode_split(encoder *state, spry_view text)
         return status;
     for (size_t i = 0; i < count; i++)
         if (!encode_piece(state, (spry_view){text.data + pieces[i].begin, pieces[i].end - pieces[i].begin}))
-            return spry_fail_memory(state->error, "tokens", text.size);
+            return not_encoded(state, text.size);
     return SPRY_OK;
 }
 
@@ -358,7 +374,7 @@ static spry_status encode_plain(encoder *state, spry_view text, bool first)
         ok = encode_piece(state, text);
     else
         return encode_split(state, text);
-    return ok ? SPRY_OK : spry_fail_memory(state->error, "tokens", text.size);
+    return ok ? SPRY_OK : not_encoded(state, text.size);
 }
 
 typedef spry_status (*part_encoder)(encoder *state, spry_view text, bool first);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "base/interrupt.h"
 
 /* ---- patterns matched by PCRE2 ----------------------------------------------------------------------------------- */
 
@@ -564,6 +565,8 @@ static spry_status match_range(cutter *state, spry_pattern_scratch *scratch, spr
     size_t done = 0, from = 0, last_match = SIZE_MAX;
     bool ok = true;
     while (ok && from <= part.size) {
+        if (spry_interrupted(8))
+            return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted while splitting text");
         bool found;
         spry_text_range match;
         spry_status status = spry_pattern_find(state->step->pattern, scratch, part, from, &found, &match, error);

@@ -5,13 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/interrupt.h"
 #include "base/utf8.h"
 
 /* ---- the vocabulary ---------------------------------------------------------------------------------------------- */
 
 /* Spellings are stored in one block, because a vocabulary has about 10^5 of them. */
 
-enum { HOLES_ALLOWED = 1 << 16 };
+enum { HOLES_ALLOWED = 1 << 16, POLL_SYMBOLS = 1024 };
 
 spry_status spry_vocab_init(spry_vocab *vocab, spry_arena *arena, size_t size, size_t named, size_t text_size,
                             spry_error *error)
@@ -297,7 +298,7 @@ bool spry_symbols_push(const spry_symbols *symbols, spry_merge_scratch *scratch,
         length = symbols->by_byte ? 1 : character_length(word, i);
         spry_view part = {word.data + i, length};
         bool ok = symbols->by_byte ? push_fallback(symbols, scratch, part) : push_character(symbols, scratch, part);
-        if (!ok)
+        if (!ok || (scratch->count % POLL_SYMBOLS == 0 && spry_interrupted(POLL_SYMBOLS)))
             return false;
     }
     return true;
@@ -595,8 +596,11 @@ bool spry_unigram_encode(spry_tokens *out, const spry_vocab *vocab, const spry_u
         if (!spry_buffer_append(scratch, &none, sizeof none))
             return false;
     node *nodes = (node *)(void *)scratch->data;
-    for (size_t at = 0; at < text.size; at++)
+    for (size_t at = 0; at < text.size; at++) {
         if (!at || nodes[at].reached)
             reach(nodes, vocab, rules, text, at);
+        if (spry_interrupted(1))
+            return false;
+    }
     return emit(out, nodes, symbols, text);
 }

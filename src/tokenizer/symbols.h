@@ -72,7 +72,7 @@ void spry_symbols_deinit(spry_symbols *symbols);
 /* The symbol of one character; -1: none. */
 int32_t spry_symbols_find(const spry_symbols *symbols, spry_view character);
 
-/* Pushes the symbols of a word; false when memory is short. */
+/* Pushes the symbols of a word; false when memory is short, or interrupted (base/interrupt.h). */
 bool spry_symbols_push(const spry_symbols *symbols, spry_merge_scratch *scratch, spry_view word);
 
 /* Appends the ids of a word's merged symbols. */
@@ -117,7 +117,7 @@ typedef struct spry_unigram {
 spry_unigram spry_unigram_of(const spry_vocab *vocab);
 
 /* Appends a text's tokens. Unknown characters become bytes or the unknown token, as `symbols` says. `scratch` is the
- * caller's. */
+ * caller's. False when memory is short, or interrupted (base/interrupt.h). */
 bool spry_unigram_encode(spry_tokens *out, const spry_vocab *vocab, const spry_unigram *rules,
                          const spry_symbols *symbols, spry_buffer *scratch, spry_view text);
 

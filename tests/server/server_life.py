@@ -277,6 +277,9 @@ class Late(ServerTest):
         self.alive()
 
 
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}}
+
+
 class End(server_support.unittest.TestCase):
     def listens(self, server):
         try:
@@ -304,6 +307,31 @@ class End(server_support.unittest.TestCase):
         for connection, _ in streams:
             connection.close()
         server.stop()
+
+    def test_preparing_does_not_hold_it_up(self):
+        """A server that must end gives up what it prepares. Processor time tells: a busy machine makes both parts longer."""
+        for path, body in (("/tokenize", {"content": "a" * (8 << 20)}),
+                           ("/v1/chat/completions", {"messages": [{"role": "user", "content": "ab " * (3 << 20)}]}),
+                           ("/v1/chat/completions", {"messages": server_support.TALE, "tools": [TOOL] * 30000})):
+            whole = 0
+            for cut in False, True:
+                server = Server("--grace", "0")
+                before = server.cpu()
+                connection = server.connect()
+                connection.request("POST", path, json.dumps(body))
+                if cut:
+                    self.assertTrue(eventually(lambda: server.cpu() - before > whole / 10))
+                else:
+                    connection.getresponse().read()
+                    whole = server.cpu() - before
+                server.process.send_signal(signal.SIGTERM)
+                _, status, used = os.wait4(server.process.pid, 0)
+                server.process.returncode = status
+                connection.close()
+                self.assertEqual(status, 0)
+                if cut:
+                    self.assertLess(used.ru_utime + used.ru_stime - before, 0.7 * whole + 0.1, path)
+                server.stop()
 
     def test_probabilities_do_not_hold_it_up(self):
         server = Server("--grace", "0")

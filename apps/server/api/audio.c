@@ -221,8 +221,8 @@ static bool read_options(spry_exchange *x, const spry_form *form, spry_transcrib
 
 static bool wanted(void *user)
 {
-    spry_error ignored;
-    return spry_http_check_reader(((listening *)user)->exchange, &ignored) == SPRY_OK;
+    (void)user;
+    return !spry_interrupted(SPRY_INTERRUPT_WORK);
 }
 
 static bool on_segment(void *user, const spry_speech_segment *segment)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/interrupt.h"
 #include "base/sampling_options.h"
 #include "server/api/apis.h"
 #include "server/api/openai.h"
@@ -416,7 +417,7 @@ static void end_text(text_call *call, spry_exchange *x)
 static json_t *tokens_json(const spry_tokens *tokens, const spry_engine *engine, bool pieces)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < tokens->count; i++) {
+    for (size_t i = 0; i < tokens->count && !spry_interrupted(1); i++) {
         json_t *id = json_integer(tokens->ids[i]);
         spry_view bytes;
         bytes.data = spry_engine_token_bytes(engine, tokens->ids[i], true, &bytes.size);

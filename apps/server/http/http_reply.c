@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/interrupt.h"
 #include "base/utf8.h"
 #include "server/http/http_connection.h"
 
@@ -33,9 +34,26 @@ static bool begin(spry_exchange *x, unsigned status, const char *type, bool cach
     return true;
 }
 
+static int append_text(const char *text, size_t size, void *out)
+{
+    return spry_buffer_append(out, text, size) && !spry_interrupted(1) ? 0 : -1;
+}
+
+/* A value as text, to be freed; NULL: memory is short, or the request is over. */
+static char *text_of(const json_t *json)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, SIZE_MAX / 2);
+    if (json && json_dump_callback(json, append_text, &text, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0)
+        return text.data;
+    spry_buffer_deinit(&text);
+    return NULL;
+}
+
 void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
 {
-    static const char no_memory[] = "{\"error\":{\"message\":\"not enough memory for the reply\"}}";
+    static const char no_memory[] = "{\"error\":{\"message\":\"not enough memory for the reply\"}}",
+                      is_over[] = "{\"error\":{\"message\":\"the request ended before its reply was complete\"}}";
     if (!json)
         status = SPRY_HTTP_INTERNAL_SERVER_ERROR;
     if (!x->connection) {
@@ -43,7 +61,7 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
         x->kept = json;
         return;
     }
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = text_of(json);
     json_decref(json);
     if (!text)
         status = SPRY_HTTP_SERVICE_UNAVAILABLE;
@@ -52,7 +70,7 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
         return;
     }
     x->owned = text;
-    x->content = spry_view_of(text ? text : no_memory);
+    x->content = spry_view_of(text ? text : spry_interrupted(0) ? is_over : no_memory);
     if (status == SPRY_HTTP_SERVICE_UNAVAILABLE)
         spry_reply_field(x, "Retry-After", "1");
     if (status == SPRY_HTTP_TOO_MANY_REQUESTS)
