@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "base/utf8.h"
 #include "base/interrupt.h"
+#include "base/utf8.h"
 #include "platform/child.h"
 #include "voice/sound.h"
 #include "voice/synthesiser.h"

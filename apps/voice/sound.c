@@ -11,6 +11,7 @@
 #include "platform/clock.h"
 #include "platform/environment.h"
 #include "platform/file.h"
+#include "voice/sound_decoder.h"
 
 static const spry_voice_libraries none, *libraries = &none;
 
@@ -33,9 +34,8 @@ const spry_voice_libraries *spry_voice_libraries_get(void)
 struct spry_sound_file {
     spry_mapping mapping; /* of a file that was opened by its path */
     spry_wave wave;
-    const spry_sound_decoder *decoder; /* NULL: the file is a WAV file */
-    void *decoded;
-    spry_resampler *resampler; /* NULL: the file is at 16 kHz */
+    spry_sound_decoding *decoding; /* NULL: the file is a WAV file */
+    spry_resampler *resampler;     /* NULL: the file is at 16 kHz */
     spry_sound_reader read;
     void *source;
 };
@@ -58,8 +58,7 @@ static spry_status open_source(spry_sound_file *f, unsigned *rate, const void *d
         *rate = f->wave.rate;
         return SPRY_OK;
     }
-    const spry_sound_decoder *decoder = spry_voice_libraries_get()->decoder;
-    if (!decoder)
+    if (!spry_voice_libraries_get()->decoder)
         return status == SPRY_ERR_FORMAT
                    ? spry_fail(error, status,
                                "%s: not a sound file that can be read: not WAV, and spry_voice.so, "
@@ -69,12 +68,9 @@ static spry_status open_source(spry_sound_file *f, unsigned *rate, const void *d
     if (!is_common(data, size))
         return spry_fail(error, SPRY_ERR_FORMAT,
                          "%s: not a sound file that can be read: it is no WAV, FLAC, Ogg or MP3", name);
-    status = decoder->open(&f->decoded, rate, data, size, name, error);
-    if (status == SPRY_OK) {
-        f->decoder = decoder;
-        f->read = decoder->read;
-        f->source = f->decoded;
-    }
+    f->read = spry_sound_decoding_read;
+    status = spry_sound_decoding_open(&f->decoding, rate, data, size, name, error);
+    f->source = f->decoding;
     return status;
 }
 
@@ -121,8 +117,7 @@ void spry_sound_file_close(spry_sound_file *f)
     if (!f)
         return;
     spry_resampler_destroy(f->resampler);
-    if (f->decoder)
-        f->decoder->close(f->decoded);
+    spry_sound_decoding_close(f->decoding);
     spry_mapping_close(&f->mapping);
     free(f);
 }
@@ -135,8 +130,8 @@ size_t spry_sound_file_read(void *file, float *samples, size_t count)
 
 spry_status spry_sound_file_status(const spry_sound_file *f, spry_error *error)
 {
-    const char *failure = f->decoder ? f->decoder->failure(f->decoded) : NULL;
-    return failure ? spry_fail(error, SPRY_ERR_FILE, "the sound cannot be read: %s", failure) : SPRY_OK;
+    const char *failure = f->decoding ? spry_sound_decoding_failure(f->decoding) : NULL;
+    return failure ? spry_fail(error, SPRY_ERR_FORMAT, "the sound cannot be read: %s", failure) : SPRY_OK;
 }
 
 struct spry_sound_writer {

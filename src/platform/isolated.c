@@ -2,6 +2,7 @@
 #include "platform/isolated.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -11,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/interrupt.h"
 #include "platform/clock.h"
+#include "platform/os.h"
 
 #if defined(__linux__)
 #include <linux/audit.h>
@@ -21,7 +24,7 @@
 #include <sys/syscall.h>
 #endif
 
-enum { DONE = 77, READ_BYTES = 1 << 16, CLOCK_FACTOR = 3 };
+enum { DONE = 77, READ_BYTES = 1 << 16, CLOCK_FACTOR = 3, POLL_MS = 100, FILES_CLOSED = 4096 };
 
 /* ---- the child --------------------------------------------------------------------------------------------------- */
 
@@ -87,10 +90,25 @@ static bool write_all(void *self, const void *data, size_t size)
     return true;
 }
 
+/* Connections of the server must end when it closes them, and pipes of other children when those end. */
+static void close_others(int kept)
+{
+#ifdef __linux__
+    if (kept > STDERR_FILENO + 1)
+        (void)syscall(SYS_close_range, STDERR_FILENO + 1, kept - 1, 0);
+    (void)syscall(SYS_close_range, kept + 1, UINT_MAX, 0);
+#else
+    for (int file = STDERR_FILENO + 1; file < FILES_CLOSED; file++)
+        if (file != kept)
+            close(file);
+#endif
+}
+
 static _Noreturn void be_child(int to, spry_isolated_work work, void *context, unsigned seconds)
 {
     const struct rlimit time = {seconds, seconds}, none = {0, 0};
     signal(SIGPIPE, SIG_DFL);
+    close_others(to);
     setrlimit(RLIMIT_CPU, &time);
     setrlimit(RLIMIT_FSIZE, &none);
     setrlimit(RLIMIT_CORE, &none);
@@ -102,63 +120,104 @@ static _Noreturn void be_child(int to, spry_isolated_work work, void *context, u
 
 /* ---- the parent -------------------------------------------------------------------------------------------------- */
 
-/* False: time is over, memory is short, or the result is too long. */
-static bool collect(spry_buffer *out, int from, uint64_t until_ns)
+struct spry_isolated {
+    pid_t child;
+    int from;
+    uint64_t left_ns; /* that reads may still wait */
+    bool ended;       /* the end was read */
+    bool interrupted;
+};
+
+spry_status spry_isolated_start(spry_isolated **out, spry_isolated_work work, void *context, unsigned seconds,
+                                spry_error *error)
 {
+    int ends[2];
+    spry_isolated *c = *out = calloc(1, sizeof *c);
+    if (!c || !spry_os_pipe(ends)) {
+        free(c);
+        *out = NULL;
+        return spry_fail(error, SPRY_ERR_MEMORY, "no pipe to a child process: %s", strerror(errno));
+    }
+    c->from = ends[0];
+    c->left_ns = (uint64_t)seconds * CLOCK_FACTOR * 1000000000u;
+    c->child = fork();
+    if (c->child == 0)
+        be_child(ends[1], work, context, seconds);
+    close(ends[1]);
+    if (c->child > 0)
+        return SPRY_OK;
+    close(ends[0]);
+    free(c);
+    *out = NULL;
+    return spry_fail(error, SPRY_ERR_MEMORY, "no child process: %s", strerror(errno));
+}
+
+/* False: the time is over, or the request. */
+static bool wait_for_bytes(spry_isolated *c)
+{
+    struct pollfd waited = {.fd = c->from, .events = POLLIN};
     for (;;) {
-        uint64_t now = spry_clock_ns();
-        struct pollfd waited = {.fd = from, .events = POLLIN};
-        int ready = now < until_ns ? poll(&waited, 1, (int)((until_ns - now) / 1000000 + 1)) : 0;
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
+        uint64_t before = spry_clock_ns();
+        int ready = poll(&waited, 1, POLL_MS);
+        uint64_t passed = spry_clock_ns() - before;
+        c->left_ns -= passed < c->left_ns ? passed : c->left_ns;
+        if (ready > 0)
+            return true;
+        if ((ready < 0 && errno != EINTR) || !c->left_ns)
             return false;
-        char bytes[READ_BYTES];
-        ssize_t n = read(from, bytes, sizeof bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n == 0;
-        if (!spry_buffer_append(out, bytes, (size_t)n))
+        c->interrupted = spry_interrupted(SPRY_INTERRUPT_WORK);
+        if (c->interrupted)
             return false;
     }
 }
 
-static int end_child(pid_t child, bool at_once)
+size_t spry_isolated_read(spry_isolated *c, void *data, size_t size)
+{
+    while (!c->ended && wait_for_bytes(c)) {
+        ssize_t n = read(c->from, data, size);
+        if (n > 0)
+            return (size_t)n;
+        c->ended = n == 0;
+        if (n < 0 && errno != EINTR)
+            break;
+    }
+    return 0;
+}
+
+spry_status spry_isolated_end(spry_isolated *c, spry_error *error)
 {
     int how = 0;
-    if (at_once)
-        kill(child, SIGKILL);
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR)
+    if (!c)
+        return SPRY_OK;
+    bool ended = c->ended, interrupted = c->interrupted, late = !c->left_ns;
+    if (!ended)
+        kill(c->child, SIGKILL);
+    while (waitpid(c->child, &how, 0) < 0 && errno == EINTR)
         ;
-    return how;
+    close(c->from);
+    free(c);
+    if (ended && WIFEXITED(how) && WEXITSTATUS(how) == DONE)
+        return SPRY_OK;
+    if (interrupted)
+        return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted while reading it");
+    return spry_fail(error, SPRY_ERR_FORMAT, "%s",
+                     late || (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU) ? "it took too long"
+                                                                            : "the child process that read it failed");
 }
 
 spry_status spry_isolated_run(spry_buffer *out, spry_isolated_work work, void *context, unsigned seconds,
                               spry_error *error)
 {
-    int ends[2];
-    if (pipe(ends))
-        return spry_fail(error, SPRY_ERR_MEMORY, "no pipe to a child process: %s", strerror(errno));
-    pid_t child = fork();
-    if (child == 0) {
-        close(ends[0]);
-        be_child(ends[1], work, context, seconds);
-    }
-    close(ends[1]);
-    if (child < 0) {
-        close(ends[0]);
-        return spry_fail(error, SPRY_ERR_MEMORY, "no child process: %s", strerror(errno));
-    }
-    bool whole = collect(out, ends[0], spry_clock_ns() + (uint64_t)seconds * CLOCK_FACTOR * 1000000000u);
-    close(ends[0]);
-    int how = end_child(child, !whole);
-    if (whole && WIFEXITED(how) && WEXITSTATUS(how) == DONE)
-        return SPRY_OK;
-    if (out->failed)
-        return spry_fail(error, SPRY_ERR_MEMORY, "the result of a child process is too long, or memory is short");
-    return spry_fail(error, SPRY_ERR_FORMAT, "%s",
-                     !whole || (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU)
-                         ? "it took too long"
-                         : "the child process that read it failed");
+    spry_isolated *c;
+    char bytes[READ_BYTES];
+    size_t n;
+    spry_status status = spry_isolated_start(&c, work, context, seconds, error);
+    if (status)
+        return status;
+    while (!out->failed && (n = spry_isolated_read(c, bytes, sizeof bytes)) > 0)
+        spry_buffer_append(out, bytes, n);
+    status = spry_isolated_end(c, error);
+    return out->failed
+               ? spry_fail(error, SPRY_ERR_MEMORY, "the result of a child process is too long, or memory is short")
+               : status;
 }
