@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/model_source.h"
 #include "cli/terminal.h"
 #include "mcp/mcp.h"
@@ -335,6 +336,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     server->slots = flags->parallel;
     server->models_max = flags->models_max;
     server->answers_max = flags->parallel + flags->queue;
+    spry_json_watch();
     spry_registry_init(&server->registry);
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
     spry_kept_streams_init(&server->streams);

@@ -495,8 +495,9 @@ static spry_status convert(const spry_model_source *source, const char *path, co
     size_t bytes;
     int64_t modified;
     spry_checkpoint written;
-    if (status == SPRY_OK && spry_path_facts(path, &bytes, &modified) &&
-        spry_checkpoint_read(&written, &(spry_model_file){.path = path}, "auto", error) == SPRY_OK) {
+    if (status == SPRY_OK)
+        status = spry_checkpoint_read(&written, &(spry_model_file){.path = path}, "auto", error);
+    if (status == SPRY_OK && spry_path_facts(path, &bytes, &modified)) {
         char size[SPRY_AMOUNT_MAX];
         spry_out_quote("%s: %s, %s\n", path, spry_dtype_name((spry_dtype)written.main_type),
                        spry_amount_bytes(size, bytes));
@@ -522,5 +523,5 @@ int spry_cmd_convert(int argc, char **argv)
     if (!status)
         status = convert(&source, items[1], &flags, &error);
     spry_model_source_deinit(&source);
-    return status ? spry_complain_error(&error) : SPRY_EXIT_OK;
+    return status ? spry_complain_error(&error) : spry_out_finish(SPRY_EXIT_OK);
 }

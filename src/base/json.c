@@ -407,3 +407,29 @@ spry_status spry_json_object(json_t **out, spry_view text, spry_error *error)
     *out = NULL;
     return spry_fail(error, SPRY_ERR_FORMAT, "not a JSON object");
 }
+
+/* ---- short memory ------------------------------------------------------------------------------------------------ */
+
+static _Thread_local bool is_short;
+
+static void *watched_malloc(size_t size)
+{
+    void *memory = malloc(size);
+    is_short |= !memory;
+    return memory;
+}
+
+void spry_json_watch(void)
+{
+    json_set_alloc_funcs(watched_malloc, free);
+}
+
+bool spry_json_short(void)
+{
+    return is_short;
+}
+
+void spry_json_forget(void)
+{
+    is_short = false;
+}

@@ -39,6 +39,13 @@ json_t *spry_json_value(spry_view text);
 /* An object without equal keys. */
 spry_status spry_json_object(json_t **out, spry_view text, spry_error *error);
 
+/* Values are built by many small calls whose failures are not checked one by one: a list without an item that should be
+ * in it is what remains when memory is short. From spry_json_watch on, each thread notes that an allocation for a value
+ * failed; spry_json_short returns it, until spry_json_forget. For programs: it replaces jansson's allocator. */
+void spry_json_watch(void);
+bool spry_json_short(void);
+void spry_json_forget(void);
+
 /* The bytes of a string; size 0 for other values. */
 static inline spry_view spry_json_view(const json_t *value)
 {

@@ -312,7 +312,7 @@ static spry_status parse_chat(json_t **request, spry_chat_input *input, const ch
 {
     spry_status status = spry_json_object(request, (spry_view){json, size}, error);
     if (status)
-        return spry_fail_prefix(error, SPRY_ERR_INPUT, "the conversation");
+        return spry_fail_prefix(error, status == SPRY_ERR_FORMAT ? SPRY_ERR_INPUT : status, "the conversation");
     status = read_request(input, *request, error);
     return status || !input->tools ? status : hide_deferred(input, *request, error);
 }

@@ -429,9 +429,9 @@ static spry_status hand_over(spry_chat_text *out, const spry_jinja_builder *from
         spry_text_range range = {start + from->marks[i].begin, start + from->marks[i].end};
         spry_buffer_append(&out->literal, &range, sizeof range);
     }
-    if (out->text.failed || out->literal.failed)
+    if (from->size > out->text.max - start)
         return spry_fail(error, SPRY_ERR_INPUT, "a conversation of more than %zu bytes is too long", out->text.max);
-    return SPRY_OK;
+    return out->text.failed || out->literal.failed ? spry_fail_memory(error, "the conversation", from->size) : SPRY_OK;
 }
 
 /* Input that a template did not output. */

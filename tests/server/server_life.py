@@ -329,7 +329,7 @@ class End(server_support.unittest.TestCase):
                 server.process.returncode = status
                 connection.close()
                 self.assertEqual(status, 0)
-                if cut:
+                if cut and not server_support.SANITIZED:  # which looks for leaks at the end
                     self.assertLess(used.ru_utime + used.ru_stime - before, 0.7 * whole + 0.1, path)
                 server.stop()
 

@@ -1,5 +1,4 @@
-/* Children without rights: what they write arrives, what they may not do ends them, and nobody waits for them in vain.
- */
+/* Children without rights: what they write arrives, what they may not do ends them, and no read waits in vain. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

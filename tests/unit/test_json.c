@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 #include "base/number.h"
-#include "support/failing_memory.h"
+#include "support/failing_calls.h"
 
 static const char *const good[] = {
     "{}",
@@ -254,24 +254,26 @@ static void test_failing_allocations(void **state)
     for (size_t i = 0; i < 5000; i++)
         spry_buffer_text(&text, "long \\\" ");
     spry_buffer_text(&text, "\", \"inner\": {\"a\": {\"b\": [[], {}, [{}]]}}, \"c\": {\"d\": \"e\", \"f\": 9}}");
-    long before = memory_live;
+    failing_calls *calls = failing_calls_here();
+    long long before = calls->live;
     json_t *json = NULL;
     for (int stays = 0; stays < 2; stays++) {
         spry_status status = SPRY_ERR_MEMORY;
         long n = 0;
-        for (memory_stays_short = stays; status; n++) {
+        for (calls->stays = stays; status; n++) {
             spry_error error = {0};
-            memory_fail_at = n + 1;
+            calls->kind = FAILING_MEMORY;
+            calls->left = n + 1;
             status = spry_json_object(&json, spry_buffer_view(&text), &error);
-            memory_fail_at = 0;
+            calls->left = 0;
             assert_true(status == SPRY_OK || status == SPRY_ERR_MEMORY);
             assert_true(status == SPRY_OK || (!json && strstr(error.message, "not enough memory")));
-            assert_true(status == SPRY_OK || memory_live == before);
+            assert_true(status == SPRY_OK || calls->live == before);
         }
         print_message("%ld allocations failed\n", n - 1);
         assert_true(n > 40);
         json_decref(json);
-        assert_int_equal(memory_live, before);
+        assert_int_equal(calls->live, before);
     }
     spry_buffer_deinit(&text);
 #endif

@@ -224,7 +224,7 @@ static void set_model(spry_chat *chat, spry_exchange *x, spry_fields *fields, co
     if (!s.found)
         spry_fields_refuse(fields, "model", "there is no model \"%.100s\"; GET /v1/models lists them", name);
     else if (!spry_chat_set(&chat->model, spry_view_of(name)) || !spry_chat_set(&chat->model_path, spry_view_of(path)))
-        spry_fields_refuse(fields, "model", "not enough memory for the chat");
+        spry_fields_refuse_memory(fields, "model");
     free(whole);
 }
 
@@ -235,7 +235,7 @@ static void set_title(spry_chat *chat, const spry_conversation *c, spry_fields *
     spry_buffer_init(&made, TITLE_BYTES);
     spry_chat_make_title(&made, spry_view_of(source));
     if (!spry_chat_set(&chat->title, spry_buffer_view(&made)))
-        spry_fields_refuse(fields, "title", "not enough memory for the chat");
+        spry_fields_refuse_memory(fields, "title");
     spry_buffer_deinit(&made);
 }
 
@@ -252,7 +252,7 @@ static bool change(loaded *l, spry_exchange *x, spry_fields *fields, bool *repla
     if (messages)
         read_messages(&l->conversation, fields, messages);
     if (system && spry_conversation_set_system(&l->conversation, spry_view_of(system), &fields->error))
-        spry_fields_refuse(fields, "system", "not enough memory for the chat");
+        spry_fields_refuse_memory(fields, "system");
     if (is_new && !fields->wrong[0] && (!model || !l->conversation.count))
         spry_fields_refuse(fields, model ? "messages" : "model", "a new chat needs a model and messages");
     if (!fields->wrong[0] && model)
@@ -260,7 +260,7 @@ static bool change(loaded *l, spry_exchange *x, spry_fields *fields, bool *repla
     if (!fields->wrong[0] && (title || is_new))
         set_title(&l->chat, &l->conversation, fields, title);
     if (is_new && !spry_chat_set(&l->chat.settings, SPRY_VIEW("{}")))
-        spry_fields_refuse(fields, "messages", "not enough memory for the chat");
+        spry_fields_refuse_memory(fields, "messages");
     return spry_fields_fine(fields, x);
 }
 

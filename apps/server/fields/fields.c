@@ -57,7 +57,7 @@ bool spry_fields_open(spry_fields *fields, json_t **root, spry_exchange *exchang
 bool spry_fields_fine(const spry_fields *fields, spry_exchange *exchange)
 {
     if (fields->wrong[0])
-        spry_reply_error(exchange, SPRY_HTTP_BAD_REQUEST, fields->wrong, "%s", fields->error.message);
+        spry_reply_error(exchange, spry_reply_status(fields->error.status), fields->wrong, "%s", fields->error.message);
     return !fields->wrong[0];
 }
 
@@ -72,6 +72,14 @@ void spry_fields_refuse(spry_fields *fields, const char *key, const char *format
     va_end(args);
     snprintf(fields->wrong, sizeof fields->wrong, "%s%s", fields->within, key);
     spry_fail(&fields->error, SPRY_ERR_INPUT, "%s", sentence);
+}
+
+void spry_fields_refuse_memory(spry_fields *fields, const char *key)
+{
+    if (fields->wrong[0])
+        return;
+    spry_fields_refuse(fields, key, "not enough memory for %s%s", fields->within, key);
+    fields->error.status = SPRY_ERR_MEMORY;
 }
 
 void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t *value, const char *wanted)

@@ -36,6 +36,9 @@ bool spry_fields_fine(const spry_fields *fields, spry_exchange *exchange);
 /* Stores a sentence about a wrong field. */
 void spry_fields_refuse(spry_fields *fields, const char *key, const char *format, ...) SPRY_PRINTF(3, 4);
 
+/* Stores that there is not enough memory for a field, which is no fault of the request. */
+void spry_fields_refuse_memory(spry_fields *fields, const char *key);
+
 /* Stores that a field has the wrong type; `wanted`: "a string". */
 void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t *value, const char *wanted);
 

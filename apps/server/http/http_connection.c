@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/interrupt.h"
+#include "base/json.h"
 #include "base/map.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
@@ -317,6 +318,7 @@ static bool answer(spry_connection *c, bool *keeps)
         reply_fault(x, c->parser.fault);
     } else if (!x->status) {
         spry_http_interrupt_begin(x);
+        spry_json_forget();
         x->route->handle(x);
         spry_interrupt_end();
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/interrupt.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "server/http/http_connection.h"
 
@@ -54,6 +55,11 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
 {
     static const char no_memory[] = "{\"error\":{\"message\":\"not enough memory for the reply\"}}",
                       is_over[] = "{\"error\":{\"message\":\"the request ended before its reply was complete\"}}";
+    if (status == SPRY_HTTP_OK && spry_json_short()) { /* parts of it may be missing */
+        json_decref(json);
+        spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the reply");
+        return;
+    }
     if (!json)
         status = SPRY_HTTP_INTERNAL_SERVER_ERROR;
     if (!x->connection) {
@@ -193,6 +199,10 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
+    if (status < SPRY_HTTP_INTERNAL_SERVER_ERROR && spry_json_short()) { /* what is wrong may be what is missing */
+        status = SPRY_HTTP_SERVICE_UNAVAILABLE;
+        snprintf(sentence, sizeof sentence, "not enough memory for the request; try again");
+    }
     spry_error_form form = form_of(x);
     json_t *body = spry_reply_error_body(form, status, param, sentence), *error = json_object_get(body, "error");
     if (x->overflow_tokens && form == SPRY_ERRORS_OPENAI) {

@@ -26,7 +26,7 @@ static const struct {
     [SPRY_FAULT_LONG_HEAD] = {431, "the head exceeds --max-head or has more than 128 fields"},
     [SPRY_FAULT_CHUNK] = {400, "the framing of the chunked body is wrong"},
     [SPRY_FAULT_BODY] = {413, "the body exceeds --max-body"},
-    [SPRY_FAULT_MEMORY] = {503, "not enough memory for the body; try again"},
+    [SPRY_FAULT_MEMORY] = {503, "not enough memory for the request; try again"},
 };
 
 const char *spry_http_fault_text(unsigned *status, unsigned fault)
@@ -357,9 +357,10 @@ static size_t take_line(spry_http_parser *p, const spry_buffer *body, spry_view 
         return 0;
     }
     if (!spry_buffer_append(&p->lines, bytes.data, size)) {
-        refuse(p, p->state != SPRY_PARSE_HEAD ? SPRY_FAULT_CHUNK
-                  : p->line                   ? SPRY_FAULT_LONG_HEAD
-                                              : SPRY_FAULT_LONG_LINE);
+        refuse(p, p->lines.size + size <= p->lines.max ? SPRY_FAULT_MEMORY
+                  : p->state != SPRY_PARSE_HEAD        ? SPRY_FAULT_CHUNK
+                  : p->line                            ? SPRY_FAULT_LONG_HEAD
+                                                       : SPRY_FAULT_LONG_LINE);
         return 0;
     }
     if (!end)

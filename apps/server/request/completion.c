@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "platform/clock.h"
 #include "server/http/http_reply.h"
@@ -664,6 +665,8 @@ static bool make_prompts(spry_completion *c, spry_fields *fields, bool *streams)
         return false;
     if (status == SPRY_OK)
         status = spry_prompt_check(c, &error);
+    if (status == SPRY_OK && spry_json_short())
+        status = spry_fail_memory(&error, "the request", c->exchange->body.size);
     *streams = status == SPRY_ERR_CONTEXT && c->options.stream && c->interface->overflow_in_stream;
     if (*streams) {
         c->jobs.error = error;

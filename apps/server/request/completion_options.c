@@ -165,7 +165,7 @@ void spry_read_bias(void *options, spry_fields *fields, const spry_field *field,
     json_t *object = bias_object(value, o->engine);
     json_t *settings = json_pack("{s:O}", field->name, object ? object : value);
     if (!settings)
-        spry_fields_refuse(fields, field->name, "not enough memory for %s", field->name);
+        spry_fields_refuse_memory(fields, field->name);
     else if (spry_sampling_from_json(&o->request.sampling, o->bias, SPRY_BIAS_MAX, settings, false, &error) != SPRY_OK)
         spry_fields_refuse(fields, field->name, "%s%s", fields->within, error.message);
     json_decref(settings);
@@ -215,7 +215,7 @@ void spry_fields_set_constraint(spry_completion_options *o, spry_fields *fields,
     bool as_it_is = json_is_string(value) && constraint != SPRY_CHOICE;
     char *text = !value ? NULL : as_it_is ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
     if (value && !text)
-        spry_fields_refuse(fields, key, "not enough memory for %s%s", fields->within, key);
+        spry_fields_refuse_memory(fields, key);
     free(o->constraint_text);
     o->constraint_text = text;
     o->request.constraint = constraint;

@@ -1,6 +1,7 @@
 /* The second half of a completion: its reply, at once or as a stream, and the report of its times and energy. */
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "cli/energy_figures.h"
 #include "cli/terminal.h"
@@ -694,8 +695,9 @@ static void append_json(spry_completion *c, const char *before, json_t *json, co
 {
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
-    if (!text) {
+    if (!text || spry_json_short()) { /* parts of it may be missing */
         c->reply.out.failed = true;
+        free(text);
         return;
     }
     spry_buffer_text(&c->reply.out, before);
