@@ -16,7 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
-from cli_support import DEVICE, HOME, PUBLIC, ROOT, SANITIZED, SPRY, TIMEOUT, environment, main, once_of, public, spry, tiny  # noqa: E402,F401
+from cli_support import DATA, DEVICE, HOME, PUBLIC, ROOT, SANITIZED, SPRY, TIMEOUT, environment, main, once_of, public, spry, tiny  # noqa: E402,F401
 
 MODEL = "Spry-Tales-29M"
 TALE = [{"role": "user", "content": "Tell me a tale."}]
