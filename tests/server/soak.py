@@ -23,6 +23,7 @@ from traffic import WRONG, exact, request_of, visit
 MODELS = (MODEL, "llama", "qwen3")
 SEEING = "qwen3-vl"
 REPLAYED = 100
+PARALLEL = 4
 SAMPLE_S = 1
 
 
@@ -34,14 +35,14 @@ def text_of(reply):
 
 class Soak:
     def __init__(self, minutes):
-        self.until = time.monotonic() + 60 * minutes
+        self.minutes, self.until = minutes, 0
         self.seed = int(os.environ.get("SOAK_SEED", "1"))
         self.folder, self.pages = os.path.join(HOME, "models"), os.path.join(HOME, "pages")
         os.makedirs(self.folder)
         for name in MODELS[1:]:
             shutil.copy(tiny(name), os.path.join(self.folder, name + ".gguf"))
         shutil.copytree(tiny(SEEING, ""), os.path.join(self.folder, SEEING))
-        self.arguments = ("--models-dir", self.folder, "--parallel", "4", "--queue", "40", "--context", "512", "--pool-bytes", "256M")
+        self.arguments = ("--models-dir", self.folder, "--parallel", str(PARALLEL), "--queue", "40", "--context", "512", "--pool-bytes", "256M")
         self.server = Server(*self.arguments, "--cache-dir", self.pages, "--cache-disk-bytes", "8M", "--max-per-address", "400",
                              kv="5M")
         self.lock = threading.Lock()
@@ -106,9 +107,25 @@ class Soak:
             self.fail(what)
 
     def idle(self):
-        text = self.server.get("/metrics").text
-        names = ("spry_requests_running", "spry_requests_waiting", "spry_kv_used_bytes")
-        return not [line for line in text.splitlines() if line.startswith(names) and float(line.rsplit(" ", 1)[1])]
+        lines = self.server.get("/metrics").text.splitlines()
+        return not [line for line in lines if line.startswith(("spry_requests_running", "spry_requests_waiting"))
+                    and float(line.rsplit(" ", 1)[1])]
+
+    def fill(self):
+        """Every model can still fill all its pages: none was lost."""
+        for model in (*MODELS, SEEING):
+            answers = []
+
+            def ask():
+                answers.append(self.server.post("/v1/completions", {"model": model, "prompt": "Once", "max_tokens": 480,
+                                                                    "ignore_eos": True, "stream": False}).status)
+            asking = [threading.Thread(target=ask) for _ in range(PARALLEL)]
+            for thread in asking:
+                thread.start()
+            for thread in asking:
+                thread.join()
+            if answers != [200] * PARALLEL:
+                self.fail("%s cannot use all its pages: %s" % (model, answers))
 
     def replay(self):
         cold = Server(*self.arguments)
@@ -134,6 +151,7 @@ class Soak:
             self.server.chat(model=model)
         self.expect("idle at the beginning", self.idle)
         descriptors, threads = self.server.descriptors(), self.server.threads()
+        self.until = time.monotonic() + 60 * self.minutes
         everyone = [threading.Thread(target=self.client, args=(number,)) for number in range(clients)]
         everyone.append(threading.Thread(target=self.watch))
         for thread in everyone:
@@ -143,7 +161,8 @@ class Soak:
         if self.server.process.poll() is not None:
             self.fail("the server ended: %s" % "".join(self.server.log[-30:]))
         else:
-            self.expect("requests or pages that nobody uses", self.idle)
+            self.expect("requests without clients", self.idle)
+            self.fill()
             self.expect("descriptors: %d at first" % descriptors, lambda: self.server.descriptors() <= descriptors + 4)
             self.expect("threads: %d at first" % threads, lambda: self.server.threads() <= threads + 4)
             print("descriptors %d, then %d; threads %d, then %d" % (descriptors, self.server.descriptors(), threads, self.server.threads()))
