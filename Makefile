@@ -18,6 +18,7 @@
 #   make fuzz TARGET=json SECONDS=60   a fuzz target of tests/fuzz, or all
 #   make test-torture            fail every call of the system once: allocations, files, threads, sockets (an hour)
 #   make soak MINUTES=10         a server under random clients: nothing leaks, answers stay right
+#   make sbom                    the libraries of the program and their packages, as CycloneDX
 #   make test-agents             with coding agents from npm, which are fetched into a cache; writes the table in docs/AGENTS.md
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
@@ -43,7 +44,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_PLATFORM=,$(PLATFORM)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture soak fuzz test-agents setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture soak sbom fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -85,6 +86,9 @@ fuzz:
 
 test-torture: everything
 	@SPRY_TORTURE=1 ctest --test-dir $(BUILD) --output-on-failure --timeout 7200 -R '^server_torture$$'
+
+sbom: all
+	@scripts/sbom $(BUILD)
 
 soak: all
 	@SPRY=$(BUILD)/spry PYTHONDONTWRITEBYTECODE=1 python3 tests/server/soak.py $(MINUTES)

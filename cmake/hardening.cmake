@@ -2,7 +2,16 @@
 # size the C library checks, and marks where indirect jumps may land. Linked files: tables of addresses that cannot be written
 # after start, position-independent programs, stacks that cannot be run. tests/cli/cli_hardening.py looks for each in the program.
 include(CheckCCompilerFlag)
-foreach(flag -fstack-protector-strong -fstack-clash-protection -fcf-protection=full -mbranch-protection=standard)
+set(flags -fstack-protector-strong)
+if(NOT APPLE)
+  list(APPEND flags -fstack-clash-protection)
+endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND flags -fcf-protection=full)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(APPEND flags -mbranch-protection=standard)
+endif()
+foreach(flag ${flags})
   string(MAKE_C_IDENTIFIER "has${flag}" has)
   check_c_compiler_flag(${flag} ${has})
   if(${has})

@@ -88,6 +88,12 @@ class Costs(unittest.TestCase):
                                                          "grammar": SLOW_GRAMMAR})
         self.assertEqual((reply.status, "takes too long to follow" in reply.text), (400, True), reply.text)
 
+    def test_texts_of_grammars_and_schemas(self):
+        many = {"type": "object", "properties": {"p%d" % i: {"type": "string", "description": "x" * 1000} for i in range(4400)}}
+        for fields, words in (({"grammar": 'root ::= "a"\n#' + "x" * (16 << 20)}, "grammar"), ({"guided_json": many}, "schema")):
+            reply = self.server.post("/v1/completions", dict(fields, prompt="a", max_tokens=1))
+            self.assertEqual((reply.status, words in reply.text), (400, True), reply.text[:300])
+
     def test_stop_texts(self):
         for stop, status in (("x" * 4096, 200), ("x" * 4097, 400), (["x"] * 16, 200), (["x"] * 17, 400)):
             reply = self.server.post("/completion", {"prompt": "a", "n_predict": 1, "stop": stop})
@@ -103,6 +109,20 @@ class Costs(unittest.TestCase):
         for depth in (2049, 1000000):
             reply = self.server.post("/v1/completions", "[" * depth)
             self.assertEqual((reply.status, "nested too deeply" in reply.text), (400, True), reply.text[:200])
+
+
+class Stored(unittest.TestCase):
+    def test_bytes_of_stored_responses(self):
+        """The oldest make room for the newest."""
+        server = Server("--responses-bytes", "16K")
+        names = []
+        for i in range(12):
+            stored = server.post("/v1/responses", {"input": "Tale %d" % i, "instructions": "word " * 400, "max_output_tokens": 1})
+            names.append(stored.json["id"])
+        found = [server.get("/v1/responses/" + name).status for name in names]
+        self.assertEqual((found[0], found[-1]), (404, 200))
+        self.assertEqual(found, sorted(found, reverse=True))
+        self.assertEqual(server.stop(), 0)
 
 
 class Memory(unittest.TestCase):
