@@ -285,6 +285,7 @@ void spry_sequence_deinit(spry_sequence *s)
     spry_sequence_release(s);
     spry_kv_table_deinit(&s->table, s->cache->pool);
     free(s->spans);
+    free(s->stops);
     free(s->work);
     free(s->tokens);
     *s = (spry_sequence){0};
@@ -329,10 +330,39 @@ size_t spry_sequence_pending(const spry_sequence *s)
 
 /* ---- recurrent states -------------------------------------------------------------------------------------------- */
 
-/* A state is saved when a prompt is computed, and where text passes a multiple of SPRY_KV_STATE_TOKENS. */
+enum { STOP_TOKENS = 256 }; /* at least, from one end of a fragment to the next one where a state is saved */
+
+/* Where fragments end that the prompt declares: other prompts may have the same text up to there. */
+static spry_status note_stops(spry_sequence *s, const spry_prompt *p, spry_error *error)
+{
+    free(s->stops);
+    s->stops = NULL;
+    s->n_stops = 0;
+    if (!s->cache->pool->states || !p->n_spans)
+        return SPRY_OK;
+    s->stops = calloc(p->n_spans, sizeof *s->stops);
+    if (!s->stops)
+        return spry_fail_memory(error, "ends of fragments", p->n_spans * sizeof *s->stops);
+    for (size_t i = 0, last = 0; i < p->n_spans; i++)
+        if (p->spans[i].end >= last + STOP_TOKENS)
+            s->stops[s->n_stops++] = last = p->spans[i].end;
+    return SPRY_OK;
+}
+
+static bool is_stop(const spry_sequence *s, size_t position)
+{
+    bool is = false;
+    for (size_t i = 0; i < s->n_stops; i++)
+        is = is || s->stops[i] == position;
+    return is;
+}
+
+/* A state is saved when a prompt is computed, where a fragment ends, and where text passes a multiple of
+ * SPRY_KV_STATE_TOKENS. */
 static void save_state(spry_sequence *s, size_t from, size_t to, bool ends)
 {
     const spry_kv_table *t = &s->table;
+    ends = ends || is_stop(s, to);
     if (s->n_dropped || !(ends || to / SPRY_KV_STATE_TOKENS > from / SPRY_KV_STATE_TOKENS) ||
         !spry_kv_state_save(s->cache->pool, t, to, ends) || s->unshared)
         return;
@@ -344,6 +374,9 @@ static void save_state(spry_sequence *s, size_t from, size_t to, bool ends)
 static size_t rows_to_state(const spry_sequence *s, size_t first, size_t max_rows)
 {
     size_t left = SPRY_KV_STATE_TOKENS - first % SPRY_KV_STATE_TOKENS;
+    for (size_t i = 0; i < s->n_stops; i++)
+        if (s->stops[i] > first && s->stops[i] - first < left)
+            left = s->stops[i] - first;
     return s->cache->pool->states && left < max_rows ? left : max_rows;
 }
 
@@ -1060,6 +1093,8 @@ static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_promp
     s->spans = p->n_spans ? calloc(p->n_spans, sizeof *s->spans) : NULL;
     if (p->n_spans && !s->spans)
         status = spry_fail_memory(error, "fragments", p->n_spans * sizeof *s->spans);
+    if (!status)
+        status = note_stops(s, p, error);
     lane own = {.sequence = s,
                 .table = &s->table,
                 .tokens = s->contents ? s->contents : p->ids,

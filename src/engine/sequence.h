@@ -62,8 +62,10 @@ typedef struct spry_sequence {
     bool fragments;            /* it began with reused fragments */
     bool starved;              /* the last request for pages failed */
     bool prompting;            /* the prompt is not all computed */
-    bool fixed;                /* pages are valid only where they were computed: fragments are plain text */
-    uint32_t span_pages;       /* undeclared fragments with at least this number of cached pages are reused; 0: never */
+    size_t *stops;             /* ascending: where its recurrent state is saved, at ends of declared fragments */
+    size_t n_stops;
+    bool fixed;          /* pages are valid only where they were computed: fragments are plain text */
+    uint32_t span_pages; /* undeclared fragments with at least this number of cached pages are reused; 0: never */
 } spry_sequence;
 
 /* The contents of a sequence. */

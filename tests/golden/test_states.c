@@ -221,6 +221,31 @@ static void texts_go_on_from_saved_states(void **state)
     free(t);
 }
 
+/* A declared fragment is text like any other, and a text that is the same up to its end goes on from there. */
+static void fragments_end_with_a_state(void **state)
+{
+    (void)state;
+    enum { END = 1300 };
+    texts *t = make_texts();
+    const spry_span spans[] = {{0, 40}, {40, END}};
+    const float *whole;
+    size_t reused;
+    spry_error error = {0};
+    fixture_ids(t->b + END, IDS - END, 6);
+    spry_engine *cold = open_engine(0, 512, NULL), *engine = open_engine(0, 512, NULL);
+    spry_session *session = fixture_session(engine);
+    if (spry_session_eval_spans(session, &whole, t->a, t->part, spans, 2, PAGE, &error))
+        fail_msg("%s", error.message);
+    assert_memory_equal(whole, &t->cold_part, sizeof t->cold_part);
+    spry_session_destroy(session);
+    logits expected = eval(cold, t->b, IDS, &reused), got = eval(engine, t->b, IDS, &reused);
+    assert_int_equal(reused, END);
+    assert_memory_equal(&got, &expected, sizeof got);
+    assert_int_equal(spry_engine_close(cold), SPRY_OK);
+    assert_int_equal(spry_engine_close(engine), SPRY_OK);
+    free(t);
+}
+
 /* With one state besides that of the text, too. */
 static void two_states_are_enough(void **state)
 {
@@ -280,6 +305,7 @@ int main(void)
         cmocka_unit_test(the_least_valuable_is_dropped),
         cmocka_unit_test(what_is_saved_goes_with_its_page),
         cmocka_unit_test(texts_go_on_from_saved_states),
+        cmocka_unit_test(fragments_end_with_a_state),
         cmocka_unit_test(two_states_are_enough),
         cmocka_unit_test(states_survive_a_restart),
     };
