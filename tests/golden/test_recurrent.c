@@ -157,7 +157,7 @@ static void test_drafts(const char *path)
     same_answers(&plain, &drafted);
     if (strcmp(strrchr(path, '/'), "/qwen3-next") != 0)
         return;
-    golden_folder(other, "mamba2"); /* it takes back states itself */
+    golden_folder(other, "qwen3.5"); /* it takes back states itself */
     drafted = answer_of(path, 32, other, false, CONTEXT - IDS, &result);
     assert_true(result.drafts.drafted > result.drafts.accepted);
     same_answers(&plain, &drafted);
