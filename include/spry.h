@@ -499,7 +499,7 @@ typedef struct spry_jobs_options {
     uint32_t max_running; /* maximum jobs that run at once; 0: the free sessions, but at most the rows of a step */
     uint32_t max_waiting; /* maximum jobs that wait in addition to those that can begin; more are refused */
     double max_stall_ms;  /* maximum time that other rows may add between two tokens of an answer */
-    bool gentle;          /* and at most the time that those tokens take alone */
+    bool gentle;          /* the step also takes at most the time that those tokens take alone */
     spry_policy policy;
 } spry_jobs_options;
 

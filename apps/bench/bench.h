@@ -21,9 +21,9 @@ enum {
     SPRY_BENCH_REPEAT_MAX = 100,
     SPRY_BENCH_SERIES_MAX = 4,          /* values of one repeat */
     SPRY_BENCH_CHUNK_MAX = 65536,       /* tokens in one step */
-    SPRY_BENCH_DRAFT_TOKENS_MAX = 1024, /* of an answer with drafts */
-    SPRY_BENCH_REQUESTS_MAX = 10000,    /* of a workload */
-    SPRY_BENCH_TOGETHER_MAX = 64,       /* clients of a workload */
+    SPRY_BENCH_DRAFT_TOKENS_MAX = 1024, /* tokens of an answer with drafts */
+    SPRY_BENCH_REQUESTS_MAX = 10000,    /* requests of a workload */
+    SPRY_BENCH_TOGETHER_MAX = 64,       /* clients of a workload at a time */
 };
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ typedef struct spry_bench_flags {
     const char *url, *url_model, *url_key;
     uint32_t requests, together; /* 0 requests: as many as the workload has */
     uint64_t seed;
-    float scale; /* of all lengths of the mix */
+    float scale; /* factor for all lengths of the mix */
     spry_bench_judge judge;
     spry_engine_flags engine;
     spry_model_flags model;
@@ -63,19 +63,19 @@ typedef struct spry_bench_flags {
 typedef struct spry_bench {
     spry_bench_flags *flags;
     const char *model; /* the argument; NULL: the bundled model */
-    const char *name;  /* as it is shown */
+    const char *name;  /* the model's name in the report */
     const spry_model_source *source;
     spry_engine *engine;
     spry_session *session;
-    uint32_t context, chunk; /* of the engine */
-    spry_dtype main_type;    /* of most products */
+    uint32_t context, chunk; /* the engine's context, and its rows per step */
+    spry_dtype main_type;    /* type of the matrices in most products */
     int32_t *ids;            /* [n_ids]: synthetic text */
     size_t n_ids;
     spry_progress_line line;
     char doing[96];
     size_t done, whole; /* steps of the progress line */
     json_t *report;
-    bool lacks_memory; /* for the report */
+    bool lacks_memory; /* memory was short, so the report is incomplete */
     bool passed;       /* false: a part could not be measured, and a sentence on standard error says why */
     spry_error *error;
 } spry_bench;
@@ -83,7 +83,7 @@ typedef struct spry_bench {
 /* One kind of measurement. */
 typedef struct spry_bench_kind {
     const char *flag;   /* "--reuse"; NULL: points, which are measured without a flag */
-    const char *format; /* of the report */
+    const char *format; /* the "format" of its report */
     spry_status (*measure)(spry_bench *bench);
     void (*print)(const json_t *report);
 } spry_bench_kind;
@@ -180,7 +180,7 @@ spry_status spry_bench_answer(spry_bench *bench);
 /* ---- bench_without.c, bench_accept.c ----------------------------------------------------------------------------- */
 
 extern const char *const spry_bench_only[];  /* parts of points, for --only; ends with NULL */
-extern const char *const spry_bench_parts[]; /* of the engine, for --without; ends with NULL */
+extern const char *const spry_bench_parts[]; /* parts of the engine, for --without; ends with NULL */
 
 /* Runs what the acceptance criteria need, prints each with its figure and verdict; *passed: none failed. */
 spry_status spry_bench_accept(bool *passed, const char *model, bool json, spry_error *error);
@@ -192,7 +192,7 @@ typedef struct spry_bench_column {
     int width;       /* negative: aligned to the left; 0: the last column, as long as its text */
     const char *key; /* path in a row: "ttft_ms.p50"; NULL: empty */
     spry_bench_unit unit;
-    const char *none; /* for null; NULL: "-" */
+    const char *none; /* text for a value of null; NULL: "-" */
 } spry_bench_column;
 
 /* Prints a heading and every row of `rows`, then every row of `skipped` (NULL: none) with its reason. `after` follows

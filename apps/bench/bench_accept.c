@@ -66,7 +66,7 @@ typedef enum bound_kind { AT_LEAST, AT_MOST, REPORTED } bound_kind;
 static const struct {
     const char *what;
     run_name run;
-    const char *path, *by; /* of the figure in the report, in steps of names and numbers; NULL, or what divides it */
+    const char *path, *by; /* where the report has the figure, such as decode.0.tps, and its divisor; NULL: none */
     bound_kind kind;
     double bound;
     spry_bench_unit unit;

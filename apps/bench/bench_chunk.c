@@ -8,7 +8,7 @@
 
 typedef struct sweep {
     spry_steps *steps;
-    uint32_t tokens; /* of the prompt */
+    uint32_t tokens; /* tokens of the prompt */
 } sweep;
 
 /* One prefill from nothing. The values are tokens/s and the milliseconds of its longest step, for which an answer

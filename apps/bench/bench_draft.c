@@ -45,15 +45,15 @@ typedef struct samples {
     size_t n_refused, n_prefills, count;
     double ms[2];
     size_t tokens, drafted, accepted;
-    double step_cost, chance; /* of the last answer with drafts */
+    double step_cost, chance; /* figures of the last answer with drafts */
 } samples;
 
 typedef struct drafting {
     const struct task *task;
     spry_speculation who;
     bool warm;                /* the warm-up is over */
-    samples one, all;         /* of the current task; of all tasks except the curve's */
-    spry_draft_report drafts; /* of the last repeat, over all answers */
+    samples one, all;         /* samples of the current task; samples of all tasks except the curve's */
+    spry_draft_report drafts; /* drafts of the last repeat, over all answers */
     size_t tokens;
     int32_t got[2][SPRY_BENCH_DRAFT_TOKENS_MAX + 1];
 } drafting;

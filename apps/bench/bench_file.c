@@ -20,7 +20,7 @@ typedef enum value_kind {
     TEXT,
     TEXT_OR_NOTHING, /* a string, null or missing */
     WHOLE,
-    TOKENS, /* of a prefill */
+    TOKENS, /* number of tokens of a prefill */
     DEPTH,
     BATCH,
     ABOVE_ZERO,
@@ -58,7 +58,7 @@ static const struct {
 typedef struct rule {
     const char *key; /* NULL: the end */
     value_kind kind;
-    const struct rule *inside; /* of an object, or of every entry of a list */
+    const struct rule *inside; /* the rules for an object's keys, or for the keys of every entry of a list */
 } rule;
 
 static const rule energy_rules[] = {

@@ -143,8 +143,8 @@ typedef struct spry_bench_figure {
     spry_bench_of of;
     bool of_point;   /* a point's own speed, which shows that the point was measured */
     bool of_points;  /* depends on which points were measured */
-    double prompt;   /* of a first token: the tokens before it; only equal ones are comparable. 0 otherwise */
-    double op_share; /* of an op: its share of the point's time; 1 otherwise */
+    double prompt;   /* for a time to the first token: tokens of the prompt, which must be equal; 0: not such a time */
+    double op_share; /* for an op: its share of the point's time; 1: not an op */
     double value;
 } spry_bench_figure;
 

@@ -103,7 +103,7 @@ json_t *spry_bench_percentiles_json(double *values, size_t count, const char *su
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static const struct {
-    const char *name; /* of a figure's unit */
+    const char *name; /* the unit's name in reports */
     const char *format;
     double scale;
 } units[] = {

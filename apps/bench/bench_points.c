@@ -24,7 +24,7 @@ enum {
 
 typedef struct point {
     bool decode;
-    uint32_t tokens;  /* of the prefill; or the depth of a decode */
+    uint32_t tokens;  /* tokens of the prefill, or the depth of a decode */
     uint32_t batch;   /* sequences decoded together; 1 for a prefill */
     char skipped[96]; /* why it is not run; empty: it is */
     json_t *json;     /* the result; owned */

@@ -29,7 +29,7 @@ typedef struct reuse {
     uint64_t salt;
     size_t span;        /* tokens of a fragment */
     int32_t *ids;       /* [N_SPANS x span + QUESTION]: fragments in some order */
-    const char *folder; /* of cached pages */
+    const char *folder; /* where the engine keeps pages */
 } reuse;
 
 /* From here on nothing is cached. */

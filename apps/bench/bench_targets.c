@@ -21,12 +21,12 @@ typedef enum points_of { NO_POINTS, PREFILLS, DECODES } points_of;
 
 typedef struct target_key {
     const char *key;
-    const char *figure; /* of a point: the text after its name; otherwise the whole name */
+    const char *figure; /* name of the figure; for a point the text after the point's name */
     spry_bench_unit unit;
     bool less_is_better;
     points_of points;   /* NO_POINTS: one number */
-    const char *format; /* of the reports that have it; NULL: of points */
-    const char *path;   /* where such a report has it; NULL: bench_gate.c knows */
+    const char *format; /* format of the reports that have the figure; NULL: reports of points */
+    const char *path;   /* where such a report has the figure; NULL: bench_gate.c finds it */
 } target_key;
 
 #define DRAFT   SPRY_DRAFT_FORMAT

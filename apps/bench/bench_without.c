@@ -9,9 +9,9 @@
 
 enum {
     ANSWER = 512,
-    LENGTHS = 8, /* of prompts, for an answer without KV memory */
+    LENGTHS = 8, /* number of prompt lengths that are measured for an answer without KV memory */
     TOGETHER = 8,
-    TOKENS = 48, /* of each answer in the other rows */
+    TOKENS = 48, /* tokens of each answer in the other rows */
     PREFIX = 992,
     NEW = 32,
     CONTEXT = PREFIX + NEW + TOKENS,
@@ -43,7 +43,7 @@ static spry_status kv(spry_bench *b, void *context, double *ms)
     ms[0] = result.total_ms;
     ms[1] = 0;
     for (size_t i = 0; !status && i < LENGTHS; i++) {
-        const size_t step = ANSWER / LENGTHS, length = i * step + step / 2; /* stands for `step` tokens */
+        const size_t step = ANSWER / LENGTHS, length = i * step + step / 2; /* the middle of a step */
         request = spry_bench_request(b->ids, length, 1);
         forget(b, context);
         status = generate(b, &result, &request);

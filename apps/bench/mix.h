@@ -24,8 +24,8 @@ enum {
 typedef struct spry_mix_choice {
     uint32_t tokens;
     double weight;
-    char name[SPRY_MIX_NAME]; /* of a system prompt */
-    const char *text;         /* of a replayed system prompt, borrowed from the line that had it first; NULL: made */
+    char name[SPRY_MIX_NAME]; /* the system prompt's name */
+    const char *text; /* a replayed system prompt, borrowed from the line that had it first; NULL: it is made up */
 } spry_mix_choice;
 
 typedef struct spry_mix_choices {
@@ -36,17 +36,17 @@ typedef struct spry_mix_choices {
 typedef struct spry_mix_request {
     json_t *messages;       /* NULL: made of the lengths; owned */
     json_t *tools;          /* NULL: none; owned */
-    uint32_t prompt_tokens; /* with the system prompt */
+    uint32_t prompt_tokens; /* including the system prompt */
     uint32_t answer_tokens;
     size_t system; /* index, or SPRY_MIX_CHOICES_MAX: none */
-    size_t line;   /* of the file, from 1; 0: none */
+    size_t line;   /* the file's line, from 1; 0: none */
 } spry_mix_request;
 
 /* A workload: what it is drawn or replayed from, and its requests. */
 typedef struct spry_mix {
     char name[SPRY_MIX_NAME];
     spry_mix_choices prompts, answers, systems;
-    spry_mix_request *lines; /* of a file that is replayed; NULL: lengths are drawn */
+    spry_mix_request *lines; /* lines of a file that is replayed; NULL: lengths are drawn */
     size_t n_lines, lines_room;
     spry_mix_request *list; /* the requests */
     size_t count;
@@ -94,7 +94,7 @@ typedef struct spry_mix_answer {
     uint64_t began_ns, last_ns;
     double ttft_ms, total_ms; /* ttft_ms 0: no token came */
     size_t prompt_tokens, answer_tokens;
-    size_t hit_tokens; /* of the prompt */
+    size_t hit_tokens; /* cached tokens of the prompt */
     bool hits_known;   /* a server need not tell */
     size_t events;     /* pieces of text */
     double *gaps_ms;   /* [n_gaps]: between two pieces; owned */

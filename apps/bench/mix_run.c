@@ -16,7 +16,7 @@
 #include "platform/clock.h"
 #include "platform/threads.h"
 
-enum { AROUND_TOKENS = 64 }; /* of templates, and of texts that become a few tokens longer than meant */
+enum { AROUND_TOKENS = 64 }; /* room for the template, and for texts that become a few tokens too long */
 
 /* What answers requests, and all its answers in the order of the requests. */
 typedef struct run {
@@ -160,7 +160,7 @@ static spry_status run_clients(run *r, size_t together, spry_error *error)
 /* Cached tokens of the prompts with one system prompt. */
 typedef struct group {
     size_t requests, prompt_tokens, hit_tokens;
-    bool known; /* the target told of every one of them */
+    bool known; /* the target reported the cached tokens of each request */
 } group;
 
 static void add_group(group *g, const spry_mix_answer *a)
@@ -335,7 +335,7 @@ static spry_status choose_context(spry_bench *b, const spry_mix *mix)
 static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server *server)
 {
     const spry_bench_flags *f = b->flags;
-    const double scale = round((double)f->scale * 1e6) / 1e6; /* as it is printed and saved: 0.1 */
+    const double scale = round((double)f->scale * 1e6) / 1e6; /* the float 0.1 is printed and saved as 0.1 */
     spry_status status = f->agent ? spry_mix_agent_init(mix, scale, f->seed, b->error)
                                   : spry_mix_init(mix, f->mix, f->requests, scale, f->seed, b->error);
     if (status)
@@ -357,7 +357,7 @@ static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server *se
         status = spry_mix_write(mix, b->engine, (uint64_t)time(NULL) << 20 ^ spry_clock_ns(), b->error);
     if (!status)
         status = run_all(b, mix, NULL);
-    spry_bench_close(b); /* its threads and memory are not to disturb a server on this machine */
+    spry_bench_close(b); /* the engine's threads and memory must not slow a server on this machine */
     return status || !server ? status : run_all(b, mix, server);
 }
 

@@ -25,7 +25,7 @@ typedef struct exchange {
     CURL *curl;
     struct curl_slist *headers;
     char url[sizeof((spry_mix_server *)0)->url + 32];
-    spry_buffer text; /* of an answer that is not streamed, or refused; of a stream the line that is not complete */
+    spry_buffer text;        /* an answer that is not streamed, or a refusal; with a stream the incomplete last line */
     spry_mix_answer *answer; /* NULL: not streamed */
     bool ended;              /* the last event of a stream has come */
     char refused[160];       /* an error in the stream; empty: none */

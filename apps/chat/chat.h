@@ -52,7 +52,7 @@ typedef struct spry_chat_saver {
     const char *file;       /* value of --chats; NULL: none */
     spry_chat chat;         /* the record; its id is 0 until the first answer */
     size_t kept;            /* turns that the store has */
-    int64_t last_id;        /* of the chat stored last; 0: none */
+    int64_t last_id;        /* id of the chat stored last; 0: none */
     bool complained;
 } spry_chat_saver;
 

@@ -287,7 +287,7 @@ static void do_set(spry_chat_loop *c, const char *argument)
     spry_error error;
     char name[64], text[SPRY_OPTION_VALUES_MAX];
     size_t length = strcspn(argument, " \t");
-    if (strncmp(argument, "parameter ", length + 1) == 0) { /* as it is typed for Ollama */
+    if (strncmp(argument, "parameter ", length + 1) == 0) { /* Ollama's form: /set parameter NAME VALUE */
         argument += length + strspn(argument + length, " \t");
         length = strcspn(argument, " \t");
     }
@@ -313,7 +313,7 @@ static void do_set(spry_chat_loop *c, const char *argument)
             return;
         }
         report(&error);
-        c->job.flags->answer = before; /* its list refers to its own storage, which stays */
+        c->job.flags->answer = before; /* the list of stop strings refers to storage inside flags->answer */
         apply_settings(c, &error);
     }
 }

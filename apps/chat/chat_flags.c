@@ -32,7 +32,7 @@ static const spry_option chat_options[] = {
      .offset = FIELD(chats),
      .metavar = "FILE",
      .help = "File of stored chats; default: spry/chats.db in the user's data folder",
-     .group = "Chat"}, /* also a table by itself */
+     .group = "Chat"}, /* the first rows are also used as a table of their own */
 };
 
 static const spry_option mcp_options[] = {

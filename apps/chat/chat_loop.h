@@ -13,12 +13,12 @@ typedef struct spry_chat_loop {
     spry_chat_job job;
     spry_conversation *conversation;
     spry_line_editor *editor;
-    spry_tokens ids; /* of the last prompt */
+    spry_tokens ids; /* tokens of the last prompt */
     spry_answer answer;
-    spry_constraint constraint; /* of every answer */
-    spry_buffer shape;          /* its text */
+    spry_constraint constraint; /* constraint for every answer */
+    spry_buffer shape;          /* text of the constraint */
     spry_arena texts;           /* values of /set */
-    uint64_t seed;              /* of the last answer */
+    uint64_t seed;              /* seed of the last answer */
     size_t n_answers;
     size_t n_before;    /* answers in earlier sessions, so that the sequence of seeds continues */
     size_t n_left_out;  /* first turns that no longer fit the context */

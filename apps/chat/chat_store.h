@@ -14,7 +14,7 @@ enum { SPRY_CHAT_TITLE_MAX = 60 }; /* characters */
 
 /* Strings are owned. */
 typedef struct spry_chat {
-    int64_t id;       /* from 1; 0: not stored yet. Never reused */
+    int64_t id;       /* ids begin at 1 and are never reused; 0: not stored yet */
     int64_t revision; /* number of saves, to detect changes by other processes */
     char *title, *model;
     char *model_path;         /* absolute, or SPRY_CHAT_BUNDLED */

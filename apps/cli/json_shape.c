@@ -13,7 +13,7 @@ enum { ITEMS_MAX = 1000, TEXT_BYTES_MAX = 2000, PATH_BYTES = 160, KEY_BYTES = 64
 static const double largest = 1e15;
 
 typedef struct checker {
-    char path[PATH_BYTES]; /* of the value being checked */
+    char path[PATH_BYTES]; /* path of the value being checked */
     size_t size;
     spry_error *error;
 } checker;

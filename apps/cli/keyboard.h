@@ -48,9 +48,9 @@ typedef enum spry_key {
 /* One per program. `screen`: descriptor of the terminal that is written to. `plain`: it knows no escape sequences, and
  * the terminal itself edits lines. */
 typedef struct spry_keyboard {
-    uint32_t character; /* of SPRY_KEY_CHARACTER */
-    spry_buffer paste;  /* of SPRY_KEY_PASTE: valid UTF-8, lines ended by newlines, no zero bytes; failed: too long */
-    spry_buffer bytes;  /* read and not used yet */
+    uint32_t character; /* the character of SPRY_KEY_CHARACTER */
+    spry_buffer paste; /* the text of SPRY_KEY_PASTE: valid UTF-8, lines end with \n, no zero bytes; failed: too long */
+    spry_buffer bytes; /* read and not used yet */
     bool plain;
 } spry_keyboard;
 

@@ -185,7 +185,7 @@ static void draw(spry_line_editor *e)
     memset(e->columns, 0, sizeof e->columns);
     draw_rows(e, &out, first, first + height - 1, &end);
     size_t last = end.row < first + height ? end.row : first + height - 1;
-    spry_buffer_text(&out, end.row == last ? "\033[J" : ""); /* of what was drawn before */
+    spry_buffer_text(&out, end.row == last ? "\033[J" : ""); /* erases what was drawn before below the text */
     if (last > cursor.row)
         spry_buffer_format(&out, "\033[%zuA", last - cursor.row);
     spry_buffer_text(&out, "\r");

@@ -9,11 +9,11 @@
 #include "base/view.h"
 
 typedef struct spry_word_wrap {
-    size_t width;          /* of the terminal; 0: there is none */
+    size_t width;          /* columns of the terminal; 0: there is none */
     size_t hang;           /* columns by which lines after a break are indented */
     size_t column, spaces; /* column of the cursor; spaces not written yet */
-    size_t word_columns;   /* of `word` */
-    spry_buffer word;      /* not written yet */
+    size_t word_columns;   /* columns that `word` takes */
+    spry_buffer word;      /* the current word, not written yet */
 } spry_word_wrap;
 
 /* The cursor must be at the beginning of a line. `width` 0: text is not changed. */
@@ -39,10 +39,10 @@ typedef struct spry_markdown_styles {
 } spry_markdown_styles;
 
 typedef enum spry_markdown_block {
-    SPRY_MARKDOWN_START, /* of a line: not known yet */
+    SPRY_MARKDOWN_START, /* at the start of a line, whose kind is not known yet */
     SPRY_MARKDOWN_TEXT,
     SPRY_MARKDOWN_CODE,
-    SPRY_MARKDOWN_ROW, /* of a table */
+    SPRY_MARKDOWN_ROW, /* in a row of a table */
 } spry_markdown_block;
 
 typedef struct spry_markdown {

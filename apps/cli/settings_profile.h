@@ -20,8 +20,8 @@
 
 typedef struct spry_settings_profile {
     json_t *document;      /* NULL: there is no file, or none is wanted */
-    const json_t *section; /* of this machine; NULL: the file has none */
-    char *path;            /* of the file, also where there is none; NULL: none is wanted, or no folder is known */
+    const json_t *section; /* the section of this machine; NULL: the file has none */
+    char *path; /* path of the file, which need not exist; NULL: no profile is wanted, or no folder is known */
     char id[SPRY_MACHINE_ID];
 } spry_settings_profile;
 

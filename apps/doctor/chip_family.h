@@ -12,10 +12,10 @@
 enum { SPRY_CHIP_TEXT = 192 };
 
 typedef struct spry_chip {
-    char family[SPRY_CHIP_TEXT]; /* "": no figures of such a chip are known */
-    char source[SPRY_CHIP_TEXT]; /* how and where it was measured */
-    uint32_t threads;            /* with which it was measured; 0 for a GPU */
-    double read_gb_s, multiply_g_s; /* measured; 0: not */
+    char family[SPRY_CHIP_TEXT];       /* "": no figures of such a chip are known */
+    char source[SPRY_CHIP_TEXT];       /* how and where the family's figures were measured */
+    uint32_t threads;                  /* threads of the measurement; 0 for a GPU */
+    double read_gb_s, multiply_g_s;    /* measured; 0: not */
     double read_share, multiply_share; /* this machine's speed by that of its family; 0: not known */
 } spry_chip;
 

@@ -150,8 +150,8 @@ static spry_status conclude(spry_machine_profile *profile, spry_error *error)
     const spry_view families = {(const char *)spry_bundled_chips_begin,
                                 (size_t)(spry_bundled_chips_end - spry_bundled_chips_begin)};
     size_t memory = spry_memory_total();
-    spry_status status = spry_chips_compare(&profile->chips, families, &profile->hardware, &profile->speed,
-                                            &profile->gpus, error);
+    spry_status status =
+        spry_chips_compare(&profile->chips, families, &profile->hardware, &profile->speed, &profile->gpus, error);
     if (!status)
         profile->n_findings = spry_findings_make(profile->findings, &facts);
     if (!status)

@@ -10,7 +10,7 @@ typedef struct spry_doctor_page {
     spry_buffer *out;   /* check out->failed once at the end */
     size_t width;       /* columns, at most SPRY_DOCTOR_WIDTH */
     bool coloured;      /* for a terminal with colours */
-    bool models;        /* with the expected speeds and recommendations */
+    bool models;        /* also show expected speeds of models, and recommendations */
     const char *stored; /* the file of the stored profile; NULL: none */
 } spry_doctor_page;
 

@@ -361,8 +361,8 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
                {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
                {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
                {"energy", spry_energy_facts_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
-               {"family", chip_json(&p->chips.processor)},
-               {"gpu_family", chip_json(&p->chips.gpu)}, {"now", now_json(p)}, {"findings", findings_json(p)}, {"models", models_json(p, models)},
+               {"family", chip_json(&p->chips.processor)}, {"gpu_family", chip_json(&p->chips.gpu)},
+               {"now", now_json(p)}, {"findings", findings_json(p)}, {"models", models_json(p, models)},
                {"choices", choices_json(p, models)}, {"profile", settings_json()});
     if (!out || !p->asked.name[0] ||
         json_object_set_new(out, "model", asked_json(&p->asked, p->hardware.usable_bytes)) == 0)

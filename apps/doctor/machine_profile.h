@@ -51,7 +51,7 @@ spry_status spry_profile_json(spry_buffer *out, const spry_machine_profile *prof
 /* The parts of a stored document that cannot be read from the machine. */
 typedef struct spry_stored_profile {
     char id[SPRY_MACHINE_ID], spry[SPRY_PROFILE_VERSION], when[SPRY_TIME_TEXT];
-    int64_t seconds; /* of `when`, since 1970 */
+    int64_t seconds; /* `when` as seconds since 1970 */
     double load;     /* during the measurement */
     spry_machine_speed speed;
     spry_gpu gpus[SPRY_GPUS_MAX]; /* name, read_gb_s and why */

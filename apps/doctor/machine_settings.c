@@ -15,7 +15,7 @@ enum { PARALLEL_LEAST = 2, PARALLEL_SIZES = 6, PARALLEL_MAX = 1 << (PARALLEL_SIZ
 
 static const double clearly = 1.1;              /* a chunk is taken instead of the default from this gain on */
 static const double worthwhile = 1.3;           /* weights are quantised from this gain on */
-static const char speed_shape[] = "qwen3-1.7b"; /* its expected speed decides */
+static const char speed_shape[] = "qwen3-1.7b"; /* settings are chosen by the expected speed of this shape */
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 

@@ -5,12 +5,16 @@
 
 #include "doctor/machine_profile.h"
 
-enum { SPRY_SETTINGS_CHUNKS = 4, SPRY_SETTINGS_CHUNK = 128 /* without a profile */, SPRY_SETTINGS_MAX = 12 };
+enum {
+    SPRY_SETTINGS_CHUNKS = 4,
+    SPRY_SETTINGS_CHUNK = 128, /* the chunk of commands without a profile */
+    SPRY_SETTINGS_MAX = 12,
+};
 
 /* What is measured for the choice alone. */
 typedef struct spry_settings_evidence {
     spry_machine_speed
-        on_cores; /* with one thread a core; threads 0: not measured, there are no more threads than that */
+        on_cores; /* speed with one thread a core; threads 0: not measured, since no core has two threads */
     uint32_t chunks[SPRY_SETTINGS_CHUNKS];  /* prompt tokens computed in one step, ascending */
     double chunk_tps[SPRY_SETTINGS_CHUNKS]; /* prompt tokens a second of the bundled model */
 } spry_settings_evidence;
@@ -19,7 +23,7 @@ typedef struct spry_chosen_setting {
     const char *command; /* NULL: of every command */
     const char *key;
     char value[24];  /* "": as without a profile */
-    uint32_t number; /* where `value` is empty and it is not 0 */
+    uint32_t number; /* if not 0, and `value` is empty: the value */
     char why[240];
 } spry_chosen_setting;
 

@@ -7,14 +7,14 @@
 
 #include "base/compiler.h"
 
-static const double memory_share = 0.7; /* of the available memory: other programs and a longer context need some */
+static const double memory_share = 0.7; /* of the available memory: longer contexts and other programs need the rest */
 
 /* The requirements of a use. */
 typedef struct rule {
     const char *name;
     double decode_tps, ttft_ms; /* minimum; maximum, 0: any */
     double prefill_tps;         /* minimum */
-    bool special;               /* only models that are made for it */
+    bool special;               /* only models made for this use */
     bool schemas;               /* prefers models that follow schemas */
     const char *note;           /* a further remark; NULL: none */
 } rule;
@@ -47,7 +47,7 @@ static const char *const types[] = {"f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "
 static const struct source {
     const char *shape, *published, *quantised;
     spry_use use;      /* SPRY_USE_COUNT: any but special ones */
-    const char *model; /* its name where the shape is another's, too */
+    const char *model; /* the model's name if other models have the same shape */
 } sources[] = {
 #define FOR(use, model) use, model
     {"qwen2.5-0.5b", "Qwen/Qwen2.5-Coder-0.5B-Instruct", "bartowski/Qwen2.5-Coder-0.5B-Instruct-GGUF",
@@ -236,8 +236,9 @@ static void explain(spry_model_choice *choice, const rule *r, const char *asked,
                  r->note ? r->note : "");
     used = strlen(choice->why);
     if (r->schemas && choice->chosen->schema > 0)
-        snprintf(choice->why + used, sizeof choice->why - used, "; of the models that follow schemas best, %.0f %% (%s)",
-                 100 * choice->chosen->schema, choice->chosen->schema_source);
+        snprintf(choice->why + used, sizeof choice->why - used,
+                 "; of the models that follow schemas best, %.0f %% (%s)", 100 * choice->chosen->schema,
+                 choice->chosen->schema_source);
 }
 
 void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candidate *candidates, size_t count,

@@ -66,8 +66,8 @@ void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candid
 /* How fast a model would run on a GPU: from how fast the GPU reads its memory, its multiprocessors and their clock. 0:
  * not known. */
 typedef struct spry_gpu_prediction {
-    double prefill_tps, decode_tps; /* of SPRY_PREDICTED_PREFILL tokens; at the beginning of a context */
-    bool fits;                      /* the whole model; else --gpu-layers auto takes a part of it */
+    double prefill_tps, decode_tps; /* for a prompt of SPRY_PREDICTED_PREFILL tokens; at depth 0 */
+    bool fits; /* the GPU holds the whole model; false: --gpu-layers auto puts a part of it there */
 } spry_gpu_prediction;
 
 /* `model`: predicted for the processor, which counts its bytes. */

@@ -15,14 +15,14 @@ typedef struct spry_eval_nll {
 } spry_eval_nll;
 
 double spry_eval_nll_mean(const spry_eval_nll *nll);
-double spry_eval_nll_error(const spry_eval_nll *nll); /* of the mean; 0 for fewer than two tokens */
+double spry_eval_nll_error(const spry_eval_nll *nll); /* standard error of the mean; 0 for fewer than two tokens */
 double spry_eval_perplexity(const spry_eval_nll *nll);
 
 /* Two predictions of the same token. */
 typedef struct spry_eval_pair {
     double divergence;                            /* sum of p_base * log(p_base / p_model), in nats; never below 0 */
     bool same_top;                                /* both have the same most probable token */
-    double log_probability, base_log_probability; /* of the next token */
+    double log_probability, base_log_probability; /* log probability of the next token, in the model and in the base */
 } spry_eval_pair;
 
 spry_eval_pair spry_eval_compare(const float *logits, const float *base_logits, size_t n, int32_t next);
@@ -73,7 +73,7 @@ spry_status spry_eval_ppl(spry_eval_nll *nll, spry_engine *engine, const spry_ev
 
 typedef struct spry_eval_kl_result {
     spry_eval_nll nll, base_nll;
-    spry_eval_summary divergence; /* of the model from the base, in nats per token */
+    spry_eval_summary divergence; /* divergence of the model from the base, in nats per token */
     double top1;                  /* share of tokens where both have the same most probable token */
     double delta_p;               /* mean absolute difference of the probabilities of the next token */
 } spry_eval_kl_result;

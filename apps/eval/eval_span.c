@@ -159,7 +159,7 @@ static spry_status answer_with_spans(span_run *run, spry_result *result, size_t 
     spry_request request = request_of(run, repair, 1);
     forget_everything(run);
     spry_status status =
-        repair == SPRY_REPAIR_ALL ? SPRY_OK : warm_spans(run, error); /* with full repair they are not used */
+        repair == SPRY_REPAIR_ALL ? SPRY_OK : warm_spans(run, error); /* full repair computes all spans again */
     if (!status)
         status = spry_session_generate(run->session, result, &request, error);
     if (!status && result->reused_tokens < result->span_tokens)

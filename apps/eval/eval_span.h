@@ -42,10 +42,10 @@ typedef struct spry_eval_texts {
 } spry_eval_texts;
 
 typedef struct spry_eval_corpus {
-    spry_eval_texts documents; /* by name */
-    spry_eval_texts questions; /* in the file's order */
+    spry_eval_texts documents; /* documents, sorted by name */
+    spry_eval_texts questions; /* questions, in the file's order */
     spry_eval_text start;      /* the tokens that the tokenizer adds before every text; may be empty */
-    size_t document_tokens;    /* of all documents */
+    size_t document_tokens;    /* tokens of all documents */
     size_t shortest_document, longest_document, longest_question;
 } spry_eval_corpus;
 
@@ -64,19 +64,19 @@ enum { SPRY_EVAL_REPAIR_SHARE = 3 }; /* the one relative to the mean document; t
 /* How much of the spans is recomputed in place. */
 typedef struct spry_eval_repair {
     const char *name;
-    size_t tokens; /* as in spry_request */
+    size_t tokens; /* tokens that are recomputed, as `span_repair` of spry_request */
 } spry_eval_repair;
 
 /* For all prompts with one repair, in one kind of order. */
 typedef struct spry_eval_span_result {
-    spry_eval_summary divergence; /* of the predictions with reused spans from the reference's, in nats */
+    spry_eval_summary divergence; /* divergence of predictions with reused spans from the reference's, in nats */
     double top1;                  /* share of predictions with the same most probable token */
     bool identical;               /* all logits are the same bits */
     size_t positions;             /* predictions compared */
     double ttft_ms;               /* median; only spans were computed before */
     double ttft_ratio;            /* relative to the reference: median over prompts */
-    double repaired_tokens;       /* of spans, recomputed in place: mean per prompt */
-    double computed_tokens;       /* of the prompt: mean */
+    double repaired_tokens;       /* tokens of spans recomputed in place, mean per prompt */
+    double computed_tokens;       /* tokens of the prompt that were computed, mean */
 } spry_eval_span_result;
 
 typedef struct spry_eval_span_order {
@@ -93,7 +93,7 @@ typedef struct spry_eval_span_report {
     uint32_t seed;
     double prompt_tokens; /* mean */
     spry_eval_repair repairs[SPRY_EVAL_REPAIRS];
-    spry_eval_span_order orders[SPRY_EVAL_ORDERS]; /* in the original order; shuffled */
+    spry_eval_span_order orders[SPRY_EVAL_ORDERS]; /* results with documents in the original order, and shuffled */
     size_t n_orders;
     double seconds;
 } spry_eval_span_report;

@@ -26,7 +26,7 @@ enum { LIST_MAX = 12, ARGUMENTS_MAX = 256, TEXT_BYTES_MAX = 1 << 20, POLL_NS = 5
 typedef struct agent {
     const char *name, *about, *program, *install;
     const char *variables[LIST_MAX]; /* NAME=VALUE */
-    const char *arguments[LIST_MAX]; /* before the user's own */
+    const char *arguments[LIST_MAX]; /* arguments before those of the user */
     const char
         *before[LIST_MAX];       /* arguments of a first call, which stores the settings; none: there is no such call */
     const char *file, *settings; /* a file in the folder, and its text; NULL: none */
@@ -162,7 +162,7 @@ typedef struct launch {
     const agent *agent;
     const launch_flags *flags;
     spry_buffer folder, url;
-    const char *model; /* by the server's name for it */
+    const char *model; /* name of the model on the server */
     char limit[96];
 } launch;
 
@@ -388,7 +388,7 @@ static int run_agent(const launch *l, const char *const *more, size_t n_more)
         code = SPRY_EXIT_OK;
     fill_command(before, l, l->agent->before, NULL, 0);
     set_variables(l);
-    signal(SIGINT, SIG_IGN); /* it goes to the agent, which decides */
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the agent, which decides whether to end */
     if (code == SPRY_EXIT_OK && l->agent->before[0])
         code = run_command(before, l->agent->install);
     if (code == SPRY_EXIT_OK)

@@ -24,7 +24,7 @@ enum {
     PAGES_MAX = 64,
     NAME_BYTES = 64
 };
-enum { SCHEMAS_BYTES = 1 << 20 }; /* of all tools of a server */
+enum { SCHEMAS_BYTES = 1 << 20 }; /* limit for the schemas of all tools of a server, in bytes */
 #define SECOND_NS 1000000000ull
 #define MS_NS     1000000ull
 #define PROTOCOL  "2025-06-18"
@@ -44,7 +44,7 @@ typedef struct server {
     bool broken, list_changed, stopping;
     unsigned n_users; /* threads that use the link */
     spry_mcp_link *link;
-    char why[SPRY_ERROR_MAX];  /* of FAILED */
+    char why[SPRY_ERROR_MAX];  /* the reason of FAILED */
     char said[SPRY_ERROR_MAX]; /* the last that was logged, since it ran */
     json_t *tools;             /* [{"name", "own", "description", "parameters"}]; `own`: the server's name for it */
 } server;

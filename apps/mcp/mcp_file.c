@@ -19,7 +19,7 @@
 enum { FILE_BYTES = 1 << 20, SERVERS_MAX = 64, ITEMS_MAX = 256, NAME_MAX_BYTES = 32, CALL_S = 60 };
 
 typedef struct reader {
-    const char *path, *name; /* of the file, of the server that is read */
+    const char *path, *name; /* path of the file; name of the server whose entry is read */
     spry_arena *memory;
     void (*log)(void *user, const char *sentence);
     void *user;

@@ -19,8 +19,8 @@ typedef struct http_link {
     spry_mcp_link base;
     atomic_bool stopped;
     pthread_mutex_t lock;
-    char session[SESSION_BYTES]; /* from the server; "": none */
-    char version[VERSION_BYTES]; /* of the protocol, once it is agreed on */
+    char session[SESSION_BYTES]; /* the session's id from the server; "": none */
+    char version[VERSION_BYTES]; /* version of the protocol, once it is agreed on */
 } http_link;
 
 typedef struct answer {

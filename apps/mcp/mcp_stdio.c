@@ -25,7 +25,7 @@ enum {
     LOOK_MS = 100,
     PATIENCE_MS = 2000,
     UNASKED_MAX = 64 << 20,
-    WORDS_BYTES = 300, /* of the server's last message on standard error */
+    WORDS_BYTES = 300, /* maximum length of the server's last message on standard error */
     REPLY_S = 2,
 };
 #define MEMORY_MAX ((size_t)4 << 30)
@@ -43,7 +43,7 @@ typedef struct stdio_link {
     spry_process process;
     pthread_t reader;
     spry_wakeup stopped;
-    pthread_mutex_t writing; /* one message at a time */
+    pthread_mutex_t writing; /* held while one message is written */
 
     pthread_mutex_t lock; /* for the members below */
     pthread_cond_t changed;

@@ -26,7 +26,7 @@ typedef struct spry_hub_model {
     bool folder; /* several files that belong together; otherwise one GGUF file */
     spry_remote_file *files;
     size_t count;
-    uint64_t bytes; /* of all files */
+    uint64_t bytes; /* sum of all files */
     spry_arena arena;
 } spry_hub_model;
 

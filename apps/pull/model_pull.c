@@ -230,7 +230,7 @@ static spry_status pull_into(spry_model_pull *pull, const spry_directory *folder
     char part[SPRY_PULL_NAME_BYTES];
     spry_file_facts facts;
     if (spry_directory_facts(folder, file->name, &facts) == 0 && facts.regular && facts.size == file->size) {
-        pull->done += file->size; /* of an earlier pull */
+        pull->done += file->size; /* an earlier pull has downloaded the file */
         return SPRY_OK;
     }
     snprintf(part, sizeof part, "%s.part", file->name);
@@ -372,7 +372,7 @@ spry_status spry_model_pull_open(spry_model_pull **out, const spry_pull_request 
     if (status == SPRY_OK)
         status = spry_directory_open(&pull->folder, request->folder, error);
     if (status == SPRY_OK) {
-        bool real_name = pull->kind == SPRY_PULL_FOLDER && spry_path_real(&real, path.data); /* also for "." */
+        bool real_name = pull->kind == SPRY_PULL_FOLDER && spry_path_real(&real, path.data); /* "." has a name, too */
         spry_view given =
             request->name ? spry_view_of(request->name) : last_part(spry_buffer_view(real_name ? &real : &path));
         status = take_name(pull, given, request->folder, error);

@@ -119,7 +119,7 @@ enum {
     SLOTS = 4,
     CHUNK_LEAST = 1 << 18,
     CHUNK_MOST = 16 << 20,
-    CHUNKS_A_SLOT = 4, /* of small files */
+    CHUNKS_A_SLOT = 4, /* for small files */
     TRIES = 6,         /* consecutive ones without progress */
     POLL_MS = 50,
     RECORD_BYTES = 1 << 22,

@@ -13,7 +13,7 @@ typedef enum spry_pull_kind { SPRY_PULL_FILE, SPRY_PULL_FOLDER, SPRY_PULL_WEB, S
 struct spry_model_pull {
     spry_pull_kind kind;
     char *source;       /* a path, a URL, or a name on a hub */
-    spry_hub_model hub; /* of SPRY_PULL_HUB */
+    spry_hub_model hub; /* the model of SPRY_PULL_HUB */
     char name[SPRY_MODEL_NAME_MAX + 1];
     char target[SPRY_PULL_NAME_BYTES], part[SPRY_PULL_NAME_BYTES]; /* final name; temporary name */
     spry_directory folder;

@@ -109,7 +109,7 @@ typedef struct web {
     spry_model_pull *pull;
     CURL *curl;
     int part;
-    char version[VERSION_BYTES]; /* for If-Range; empty: not given by the server */
+    char version[VERSION_BYTES]; /* the file's version, for If-Range; empty: the server gave none */
     char reason[CURL_ERROR_SIZE];
     uint64_t furthest; /* largest number of bytes reached */
     bool begun;        /* the response header was processed */

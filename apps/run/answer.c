@@ -44,7 +44,7 @@ typedef struct generation {
     const spry_answer_job *job;
     spry_chat_parser *parser; /* NULL: all text is the answer */
     spry_shown_text shown;
-    spry_buffer arguments;         /* of the call that has begun */
+    spry_buffer arguments;         /* arguments of the call that has begun */
     bool short_of_memory, refused; /* a text was not accepted */
 } generation;
 

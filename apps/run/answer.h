@@ -22,7 +22,7 @@ typedef struct spry_answer {
     spry_buffer thoughts;  /* likewise */
     json_t *tools;         /* declared to the model, as chat completions have them; NULL: none */
     json_t *more;          /* messages that follow those of the conversation; NULL: none */
-    json_t *calls;         /* of tools: [{"id", "name", "arguments": text}] */
+    json_t *calls;         /* calls of tools: [{"id", "name", "arguments": text}] */
     char *call_constraint; /* what the prompt says about calls */
     spry_answer_token *tokens;
     size_t n_tokens, capacity;
@@ -39,7 +39,7 @@ typedef struct spry_answer_job {
     const spry_answer_flags *flags;
     const spry_span *spans; /* fragments of the prompt */
     size_t n_spans, span_repair;
-    const spry_placed *pictures; /* of the prompt */
+    const spry_placed *pictures; /* pictures of the prompt */
     size_t n_pictures;
     spry_speculation speculation;
     spry_constraint constraint;

@@ -11,8 +11,8 @@
 typedef struct spry_shown_options {
     bool streamed; /* false: only what is done is shown, no text */
     bool plain;    /* Markdown is shown as it is written */
-    bool rated;    /* with the speed, in pieces per second, below the text */
-    bool thoughts; /* with thoughts, dimmed; otherwise one line says how long they took */
+    bool rated;    /* show the speed below the text, in pieces per second */
+    bool thoughts; /* show thoughts, dimmed; otherwise one line says how long they took */
 } spry_shown_options;
 
 typedef struct spry_shown_text {
@@ -20,9 +20,9 @@ typedef struct spry_shown_text {
     spry_progress_line progress;
     bool terminal, styled;
     bool thinking, thought; /* now; before */
-    uint64_t thinking_ns;   /* when it began */
-    spry_word_wrap wrap;    /* of a terminal without styles, and of thoughts */
-    spry_markdown markdown; /* of a terminal with styles */
+    uint64_t thinking_ns;   /* when the thought began */
+    spry_word_wrap wrap;    /* for a terminal without styles, and for thoughts */
+    spry_markdown markdown; /* for a terminal with styles */
     bool drawn;             /* the speed is below the text */
     size_t pieces;          /* written so far */
     uint64_t first_ns, drawn_ns;

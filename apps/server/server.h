@@ -33,7 +33,7 @@ typedef struct spry_serve_settings {
     bool allow_chats;               /* /api/chats is allowed */
     const char *chats;              /* file of stored chats; NULL: the user's */
     const char *allow_tool;         /* addresses that /v1/tools/call may call, with commas between them; NULL: none */
-    uint32_t tool_s;                /* limit for the time of such a call */
+    uint32_t tool_s;                /* seconds that such a call may take */
     const char *mcp;                /* file of MCP servers (mcp/mcp.h); NULL: none */
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
@@ -45,7 +45,7 @@ typedef struct spry_serve_settings {
     const char *disable;            /* paths that are turned off, with commas between them; NULL: none */
     const char *defaults;           /* settings of requests that do not set them, as JSON; NULL: none */
     bool public_metrics;            /* /metrics needs no key */
-    spry_key_rates rates;           /* of each key */
+    spry_key_rates rates;           /* rates of each key */
     const char *audit_log;          /* NULL: none */
     uint32_t idle_s;                /* an idle connection is closed after this time */
     uint32_t max_tokens;            /* limit for every answer; 0: none */
@@ -53,7 +53,7 @@ typedef struct spry_serve_settings {
     uint32_t answer_s;              /* limit for the time of a request; 0: none */
     uint32_t grace_s;               /* time for unfinished requests when the server stops */
     size_t responses_bytes;         /* limit for stored responses */
-    uint32_t responses_s;           /* they are kept for this time; 0: none is */
+    uint32_t responses_s;           /* seconds that responses are kept; 0: none is kept */
     spry_speculation speculation;
     bool draft_precise;
     uint32_t draft_most;     /* tokens for a step; 0: as many as pay */
@@ -69,18 +69,18 @@ typedef struct spry_server {
     spry_model_pool *pool;
     struct spry_server_models *models; /* the entries that the pool borrows */
     spry_trace *trace;                 /* NULL: none */
-    atomic_bool trace_failed;          /* a warning about it was printed */
+    atomic_bool trace_failed;          /* a warning about the trace file was printed */
     spry_energy *meter;
     spry_machine_watch machine;
     spry_access_keys keys;
     spry_key_limits limits;
     spry_audit_log audit;
-    bool shows_requests; /* as lines on the terminal */
+    bool shows_requests; /* print one line per request on the terminal */
     spry_registry registry;
     atomic_bool cutting; /* --grace has passed: unfinished answers end now */
     spry_response_store responses;
     spry_kept_streams streams;
-    json_t *defaults;     /* as of a derived model; NULL: none */
+    json_t *defaults;     /* default fields of requests, as those of a derived model; NULL: none */
     json_t *agents;       /* agents.json; NULL: prompts of agents stay as they are */
     struct spry_mcp *mcp; /* NULL: none */
     struct spry_speech_service *speech;
@@ -89,13 +89,13 @@ typedef struct spry_server {
     size_t pool_bytes;               /* limit for the memory of all loaded models */
     uint32_t models_max;             /* limit for the number of loaded models; 0: none */
     uint32_t slots;                  /* answers of one model that run at the same time */
-    uint32_t answers_max;            /* of one model, running and waiting */
+    uint32_t answers_max;            /* maximum answers of one model, running and waiting */
     uint64_t started_ns;
     atomic_uint open_exchanges; /* requests without a complete reply */
-    atomic_size_t memory;       /* that these requests have taken, of --request-memory */
+    atomic_size_t memory;       /* bytes of --request-memory that requests use now */
     atomic_ullong numbers;      /* the number of the last request */
     atomic_bool ending;         /* the server is stopping: new requests are refused */
-    bool loopback;              /* it listens on a loopback address */
+    bool loopback;              /* the server listens on a loopback address */
 } spry_server;
 
 /* Where the interfaces of OpenAI and of llama-server contradict each other, follow the latter. */

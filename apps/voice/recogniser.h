@@ -10,9 +10,9 @@
 #include "spry_voice.h"
 
 typedef struct spry_recogniser_options {
-    const char *name;                  /* of a recogniser; "auto": the first that is there */
+    const char *name;                  /* name of a recogniser; "auto": the first one that is installed */
     const char *whisper;               /* a Whisper model; NULL: none */
-    const char *type;                  /* its matrices are converted to this type; NULL: not converted */
+    const char *type;                  /* type to which matrices are converted; NULL: not converted */
     const char *command;               /* reads 16-bit PCM, 16 kHz, one channel, and writes the text; NULL: none */
     const char *sphinx;                /* folder of PocketSphinx' models of a language */
     const char *language;              /* NULL: detected, or the recogniser's only one */
@@ -93,8 +93,8 @@ spry_transcript_format spry_transcript_format_find(const char *name);
 /* Collects segments; pass it to spry_transcript_segment as `user`. */
 typedef struct spry_transcript_writer {
     spry_transcript_format format;
-    json_t *segments; /* of verbose_json */
-    spry_buffer out;  /* of the other formats, as segments come */
+    json_t *segments; /* segments for verbose_json */
+    spry_buffer out;  /* text of the other formats, written as segments come */
     size_t n_segments;
 } spry_transcript_writer;
 

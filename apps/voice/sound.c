@@ -32,7 +32,7 @@ const spry_voice_libraries *spry_voice_libraries_get(void)
 /* ---- sound files ------------------------------------------------------------------------------------------------- */
 
 struct spry_sound_file {
-    spry_mapping mapping; /* of a file that was opened by its path */
+    spry_mapping mapping; /* mapping of a file that was opened by its path */
     spry_wave wave;
     spry_sound_decoding *decoding; /* NULL: the file is a WAV file */
     spry_resampler *resampler;     /* NULL: the file is at 16 kHz */
@@ -223,7 +223,7 @@ struct spry_sound_port {
     spry_sound_file *file;
     spry_sound_writer *writer;
     bool pipe_in, pipe_out;
-    uint64_t began_ns, steps; /* of a file */
+    uint64_t began_ns, steps; /* when reading a file began, and its steps so far */
 };
 
 spry_status spry_sound_port_open(spry_sound_port **out, const char *in, const char *to, spry_error *error)

@@ -13,9 +13,9 @@
 enum {
     TEXT_MAX = 1 << 20,
     FIRST_LEAST = 10,   /* bytes of a first clause that ends at a comma */
-    LATER_LEAST = 40,   /* and of a later one */
+    LATER_LEAST = 40,   /* the same for a later clause */
     LONGEST = 240,      /* bytes; a clause without an end is cut at a space */
-    LONGEST_WORD = 480, /* and without a space between two characters */
+    LONGEST_WORD = 480, /* where there is no space, text is cut between two characters */
 };
 
 void spry_clauses_init(spry_clauses *clauses)

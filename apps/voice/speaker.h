@@ -14,7 +14,7 @@ typedef struct spry_speaker spry_speaker;
 /* Where sound goes; called on the speaker's thread. Both may be slow. */
 typedef struct spry_speaker_sink {
     bool (*sound)(void *user, const int16_t *samples, size_t count); /* false: stop speaking */
-    void (*clause)(void *user, spry_view text);                      /* its sound has been passed on; may be NULL */
+    void (*clause)(void *user, spry_view text); /* called when the sound of a clause has been passed on; may be NULL */
     void *user;
 } spry_speaker_sink;
 

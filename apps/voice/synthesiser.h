@@ -8,7 +8,7 @@
 #include "base/view.h"
 
 typedef struct spry_synthesiser_options {
-    const char *name;     /* of a synthesiser; "auto": the first that is there */
+    const char *name;     /* name of a synthesiser; "auto": the first one that is installed */
     const char *voice;    /* NULL: its first one */
     const char *command;  /* reads text and writes 16-bit PCM, 16 kHz, one channel; NULL: none */
     const char *language; /* NULL: English */

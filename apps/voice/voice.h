@@ -19,9 +19,9 @@ spry_option_table spry_speech_flags_table(spry_speech_flags *flags);
 typedef struct spry_voice_flags {
     const char *in, *out; /* files, or "-" for raw PCM; NULL: the audio device, or no sound */
     const char *say;      /* a text to speak; NULL: none */
-    const char *format;   /* of transcripts */
-    uint32_t pause_ms;    /* of silence that end an utterance */
-    float threshold;      /* of speech above noise, in decibels */
+    const char *format;   /* format of transcripts */
+    uint32_t pause_ms;    /* milliseconds of silence that end an utterance */
+    float threshold;      /* level of speech above noise, in decibels */
     bool transcribe, json, live, barge_in;
     spry_speech_flags speech;
     spry_chat_flags chat;

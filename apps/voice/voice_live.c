@@ -233,12 +233,12 @@ typedef struct live {
     spry_utterance utterance;
     uint64_t epoch; /* counts changes that make the current work useless */
     bool pausing;   /* the utterance may be over */
-    bool over;      /* it is */
+    bool over;      /* the utterance is over */
     bool answering; /* the worker has a turn */
     bool leave;
     uint64_t ended_ns;   /* when speech ended */
     uint64_t sounded_ns; /* when its answer began to be heard; 0: not yet */
-    spry_buffer heard;   /* of an answer that was interrupted */
+    spry_buffer heard;   /* the part of an interrupted answer that was heard */
     spry_status status;
     spry_error error;
 

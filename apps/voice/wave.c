@@ -165,7 +165,7 @@ struct spry_resampler {
     void *user;
     unsigned rate;
     size_t half;     /* inputs on either side of an output */
-    double cutoff;   /* of half the input's rate */
+    double cutoff;   /* cutoff frequency as a share of half the input's rate */
     float *kernel;   /* [ZEROS * STEPS + 2]: weights by distance in zero crossings */
     float *inputs;   /* the inputs that are buffered */
     uint64_t first;  /* index of inputs[0], plus `half`: zeros come before the first sample */

@@ -50,7 +50,7 @@ bool spry_tokens_push(spry_tokens *tokens, int32_t id);
 
 typedef struct spry_arena {
     struct spry_arena_block *head;
-    size_t used, size; /* of the head block */
+    size_t used, size; /* bytes of the head block */
     size_t total;      /* bytes requested from the system */
 } spry_arena;
 

@@ -28,7 +28,7 @@ typedef struct reader {
     size_t depth;
     unsigned flags;
     spry_json_budget budget;
-    size_t bytes, taken; /* of values */
+    size_t bytes, taken; /* limit for bytes of values, and bytes taken */
     spry_buffer text;    /* a string with escapes, decoded */
     spry_buffer key;
     spry_status status;

@@ -14,7 +14,7 @@
 
 enum {
     SPRY_JSON_DEPTH = 2048,
-    SPRY_JSON_LAST_KEY = 1, /* of equal keys the last one counts; without it they are an error */
+    SPRY_JSON_LAST_KEY = 1, /* the last of several equal keys counts; without this flag they are an error */
     SPRY_JSON_NO_ZERO = 2,  /* "\u0000" is an error, for strings that are used as C strings */
 };
 

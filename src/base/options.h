@@ -28,9 +28,9 @@ typedef struct spry_option {
     const char *alias; /* a second name, or NULL */
     char letter;       /* 'k' for -k, or 0 */
     spry_option_kind kind;
-    size_t offset;              /* of the field, from offsetof */
+    size_t offset;              /* offset of the field, from offsetof */
     double min, max;            /* inclusive range of numbers; both 0: any value of the field's type */
-    const char *const *choices; /* of a CHOICE: its words; of a STRING: words that shells complete; ends with NULL */
+    const char *const *choices; /* CHOICE: its words; STRING: words that shells complete; ends with NULL */
     const char *metavar;        /* placeholder for the value in help; NULL: chosen by kind */
     const char *unset;          /* what help shows for a default that is NaN, or the largest number; NULL: the number */
     const char *help;           /* a sentence without its full stop */

@@ -77,7 +77,7 @@ typedef struct spry_device_source {
     size_t size;
 } spry_device_source;
 
-#define SPRY_LAYERS_AUTO UINT32_MAX /* as many as fit */
+#define SPRY_LAYERS_AUTO UINT32_MAX /* put as many layers on the GPU as fit */
 
 /* Everything except the limits is borrowed while the device is open. */
 typedef struct spry_device_setup {
@@ -205,7 +205,7 @@ typedef struct spry_draw {
     bool wants_logprob;   /* the log probability of the drawn token is wanted */
     uint32_t max_top;     /* number of most likely tokens wanted; at most SPRY_TOP_LOGPROBS_MAX */
     /* results */
-    spry_status status; /* of this draw: an error if no token was allowed, or a logit is NaN */
+    spry_status status; /* an error if no token was allowed, or a logit is NaN */
     int32_t token;
     double logprob; /* log softmax of the raw logits */
     size_t n_top;
@@ -214,7 +214,7 @@ typedef struct spry_draw {
 } spry_draw;
 
 typedef struct spry_device_step {
-    const spry_segment *segments; /* with tables and tokens: they are read before submit returns */
+    const spry_segment *segments; /* segments, their tables and tokens are read before submit returns */
     size_t n_segments;
     spry_draw *const *draws; /* computed as part of the step; borrowed until wait */
     size_t n_draws;

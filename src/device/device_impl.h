@@ -37,16 +37,16 @@ struct spry_device {
     size_t n_logits, n_hidden; /* rows of the last step whose results can be fetched */
     uint64_t sampling_ns;      /* set by the implementation */
     bool placed_weights;       /* the last step also converted weights; set by the implementation */
-    uint64_t attention_ns;     /* time in the last step; set by the implementation */
+    uint64_t attention_ns;     /* nanoseconds of attention in the last step; set by the implementation */
     uint32_t split_layers;     /* see spry_device_layers */
-    bool pictures, two_way;    /* it can compute rows of pictures; and pictures whose rows see each other */
+    bool pictures, two_way;    /* computes rows of pictures; also pictures whose rows see each other */
 };
 
 struct spry_device_kind {
     const char *name;
     uint32_t features;                      /* bits of spry_feature that it can compute; device.c refuses models that
                                              * need others */
-    bool adapters;                          /* it can compute LoRA adapters; otherwise they are refused */
+    bool adapters;                          /* computes LoRA adapters; otherwise they are refused */
     uint32_t chunk;                         /* default number of prompt tokens in a step; 0: the same as for the CPU */
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
     size_t (*available)(const char *piece); /* free bytes now; otherwise the same */
@@ -61,7 +61,7 @@ struct spry_device_kind {
     /* Opens a Whisper model like `open`; NULL: the CPU computes it. */
     spry_status (*open_whisper)(spry_whisper_device **out, const char *piece, const spry_whisper_setup *setup,
                                 spry_error *error);
-    bool whisper_rows; /* it reads rows in file layout, and unpacks rows that were packed for the host */
+    bool whisper_rows; /* reads Whisper's rows in file layout, and unpacks rows that were packed for the host */
 };
 
 /* Refuses adapters if this kind of device cannot compute them. */

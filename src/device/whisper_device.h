@@ -15,7 +15,7 @@
 typedef struct spry_whisper_setup {
     const spry_whisper_weights *weights; /* on the host, in the layout of */
     const spry_ops *ops;                 /* the host's kernels; and */
-    spry_threads *threads;               /* its workers */
+    spry_threads *threads;               /* worker threads of the device */
 } spry_whisper_setup;
 
 /* Sound to encode, or else tokens to decode. */

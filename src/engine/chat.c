@@ -182,7 +182,7 @@ spry_status spry_engine_detokenize(const spry_engine *e, char *text, size_t capa
     spry_status status = need_tokenizer(e, error);
     if (!status)
         status = spry_tokenizer_decode(e->model->tokenizer, &out, ids, count, special, error);
-    size_t fits = out.size < capacity ? out.size + 1 : capacity; /* with the zero */
+    size_t fits = out.size < capacity ? out.size + 1 : capacity; /* bytes including the terminating zero */
     if (!status && fits)
         memcpy(text, spry_buffer_view(&out).data, fits);
     *size = status ? 0 : out.size;
@@ -382,7 +382,7 @@ enum { MAX_FRAGMENTS = 1024, MARK_BYTES = 64, MAX_PICTURES = 128, MAX_PLACED = 1
 typedef struct fragments {
     const spry_engine *engine;
     uint64_t nonce;
-    json_t *texts; /* by number: strings, and numbers of pictures */
+    json_t *texts;                     /* by number: strings, and numbers of pictures */
     spry_seen *pictures[MAX_PICTURES]; /* whose marks are replaced by their tokens */
     size_t n_pictures;
 } fragments;

@@ -323,7 +323,7 @@ spry_status spry_engine_close(spry_engine *e)
     spry_vocabulary_destroy(e->vocabulary);
     spry_vocabulary_destroy(e->call_vocabulary);
     spry_kv_cache_deinit(&e->cache);
-    spry_kv_disk_close(e->disk); /* it reads pages until then */
+    spry_kv_disk_close(e->disk); /* its writer reads pages of the device until then */
     spry_kv_disk_close(e->state_disk);
     spry_device_close(e->device);
     free(e->watch);
@@ -357,7 +357,7 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 {
     spry_device_memory reserved;
     const spry_device_setup setup = spry_engine_setup(e);
-    spry_device_estimate(e->kind, &reserved, &setup, NULL); /* it is open, so this does not overflow */
+    spry_device_estimate(e->kind, &reserved, &setup, NULL); /* does not overflow, because the engine could be opened */
     *info = (spry_engine_info){.size = offsetof(spry_engine_info, reserved),
                                .architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,

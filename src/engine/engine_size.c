@@ -26,7 +26,7 @@ enum {
     MAX_CHUNK = 1 << 16,
     MAX_THREADS = 1024,
     MAX_SESSIONS = 4096,
-    STATES_PERCENT = 15, /* of the bytes of pages, which saved recurrent states may have */
+    STATES_PERCENT = 15, /* limit for saved recurrent states, as a share of the pages' bytes */
     SESSION_STATES = 2,  /* at least: a session's own, and a saved one */
     MAX_STATES = 512,
 };
@@ -604,8 +604,8 @@ spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *e, 
 enum {
     STACK_BYTES = 16 << 10, /* touched part of a worker's stack */
     CODE_BYTES = 12 << 18,  /* touched part of the program and its libraries */
-    NAME_BYTES = 8,         /* of a token's spelling, where it is unknown */
-    MAP_SLOT_BYTES = 24,    /* of base/map.h */
+    NAME_BYTES = 8,         /* assumed length of a token's spelling */
+    MAP_SLOT_BYTES = 24,    /* bytes of a slot of base/map.h */
 };
 
 static size_t at_most(size_t wanted, size_t limit)

@@ -21,11 +21,11 @@ struct spry_engine {
     spry_kv_cache cache;
     spry_kv_disk *disk;       /* NULL: none */
     spry_kv_disk *state_disk; /* the same for recurrent states */
-    spry_kv_key fingerprint;  /* of everything that determines the contents of a page */
+    spry_kv_key fingerprint;  /* hash of everything that determines the contents of a page */
     spry_threads *threads;
     const spry_ops *ops;
     const spry_device_kind *kind;
-    char device_name[48];             /* as it is opened */
+    char device_name[48];             /* name by which the device is opened */
     uint32_t gpu_layers;              /* layers on the GPU, if the device is composed */
     char device_text[96];             /* description of the device, for people */
     size_t device_bytes;              /* total memory of the device; 0: not known */
@@ -43,10 +43,10 @@ struct spry_engine {
     struct spry_eyes *eyes;           /* NULL: the model sees no pictures */
     char *mmproj;                     /* file of the model's tower; NULL: its own folder, or none */
     size_t max_image_pixels;
-    struct spry_driver *driver;       /* runs everything that computes */
+    struct spry_driver *driver; /* runs everything that computes */
     spry_log log;
     spry_trace *trace;    /* NULL: none */
-    spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
+    spry_op_watch *watch; /* times of ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
     uint32_t usual_context;          /* the one asked for; or that sessions other than the first have pages for */
     uint32_t kv_idle, kv_idle_share; /* seconds until memory is returned, 0: never; percent of pages that stay cached */
@@ -55,10 +55,10 @@ struct spry_engine {
     uint32_t span_pages;       /* undeclared fragments with at least this number of cached pages are reused; 0: never */
     uint32_t logit_rows;       /* maximum per step */
     uint32_t n_sessions;       /* existing, and reserved for jobs; protected by the driver's lock */
-    spry_device_source source; /* its quantize only while the engine is opened */
+    spry_device_source source; /* its `quantize` is valid only while the engine is opened */
     bool restores;             /* there is a disk tier */
     bool mapped;               /* the model is in mapped files: released pages can be read again */
-    bool borrows_threads;      /* it is a drafter and uses the threads of its target */
+    bool borrows_threads;      /* the engine is a drafter and uses the threads of its target */
 };
 
 struct spry_session {
@@ -67,7 +67,7 @@ struct spry_session {
     spry_kv_key salted;         /* root of its pages without adapters */
     spry_prompt_lookup *lookup; /* NULL until first use */
     spry_drafter propose;       /* drafter of the current answer */
-    bool precise;               /* it drafts, or lets another draft, only what is almost certain */
+    bool precise;               /* only tokens that are almost certain are drafted */
     spry_draft_cost cost;
     size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, spry_draft_times *); /* the drafter that the
                                                                                                 * costs belong to */
@@ -76,7 +76,7 @@ struct spry_session {
 
     /* protected by the driver's lock */
     spry_job *job; /* the job that uses it */
-    bool in_use;   /* by a job or a call */
+    bool in_use;   /* a job or a call uses it */
     bool orphan;   /* destroyed in a callback: freed when it is no longer in use */
 };
 
@@ -130,7 +130,7 @@ spry_status spry_engine_fingerprint(spry_kv_key *out, const spry_engine *engine,
 typedef struct spry_engine_needs {
     size_t weights; /* unpacked and packed */
     size_t kv;      /* the whole pool, used or not */
-    size_t kv_full; /* as much as its sessions can fill */
+    size_t kv_full; /* bytes of pages that the sessions can fill */
     size_t scratch;
     size_t whole;
 } spry_engine_needs;
@@ -179,7 +179,7 @@ void spry_session_unmake(spry_session *session);
 /* The source of a request's pages, besides its tokens. */
 typedef struct spry_page_source {
     spry_kv_key salted; /* the root of pages without adapters */
-    spry_kv_key root;   /* of its own pages */
+    spry_kv_key root;   /* root of the keys of its own pages */
     spry_adapter_scales adapters;
 } spry_page_source;
 

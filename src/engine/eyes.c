@@ -12,9 +12,9 @@
 
 enum {
     KEPT = 64,                /* pictures, and */
-    KEPT_BYTES = 256 << 20,   /* bytes of them, that are kept for later questions */
-    FILE_PIXELS = 64 << 20,   /* of a file, before it is made smaller */
-    DEFAULT_PIXELS = 1 << 20, /* that the tower sees */
+    KEPT_BYTES = 256 << 20,   /* limit for pictures that are kept for later questions */
+    FILE_PIXELS = 64 << 20,   /* maximum pixels of a file, before it is resized */
+    DEFAULT_PIXELS = 1 << 20, /* default maximum of pixels that the tower receives */
 };
 
 typedef struct kept_picture {
@@ -31,7 +31,7 @@ struct spry_eyes {
     spry_kv_table table;
     int32_t *tokens;         /* [max_rows]: zeros; a tower has no vocabulary */
     int32_t pad, row_end;    /* tokens in place of a picture's rows, and of those that end its lines */
-    spry_kv_key tower_hash;  /* of a tower that is in a file of its own */
+    spry_kv_key tower_hash;  /* hash of a tower that has its own file */
     kept_picture kept[KEPT]; /* the last used first */
     size_t n_kept, kept_bytes;
 };
@@ -171,7 +171,7 @@ spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, const spry_en
     eyes->engine = engine;
     pthread_mutex_init(&eyes->lock, NULL);
     *out = eyes;
-    return asked ? open_tower(eyes, error) : SPRY_OK; /* a wrong file is told at once */
+    return asked ? open_tower(eyes, error) : SPRY_OK; /* so that a wrong file is reported at once */
 }
 
 /* Hidden states of all patches, then those of each tap, into one list. */
@@ -196,8 +196,7 @@ static spry_status take_hidden(spry_eyes *eyes, float **out, uint32_t n_rows, sp
 static spry_status compute(spry_eyes *eyes, float **hidden, const spry_patches *patches, spry_error *error)
 {
     spry_segment *segments = calloc(patches->n, sizeof *segments);
-    spry_status status =
-        segments ? SPRY_OK : spry_fail_memory(error, "a picture", patches->n * sizeof *segments);
+    spry_status status = segments ? SPRY_OK : spry_fail_memory(error, "a picture", patches->n * sizeof *segments);
     for (uint32_t i = 0; !status && i < patches->n; i++) {
         uint32_t first = (uint32_t)eyes->table.n_tokens;
         segments[i] = (spry_segment){.table = &eyes->table,

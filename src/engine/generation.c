@@ -122,7 +122,7 @@ static spry_status generation_complete(spry_generation *g, int32_t id, size_t he
     }
     if (!status && !after)
         status = fits(g, &now, &completion, left, error);
-    if (!status && now && !completion.count) /* it was short enough without building it */
+    if (!status && now && !completion.count) /* it fits, and is not built yet */
         status = spry_matcher_completion_tokens(g->matcher, &completion, error);
     if (!status && now) {
         size_t before = g->result->generated_tokens;
@@ -487,7 +487,7 @@ bool spry_generation_ahead(const spry_generation *g, spry_segment *segment, spry
                               .adapters = s->adapters,
                               .shift = spry_sequence_shift(s, s->table.n_tokens)};
     *draw = draw_at(g, 0, s->n_tokens, 0, NULL);
-    draw->n_history = 0; /* it ends with the token that is not known; no penalty looks at it */
+    draw->n_history = 0; /* the history lacks the token of the step before; no penalty needs it */
     next_unit(&random, g->request);
     draw->u = next_unit(&random, g->request);
     return true;

@@ -57,7 +57,7 @@ typedef struct spry_generation {
     spry_laps *laps;             /* begun */
 
     /* inside */
-    spry_random random;                 /* of the request's seed */
+    spry_random random;                 /* generator with the request's seed */
     int32_t pending[SPRY_PENDING_MOST]; /* decided, not computed */
     size_t n_pending;
     int32_t drafts[SPRY_DRAFT_MOST];
@@ -65,7 +65,7 @@ typedef struct spry_generation {
     bool decides;                         /* the current step computes the rows that tokens are drawn at */
     spry_draw draws[SPRY_DRAFT_MOST + 1]; /* one for each of these rows */
     size_t n_ridden, first_logits;        /* draws that go with the step; number of the first row with logits */
-    size_t other_rows;                    /* of the current step */
+    size_t other_rows;                    /* rows of other jobs in the current step */
     size_t n_appended;                    /* newest rows of the sequence in the current step */
     uint64_t draft_ns, sync_ns;
     uint64_t start_ns, prefilled_ns, first_ns;
@@ -74,7 +74,7 @@ typedef struct spry_generation {
     spry_thought_watch thought;
     bool unheard; /* on_text returned false; never call it again */
     bool ended, begun;
-    bool resuming; /* its earlier tokens are not all computed again */
+    bool resuming; /* earlier tokens of the answer are still being computed again */
     size_t n_held; /* tokens it had when it was suspended */
 } spry_generation;
 

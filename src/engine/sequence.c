@@ -116,7 +116,7 @@ static void span_runs_deinit(spry_span_runs *runs, spry_kv_cache *cache)
 static size_t take_run(spry_span_runs *runs, const spry_sequence *s, uint64_t content, const int32_t *tokens,
                        size_t count)
 {
-    const spry_kv_key roots[] = {s->root, spry_kv_key_span_root(s->root)}; /* of text, of declared fragments */
+    const spry_kv_key roots[] = {s->root, spry_kv_key_span_root(s->root)}; /* text, declared fragments */
     uint32_t *pages = runs->pages + runs->n_pages;
     for (size_t i = 0; i < SPRY_COUNT(roots); i++) {
         size_t n = spry_kv_cache_run(s->cache, pages, roots[i], content, tokens, count, spry_clock_ns());
@@ -1117,7 +1117,7 @@ static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_promp
     if (status)
         return status;
     s->prompting = true;
-    memmove(s->tokens, p->ids, count * sizeof *p->ids); /* they may overlap */
+    memmove(s->tokens, p->ids, count * sizeof *p->ids); /* the two arrays may overlap */
     s->n_tokens = count;
     s->fragments = has_fragments(s, p) || found->spans;
     s->rest = p->ids + count;

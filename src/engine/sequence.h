@@ -30,7 +30,7 @@ typedef struct spry_held_picture {
 /* Rows of one table that must be computed. */
 typedef struct spry_work {
     spry_kv_table *table;
-    const int32_t *tokens; /* of the table, from its beginning */
+    const int32_t *tokens; /* tokens of the table, from its beginning */
     spry_kv_key root;
     size_t first, end; /* [first, end) of the table */
     size_t needed_at;  /* position in the sequence's table that depends on this work */
@@ -39,7 +39,7 @@ typedef struct spry_work {
 typedef struct spry_sequence {
     spry_kv_cache *cache;
     spry_kv_key root;
-    spry_adapter_scales adapters; /* of its rows; the root depends on them */
+    spry_adapter_scales adapters; /* adapters of its rows; the root depends on them */
     spry_kv_table table;
     int32_t *tokens; /* all tokens so far, including those that slid out */
     size_t n_tokens, capacity;
@@ -51,15 +51,15 @@ typedef struct spry_sequence {
     size_t n_work, next_work, work_capacity;
     spry_kv_table *spans; /* tables of spans that are being computed */
     size_t n_spans;
-    const int32_t *rest; /* of a prompt longer than the table: the part still to be appended; borrowed */
+    const int32_t *rest; /* the part of a long prompt that is still to be appended to the table; borrowed */
     size_t n_rest;
 
     bool slides;
     size_t keep;               /* tokens kept at the start when it slides */
     size_t n_dropped, slid_at; /* removed tokens; n_tokens when it last slid */
     size_t slid_keep;          /* `keep` at that time */
-    bool unshared;             /* its pages depend on all of the text and are not cached */
-    bool fragments;            /* it began with reused fragments */
+    bool unshared;             /* pages depend on the complete text and are not cached */
+    bool fragments;            /* the prompt began with reused fragments */
     bool starved;              /* the last request for pages failed */
     bool prompting;            /* the prompt is not all computed */
     size_t *stops;             /* ascending: where its recurrent state is saved, at ends of declared fragments */
@@ -84,9 +84,9 @@ typedef struct spry_prompt {
 /* The result of beginning a prompt, in tokens. */
 typedef struct spry_found {
     size_t reused;                  /* not computed, including spans and restored pages */
-    size_t restored;                /* of the reused tokens: restored from disk */
-    size_t spans;                   /* of the reused tokens: in spans */
-    size_t repaired;                /* of spans, recomputed in place */
+    size_t restored;                /* number of reused tokens that came from disk */
+    size_t spans;                   /* number of reused tokens in spans */
+    size_t repaired;                /* number of tokens in spans that were recomputed in place */
     double divergence;              /* estimate of what the reused spans cost, in nats per token */
     uint64_t lookup_ns, restore_ns; /* lookup; of that, restoring from disk */
 } spry_found;
@@ -135,7 +135,7 @@ void spry_sequence_truncate(spry_sequence *sequence, size_t n_tokens);
 typedef struct spry_span_choice {
     size_t head; /* pages before this page, */
     size_t tail; /* this page and all later pages, */
-    size_t step; /* and every step-th page are recomputed; 0: only head and tail */
+    size_t step; /* every page with this distance is recomputed, too; 0: only head and tail */
 } spry_span_choice;
 
 static inline bool spry_span_chosen(const spry_span_choice *choice, size_t page)
@@ -152,7 +152,7 @@ double spry_span_divergence(size_t spans, size_t repaired, size_t prompt);
 /* Runs of whole pages in a prompt, each page referenced. */
 typedef struct spry_span_runs {
     spry_span *spans; /* ascending */
-    uint32_t *pages;  /* of all runs, in order */
+    uint32_t *pages;  /* pages of all runs, in order */
     size_t n_spans, n_pages;
 } spry_span_runs;
 

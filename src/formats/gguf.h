@@ -32,7 +32,7 @@ typedef struct spry_gguf_array {
     spry_gguf_kind kind;
     size_t count;
     const unsigned char *data;
-    size_t bytes; /* of all elements */
+    size_t bytes; /* bytes of all elements */
 } spry_gguf_array;
 
 typedef struct spry_gguf_entry {
@@ -85,7 +85,7 @@ bool spry_gguf_get_array(const spry_gguf *gguf, const char *key, spry_gguf_array
 /* Elements of an array; false past the end and for other kinds. Numbers are read by index, strings with a cursor that
  * starts at 0. */
 bool spry_gguf_array_f64(const spry_gguf_array *array, size_t index, double *value);
-bool spry_gguf_array_u64(const spry_gguf_array *array, size_t index, uint64_t *value); /* also bool */
+bool spry_gguf_array_u64(const spry_gguf_array *array, size_t index, uint64_t *value); /* integer or bool elements */
 bool spry_gguf_array_string(const spry_gguf_array *array, size_t *cursor, spry_view *value);
 
 #endif

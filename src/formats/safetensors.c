@@ -32,7 +32,7 @@ struct spry_safetensors {
     size_t n_mappings;
     spry_tensor *tensors;
     size_t n_tensors;
-    spry_map names; /* to indices of tensors */
+    spry_map names; /* tensor name -> index in the list */
     spry_arena arena;
 };
 
@@ -41,7 +41,7 @@ typedef struct opening {
     spry_safetensors *files;
     spry_map seen;              /* every tensor name, including unlisted ones, to the index of its file */
     size_t file;                /* index of the file being read */
-    const unsigned char *bytes; /* and its first byte */
+    const unsigned char *bytes; /* first byte of the mapping */
     spry_error *error;
 } opening;
 

@@ -13,7 +13,7 @@ typedef struct spry_tensor {
     uint32_t n_dims;
     size_t dims[SPRY_TENSOR_DIMS]; /* slowest first, as in Python shapes: [n_out, n_in]; unused dimensions are 1 */
     const unsigned char *data;     /* may be unaligned in safetensors files */
-    size_t offset;                 /* of the data, from the start of the file */
+    size_t offset;                 /* where the data begins, from the start of the file */
     size_t bytes;
 } spry_tensor;
 

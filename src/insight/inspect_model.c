@@ -352,7 +352,7 @@ static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
     spry_memory_parts p;
     spry_engine_options options;
     spry_engine_options_default(&options);
-    options.data_is_mapped = true; /* as for a bundled model */
+    options.data_is_mapped = true; /* estimate memory as for a bundled model, which is mapped */
     options.context = context;
     const char *name = file->data ? file->name : file->path;
     spry_status status = spry_engine_plan(&plan, name, file->data, file->size, &options, &error);

@@ -253,7 +253,7 @@ uint32_t spry_policy_choose(char *why, size_t capacity, spry_policy policy, uint
                             const spry_policy_step *steps, size_t n_steps)
 {
     spry_batch_choice choice;
-    uint32_t largest = 1; /* that was measured */
+    uint32_t largest = 1; /* largest batch that was measured */
     for (size_t i = 0; i < n_steps; i++)
         largest = steps[i].size > largest && steps[i].size <= most ? steps[i].size : largest;
     spry_batch_choice_init(&choice, largest, policy);

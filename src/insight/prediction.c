@@ -280,7 +280,7 @@ static double vector_values(const spry_model *model)
 /* What a model is and takes with these kernels, opened from a file. */
 static spry_model_size model_size_of(const spry_work_setting *s, uint32_t context)
 {
-    enum { LOGIT_ROWS = 16 }; /* of an engine with one session */
+    enum { LOGIT_ROWS = 16 }; /* rows of logits of an engine with one session */
     const spry_model *model = s->model;
     const spry_weights *w = &model->weights;
     double vectors = vector_values(model);

@@ -11,7 +11,7 @@
 
 /* Products with matrices of one type. */
 typedef struct spry_type_work {
-    double bytes;    /* in the kernels' layout */
+    double bytes;    /* bytes of the matrix in the kernels' layout */
     double products; /* multiplications */
 } spry_type_work;
 

@@ -23,7 +23,7 @@ typedef struct spry_probe_bed {
     size_t at;               /* position of the next weights */
     float *rows, *more_rows; /* [SPRY_PROBE_ROWS, SPRY_PROBE_WIDTH] */
     float *results;          /* the same */
-    spry_act_block *act;     /* of the first rows */
+    spry_act_block *act;     /* quantised activations of the first rows */
     unsigned char *pages;    /* for keys and values of the rows */
     size_t working_bytes;
     size_t many_out[SPRY_DTYPE_COUNT], one_out[SPRY_DTYPE_COUNT]; /* outputs of a matrix; 0: not chosen yet */

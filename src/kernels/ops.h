@@ -139,7 +139,7 @@ typedef enum spry_gate {
     SPRY_GATE_SILU,
     SPRY_GATE_GELU_TANH,
     SPRY_GATE_CLAMPED,
-    SPRY_GATE_GELU,         /* with the error function */
+    SPRY_GATE_GELU,         /* the exact form, with the error function */
     SPRY_GATE_RELU_SQUARED, /* max(x, 0)^2 */
     SPRY_GATE_COUNT
 } spry_gate;

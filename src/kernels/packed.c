@@ -123,7 +123,7 @@ SPRY_INLINE void put_made(part *p, const void *made, size_t stride, size_t n_byt
 
 SPRY_INLINE void put_q45_k(part *p, spry_dtype type, source s)
 {
-    uint8_t scales[4][16]; /* and minima */
+    uint8_t scales[4][16]; /* of each row: 8 scales, then 8 minima */
     for (size_t row = 0; row < p->n; row++)
         unpack_scales(scales[row], scales[row] + 8, s.at + row * s.stride + 4);
     put(p, s, 2);

@@ -18,10 +18,10 @@ struct spry_kv_node {
     uint32_t count; /* tokens; 0: it is not in the index */
     uint32_t pins;
     uint32_t next_by_key, next_by_parent, next_by_content;
-    uint32_t position; /* of its first token, when it was computed */
-    spry_kv_key root;  /* of its chain */
+    uint32_t position; /* position of the page's first token when the page was computed */
+    spry_kv_key root;  /* root of the chain of keys */
     uint64_t content;
-    bool by_content; /* it is found by its tokens */
+    bool by_content; /* the page is found by its tokens, at any position */
     uint32_t newer, older;
     uint64_t used_ns;
 };
@@ -205,7 +205,7 @@ static uint32_t slot_of(const spry_kv_cache *c, uint32_t node)
 static bool host_init(spry_kv_cache *c)
 {
     spry_kv_host *h = &c->host;
-    size_t most = NO_NODE - 1 - c->pool->n_pages; /* that can be numbered */
+    size_t most = NO_NODE - 1 - c->pool->n_pages; /* nodes that can be numbered */
     h->list = (spry_kv_list){NO_NODE, NO_NODE};
     h->n_slots = c->pool->mover.save ? c->options.host_bytes / c->pool->page_bytes : 0;
     h->n_slots = h->n_slots < most ? h->n_slots : most;
@@ -258,7 +258,7 @@ static void drop_oldest(spry_kv_cache *c)
     bool lent = c->options.disk && n->count == SPRY_PAGE_TOKENS && mover->saved(mover->self, c->host.copies[slot]) &&
                 spry_kv_disk_store(c->options.disk, &out, c->host.bytes[slot], node);
     node_remove(c, node);
-    if (!lent) /* else it is free when it is collected */
+    if (!lent) /* a lent page becomes free when the disk tier returns it */
         host_give(c, node);
 }
 
@@ -324,7 +324,7 @@ static uint32_t host_load(spry_kv_cache *c, uint32_t node, uint64_t now_ns)
 {
     const spry_kv_mover *mover = &c->pool->mover;
     uint32_t page = NO_NODE;
-    node_unlist(c, node); /* making room removes others */
+    node_unlist(c, node); /* making room must not remove this node */
     bool room = spry_kv_cache_make_room(c, 1) && spry_kv_page_take(c->pool, &page);
     node_list(c, node, now_ns);
     if (!room)
@@ -868,7 +868,7 @@ static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *
                           const spry_kv_key *root, const int32_t *tokens, uint64_t now_ns)
 {
     uint32_t known = node_find(c, mark->key, parent, tokens, entry->count);
-    if (known != NO_NODE && in_host(c, known)) { /* it was computed again, for lack of room */
+    if (known != NO_NODE && in_host(c, known)) { /* computed again: there was no room to load it */
         let_go(c, known);
         known = NO_NODE;
     }

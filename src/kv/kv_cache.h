@@ -18,18 +18,18 @@ typedef struct spry_kv_cache_options {
     uint64_t ttl_ns;          /* pages not used for this long are evicted; 0: never */
     size_t host_bytes;        /* limit for the tier of host memory, where the device has one; 0: none */
     spry_kv_disk *disk;       /* NULL: none; borrowed */
-    spry_kv_disk *state_disk; /* the same for recurrent states, each by the page before it */
+    spry_kv_disk *state_disk; /* disk tier of recurrent states, which are found by the page before them */
     bool contents;            /* pages are also found by their tokens alone: spry_kv_cache_run */
     spry_log log;
 } spry_kv_cache_options;
 
 typedef struct spry_kv_cache_figures {
     uint64_t lookups;                         /* prompts */
-    uint64_t hit_tokens, miss_tokens;         /* of prompts: cached, or to be computed */
+    uint64_t hit_tokens, miss_tokens;         /* tokens of prompts that were cached, or had to be computed */
     uint64_t known, found;                    /* prompts whose first page was seen before; and was reused */
-    uint64_t restored_tokens;                 /* of the cached ones: restored from disk */
+    uint64_t restored_tokens;                 /* cached tokens that were restored from disk */
     uint64_t restore_ns;                      /* time for that */
-    uint64_t span_tokens, repaired_tokens;    /* of fragments: reused unchanged, recomputed in place */
+    uint64_t span_tokens, repaired_tokens;    /* tokens of fragments: reused unchanged, and recomputed in place */
     uint64_t inserted, evicted, expired;      /* pages */
     uint64_t pages, unused_pages, page_bytes; /* now: in the index; not in use; size of one */
     uint64_t pinned_pages;                    /* never evicted */
@@ -52,7 +52,7 @@ typedef struct spry_kv_host {
     uint32_t *free;   /* the last n_free are free; those with memory at the end */
     size_t n_free;
     spry_kv_list list;
-    bool full; /* there was no more memory */
+    bool full; /* memory was short */
     bool told; /* the log says so */
 } spry_kv_host;
 
@@ -65,7 +65,7 @@ typedef struct spry_kv_cache {
     uint32_t *by_key, *by_parent; /* [n_buckets]: first node of a chain */
     uint32_t *by_content;         /* NULL without `contents` */
     size_t n_buckets;             /* a power of two */
-    spry_kv_list list;            /* of pages */
+    spry_kv_list list;            /* list of its pages */
     spry_kv_host host;
     double compute_ns, restore_ns; /* per token, measured */
     uint64_t *seen;                /* [SPRY_KV_SEEN]: keys of first pages, by their low bits */

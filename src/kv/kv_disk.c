@@ -88,7 +88,7 @@ static bool learn_key(void *context, const spry_kv_file_id *id, uint64_t bytes)
 {
     (void)bytes;
     spry_kv_disk *disk = context;
-    return spry_kv_keys_put(&disk->keys, id->key, SPRY_KV_DISK_THERE); /* without memory for the key, it is a miss */
+    return spry_kv_keys_put(&disk->keys, id->key, SPRY_KV_DISK_THERE); /* fails if memory is short: a miss later */
 }
 
 /* Keys missing in the index are misses. */

@@ -24,7 +24,7 @@ typedef struct spry_kv_disk_options {
     uint64_t max_bytes;      /* limit for all files in it, evicted least recently used first; 0: no limit */
     uint64_t ttl_seconds;    /* files not used for this long are removed; 0: never. Clocks may jump in either
                               * direction. */
-    spry_kv_key fingerprint; /* of model, kernels, KV type and layout */
+    spry_kv_key fingerprint; /* hash of model, kernels, KV type and layout */
     size_t page_bytes;
     const spry_kv_mover *mover;   /* reads stored pages by number; NULL: pages are passed as bytes */
     spry_threads *const *threads; /* restore several pages at once; NULL: the owner's alone */
@@ -65,9 +65,9 @@ enum { SPRY_KV_DISK_LOADS = 16 };
 void spry_kv_disk_load(spry_kv_disk *disk, bool *loaded, const spry_kv_disk_page *pages, void *const *bytes, size_t n);
 
 typedef struct spry_kv_disk_figures {
-    uint64_t files, bytes;          /* in the folder, all fingerprints, according to the index */
+    uint64_t files, bytes;          /* files in the folder with any fingerprint, according to the index */
     uint64_t stored, stored_bytes;  /* written by this process; bytes on disk */
-    uint64_t packed;                /* of those, compressed */
+    uint64_t packed;                /* number of stored files that are compressed */
     uint64_t loaded, load_failures; /* pages restored; files that failed verification */
     uint64_t skipped;               /* not stored: the queue or the disk was full */
     uint64_t removed;               /* evicted by age or budget */

@@ -55,7 +55,7 @@ void spry_kv_file_scratch_deinit(spry_kv_file_scratch *scratch);
 typedef enum spry_kv_file_result {
     SPRY_KV_FILE_OK,
     SPRY_KV_FILE_ABSENT,
-    SPRY_KV_FILE_REFUSED, /* it may be valid, but memory, descriptors or permissions prevent reading it */
+    SPRY_KV_FILE_REFUSED, /* memory, descriptors or permissions prevent reading the file, which may be valid */
     SPRY_KV_FILE_WRONG,   /* not this page, or damaged */
 } spry_kv_file_result;
 

@@ -11,7 +11,7 @@
 
 enum { SPRY_KV_INDEX_STATEMENTS = 13 };
 
-#define SPRY_KV_INDEX_FILE      "index.db" /* in the folder; SQLite creates others named after it */
+#define SPRY_KV_INDEX_FILE      "index.db" /* name of the index; SQLite creates more files with this prefix */
 #define SPRY_KV_INDEX_IN_MEMORY ":memory:"
 
 typedef struct spry_kv_index {
@@ -26,7 +26,7 @@ void spry_kv_index_close(spry_kv_index *index);
 /* Changes are made in a transaction; `begin` waits, a few seconds at most, until no other process has one. */
 spry_status spry_kv_index_begin(spry_kv_index *index, spry_error *error);
 spry_status spry_kv_index_commit(spry_kv_index *index, spry_error *error);
-void spry_kv_index_rollback(spry_kv_index *index); /* also allowed when none is open */
+void spry_kv_index_rollback(spry_kv_index *index); /* also allowed when no transaction is open */
 
 /* Adds or updates a page. `used` are seconds since 1970. */
 spry_status spry_kv_index_put(spry_kv_index *index, const spry_kv_file_id *id, uint64_t bytes, int64_t used,

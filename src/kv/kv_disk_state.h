@@ -86,7 +86,7 @@ struct spry_kv_disk {
     spry_kv_key fingerprint;
     size_t page_bytes;
     const spry_kv_mover *mover;
-    uint64_t file_bytes; /* of a raw page */
+    uint64_t file_bytes; /* bytes of a raw page's file */
     uint64_t max_bytes;  /* 0: no limit */
     uint64_t ttl_seconds;
     bool writable;
@@ -95,7 +95,7 @@ struct spry_kv_disk {
     spry_log log;
 
     spry_threads *const *threads;                     /* NULL: none */
-    spry_kv_file_scratch scratch[SPRY_KV_DISK_LOADS]; /* of the pages that are restored at once */
+    spry_kv_file_scratch scratch[SPRY_KV_DISK_LOADS]; /* one for each page that is restored at the same time */
     spry_kv_disk_writer writer;
 
     pthread_mutex_t lock;

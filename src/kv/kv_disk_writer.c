@@ -17,8 +17,8 @@
 
 /* ---- raw or compressed ------------------------------------------------------------------------------------------- */
 
-static const double weight = 0.25;   /* of the newest measurement */
-static const double advantage = 0.9; /* what compression must get below */
+static const double weight = 0.25;   /* weight of the newest measurement in the average */
+static const double advantage = 0.9; /* pages are packed if reading them takes less than this share of the time */
 
 static void average(double *mean, double value)
 {
@@ -58,7 +58,7 @@ static const int64_t clock_is_set = 1735689600;
 
 typedef struct batch {
     spry_kv_disk_job jobs[BATCH];
-    uint64_t bytes[BATCH]; /* of the files; 0: not written */
+    uint64_t bytes[BATCH]; /* bytes of each file; 0: not written */
     size_t count;
     spry_kv_disk_note notes[SPRY_KV_DISK_NOTES]; /* all older than the files: taken before the first is written */
     size_t n_notes;
@@ -412,7 +412,8 @@ static spry_status record_rows(spry_kv_disk *disk, const batch *b, spry_error *e
     spry_status status = spry_kv_index_begin(index, error);
     for (size_t i = 0; i < b->n_notes && status == SPRY_OK; i++) {
         spry_kv_file_id id = {disk->fingerprint, b->notes[i].key};
-        status = b->notes[i].used ? spry_kv_index_use(index, &id, used, error) : spry_kv_index_remove(index, &id, error);
+        status =
+            b->notes[i].used ? spry_kv_index_use(index, &id, used, error) : spry_kv_index_remove(index, &id, error);
     }
     for (size_t i = 0; i < b->count && status == SPRY_OK; i++) {
         spry_kv_file_id id = {disk->fingerprint, b->jobs[i].key};

@@ -40,7 +40,7 @@ typedef struct spry_kv_shape {
     spry_dtype type;    /* F32, F16 or Q8_0 */
     bool keys_only;     /* values are a part of the keys, and have no place of their own */
     size_t state;       /* bytes of a recurrent state (kv_states.h); 0: the model has none */
-    size_t n_states;    /* that the pool has, then at least 1 */
+    size_t n_states;    /* number of states in the pool, at least 1 if there are recurrent layers */
     spry_kv_kind other; /* no layers: all are of the first kind */
 } spry_kv_shape;
 
@@ -100,7 +100,7 @@ typedef struct spry_kv_pool {
     uint32_t *free;       /* the last n_free are free pages, those that were in use last at the end */
     bool *held;           /* [n_pages]: in use since its memory was last returned */
     size_t n_held;
-    spry_kv_turns turns;           /* of the tables' entries */
+    spry_kv_turns turns;           /* rotations of the tables' entries */
     struct spry_kv_states *states; /* NULL: the model has none */
     spry_kv_mover mover;           /* set when the device is open; before that no bytes move */
 } spry_kv_pool;

@@ -189,7 +189,7 @@ bool spry_kv_state_save(spry_kv_pool *pool, const spry_kv_table *table, size_t n
     const spry_kv_entry *entry = pool->states ? entry_for(pool, table, n_tokens, &there) : NULL;
     if (!entry || there)
         return false;
-    spry_kv_state_drop(pool, entry->page); /* of fewer tokens */
+    spry_kv_state_drop(pool, entry->page); /* the older state has fewer tokens */
     if (!take(pool->states, &state, UINT32_MAX))
         return false;
     const spry_kv_mover *mover = &pool->states->pool.mover;
@@ -234,7 +234,7 @@ bool spry_kv_state_load(spry_kv_pool *pool, spry_kv_table *table, uint32_t page,
     s->saved[saved].used = ++s->clock;
     if (take(s, &state, saved)) {
         s->pool.mover.copy(s->pool.mover.self, state, saved);
-    } else { /* it is the last one that can be had */
+    } else { /* no other state can be dropped */
         if (s->pool.references[saved] > 1)
             return false;
         state = saved;

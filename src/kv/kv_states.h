@@ -16,17 +16,17 @@
 enum { SPRY_KV_STATE_TOKENS = 1024 };
 
 typedef struct spry_kv_saved {
-    uint32_t page;     /* at which it is saved, and */
+    uint32_t page;     /* page at whose end the state is saved */
     uint32_t count;    /* tokens of that page whose inputs it has */
-    uint32_t position; /* of the page's first token */
+    uint32_t position; /* position of the page's first token */
     uint64_t text;     /* equal for states of texts with the same first page */
-    uint64_t used;     /* by the clock */
-    bool ends;         /* it is that of the end of a prompt or a turn */
+    uint64_t used;     /* clock at the last use */
+    bool ends;         /* the state is from the end of a prompt or a turn */
     bool saved;
 } spry_kv_saved;
 
 typedef struct spry_kv_states {
-    spry_kv_pool pool;    /* of states */
+    spry_kv_pool pool;    /* numbers and reference counts of the states */
     uint32_t *of_page;    /* [pages of the KV pool]: 1 + the state saved there; 0: none */
     spry_kv_saved *saved; /* [states] */
     uint64_t clock;       /* counts uses */

@@ -15,7 +15,7 @@ typedef struct spry_kv_mark {
     bool cached;        /* the page is in the cache */
     bool closed;        /* nothing is added to it */
     bool foreign;       /* computed after other tokens than those before it now: a span's page, or moved by sliding */
-    uint32_t next_turn; /* while the table slides */
+    uint32_t next_turn; /* next rotation number while the table slides */
 } spry_kv_mark;
 
 typedef struct spry_kv_table {

@@ -188,7 +188,7 @@ typedef struct spry_config {
     bool qk_norm;                     /* q and k have norms, which must be present */
     bool tied;                        /* the output matrix is the embedding */
     bool interleaved;                 /* rope pairs are (2i, 2i + 1) */
-    const char *prefix;               /* of a tower's tensors; NULL: not a tower, or not bound yet */
+    const char *prefix;               /* prefix of a tower's tensors; NULL: not a tower, or not bound yet */
     const bool *windowed;             /* NULL, or [n_layers]: rows see those of their segment alone; of towers */
     uint32_t n_taps;                  /* layers whose output is wanted beside the last one's, at most SPRY_MAX_TAPS */
     uint32_t taps[SPRY_MAX_TAPS];

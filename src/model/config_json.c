@@ -676,7 +676,7 @@ static spry_status read_rotated(spry_config *config, const json_t *json, const c
 static spry_status read_direction(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *direction = json_object_get(json, "use_bidirectional_attention");
-    const char *kind = json_string_value(direction); /* in Gemma 4 it applies to images only */
+    const char *kind = json_string_value(direction); /* in Gemma 4 the setting applies to pictures only */
     if (direction && !json_is_null(direction) && !json_is_boolean(direction) && !(kind && !strcmp(kind, "vision")))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not true, false or 'vision'",
                          name);

@@ -14,7 +14,7 @@
 #include "spry_pictures.h"
 
 struct spry_picture {
-    spry_kv_key hash;                /* of everything that determines the values */
+    spry_kv_key hash;                /* hash of everything that determines the values */
     uint32_t n_rows, n_embd, n_deep; /* n_deep: layers after which further values are added */
     uint32_t columns;                /* rows are a grid of this width in rope's space; 0: one position after another */
     uint32_t top, left;              /* the grid's first row in a larger one: a tower's window */

@@ -28,7 +28,7 @@ typedef struct spry_matrix {
     const char *ours; /* our name of the tensor; the last one is "output", which belongs to no layer */
     uint32_t layer;
     uint32_t expert;  /* number of the expert, if GGUF files stack the matrices of all experts */
-    bool stacked;     /* they are stacked in this file */
+    bool stacked;     /* the file has all experts in one tensor */
     bool heads;       /* rows of q or k, which GGUF files of some architectures permute */
     size_t first_row; /* index of the matrix's first row in the tensor */
     size_t n_rows;    /* number of rows of the whole tensor */

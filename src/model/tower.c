@@ -94,9 +94,10 @@ static spry_status describe_gguf(description *d, const spry_gguf *gguf, spry_err
     bool silu = false, seen = spry_gguf_get_string(gguf, "clip.projector_type", &projector) ||
                               spry_gguf_get_string(gguf, "clip.vision.projector_type", &projector);
     if (!seen)
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "%s has no vision tower: clip.projector_type is missing; a file for --mmproj is named mmproj-*",
-                         spry_gguf_name(gguf));
+        return spry_fail(
+            error, SPRY_ERR_UNSUPPORTED,
+            "%s has no vision tower: clip.projector_type is missing; a file for --mmproj is named mmproj-*",
+            spry_gguf_name(gguf));
     snprintf(type, sizeof type, "%.*s", SPRY_VIEW_ARG(projector));
     d->kind = spry_tower_kind_of(NULL, type);
     if (!d->kind)
@@ -135,7 +136,7 @@ static spry_status describe_folder(description *d, const spry_model *model, spry
 typedef struct beside_search {
     const spry_model *model;
     const char *file;   /* the model's name in its folder */
-    const char *folder; /* with a slash, or empty */
+    const char *folder; /* folder with a slash at its end, or empty */
     spry_buffer best;   /* a path; empty: none yet */
     int64_t best_common;
 } beside_search;
@@ -181,8 +182,8 @@ static bool fits(const char *path, const spry_model *model)
 {
     spry_gguf *gguf = NULL;
     uint64_t width = 0;
-    bool fine = !spry_gguf_open(&gguf, path, NULL) &&
-                spry_gguf_get_u64(gguf, "clip.vision.projection_dim", &width) && width == model->config.n_embd;
+    bool fine = !spry_gguf_open(&gguf, path, NULL) && spry_gguf_get_u64(gguf, "clip.vision.projection_dim", &width) &&
+                width == model->config.n_embd;
     spry_gguf_close(gguf);
     return fine;
 }
@@ -246,12 +247,12 @@ static json_t *layers_config(const spry_tower *t, const json_t *vision)
     double n_heads = number_or(vision, "num_heads", number_or(vision, "num_attention_heads", k->heads));
     double n_ff = number_or(vision, "intermediate_size", k->ff > 0 ? k->ff : 4 * n_embd);
     const json_t *rope = json_object_get(vision, "rope_parameters");
-    json_t *json = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model_type", arch_of(t, vision, n_ff)->hf_type,
-        "num_hidden_layers", number_or(vision, "depth", number_or(vision, "num_hidden_layers", k->layers)),
-        "hidden_size", n_embd, "num_attention_heads", n_heads, "intermediate_size", n_ff, "layer_norm_eps", eps,
-        "rms_norm_eps", eps, "max_position_embeddings", 65536.0, "rope_theta",
-        number_or(rope, "rope_theta", number_or(vision, "rope_theta", 10000)));
+    json_t *json =
+        json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model_type", arch_of(t, vision, n_ff)->hf_type,
+                  "num_hidden_layers", number_or(vision, "depth", number_or(vision, "num_hidden_layers", k->layers)),
+                  "hidden_size", n_embd, "num_attention_heads", n_heads, "intermediate_size", n_ff, "layer_norm_eps",
+                  eps, "rms_norm_eps", eps, "max_position_embeddings", 65536.0, "rope_theta",
+                  number_or(rope, "rope_theta", number_or(vision, "rope_theta", 10000)));
     if (json && json_object_get(vision, "head_dim"))
         json_object_set(json, "head_dim", json_object_get(vision, "head_dim"));
     return json;
@@ -298,8 +299,8 @@ static spry_status read_layers(spry_tower *t, const spry_model *model, const jso
     spry_status status = spry_config_from_json(&t->config, json, name, &t->arena, error);
     json_decref(json);
     if (!status)
-        status = spry_weights_bind(&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, &t->arena,
-                                   error);
+        status =
+            spry_weights_bind(&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, &t->arena, error);
     if (!status && t->kind->rotates && t->config.rope_dim % 4)
         status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: a tower's heads of %u have no halves of pairs", name,
                            t->config.rope_dim);
@@ -370,7 +371,7 @@ static void read_recipe(spry_tower *t, const json_t *recipe, const json_t *visio
     const json_t *size = json_object_get(recipe, "size");
     t->longest = number_or(size, "longest_edge", number_or(vision, "image_size", 1540));
     t->min_pixels = number_or(recipe, "min_pixels", number_or(size, "shortest_edge", 3136));
-    const json_t *pixels = t->kind->limits_side ? NULL : size; /* which counts a side's pixels there */
+    const json_t *pixels = t->kind->limits_side ? NULL : size; /* kinds that limit sides have a side there */
     t->max_pixels = number_or(recipe, "max_pixels", number_or(pixels, "longest_edge", 1 << 24));
     double filter = number_or(recipe, "resample", t->kind->filter);
     t->filter = filter == SPRY_LANCZOS || filter == SPRY_BILINEAR ? (spry_filter)filter : SPRY_BICUBIC;
@@ -456,7 +457,7 @@ static spry_status read_all(spry_tower *t, const spry_model *model, const descri
     read_recipe(t, d->recipe, vision);
     if ((status = read_layers(t, model, vision, error)))
         return status;
-    spry_binder b = {&t->weights, &t->config, t->own,    t->own ? NULL : model->files, name, t->config.prefix,
+    spry_binder b = {&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, t->config.prefix,
                      t->ops,      &t->arena,  error};
     status = read_patches(t, &b);
     if (!status)

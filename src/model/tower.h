@@ -15,15 +15,15 @@ enum { SPRY_TOWER_STEPS = 3, SPRY_TOWER_RATIO = 200 /* the most of a longer side
 
 /* A norm and up to three products, with GELU (by the error function) before the last. */
 typedef struct spry_projector {
-    const float *norm, *norm_bias; /* of its input; NULL: none. Without a bias the mean is not subtracted */
+    const float *norm, *norm_bias; /* norm of the input; NULL: none. Without a bias the mean is not subtracted */
     spry_weight steps[SPRY_TOWER_STEPS];
     uint32_t n_steps;
 } spry_projector;
 
 /* How neighbouring patches become one row. */
 typedef enum spry_joining {
-    SPRY_JOIN_SIDE_BY_SIDE, /* one patch after the other */
-    SPRY_JOIN_UNFOLD,       /* for each value that of every patch */
+    SPRY_JOIN_SIDE_BY_SIDE, /* patches of a group one after the other */
+    SPRY_JOIN_UNFOLD,       /* first value of every patch of a group, second value of every patch, ... */
     SPRY_JOIN_AVERAGE,
 } spry_joining;
 
@@ -31,8 +31,8 @@ typedef struct spry_tower {
     const struct spry_tower_kind *kind;
     spry_arena arena;
     spry_gguf *own;               /* the tower's file, or NULL: the model's files hold it */
-    spry_config config;           /* of the layers */
-    spry_weights weights;         /* in the files */
+    spry_config config;           /* config of the layers */
+    spry_weights weights;         /* weights of the layers, in the files */
     uint32_t patch, merge, width; /* pixels of a patch's side, patches of a row's side, floats of a row */
     uint32_t window;              /* patches of a window's side; 0: all layers see the whole picture */
     double side, longest;         /* pixels of a square sheet's side, and of the longest side of a picture */
@@ -42,7 +42,7 @@ typedef struct spry_tower {
     const float *patches, *patch_bias; /* [n_embd, 3, patch, patch], [n_embd] */
     const float *positions;            /* [position_side * position_side, n_embd], or NULL */
     uint32_t position_side;
-    const float *patch_norm; /* of each patch after the layers, RMS with patch_norm_eps; NULL: none */
+    const float *patch_norm; /* RMS norm of each patch after the layers, with patch_norm_eps; NULL: none */
     float patch_norm_eps;
     spry_projector projector, deep[SPRY_MAX_TAPS];
     const float *row_end; /* [width]: a row between two lines of the picture; NULL: none */
@@ -51,7 +51,7 @@ typedef struct spry_tower {
 
 /* What one family does in its own way. */
 typedef struct spry_tower_kind {
-    const char *model_types[2]; /* of config.json */
+    const char *model_types[2]; /* values of model_type in config.json */
     const char *gguf;           /* clip.projector_type */
     const spry_arch *arch;
     const spry_arch *gelu_arch; /* where hidden_act is "gelu" instead of "silu"; NULL: the same */
@@ -66,13 +66,13 @@ typedef struct spry_tower_kind {
     spry_joining joining;
     spry_filter filter;
     double patch, merge, layers, heads, ff, eps; /* where files do not say */
-    bool rotates;     /* rope by row and column, half of the pairs each */
-    bool odd_columns; /* columns turn with frequencies between those of rows */
-    bool columns;     /* rope of the text model sees rows as a grid */
-    bool two_way;     /* rows of the text model see each other */
-    bool limits_side; /* `longest` counts */
-    bool square;      /* sheets are squares of the same side, with a position for each patch */
-    bool tiles;       /* large pictures are cut into square sheets, and the whole is one more */
+    bool rotates;                                /* rope by row and column, half of the pairs each */
+    bool odd_columns;                            /* columns turn with frequencies between those of rows */
+    bool columns;                                /* rope of the text model sees rows as a grid */
+    bool two_way;                                /* rows of the text model see each other */
+    bool limits_side;                            /* `longest` counts */
+    bool square; /* sheets are squares of the same side, with a position for each patch */
+    bool tiles;  /* large pictures are cut into square sheets, and the whole is one more */
 } spry_tower_kind;
 
 /* By model_type or clip.projector_type; NULL: not known. */

@@ -499,7 +499,7 @@ static spry_status bind_ends(spry_binder *b)
         b->prefix = prefixes[i];
         snprintf(name, sizeof name, "%s%s.weight", b->prefix, embedding);
         t = spry_bind_find(b, name);
-        if (!t && !strcmp(embedding, "embeddings")) { /* as transformers saves it */
+        if (!t && !strcmp(embedding, "embeddings")) { /* the name in transformers */
             snprintf(name, sizeof name, "%sembedding.weight", b->prefix);
             t = spry_bind_find(b, name);
         }

@@ -16,7 +16,7 @@ typedef struct spry_child {
     const char *const *variables; /* further environment variables, "NAME=VALUE", the last NULL; NULL: none */
     const char *folder;           /* where it runs; NULL: where this program runs */
     uint32_t seconds;             /* limit for its time; 0: none */
-    bool is_self; /* it is this program: it gets all variables, and files without names (spry_temporary_hide) */
+    bool is_self; /* the program is spry: it gets all variables, and files without names (spry_temporary_hide) */
     spry_view input;
     bool (*on_output)(void *user, const char *data, size_t size); /* false ends the child */
     void *user;
@@ -35,7 +35,7 @@ bool spry_child_find(char path[SPRY_CHILD_PATH], const char *name);
 /* A program that runs. Its pipes do not block. */
 typedef struct spry_process {
     int id;
-    int input, output, messages; /* of the program; `messages` is its standard error */
+    int input, output, messages; /* standard input, output and error of the program */
 } spry_process;
 
 /* Starts a program, which is all of `child` but the members of a run: limit of time, input, on_output. */

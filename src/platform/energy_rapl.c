@@ -67,7 +67,7 @@ static const double microjoule = 1e-6;
 static const uint64_t mirrored_uj = 1000000;
 
 typedef struct powercap {
-    char *paths[SPRY_ENERGY_COUNTERS]; /* of energy_uj */
+    char *paths[SPRY_ENERGY_COUNTERS]; /* paths of energy_uj files */
 } powercap;
 
 /* A zone's folder under the root, and its name. */

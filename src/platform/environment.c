@@ -31,7 +31,7 @@ const char *spry_environment_pager(void)
 
 long spry_environment_take_ranks(double *timeout_s)
 {
-    static const char size_variable[] = "OMPI_COMM_WORLD_SIZE"; /* of Open MPI */
+    static const char size_variable[] = "OMPI_COMM_WORLD_SIZE"; /* Open MPI's number of processes */
     const char *size = getenv(size_variable), *timeout = getenv("SPRY_RANK_TIMEOUT");
     long ranks = size ? strtol(size, NULL, 10) : 1;
     *timeout_s = timeout ? strtod(timeout, NULL) : 0;
@@ -55,7 +55,7 @@ const char *spry_environment_setting(const char *variable)
 
 void spry_environment_each(const char *prefix, void (*visit)(void *user, const char *name), void *user)
 {
-    extern char **environ; /* of POSIX, in no header */
+    extern char **environ; /* POSIX defines it, but in no header */
     for (char **entry = environ; entry && *entry; entry++) {
         char name[128];
         size_t length = strcspn(*entry, "=");

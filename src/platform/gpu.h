@@ -10,10 +10,10 @@ enum { SPRY_GPUS_MAX = 16, SPRY_GPU_NAME = 96, SPRY_GPU_TEXT = 240 };
 typedef struct spry_gpu {
     int index;                /* index in the driver */
     char name[SPRY_GPU_NAME]; /* printable ASCII */
-    size_t bytes;             /* of device memory */
+    size_t bytes;             /* bytes of device memory */
     uint32_t compute_major, compute_minor;
     uint32_t multiprocessors;
-    double clock_ghz;        /* of these; 0: not known */
+    double clock_ghz;        /* clock of the multiprocessors; 0: not known */
     double read_gb_s;        /* 0: not measured */
     char why[SPRY_GPU_TEXT]; /* why it is not measured; "": not attempted */
 } spry_gpu;

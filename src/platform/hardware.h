@@ -14,16 +14,16 @@
  */
 
 typedef enum spry_cpu_feature {
-    SPRY_CPU_AVX2 = 1 << 0,     /* with FMA and F16C */
+    SPRY_CPU_AVX2 = 1 << 0,     /* AVX2, FMA and F16C */
     SPRY_CPU_AVX512 = 1 << 1,   /* F, BW, DQ and VL */
-    SPRY_CPU_VNNI = 1 << 2,     /* of AVX-512 */
+    SPRY_CPU_VNNI = 1 << 2,     /* VNNI of AVX-512 */
     SPRY_CPU_AMX = 1 << 3,      /* tiles, products of int8 and of bfloat16 */
     SPRY_CPU_BF16 = 1 << 5,     /* products of bfloat16, of AVX-512 */
     SPRY_CPU_AVXVNNI = 1 << 8,  /* VNNI without AVX-512 */
     SPRY_CPU_VBMI = 1 << 9,     /* permutations of bytes, of AVX-512, with GFNI */
     SPRY_CPU_DOTPROD = 1 << 4,  /* 64-bit ARM: dot products of bytes */
     SPRY_CPU_I8MM = 1 << 6,     /* products of matrices of bytes */
-    SPRY_CPU_ARM_BF16 = 1 << 7, /* and of bfloat16 */
+    SPRY_CPU_ARM_BF16 = 1 << 7, /* matrix products of bfloat16 */
 } spry_cpu_feature;
 
 /* All features of this machine. Tiles (AMX) are requested of the operating system for the whole process. */
@@ -55,14 +55,14 @@ typedef struct spry_hardware {
     uint32_t cgroup_cpus;                 /* limit of the control groups; 0: none */
     const char *sets[SPRY_HARDWARE_SETS]; /* relevant instruction sets: "avx2", "avx512vnni" */
     size_t n_sets;
-    spry_hardware_cache caches[SPRY_HARDWARE_CACHES]; /* of the first processor */
+    spry_hardware_cache caches[SPRY_HARDWARE_CACHES]; /* caches of the first processor */
     size_t n_caches;
     char governor[SPRY_HARDWARE_WORD]; /* frequency governor; "": unknown or none */
     uint32_t numa_nodes;               /* 0: unknown */
     spry_known virtual_machine;
     double load;                         /* load average of the last minute; below 0: unknown */
     char huge_pages[SPRY_HARDWARE_WORD]; /* transparent huge pages: "always", "madvise", "never"; "": unknown */
-    size_t memory_bytes;                 /* of the machine; 0: unknown */
+    size_t memory_bytes;                 /* memory of the machine; 0: unknown */
     size_t usable_bytes;                 /* usable by this process; 0: unknown */
     size_t available_bytes;              /* available without swapping or evicting; 0: unknown */
     size_t swap_bytes, swap_used_bytes;

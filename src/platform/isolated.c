@@ -123,7 +123,7 @@ static _Noreturn void be_child(int to, spry_isolated_work work, void *context, u
 struct spry_isolated {
     pid_t child;
     int from;
-    uint64_t left_ns; /* that reads may still wait */
+    uint64_t left_ns; /* time that reads may still wait */
     bool ended;       /* the end was read */
     bool interrupted;
 };

@@ -262,7 +262,7 @@ bool spry_memory_resident(size_t *bytes, const void *memory, size_t size)
 
 uint32_t spry_os_cpu_features(void)
 {
-    enum { I8MM = 1 << 13, BF16 = 1 << 14 }; /* of AT_HWCAP2, which older headers do not name */
+    enum { I8MM = 1 << 13, BF16 = 1 << 14 }; /* bits of AT_HWCAP2 that older headers lack */
     unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
     uint32_t features = first & HWCAP_ASIMDDP ? SPRY_CPU_DOTPROD : 0;
     features |= second & I8MM ? SPRY_CPU_I8MM : 0;

@@ -10,12 +10,12 @@
 
 typedef struct spry_sandbox {
     const char *const *readable; /* files and folders that it may read and run, the last NULL */
-    const char *const *writable; /* that it may change, too; the last NULL; NULL: none */
+    const char *const *writable; /* folders that it may also change, ends with NULL; NULL: none */
     const char *program;         /* a further one to read; NULL: none */
     size_t memory;               /* limit for its address space in bytes; 0: none */
     size_t data;                 /* limit for the memory that it writes, which excludes reserved addresses; 0: none */
     uint32_t cpu_s;              /* limit for its processor time; 0: none */
-    bool network;                /* it may use the network (no sockets of this machine's files) */
+    bool network;                /* the network is allowed, but not Unix sockets with a path */
 } spry_sandbox;
 
 /* Programs of the system, with their libraries, data and fonts. */

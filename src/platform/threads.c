@@ -40,14 +40,14 @@
 enum { SPRY_PLACE_ALIGNMENT = 64 };
 
 typedef struct spry_thread_place {
-    _Alignas(SPRY_PLACE_ALIGNMENT) atomic_bool working; /* in blocks of a run */
+    _Alignas(SPRY_PLACE_ALIGNMENT) atomic_bool working; /* the worker computes blocks of a run */
     atomic_bool held;
-    atomic_int cpu; /* where its last run began */
+    atomic_int cpu; /* processor on which its last run began */
     pthread_t thread;
     /* under the mutex */
     bool moved;
-    bool returns;            /* to `cpu`, when its blocks are done */
-    spry_processor_set mask; /* that it had before */
+    bool returns;            /* the worker moves back to `cpu` when its blocks are done */
+    spry_processor_set mask; /* processors that the thread could use before */
     uint64_t ran_ns;
 } spry_thread_place;
 
@@ -92,7 +92,7 @@ static void place_undo(spry_thread_place *place, pthread_mutex_t *mutex)
  */
 static bool place_hold(spry_thread_place *place)
 {
-    if (atomic_load(&place->held)) /* it was moved, and has not undone it yet */
+    if (atomic_load(&place->held)) /* the thread was moved and has not moved back yet */
         return false;
     atomic_store(&place->held, true);
     if (!atomic_load(&place->working)) {
@@ -184,7 +184,7 @@ bool spry_background_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint
 enum {
     CACHE_LINE = 64,
     WORKERS_MAX = 1024,
-    SPIN_NS = 12500, /* for each worker: of many, the last one comes later */
+    SPIN_NS = 12500, /* time to spin, multiplied by the workers, because the last of many arrives later */
     SPIN_NS_MAX = 200000,
     PAUSES_PER_POLL = 16, /* between two reads of the clock */
     STUCK_NS = 25000,     /* a thread that got no processor for so long is moved to another */

@@ -14,7 +14,7 @@ static spry_status drafter_options(spry_engine_options *options, const spry_mode
     *options = *engine;
     options->context = 0;
     options->sessions = 1;
-    options->threads = 1; /* it uses the engine's threads */
+    options->threads = 1; /* the drafter uses the engine's threads */
     options->kv_bytes = 0;
     options->cache_dir = NULL;
     options->quantize = NULL;

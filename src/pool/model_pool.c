@@ -33,7 +33,7 @@ typedef struct slot {
     uint64_t used_ns; /* time of the last release */
     double load_ms;
     uint64_t n_loads;   /* finished loads, successful or not */
-    spry_error failure; /* of the last load; status SPRY_OK: none */
+    spry_error failure; /* error of the last load; status SPRY_OK: none */
 } slot;
 
 struct spry_model_pool {

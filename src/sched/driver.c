@@ -74,7 +74,7 @@ static spry_status take_session(spry_driver *d, spry_job *job)
             return status;
         d->n_own++;
     } else {
-        at = at < d->n_idle ? at : 0; /* otherwise the session of another conversation: the one that ended first */
+        at = at < d->n_idle ? at : 0; /* otherwise the session that has been idle longest */
         job->session = d->idle[at];
         d->n_idle--;
         memmove(d->idle + at, d->idle + at + 1, (d->n_idle - at) * sizeof(spry_session *));
@@ -259,7 +259,7 @@ void spry_driver_finish(spry_driver *d, spry_job *job, spry_status status)
 static void end_job(spry_driver *d, spry_job *job)
 {
     atomic_store(job->cancelled, true);
-    if (!stop_running(d, job)) /* it waits in the queue, or was put back */
+    if (!stop_running(d, job)) /* the job waits in the queue, or was put back */
         spry_lap(&job->laps, SPRY_PART_QUEUE);
     spry_driver_finish(d, job, job->kind->cancel(job, &job->error));
 }

@@ -25,7 +25,7 @@ typedef struct spry_step {
     spry_draw **draws;                 /* at most one draw for each row with logits */
     size_t n_rows, n_logits, n_hidden; /* all rows; rows with logits; rows with hidden states */
     size_t decode_rows, n_decoding;    /* rows of answers; number of answers that have rows */
-    bool ahead;                        /* it was started before the results of the previous step were read */
+    bool ahead;                        /* the step was started before the results of the previous one were read */
     size_t n_others, n_batch;          /* other jobs that share the budget of rows; number of batch jobs among them */
 } spry_step;
 
@@ -44,7 +44,7 @@ typedef struct spry_ahead {
     spry_draw **draws;    /* a draw for each row */
     size_t n;             /* number of rows; 0: there is no such step */
     bool waited;          /* the device has finished it */
-    spry_status status;   /* its status then */
+    spry_status status;   /* status of that step */
     uint64_t begun_ns;    /* time since which the device has had only this step to compute */
 } spry_ahead;
 

@@ -336,7 +336,7 @@ static spry_status keep_request(spry_job *job, spry_error *error)
     if (!kept || !stops)
         return spry_fail_memory(error, "a job", job->arena.total);
     r->stop = stops;
-    r->constraint_text = NULL; /* it has been compiled */
+    r->constraint_text = NULL; /* the constraint has been compiled */
     for (size_t i = 0; i < r->n_pictures; i++)
         spry_picture_ref(r->pictures[i].picture);
     job->answer.keeps_pictures = true;
@@ -532,7 +532,7 @@ void spry_job_free(spry_job *job)
     pthread_mutex_lock(&d->lock);
     d->n_handles--;
     bool under_way = job->submitted && !job->over;
-    if (under_way) { /* it is destroyed when it ends */
+    if (under_way) { /* a running job is destroyed when it ends */
         atomic_store(&job->freed, true);
         atomic_store(&job->own_cancelled, true);
     }

@@ -60,7 +60,7 @@ typedef struct spry_answer {
     spry_matcher *matcher; /* matcher of the request's constraint; NULL: none */
     const spry_drafter *drafter;
     bool keeps_pictures; /* the job holds references to the request's pictures */
-    bool needs_quiet;    /* its drafter is a model, which is used only while no other job runs */
+    bool needs_quiet;    /* the drafter is a model, which is used only while no other job runs */
 } spry_answer;
 
 /* Reads a list of ids: for evaluations and embeddings. */
@@ -96,7 +96,7 @@ struct spry_job {
     spry_session *session; /* the caller's session; otherwise one of the driver's, from begin to end, even while
                             * suspended */
     bool is_callers;       /* the session belongs to the caller, or no session is needed */
-    bool reuses;           /* its prompt can reuse pages that another job is computing now */
+    bool reuses;           /* the prompt can reuse pages that another job is computing now */
     spry_kv_key root;
     spry_page_source source; /* for jobs without a caller's session; its root is the job's */
     bool slide;
@@ -141,7 +141,7 @@ struct spry_job {
     size_t first_segment, n_segments;
     spry_rows rows;
     spry_status step_status; /* the message is in `error` */
-    bool starved;            /* only pages were short */
+    bool starved;            /* the job could not go on because pages were short */
 };
 
 extern const spry_job_kind spry_answer_kind;

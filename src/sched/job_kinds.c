@@ -61,7 +61,7 @@ static bool is_done(const spry_job *job)
 static spry_status cancel(spry_job *job, spry_error *error)
 {
     size_t n;
-    if (job->begun) /* it notices that it is cancelled, and ends */
+    if (job->begun) /* a running job is cancelled, and ends by itself */
         return spry_generation_next(&job->answer.generation, NULL, &n, 0, 0, 0, 0, error);
     job->result.finish = SPRY_FINISH_CANCELLED;
     return SPRY_OK;

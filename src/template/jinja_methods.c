@@ -291,7 +291,7 @@ static spry_jinja_value list_append(const spry_jinja_frame *f)
 static spry_jinja_value list_extend(const spry_jinja_frame *f)
 {
     const spry_jinja_list *more = spry_jinja_items(f->run, spry_jinja_arg(f->args, 0, NULL, SPRY_JINJA_NOTHING));
-    size_t count = more->count; /* it may be the same list, which grows */
+    size_t count = more->count; /* `more` may be the list that grows */
     for (size_t i = 0; i < count; i++)
         spry_jinja_list_push(f->run, f->self.list, more->items[i]);
     return SPRY_JINJA_NULL;

@@ -92,7 +92,7 @@ typedef struct spry_jinja_string {
 typedef struct spry_jinja_value {
     spry_jinja_kind kind;
     union {
-        const spry_view *name; /* of an undefined value, for messages; may be NULL */
+        const spry_view *name; /* name of an undefined value, for messages; may be NULL */
         bool boolean;
         int64_t integer;
         double real;
@@ -108,7 +108,7 @@ typedef struct spry_jinja_list {
     spry_jinja_value *items;
     size_t count, capacity;
     bool lazy;  /* a generator in Python: always true, without length or index */
-    bool parts; /* it is the list of parts of a message's content */
+    bool parts; /* the list has the parts of a message's content */
 } spry_jinja_list;
 
 typedef struct spry_jinja_entry {
@@ -150,7 +150,7 @@ typedef struct spry_jinja_callable {
     int how;
     spry_jinja_value self;               /* for a method */
     const struct spry_jinja_node *macro; /* for a macro, with */
-    struct spry_jinja_scope *scope;      /* its enclosing scope */
+    struct spry_jinja_scope *scope;      /* the scope in which the macro was defined */
 } spry_jinja_callable;
 
 /* One row of the tables of filters and tests. */
@@ -243,7 +243,7 @@ typedef struct spry_jinja_builder {
 void spry_jinja_builder_init(spry_jinja_builder *builder, spry_jinja_run *run);
 
 void spry_jinja_append(spry_jinja_builder *builder, spry_view text, bool marked);
-void spry_jinja_append_text(spry_jinja_builder *builder, const char *zero_terminated); /* not marked */
+void spry_jinja_append_text(spry_jinja_builder *builder, const char *zero_terminated); /* unmarked text */
 /* Bytes [begin, end) of a string. */
 void spry_jinja_append_part(spry_jinja_builder *builder, const spry_jinja_string *string, size_t begin, size_t end);
 void spry_jinja_append_string(spry_jinja_builder *builder, const spry_jinja_string *string);

@@ -269,7 +269,7 @@ static const spry_tool_style styles[] = {
      .open = "<|tool_call|>",
      .close = "<|/tool_call|>",
      .list = true},
-    {.name = "llama", /* also <|python_tag|>NAME.call(key="value") */
+    {.name = "llama", /* models also write <|python_tag|>NAME.call(key="value") */
      .in_template = {"<|python_tag|>"},
      .syntax = SPRY_CALL_JSON,
      .open = "<|python_tag|>",

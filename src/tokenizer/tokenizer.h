@@ -48,7 +48,7 @@ size_t spry_tokenizer_size(const spry_tokenizer *tokenizer);
 spry_token_kind spry_tokenizer_kind(const spry_tokenizer *tokenizer, int32_t id);
 spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* the text that the token has inside a
                                                                               * text */
-spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);  /* its spelling in the vocabulary */
+spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);  /* spelling of a token in the vocabulary */
 int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer);                 /* -1: none */
 int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                 /* -1: none */
 /* True if the id ends an answer: eos, and end-of-turn tokens known by their spelling (<|im_end|>, <|eot_id|>,

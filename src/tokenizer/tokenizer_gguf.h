@@ -21,7 +21,7 @@
 #define SPRY_KEY_UNKNOWN   "tokenizer.ggml.unknown_token_id"
 #define SPRY_KEY_PADDING   "tokenizer.ggml.padding_token_id"
 #define SPRY_KEY_CLS       "tokenizer.ggml.cls_token_id"
-#define SPRY_KEY_SEPARATOR "tokenizer.ggml.seperator_token_id" /* as it is spelled there */
+#define SPRY_KEY_SEPARATOR "tokenizer.ggml.seperator_token_id" /* GGUF spells it this way */
 #define SPRY_KEY_CHARSMAP  "tokenizer.ggml.precompiled_charsmap"
 #define SPRY_KEY_ADD_BOS   "tokenizer.ggml.add_bos_token"
 #define SPRY_KEY_ADD_EOS   "tokenizer.ggml.add_eos_token"

@@ -57,10 +57,10 @@ enum {
     TIMES = SPRY_WHISPER_SECONDS * SPRY_SPEECH_TICKS + 1, /* tokens of times */
     SHORTEST = SPRY_VOICE_RATE / 10,                      /* less sound than this has no word */
     STATE_SAMPLES = 2 * SPRY_MEL_HOP,
-    MARGIN_STATES = 64, /* of silence after short sound: the model ends its text there */
+    MARGIN_STATES = 64, /* states of silence after short sound, at which the model ends its text */
 };
 
-#define LOUD 0.05f /* of the loudest sample: what is quieter is no speech */
+#define LOUD 0.05f /* share of the loudest sample below which sound is no speech */
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 

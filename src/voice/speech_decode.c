@@ -247,7 +247,7 @@ static spry_status decode_once(attempt *a, spry_error *error)
         d->repeats = repeats(d->ids, d->n);
         if (restarts(a)) {
             d->n -= RESTART;
-            d->repeats = 2 * d->n <= a->room; /* it may have been said twice */
+            d->repeats = 2 * d->n <= a->room; /* the words may have been said twice */
             break;
         }
         if (d->repeats || d->n >= n_ctx / 2 || n_prompt + d->n >= n_ctx)

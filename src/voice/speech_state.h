@@ -44,7 +44,7 @@ struct spry_speech {
     spry_transcribe_options options;
     spry_random random;
     double spoken;    /* seconds from the first to the last loud sample of the window */
-    int32_t language; /* its token; -1: an English model */
+    int32_t language; /* token of the language; -1: an English model */
     int32_t *past;    /* [n_text_ctx]: tokens of what was said last, the oldest first */
     size_t n_past;
     spry_transcript *transcript;

@@ -92,7 +92,7 @@ void spry_mel_destroy(spry_mel *mel)
     free(mel);
 }
 
-static const size_t factors[] = {4, 4, 5, 5}; /* of SPRY_MEL_FRAME */
+static const size_t factors[] = {4, 4, 5, 5}; /* factors of SPRY_MEL_FRAME */
 
 /* out[0..n) = the transform of in[0], in[stride], ...; n is the product of the factors from `level` on, and
  * n * stride = SPRY_MEL_FRAME. */

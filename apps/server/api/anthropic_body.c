@@ -11,7 +11,7 @@ enum { PLACE_BYTES = 64, BYTES_PER_TOKEN = 4 };
 
 typedef struct reader {
     spry_fields *fields;
-    const json_t *tools;        /* of the body; NULL: none */
+    const json_t *tools;        /* tools of the body; NULL: none */
     json_t *deferred, *defined; /* tools by name: not in the list; of these, defined by messages */
 } reader;
 

@@ -4,8 +4,8 @@
 
 #include "server/http/exchange.h"
 
-void spry_page_file(spry_exchange *exchange);    /* of SPRY_WEB_FILES */
-void spry_page_library(spry_exchange *exchange); /* of SPRY_WEB_LIBRARIES */
+void spry_page_file(spry_exchange *exchange);    /* a file of the list SPRY_WEB_FILES */
+void spry_page_library(spry_exchange *exchange); /* a file of the list SPRY_WEB_LIBRARIES */
 void spry_catalogue_reply(spry_exchange *exchange);
 void spry_page_features(spry_exchange *exchange); /* which libraries the program has, and what the server allows */
 

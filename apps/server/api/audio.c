@@ -35,7 +35,7 @@ struct spry_speech_service {
     const spry_speech_flags *flags;
     pthread_mutex_t listening; /* held while the recogniser is taken */
     spry_recogniser recogniser;
-    pthread_mutex_t lock; /* of the voices */
+    pthread_mutex_t lock; /* guards the voices */
     open_voice voices[VOICES_MAX];
     size_t n_voices;
     uint64_t uses;

@@ -23,10 +23,10 @@ typedef struct spry_embedder {
     const spry_pooled *model;
     size_t width;    /* floats in one embedding */
     float *vector;   /* [width]: the last one taken */
-    size_t n_tokens; /* of all texts taken */
+    size_t n_tokens; /* tokens of all texts taken */
     spry_job *jobs[SPRY_EMBEDDINGS_MAX];
-    size_t sizes[SPRY_EMBEDDINGS_MAX]; /* in tokens */
-    size_t first, count, most;         /* of the ring: the oldest job, jobs in it, its capacity */
+    size_t sizes[SPRY_EMBEDDINGS_MAX]; /* tokens of each text */
+    size_t first, count, most;         /* ring of jobs: index of the oldest one, number of jobs, capacity */
 } spry_embedder;
 
 /* ---- embeddings of texts ----------------------------------------------------------------------------------------- */
@@ -158,20 +158,20 @@ static json_t *embedder_base64(const spry_embedder *e)
 
 /* ---- /v1/embeddings and /api/embed ------------------------------------------------------------------------------- */
 
-enum { TEXTS_MAX = 2048 }; /* of a request */
+enum { TEXTS_MAX = 2048 }; /* maximum texts of a request */
 
 typedef struct embed_call {
     spry_fields fields;
     json_t *root;
     const char *input;    /* the field that has the texts */
-    const char *name;     /* of the model; NULL: none was named */
+    const char *name;     /* name of the model; NULL: none was given */
     const char *prompt;   /* name of the model's prompt that precedes the texts; NULL: its default prompt */
     uint32_t dimensions;  /* wanted; 0: any number */
     unsigned char base64; /* 1: embeddings are base64 of floats */
     bool cut;             /* texts that are too long */
     bool has_keep;
     double keep_s;                                                 /* time that the model stays loaded, if has_keep */
-    json_t *(*write)(const struct embed_call *call, size_t index); /* one embedding */
+    json_t *(*write)(const struct embed_call *call, size_t index); /* writes one embedding as JSON */
     json_t *(*reply)(const struct embed_call *call, json_t *embeddings); /* takes the list */
     spry_costs costs;
     spry_embedder embedder;
@@ -525,7 +525,7 @@ typedef struct rerank_call {
     spry_costs costs;
     const spry_pooled *model;
     size_t n_tokens;
-    ranked *ranking; /* one for each document */
+    ranked *ranking; /* one entry for each document */
 } rerank_call;
 
 #define TARGET rerank_call

@@ -364,7 +364,7 @@ enum { TEXT_BYTES_MAX = 256 << 20 };
 typedef struct text_call {
     spry_fields fields;
     json_t *root;
-    const char *name; /* of the model; NULL: none was named */
+    const char *name; /* name of the model; NULL: none was given */
     const json_t *content, *tokens;
     bool begin, special, pieces;
     const spry_pooled *model;

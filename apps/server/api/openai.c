@@ -521,7 +521,7 @@ static json_t *settings_json(spry_completion_options *o, bool loaded)
         const spry_option *option = &table.options[i];
         char name[64];
         spry_options_key(name, sizeof name, option->name);
-        bool drawn = strcmp(name, "seed") == 0; /* anew for every request */
+        bool drawn = strcmp(name, "seed") == 0; /* a seed is drawn for every request */
         if (option->kind != SPRY_OPTION_CHOICE)
             json_array_append_new(list, setting_json(name, option->help, option->kind != SPRY_OPTION_FLOAT,
                                                      option->negative_unset ? -1 : option->min, option->max,
@@ -569,7 +569,7 @@ enum { DEFAULT_TOKENS = 16, ECHO_BYTES_MAX = 64 << 20 };
 /* A prompt that is part of the reply, before its answers. */
 typedef struct echoed {
     spry_buffer text;
-    spry_answer_token *tokens; /* with their log probabilities; NULL: not wanted */
+    spry_answer_token *tokens; /* the answer's tokens with log probabilities; NULL: not wanted */
     size_t n_tokens;
 } echoed;
 

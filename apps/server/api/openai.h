@@ -22,7 +22,7 @@ void spry_openai_add_timings(json_t *message, const spry_choice *choice);
 void spry_openai_serve(spry_exchange *exchange, const spry_completion_interface *interface);
 
 /* The reading half of chat completions, for interfaces whose bodies were rewritten as theirs. */
-void spry_openai_count_read(spry_completion_options *options, spry_fields *fields); /* of a prompt without answer */
+void spry_openai_count_read(spry_completion_options *options, spry_fields *fields); /* a prompt without an answer */
 void spry_openai_chat_defaults(spry_completion_options *options);
 void spry_openai_chat_read(spry_completion_options *options, spry_fields *fields);
 spry_status spry_openai_chat_prompt(spry_completion *completion, spry_fields *fields, spry_error *error);

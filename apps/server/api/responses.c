@@ -18,7 +18,7 @@ enum { N_PARTS = 3, ID_BYTES = 64 };
 
 struct spry_stored_response {
     spry_stored_response *older, *newer;
-    spry_stored_response *next; /* in its bucket */
+    spry_stored_response *next; /* next response in the bucket */
     char id[ID_BYTES];
     const char *key; /* by address; NULL: the server has no keys */
     uint64_t stored_ns;
@@ -126,7 +126,7 @@ static json_t *response_store_get(spry_response_store *store, const char *id, sp
 {
     pthread_mutex_lock(&store->lock);
     const spry_stored_response *found = find(store, id, key);
-    char *text = found ? strdup(found->parts[part]) : NULL; /* others need not wait until it is read */
+    char *text = found ? strdup(found->parts[part]) : NULL; /* a copy, so that the lock is not held while it is read */
     pthread_mutex_unlock(&store->lock);
     json_t *json = text ? spry_json_value(spry_view_of(text)) : NULL;
     free(text);
@@ -427,7 +427,7 @@ static json_t *finished(spry_completion *c)
     if (!json_is_false(json_object_get(request, "store"))) {
         json_t *messages = json_copy(json_object_get(c->root, "messages")), *input = json_object_get(request, "input");
         if (json_is_string(json_object_get(request, "instructions")))
-            json_array_remove(messages, 0); /* they hold for this response only */
+            json_array_remove(messages, 0); /* instructions apply to this response only */
         json_array_append_new(messages, responses_message(parts, own->first));
         json_t *items = json_is_string(input) ? json_pack("[{s:s, s:s, s:[{s:s, s:O}]}]", "type", "message", "role",
                                                           "user", "content", "type", "input_text", "text", input)
@@ -574,7 +574,7 @@ static void fail_stream(spry_completion *c, unsigned status, const char *sentenc
 {
     json_t *body = spry_reply_error_body(SPRY_ERRORS_OPENAI, status, NULL, sentence);
     json_t *error = json_object_get(body, "error");
-    if (c->exchange->overflow_tokens) /* by which clients know that they have to compact */
+    if (c->exchange->overflow_tokens) /* clients compact the conversation when they see this code */
         json_object_set_new(error, "code", json_string("context_length_exceeded"));
     json_t *response = responses_object(c, "failed", json_array());
     json_object_set_new(

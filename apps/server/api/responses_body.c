@@ -265,7 +265,7 @@ static void add_output(reader *r, size_t number, const json_t *item, json_t *par
 {
     const json_t *id = json_object_get(item, "call_id");
     if (!json_is_string(id))
-        id = json_object_get(item, "id"); /* of a local_shell_call_output */
+        id = json_object_get(item, "id"); /* a local_shell_call_output has "id" in place of "call_id" */
     if (json_is_string(id))
         json_array_append_new(r->messages,
                               json_pack("{s:s, s:O, s:O}", "role", "tool", "tool_call_id", id, "content", parts));

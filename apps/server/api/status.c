@@ -46,7 +46,7 @@ static json_t *model_json(const spry_server *server, const spry_pool_info *info)
 {
     static const char *const states[] = {
         [SPRY_POOL_ON_DISK] = "on disk", [SPRY_POOL_LOADING] = "loading", [SPRY_POOL_LOADED] = "loaded"};
-    static const char *const values[] = {/* as llama-server calls them */
+    static const char *const values[] = {/* llama-server's names */
                                          [SPRY_POOL_ON_DISK] = "unloaded",
                                          [SPRY_POOL_LOADING] = "loading",
                                          [SPRY_POOL_LOADED] = "loaded"};
@@ -146,7 +146,7 @@ void spry_models_pin(spry_exchange *x)
         const char *own = json_string_value(json_object_get(model, "id"));
         if (spry_model_pool_pin(x->server->pool, own, pin, &error) == SPRY_OK) {
             spry_reply_json(x, SPRY_HTTP_OK, model);
-        } else { /* it has just been removed */
+        } else { /* the model has just been removed */
             spry_reply_failure(x, &error);
             json_decref(model);
         }

@@ -254,7 +254,7 @@ void spry_tools_call(spry_exchange *x)
 enum { TEXT_BYTES = 4 << 20, READ_SECONDS = 20, WAITING_MAX = 8 };
 
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint documents; /* that are read or wait for it */
+static atomic_uint documents; /* number of documents that are being read or wait to be read */
 
 typedef struct text_output {
     spry_buffer text;

@@ -17,17 +17,17 @@ typedef struct spry_batch_line {
     spry_view text;
     size_t number; /* from 1 */
     uint32_t rank; /* the process that answers it */
-    bool free;     /* its rank is lost: another one may take it */
+    bool free;     /* the rank that took the line is lost: another one may take it */
 } spry_batch_line;
 
 typedef struct spry_batch_lines {
     spry_mapping input;
     bool (*skip)(void *user, const spry_batch_line *line); /* NULL, or whether a line needs no answer */
     void *user;
-    pthread_mutex_t lock; /* of all members below */
+    pthread_mutex_t lock; /* guards all members below */
     pthread_cond_t changed;
     size_t at, line;        /* position in the input: byte and line */
-    spry_batch_line *taken; /* and not answered yet */
+    spry_batch_line *taken; /* lines that are taken and not answered yet */
     size_t n_taken, capacity;
     bool stopped;
 } spry_batch_lines;

@@ -222,8 +222,8 @@ spry_status spry_batch_output_add(spry_batch_output *o, spry_view json, spry_err
 /* ---- output in the order of the input ---------------------------------------------------------------------------- */
 
 typedef struct answer {
-    uint32_t place; /* in the input, or after all of it */
-    spry_view text; /* with its newline */
+    uint32_t place; /* position of its line in the input, or after the last line */
+    spry_view text; /* the line, including its newline */
 } answer;
 
 const char *spry_batch_line_id(char room[SPRY_BATCH_ID_BYTES], const json_t *request, size_t number)
@@ -265,7 +265,7 @@ static int by_place(const void *a, const void *b)
     const answer *x = a, *y = b;
     if (x->place != y->place)
         return x->place < y->place ? -1 : 1;
-    return x->text.data < y->text.data ? -1 : x->text.data > y->text.data; /* as they were */
+    return x->text.data < y->text.data ? -1 : x->text.data > y->text.data; /* in the order of the file */
 }
 
 /* NULL: memory is short. */

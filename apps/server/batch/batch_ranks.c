@@ -12,7 +12,7 @@ typedef enum word { NEXT, ANSWER, ALIVE, BYE, LINE, LATER, END } word;
 
 typedef struct message {
     uint32_t word, failed;
-    uint64_t number; /* of the line; its text, or the answer, follows */
+    uint64_t number; /* number of the line, whose text or answer follows */
 } message;
 
 /* Intervals of polling and of ALIVE messages; silence after which a guest is lost, and after which rank 0 is. */
@@ -69,7 +69,7 @@ static void reply(spry_batch_host *h, uint32_t rank)
 static void hear(spry_batch_host *h, uint32_t rank, const char *bytes, size_t size)
 {
     message m;
-    if (size < sizeof m || h->guests[rank].gone) /* one that was given up may answer yet: its lines are others' now */
+    if (size < sizeof m || h->guests[rank].gone) /* other ranks have the lines of one that was given up */
         return;
     memcpy(&m, bytes, sizeof m);
     h->guests[rank].heard_ns = spry_clock_ns();
@@ -106,7 +106,7 @@ spry_status spry_batch_host_start(spry_batch_host **out, spry_batch_lines *lines
                                   void (*on_answer)(void *user, spry_view json, bool failed), void *user,
                                   spry_error *error)
 {
-    const uint64_t loading_ns = 600 * (uint64_t)1000000000; /* until the first message */
+    const uint64_t loading_ns = 600 * (uint64_t)1000000000; /* time that a rank may take until its first message */
     spry_batch_host *h = *out = calloc(1, sizeof *h + n_ranks * sizeof *h->guests);
     if (!h)
         return spry_fail_memory(error, "the ranks of a batch", n_ranks * sizeof *h->guests);

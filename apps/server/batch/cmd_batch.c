@@ -49,7 +49,7 @@ typedef struct batch {
     spry_batch_lines lines;
     spry_batch_guest *guest; /* NULL on rank 0, which has the input and the output */
     spry_batch_output output;
-    pthread_mutex_t lock; /* of all members below */
+    pthread_mutex_t lock; /* guards all members below */
     size_t total, done, failed, skipped;
     spry_status status;
     spry_error error;

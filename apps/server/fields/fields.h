@@ -84,8 +84,8 @@ enum {
 };
 
 typedef enum spry_field_use {
-    SPRY_FIELD_HONOURED, /* it has its effect */
-    SPRY_FIELD_ACCEPTED, /* it has no effect here, and `about` says why */
+    SPRY_FIELD_HONOURED, /* the field has an effect */
+    SPRY_FIELD_ACCEPTED, /* the field has no effect, and `about` says why */
     SPRY_FIELD_REFUSED,  /* status 400 */
 } spry_field_use;
 
@@ -101,11 +101,11 @@ typedef struct spry_field {
     spry_field_use use;
     const char *example; /* JSON: a value that works or, of a refused field, one that is refused */
     const char *about;
-    const char *neutral; /* of a refused field: JSON list of values that mean the same as leaving it out; NULL: none */
-    const char *chat;    /* the field of chat completions with the same meaning, for other interfaces; NULL: none */
-    spry_field_reader read;   /* NULL: the code of the path reads the field */
-    size_t offset;            /* of the member that `read` stores the value in */
-    int64_t min, max;         /* range of a whole number; `min` of a constraint: its kind */
+    const char *neutral;    /* of a refused field: JSON list of values that are accepted; NULL: none */
+    const char *chat;       /* the field of chat completions with the same meaning, for other interfaces; NULL: none */
+    spry_field_reader read; /* NULL: the code of the path reads the field */
+    size_t offset;          /* offset of the member in which `read` stores the value */
+    int64_t min, max;       /* range of a whole number; `min` of a constraint: its kind */
     const char *const *words; /* texts that are allowed, the last NULL; NULL: any text */
 } spry_field;
 
@@ -117,8 +117,8 @@ typedef struct spry_field_group {
 enum { SPRY_FIELD_GROUPS = 5 };
 
 typedef struct spry_field_table {
-    const char *title;                            /* of the list in the documentation: its paths */
-    const char *within;                           /* prefix of the names: "options."; "" */
+    const char *title;  /* heading of the list in the documentation: the paths of the interface */
+    const char *within; /* prefix of the names: "options."; "" */
     spry_field_group groups[SPRY_FIELD_GROUPS];   /* groups without a count are empty */
     spry_option_table (*options)(void *target);   /* options whose JSON keys are fields, too; NULL: none */
     const char *const *only;                      /* keys of these options, the last NULL; NULL: all keys */

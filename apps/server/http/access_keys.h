@@ -36,7 +36,7 @@ typedef struct spry_access_key {
 } spry_access_key;
 
 typedef struct spry_access_keys {
-    pthread_rwlock_t lock; /* of all below, except that `count` of 0 never changes */
+    pthread_rwlock_t lock; /* guards all members below; a `count` of 0 never changes */
     spry_access_key *keys; /* [SPRY_ACCESS_KEYS_MAX] */
     atomic_size_t count;   /* 0: no key is needed */
 } spry_access_keys;
@@ -60,7 +60,7 @@ void spry_access_keys_name(spry_access_keys *keys, char name[SPRY_KEY_NAME_BYTES
 
 typedef struct spry_key_use {
     double requests, tokens; /* used and not refilled */
-    uint64_t at_ns;          /* as of this time */
+    uint64_t at_ns;          /* time to which the values above belong */
     uint32_t open;           /* requests without a complete reply */
 } spry_key_use;
 

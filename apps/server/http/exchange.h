@@ -67,9 +67,9 @@ struct spry_exchange {
     spry_buffer ignored; /* names of parts of the body that nothing uses, with commas between them */
     size_t memory;       /* bytes of --request-memory that it has taken */
     uint64_t number;     /* requests are numbered from 1 */
-    uint64_t began_ns;   /* when its head had been read */
+    uint64_t began_ns;   /* when the head of the request had been read */
     uint64_t load_ns;    /* time it waited for its model to be loaded */
-    size_t overflow_tokens, overflow_context; /* of a prompt that is too long; 0: none was */
+    size_t overflow_tokens, overflow_context; /* tokens and limit of a prompt that is too long; 0: none is */
     bool late;                                /* it exceeded --answer-timeout */
     uint64_t client;                          /* jobs of one client share its turn in the scheduler */
     spry_view key;                            /* its access key; empty when the server has no keys */
@@ -77,7 +77,7 @@ struct spry_exchange {
     spry_key_rates rates;                     /* limits of its key, or of all requests */
     bool admin;                               /* it may change models */
     bool counted;                             /* among the requests of its key */
-    uint32_t retry_s;                         /* of a reply with status 429 */
+    uint32_t retry_s;                         /* seconds after which to retry, for a reply with status 429 */
     spry_audit_facts audit;
     char process_start[24]; /* a header of the reply, in seconds; empty: none */
     char allowed[64];       /* methods of the path, for a reply that lists them */

@@ -9,7 +9,7 @@ enum { SPRY_FORM_FIELDS = 32, SPRY_FORM_NAME = 64 };
 typedef struct spry_form {
     struct {
         char name[SPRY_FORM_NAME];
-        spry_view value; /* in the body; a zero follows it, which is not counted */
+        spry_view value; /* a part of the body; a zero byte, which is not counted, follows it */
     } fields[SPRY_FORM_FIELDS];
     size_t count;
 } spry_form;

@@ -30,7 +30,7 @@ enum {
     TRIMMED = 16 << 20, /* memory is given back to the system after requests that took more */
 };
 #define SECOND_NS 1000000000ull
-#define LINGER_NS (2 * SECOND_NS) /* for a client that still sends after the end of its last reply */
+#define LINGER_NS (2 * SECOND_NS) /* how long to read on when a client still sends after its last reply */
 
 /* ---- what handlers ask of a request ------------------------------------------------------------------------------ */
 

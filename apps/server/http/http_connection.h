@@ -25,8 +25,8 @@ typedef struct spry_connection {
     bool served;       /* the connection had a request */
     bool lingering;    /* the last reply is sent; bytes of the client are read and dropped */
     uint64_t since_ns; /* the connection has begun, or its last request has ended */
-    uint64_t until_ns; /* it is closed then, if it still waits for bytes */
-    short events;      /* of poll: what it waits for */
+    uint64_t until_ns; /* when a connection that still waits for bytes is closed */
+    short events;      /* events of poll that the connection waits for */
 } spry_connection;
 
 /* Takes over the socket, also on failure. NULL: memory is short. */

@@ -55,7 +55,7 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
 {
     static const char no_memory[] = "{\"error\":{\"message\":\"not enough memory for the reply\"}}",
                       is_over[] = "{\"error\":{\"message\":\"the request ended before its reply was complete\"}}";
-    if (status == SPRY_HTTP_OK && spry_json_short()) { /* parts of it may be missing */
+    if (status == SPRY_HTTP_OK && spry_json_short()) { /* memory was short while the JSON was built */
         json_decref(json);
         spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the reply");
         return;
@@ -199,7 +199,7 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    if (status < SPRY_HTTP_INTERNAL_SERVER_ERROR && spry_json_short()) { /* what is wrong may be what is missing */
+    if (status < SPRY_HTTP_INTERNAL_SERVER_ERROR && spry_json_short()) { /* short memory may be the cause */
         status = SPRY_HTTP_SERVICE_UNAVAILABLE;
         snprintf(sentence, sizeof sentence, "not enough memory for the request; try again");
     }

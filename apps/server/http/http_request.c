@@ -112,7 +112,7 @@ static bool has_item(spry_view list, const char *name)
 
 typedef struct head_state {
     spry_http_head *head;
-    spry_view host; /* of a target that is an address; data NULL: it is a path */
+    spry_view host; /* host of a target that is a complete address; data NULL: the target is a path */
     bool closes, stays;
     unsigned hosts, lengths, encodings;
 } head_state;
@@ -189,7 +189,7 @@ static bool read_target(head_state *s, spry_view method, spry_view target)
     if (!fine)
         return false;
     char *path = string_of(s->head, target), *query = strchr(path, '?');
-    if (s->host.data) { /* one byte to the left, so that it can end with a zero before the path */
+    if (s->host.data) { /* the host moves one byte to the left, so that a zero fits between it and the path */
         char *host = path - s->host.size - 1;
         memmove(host, host + 1, s->host.size);
         host[s->host.size] = 0;

@@ -40,14 +40,14 @@ typedef struct spry_http_head {
     spry_buffer text; /* the strings below are in it */
     const char *method;
     const char *path;                                  /* %41 is decoded to A */
-    spry_http_pair arguments[SPRY_HTTP_ARGUMENTS_MAX]; /* of the query, decoded */
-    spry_http_pair fields[SPRY_HTTP_FIELDS_MAX];       /* of an address as target, Host is its host */
+    spry_http_pair arguments[SPRY_HTTP_ARGUMENTS_MAX]; /* arguments of the query, decoded */
+    spry_http_pair fields[SPRY_HTTP_FIELDS_MAX];       /* the host of a target that is an address replaces Host */
     size_t n_arguments, n_fields;
     bool is_1_1;
     bool keeps;      /* the connection may be used for another request */
     bool expects;    /* the client waits for "100 Continue" before it sends the body */
     bool chunked;    /* the body is */
-    uint64_t length; /* of a body that is not chunked */
+    uint64_t length; /* bytes of a body that is not chunked */
 } spry_http_head;
 
 typedef enum spry_parse_state {
@@ -64,7 +64,7 @@ typedef enum spry_parse_state {
 typedef struct spry_http_parser {
     size_t max_head, max_body;
     spry_parse_state state;
-    spry_http_fault fault; /* of a request that is refused */
+    spry_http_fault fault; /* why the request is refused */
     spry_http_head head;   /* valid once the state is no longer SPRY_PARSE_HEAD, unless the request is refused there */
     spry_buffer lines;     /* the head, or the lines of a chunked body, as far as they have arrived */
     size_t line;           /* where the last line of `lines` begins */

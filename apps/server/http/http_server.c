@@ -17,18 +17,18 @@
 
 enum {
     MARGIN = 64,  /* connections beyond the limit when all others have a request */
-    ACCEPTS = 64, /* in one turn */
+    ACCEPTS = 64, /* maximum connections accepted in one turn */
     OTHER_FILES = 64,
-    FIRST = 2, /* in `files`, after the wakeup and the listening socket */
+    FIRST = 2, /* index in `files` of the first connection, after the wakeup and the listening socket */
 };
-#define HOLD_NS        100000000u  /* without accepting, when there are no more file descriptors */
+#define HOLD_NS        100000000u  /* no connection is accepted for this time after file descriptors were short */
 #define WORKER_IDLE_NS 1000000000u /* a worker without work ends after this time */
 
 struct spry_http_server {
     spry_server *server;
-    size_t limit;       /* for open connections */
+    size_t limit;       /* maximum number of open connections */
     spry_http_tls *tls; /* NULL: plain HTTP */
-    spry_wakeup wakeup; /* of the thread that waits */
+    spry_wakeup wakeup; /* wakes the thread that waits in poll */
     pthread_t waiting;
 
     /* Only the thread that waits uses these. */
@@ -168,7 +168,7 @@ static void accept_one(spry_http_server *http, int socket, const struct sockaddr
         spry_connection_destroy(out);
     if (!allowed)
         close(socket);
-    pthread_mutex_lock(&http->lock); /* of `tls`, which is replaced when files are read again */
+    pthread_mutex_lock(&http->lock); /* `tls` is replaced when certificates are read again */
     spry_connection *c = allowed ? spry_connection_create(http->server, http->tls, socket, address) : NULL;
     if (!c) {
         pthread_mutex_unlock(&http->lock);
@@ -428,7 +428,7 @@ void spry_http_server_stop(spry_http_server *http)
     http->stopping = true;
     for (spry_connection *c = http->first; c; c = c->next)
         if (c->busy)
-            shutdown(c->socket, SHUT_RDWR); /* its worker notices */
+            shutdown(c->socket, SHUT_RDWR); /* the worker's next read or write fails */
     pthread_cond_broadcast(&http->work);
     spry_wakeup_raise(&http->wakeup);
     pthread_mutex_unlock(&http->lock);

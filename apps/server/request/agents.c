@@ -98,7 +98,7 @@ static bool find_part(spry_view text, size_t at, const json_t *part, spry_text_r
             end = next_line(text, end - 1);
         *found = (spry_text_range){at, end};
         if (end || !line)
-            return end != 0; /* what is not in the rest of the text need not be looked for again */
+            return end != 0; /* marks that the rest of the text lacks are not searched again */
     }
     return false;
 }
@@ -111,7 +111,7 @@ static void take_part(spry_buffer *left, spry_view text, spry_buffer *moved, con
     size_t at = 0;
     for (; find_part(text, at, part, &found); at = found.end) {
         bool whole = !leave.size && text.data[found.end - 1] != '\n' && found.end < text.size &&
-                     text.data[found.end] == '\n'; /* with its line end */
+                     text.data[found.end] == '\n'; /* including the line's end */
         if (moved->size)
             spry_buffer_text(moved, "\n");
         spry_buffer_append(moved, text.data + found.begin, found.end - found.begin);

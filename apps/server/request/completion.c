@@ -319,7 +319,7 @@ void spry_choice_add(spry_choice *choice, const spry_chat_event *event)
                             spry_buffer_json(&choice->arguments));
         spry_buffer_clear(&choice->arguments);
         break;
-    case SPRY_CHAT_CALL_CUT: /* it is no call, and nothing the model wrote is lost */
+    case SPRY_CHAT_CALL_CUT: /* the text of an incomplete call is sent as content */
         json_array_remove(choice->calls, json_array_size(choice->calls) - 1);
         spry_buffer_clear(&choice->arguments);
         spry_buffer_append(&choice->content, event->text, event->text_size);

@@ -26,7 +26,7 @@ typedef struct spry_completion_options {
     const spry_engine *engine;     /* NULL until the model is loaded */
     const char *stream_id;         /* with stream: the stream is kept under this name; NULL: it is not kept */
     size_t keep;                   /* first tokens that a sliding context keeps; SIZE_MAX: the whole prompt */
-    double keep_alive_s;           /* of the model, once it is not in use; negative: no limit */
+    double keep_alive_s;           /* seconds that the unused model stays loaded; negative: no limit */
     uint32_t n_each;               /* answers to each prompt */
     unsigned char overflow;        /* SPRY_OVERFLOW_...: what happens when the context is full */
     unsigned char batch;           /* 1: the request gives way to interactive ones */
@@ -37,12 +37,12 @@ typedef struct spry_completion_options {
     bool no_answer;             /* nothing is generated: max_tokens is 0 */
     bool no_draft;              /* without drafts */
     bool echo;                  /* the prompt is part of the reply */
-    bool want_logprobs;         /* of generated tokens, and of echoed ones */
+    bool want_logprobs;         /* log probabilities of generated tokens, and of echoed ones */
     bool return_tokens;         /* ids of the answer in the reply */
     bool json_lenient;          /* ignore parts of a schema that cannot be enforced */
     bool stream, include_usage; /* include_usage: at the end of a stream */
     bool verbose;               /* the reply has the prompt and the settings */
-    bool must_fit, no_shift;    /* where it slides: prompts that do not fit are errors; answers end instead */
+    bool must_fit, no_shift;    /* where a context would slide: a long prompt is an error; an answer ends */
     bool want_progress;         /* with stream: events while the prompt is computed */
     bool want_timings;          /* with stream: timings in every event */
     bool several;               /* the prompt is a list of prompts, and so is the reply */
@@ -145,7 +145,7 @@ typedef struct spry_choice {
         spry_result result;
     } job; /* all but the handle are set when it is done */
     bool submitted;
-    spry_request_status status; /* as the registry shows it */
+    spry_request_status status; /* the request in the registry */
     struct {
         uint64_t last_text_ns; /* when the last text came; 0: none yet */
         uint64_t done_ns;      /* when the job ended; 0: not yet */
@@ -158,12 +158,12 @@ typedef struct spry_choice {
     spry_chat_parser *parser; /* NULL: all text is content */
     bool done;
     bool text_ended;      /* the parser has all text of the job */
-    bool has_newline;     /* in its text */
+    bool has_newline;     /* the text contains a newline */
     spry_buffer raw_text; /* with options.keep_raw_text */
     spry_buffer content, reasoning;
-    spry_buffer arguments; /* of the tool call that has begun and not ended */
+    spry_buffer arguments; /* arguments of the tool call that has begun and not ended */
     json_t *calls;         /* {"id", "name", "arguments": text} */
-    size_t n_calls;        /* that are complete */
+    size_t n_calls;        /* number of complete calls */
     struct {
         uint64_t ns; /* 0: no call is complete */
         size_t tokens;
@@ -182,9 +182,9 @@ typedef struct spry_usage_counts {
 
 /* The functions in which the interfaces (OpenAI, Ollama, llama-server, ...) differ. */
 typedef struct spry_completion_interface {
-    const char *id_prefix; /* of the completion's id */
+    const char *id_prefix; /* prefix of the completion's id */
     const spry_field_table *table;
-    void (*defaults)(spry_completion_options *options);                  /* before the table is read; NULL: none */
+    void (*defaults)(spry_completion_options *options); /* sets defaults before the table is read; NULL: none */
     void (*read)(spry_completion_options *options, spry_fields *fields); /* fields that the table does not store */
     spry_status (*make_prompts)(spry_completion *completion, spry_fields *fields, spry_error *error);
 
@@ -216,7 +216,7 @@ struct spry_completion {
     int64_t created;        /* seconds since 1970 */
     json_t *root;           /* the body */
     json_t *derived;        /* the description of the model it names; NULL: it is not derived from another */
-    const json_t *template; /* of that description; NULL: the model's own */
+    const json_t *template; /* the description's template; NULL: the model's own */
 
     spry_completion_options options;
 
@@ -224,7 +224,7 @@ struct spry_completion {
     struct {
         spry_tokens ids[SPRY_ANSWERS_MAX];
         uint32_t count;
-        const char *agent;   /* which coding agent's conversation it is; NULL: no known one */
+        const char *agent;   /* coding agent whose conversation it is; NULL: no known agent */
         const json_t *begun; /* text with which the answer begins; NULL: none */
         spry_span *spans;    /* of the only prompt */
         size_t n_spans;
@@ -242,7 +242,7 @@ struct spry_completion {
         bool has_channel;
         atomic_uint n_open;   /* jobs in the scheduler, plus one while they are being submitted */
         spry_buffer received; /* records being read */
-        spry_error error;     /* of the first answer that failed; status SPRY_OK: none */
+        spry_error error;     /* error of the first answer that failed; status SPRY_OK: none */
         bool disconnected;    /* the client has left */
     } jobs;
 
@@ -250,19 +250,20 @@ struct spry_completion {
         spry_buffer out;        /* bytes of the stream that are not written yet */
         bool ended;             /* `out` has the end of the stream */
         spry_kept_stream *kept; /* takes the bytes of `out`; NULL: they go to the connection */
-        size_t position;        /* in `kept`, of the connection */
+        size_t position;        /* the connection's position in `kept` */
         uint64_t event_ns;      /* when the last event was written */
         bool detached;          /* the answer goes on without the connection */
     } reply;
 
     struct {
-        bool active;          /* the request has tools that the server calls: rounds.h */
-        uint32_t count;       /* rounds that have ended with calls */
-        size_t n_jobs;        /* submitted after the first */
-        bool in_call;         /* the events are of a call that the server makes */
-        json_t *calls, *made; /* of this round, of all: [{"id", "name", "arguments", "output" or "error"}] */
-        spry_buffer text, thought, arguments; /* of this round; of its last call */
-        spry_usage_counts before;             /* of the rounds that have ended */
+        bool active;    /* the request has tools that the server calls: rounds.h */
+        uint32_t count; /* rounds that have ended with calls */
+        size_t n_jobs;  /* submitted after the first */
+        bool in_call;   /* the events are of a call that the server makes */
+        json_t *calls,
+            *made; /* calls of this round, and of all rounds: [{"id", "name", "arguments", "output" or "error"}] */
+        spry_buffer text, thought, arguments; /* text and thoughts of this round; arguments of its last call */
+        spry_usage_counts before;             /* counts of the rounds that have ended */
     } rounds;
 
     spry_costs costs;

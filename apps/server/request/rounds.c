@@ -16,7 +16,7 @@ enum { ROUNDS_MAX = 20, TEXT_BYTES = 256 << 20, RESULT_BYTES = 16 << 20 };
 /* ---- what a request asks for ------------------------------------------------------------------------------------- */
 
 static const char names_key[] =
-    "server_calls"; /* of the body: {name of a tool that the server calls: {"server_label", "name"}} */
+    "server_calls"; /* key of the body: {name of a tool that the server calls: {"server_label", "name"}} */
 
 static bool is_listed(const json_t *list, const char *name)
 {
@@ -140,7 +140,7 @@ bool spry_rounds_take(spry_choice *choice, const spry_chat_event *event)
         break;
     case SPRY_CHAT_ARGUMENTS: spry_buffer_append(&c->rounds.arguments, event->text, event->text_size); break;
     case SPRY_CHAT_CALL_END: json_object_set_new(call, "arguments", spry_buffer_json(&c->rounds.arguments)); break;
-    default: json_array_remove(c->rounds.calls, json_array_size(c->rounds.calls) - 1); break; /* it was cut */
+    default: json_array_remove(c->rounds.calls, json_array_size(c->rounds.calls) - 1); break; /* the call was cut off */
     }
     return true;
 }

@@ -94,7 +94,7 @@ typedef enum spry_phase {
     SPRY_PHASE_QUEUE,
     SPRY_PHASE_PREFILL,
     SPRY_PHASE_DECODE,
-    SPRY_PHASE_DONE, /* from here on: ended */
+    SPRY_PHASE_DONE, /* this phase and the next ones: the request has ended */
     SPRY_PHASE_CANCELLED,
     SPRY_PHASE_FAILED
 } spry_phase;
@@ -113,7 +113,7 @@ typedef struct spry_request_status {
     atomic_int phase;                         /* a spry_phase */
     atomic_ullong started_ns;                 /* when the model's thread took it from the queue; 0: not yet */
     atomic_ullong first_ns;                   /* when its first text came; 0: not yet */
-    atomic_size_t pieces;                     /* of text, nearly all of them one token */
+    atomic_size_t pieces;                     /* pieces of text, of which nearly all are one token */
     struct spry_request_status *next, **link; /* private */
 } spry_request_status;
 
@@ -122,9 +122,9 @@ typedef struct spry_request_status {
 typedef struct spry_model_record {
     char name[SPRY_REGISTRY_NAME];
     spry_model_counts counts;
-    spry_kv_figures kv; /* as of kv_ns */
+    spry_kv_figures kv; /* figures at time kv_ns */
     uint64_t kv_ns;
-    uint32_t pieces[SPRY_REGISTRY_SLOTS]; /* of text, in each slot of the last second */
+    uint32_t pieces[SPRY_REGISTRY_SLOTS]; /* pieces of text in each slot of the last second */
     uint64_t slot;                        /* number of the newest slot since the clock's start */
 } spry_model_record;
 
@@ -148,8 +148,8 @@ typedef struct spry_registry {
     spry_request_status *first, **end;              /* requests that have not ended, in the order they came */
     spry_request_status ended[SPRY_REGISTRY_ENDED]; /* a ring of copies */
     size_t n_ended;                                 /* since the start */
-    pthread_mutex_t energy_lock;                    /* of the next two members */
-    uint64_t energy_ns;                             /* when it was read; 0: never */
+    pthread_mutex_t energy_lock;                    /* guards the next two members */
+    uint64_t energy_ns;                             /* when energy was read; 0: never */
     spry_joules energy;
 } spry_registry;
 
@@ -207,7 +207,7 @@ void spry_machine_watch_read(spry_machine_watch *watch, spry_machine_state *befo
 /* The log's facts about one request; filled while it is served. */
 typedef struct spry_audit_facts {
     char method[16], path[128];       /* cut where they are longer */
-    char address[48];                 /* of the client */
+    char address[48];                 /* address of the client */
     char model[128];                  /* the model that answered; "": none was used */
     size_t prompt, cached, generated; /* tokens; `cached`: of the prompt */
     bool whole;                       /* the reply was sent completely */

@@ -203,7 +203,7 @@ enum {
     * longer */
 enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 4 }; /* bytes of weights, or units of outputs, in a block of work */
 enum { KEY_ROWS = SPRY_PAGE_TOKENS };
-enum { HALVED_ROWS = 16 }; /* with fewer rows, kernels round activations themselves */
+enum { HALVED_ROWS = 16 }; /* from this many rows on, activations are rounded once for all kernels */
 enum { ROW_BLOCKS = 4 };   /* blocks for each worker, if work is divided by rows */
 
 static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)

@@ -258,7 +258,7 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *s, con
         memory->expert = memory->experts = 0;
     if (!use)
         return spry_pass_bytes(&memory->scratch, s->config, &s->limits);
-    size_t states = 2 + use->tokens / SPRY_KV_STATE_TOKENS; /* its own, at the end of a prompt, and within it */
+    size_t states = 2 + use->tokens / SPRY_KV_STATE_TOKENS; /* one in use, one at the end, some in between */
     memory->kv = touched_pages(s->pool, use->tokens, use->cached_pages) +
                  shape->state * (states < shape->n_states ? states : shape->n_states);
     return spry_pass_touched_bytes(&memory->scratch, s->config, &s->limits, use->rows, use->logits,

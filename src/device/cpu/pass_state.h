@@ -103,7 +103,7 @@ struct spry_pass {
 /* out[n_rows, stride] = w * in[n_rows, w->n_in] + bias */
 typedef struct spry_product {
     float *out;
-    size_t stride; /* in floats */
+    size_t stride; /* floats from one row to the next */
     const spry_weight *w;
 } spry_product;
 

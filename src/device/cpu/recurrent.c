@@ -129,7 +129,7 @@ void spry_pass_convolution(spry_pass *p, const spry_layer *l, uint32_t index)
  * after any token of that page: its tokens are learned again, in the same order and with the same bits, whatever was
  * computed together, cached, taken back or restored. */
 
-static const float inner_eps = 1e-6f; /* of the lengths of q and k */
+static const float inner_eps = 1e-6f; /* added to the squared lengths of q and k */
 
 typedef struct delta_job {
     spry_pass *pass;

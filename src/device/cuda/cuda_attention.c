@@ -14,7 +14,7 @@ static void use_wgmma(spry_cuda_attention *attention, size_t blocks)
 {
     attention->prefill = spry_cuda_head_kernels[blocks].prefill_wgmma;
     attention->prefill_warps = 8;
-    attention->prefill_full_grid = 66; /* one block per SM */
+    attention->prefill_full_grid = 66; /* half of the 132 SMs of an H200, one block each */
     attention->prefill_bytes = spry_smem_prefill_wgmma(blocks);
     attention->uses_tma = true;
 }

@@ -15,7 +15,7 @@ typedef struct spry_cuda_matrix {
     spry_cuda_memory bias;  /* 0: none; the biases of experts follow each other */
     double read_bytes;      /* bytes that one product reads */
     spry_cuda_memory pairs; /* [experts or one, adapters] spry_lora_pair; 0: no adapter changes the matrix */
-    size_t pairs_bytes;     /* of one matrix */
+    size_t pairs_bytes;     /* bytes of one matrix's pairs */
 
     /* For a product that is added to x: the weights of the RMS norm of x that follows (0: no norm follows), and the
      * matrices that read the result of this norm (NULL: fewer). */
@@ -43,7 +43,7 @@ typedef struct spry_cuda_layer {
     spry_cuda_matrix delta_qkv, delta_gate, delta_b, delta_a;
     spry_cuda_memory q_a_norm, kv_a_norm;
     spry_cuda_matrix q_a, k_b, v_b;  /* MLA; k_b and v_b of all heads */
-    spry_cuda_matrix gate, up, down; /* of all experts, if there are any */
+    spry_cuda_matrix gate, up, down; /* with experts: their matrices one after the other */
     spry_cuda_matrix router;
     spry_cuda_matrix shared_gate, shared_up, shared_down, shared_router;
     spry_cuda_side side;
@@ -54,7 +54,7 @@ typedef struct spry_cuda_model {
     size_t bytes;
     spry_cuda_matrix embedding, output;
     spry_cuda_memory output_norm, output_norm_bias;
-    spry_cuda_matrix positions, token_types; /* of encoders, otherwise absent */
+    spry_cuda_matrix positions, token_types; /* only encoders have them */
     spry_cuda_memory embedding_norm, embedding_norm_bias;
     spry_cuda_memory frequencies[2]; /* for full and for sliding layers */
     float magnitude[2];

@@ -10,7 +10,7 @@
 enum {
     SPRY_CUDA_DECODE_ROWS = 16,      /* maximum rows of a segment that are decoded with split-KV, */
     SPRY_CUDA_DECODE_TILE_ROWS = 64, /* the same for kernels whose warps compute several rows together, */
-    SPRY_CUDA_DECODE_STEP_ROWS = 32, /* and maximum rows of such a step, if prefill can be split, too */
+    SPRY_CUDA_DECODE_STEP_ROWS = 32, /* maximum rows of a decode step, if prefill can be split, too */
     SPRY_CUDA_EXPERT_ALIGN = 8,      /* the number of slots of an expert is a multiple of this or of the next
                                       * constant */
     SPRY_CUDA_EXPERT_ALIGN_MANY = 128,
@@ -57,8 +57,7 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
     size_t n_slots;
-    spry_cuda_memory
-        plain; /* with adapters: [rows or slots, widest input], rows that are computed while they are quantised */
+    spry_cuda_memory plain;  /* with adapters: [rows or slots, widest input], the rows before quantisation */
     spry_cuda_memory shrunk; /* [SPRY_LORA_PARTS, rows or slots, adapter_ranks] */
 } spry_cuda_scratch;
 
@@ -67,7 +66,7 @@ typedef struct spry_cuda_upload {
     unsigned char *both; /* pinned, for two steps */
     unsigned char *host; /* the half of the step that is being prepared */
     spry_cuda_memory memory;
-    size_t bytes; /* of one step */
+    size_t bytes; /* bytes of one step */
     size_t rows, decode_rows, decode_tiles, prefill_tiles, runs, source, deltas, drawn, scales, entries; /* offsets */
 } spry_cuda_upload;
 

@@ -41,7 +41,7 @@ typedef struct spry_cuda_whisper {
     spry_cuda_memory features; /* [1 + 2 * n_audio_ctx + 1, n_bands] */
     spry_cuda_memory wide; /* [1 + 2 * n_audio_ctx + 1, n]: output of the first convolution; the first row is zeros */
     size_t rows;           /* offset of the rows in the upload; the rows of cross-attention follow */
-    size_t n_states;       /* of the encoder, which cross-attention reads */
+    size_t n_states;       /* number of encoder states, which cross-attention reads */
 } spry_cuda_whisper;
 
 /* Loads the weights; bytes that they need. */

@@ -165,7 +165,7 @@ typedef struct spry_step_row {
     int32_t token;
     uint32_t position;
     uint32_t page, slot;             /* where the row's key and value are stored */
-    uint32_t first_entry, n_entries; /* of the row's page table, up to the entry that holds the row itself */
+    uint32_t first_entry, n_entries; /* entries of the row's page table, up to the page of the row itself */
     uint32_t first_new;              /* position of the sequence's first row in this step */
 } spry_step_row;
 
@@ -196,7 +196,7 @@ typedef struct spry_rope_angles_args {
     SPRY_AT(float) rotation_cosine; /* [rotations, pairs] */
     SPRY_AT(float) rotation_sine;
     SPRY_AT(const spry_step_row) rows;
-    SPRY_AT(const int32_t) deltas; /* of rotations: distance between where a page is used and where it was computed */
+    SPRY_AT(const int32_t) deltas; /* of rotations: position of use minus position of computation */
     uint32_t n_rows, n_pairs;
     float magnitude;
 } spry_rope_angles_args;
@@ -206,7 +206,7 @@ typedef struct spry_rope_angles_args {
 typedef struct spry_kv_pages {
     SPRY_AT(unsigned char) pages;
     uint64_t page_bytes;
-    uint64_t key_offset, value_offset; /* of the layer */
+    uint64_t key_offset, value_offset; /* where the layer's keys and values begin in a page */
     uint32_t head_bytes, token_bytes;
     uint32_t n_kv_heads, head_dim;
 } spry_kv_pages;
@@ -420,7 +420,7 @@ enum {
     SPRY_MLA_QUERIES = 16, /* queries of a block */
     SPRY_MLA_THREADS = 256,
     SPRY_MLA_KEY_MAX = 640,     /* maximum coordinates of a key, */
-    SPRY_MLA_VALUES_MAX = 512,  /* and of its latents */
+    SPRY_MLA_VALUES_MAX = 512,  /* maximum size of the latents */
     SPRY_MLA_SMEM = 19200,      /* bytes of mla_smem, the shared memory of a block */
     SPRY_MLA_QUERY_STRIDE = 20, /* floats of shared memory for each coordinate of a key, one per query and padding */
 };
@@ -474,7 +474,7 @@ typedef struct spry_conv_args {
     SPRY_AT(const float) bias;   /* NULL, or [n] */
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
-    spry_kv_pages kv;     /* of the layer's first slot */
+    spry_kv_pages kv;     /* pages, at the layer's first slot */
     uint64_t place_bytes; /* from one slot of a page to the next */
     uint32_t n_rows, n, reach;
 } spry_conv_args;

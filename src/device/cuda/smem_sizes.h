@@ -22,7 +22,7 @@ enum {
     SPRY_PROBS_STRIDE = 20,     /* words of the probabilities of a query */
     SPRY_FAST_SCALES = 32 + 2,  /* scales of pages and of a chunk, four floats each */
     SPRY_PREFILL_STAGES = 5,    /* pairs of pages in the ring of attention_wgmma.cu */
-    SPRY_PREFILL_CONSUMERS = 8, /* its consumer warps */
+    SPRY_PREFILL_CONSUMERS = 8, /* consumer warps of attention_wgmma.cu */
 };
 
 /* ---- gemm -------------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 
 typedef struct spry_rank_part {
     spry_team team;
-    spry_config config; /* with this rank's heads */
+    spry_config config; /* the model's config with this rank's heads */
     spry_weights weights;
     spry_kv_pool pool; /* layout of its share of a page, and turns (page rotations) */
     spry_arena arena;

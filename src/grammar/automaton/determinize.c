@@ -8,7 +8,7 @@ enum {
     SET_ITEMS_MAX = 1 << 22, /* total number of items in all sets */
     SORT_SMALL = 16,
     SET_WORK = 16,      /* finding a set costs about as much as this many edges, */
-    EDGES_A_STATE = 96, /* and minimising as this many edges for each state */
+    EDGES_A_STATE = 96, /* minimising is charged as this many edges for each state */
 };
 
 typedef struct set_span {

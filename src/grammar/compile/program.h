@@ -53,7 +53,7 @@ typedef struct spry_machine {
     uint32_t n_states;
     uint32_t limit; /* number of the limit of a limited machine */
     bool nullable;
-    bool counted;       /* it is the body of a simple counter */
+    bool counted;       /* the machine is the body of a simple counter */
     uint64_t digest[2]; /* digest of its automaton, comparable between grammars; 0: it calls machines, so it has none */
     spry_view name;     /* name of the rule in the source; may be empty */
 } spry_machine;

@@ -68,7 +68,7 @@ bool spry_ir_is_defined(const spry_ir *ir, spry_view name);
  * the number of members is in [min, max]. Keys must be regular, and no two keys may match the same text. */
 typedef struct spry_ir_member {
     spry_ir_node key;   /* from the opening quote to the colon, with the surrounding whitespace */
-    spry_ir_node value; /* with the whitespace after it */
+    spry_ir_node value; /* the value and the whitespace after it */
     bool required;
     bool many; /* may occur any number of times: additional and pattern properties */
 } spry_ir_member;

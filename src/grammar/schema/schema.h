@@ -134,7 +134,7 @@ typedef struct spry_array_shape {
     size_t n_demands;
     const json_t *unique_at; /* the schema with uniqueItems, or NULL */
     uint32_t evaluated;      /* unevaluatedItems: this number of first items is evaluated, */
-    spry_claims evaluating;  /* and so are items that satisfy one of these claims */
+    spry_claims evaluating;  /* items that satisfy one of these claims are evaluated, too */
 } spry_array_shape;
 
 /* The constraints of one schema on members by name. */
@@ -178,7 +178,7 @@ typedef struct spry_object_shape {
 typedef struct spry_shape {
     spry_shape_kind kind;
     const json_t *at; /* the schema being expanded when it was created; may be NULL */
-    uint64_t traits;  /* of objects: spry_object_traits; 0: not known */
+    uint64_t traits;  /* for objects: spry_object_traits; 0: not known */
     bool any;         /* there is no constraint at all */
     bool written;
     spry_ir_node node;          /* result of writing numbers and strings */

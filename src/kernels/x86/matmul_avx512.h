@@ -11,7 +11,7 @@
 #include "kernels/packed.h"
 
 enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
-enum { FETCH_AHEAD = 8192 }; /* in bytes; the best value measured */
+enum { FETCH_AHEAD = 8192 }; /* bytes to prefetch ahead; the best value measured */
 
 /* 32 weights of 16 outputs: a weight is q * scale + min, q unsigned. Types with a zero point have no min here: their
  * correction depends only on the sums of the activations. */

@@ -185,7 +185,7 @@ static void qwen3_next_defaults(spry_config *config, spry_config_dialect dialect
 static const spry_tensor_name qwen3_next_names[] = {
     DELTA_NAMES,
     {"ssm_ba", "linear_attn.in_proj_ba", NULL},
-    {"delta_qkvz", "linear_attn.in_proj_qkvz", "ssm_in"}, /* in the first GGUF files */
+    {"delta_qkvz", "linear_attn.in_proj_qkvz", "ssm_in"}, /* early GGUF files have one matrix */
     {0},
 };
 

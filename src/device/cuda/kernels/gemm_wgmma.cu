@@ -214,7 +214,7 @@ template <class S> struct gemm_producer {
     }; /* N: tiles that a source copies; SECOND: slot of a warpgroup where the second source begins */
     gemm_smem<S> ring;
     const spry_gemm_args &a;
-    typename weights::template source<N, 0> first, other; /* other: the second warpgroup's */
+    typename weights::template source<N, 0> first, other; /* other: the weights of the second warpgroup */
     typename weights::template source<N, SECOND> second;  /* the `up` matrix of a single warpgroup */
     const unsigned char *rows;
 
