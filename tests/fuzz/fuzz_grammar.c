@@ -1,5 +1,6 @@
-/* Any bytes as a grammar and a text: the first byte says of what kind the grammar is, a zero byte ends it. Compiling is
- * fine or a clean refusal; a compiled grammar can be walked, and from every state something may follow. */
+/* Any bytes as a grammar and a text: the first byte says of what kind the grammar is (128 and more: Lark's notation), a
+ * zero byte ends it. Compiling is fine or a clean refusal; a compiled grammar can be walked, and from every state
+ * something may follow. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,6 +30,19 @@ static void walk(spry_matcher *matcher, const uint8_t *text, size_t size)
     spry_buffer_deinit(&forced);
 }
 
+static spry_status compile(spry_grammar **out, uint8_t first, spry_view source, spry_error *error)
+{
+    spry_ir *ir;
+    if (first < 128)
+        return spry_grammar_create(out, (spry_grammar_kind)(first % (SPRY_GRAMMAR_JSON_OBJECT + 1)), source, error);
+    spry_status status = spry_ir_create(&ir, error);
+    if (status)
+        return status;
+    status = spry_grammar_from_ir(out, ir, spry_ir_lark(ir, source, first % 2), error);
+    spry_ir_destroy(ir);
+    return status;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1 || size > 1 << 14)
@@ -38,8 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     spry_grammar *grammar;
     spry_matcher *matcher;
     spry_error error;
-    spry_grammar_kind kind = (spry_grammar_kind)(data[0] % (SPRY_GRAMMAR_JSON_OBJECT + 1));
-    if (spry_grammar_create(&grammar, kind, (spry_view){(const char *)data + 1, source}, &error) != SPRY_OK)
+    if (compile(&grammar, data[0], (spry_view){(const char *)data + 1, source}, &error) != SPRY_OK)
         return 0;
     if (spry_matcher_create(&matcher, grammar, NULL, &error) == SPRY_OK) {
         if (end)

@@ -15,6 +15,17 @@ TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type":
     "path": {"type": "string"}, "content": {"type": "string"}}, "required": ["path", "content"]}}}
 
 
+# As Codex and Copilot CLI send it, but for the parts of a hunk.
+LARK = '''start: begin_patch add_hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+add_hunk: "*** Add File: " filename LF add_line+
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+%import common.LF
+'''
+
+
 def captured():
     with lzma.open(os.path.join(DATA, "agents", "requests.jsonl.xz"), "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
@@ -236,11 +247,11 @@ class Responses(ScriptTest):
     def test_custom_tools(self):
         patch = "*** Begin Patch\n*** Add File: a\n+\"hi\"\n*** End Patch\n"
         tools = [{"type": "custom", "name": "apply_patch", "description": "Patches.",
-                  "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}}]
+                  "format": {"type": "grammar", "syntax": "lark", "definition": LARK}}]
         self.server.answer(call("apply_patch", input=patch))
         item = self.responses(tools=tools).json["output"][-1]
         self.assertEqual((item["type"], item["name"], item["input"]), ("custom_tool_call", "apply_patch", patch))
-        self.assertIn("start: /.+/", self.prompt())
+        self.assertIn("*** End Patch", self.prompt())
         found = events(self.responses(tools=tools, stream=True))
         self.server.prompts()
         deltas = [event["delta"] for event in found if event["type"] == "response.custom_tool_call_input.delta"]
@@ -250,11 +261,19 @@ class Responses(ScriptTest):
         self.responses([{"type": "message", "role": "user", "content": "Hi"}, item,
                         {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "patched"}], tools=tools)
         self.assertIn("patched", self.prompt())
-        # A regular expression is enforced.
-        tools[0]["format"] = {"type": "grammar", "syntax": "regex", "definition": "[ab]{3}"}
-        self.server.answer(call("apply_patch", input="abazz"))
-        item = self.responses(tools=tools, tool_choice="required").json["output"][-1]
-        self.assertRegex(item["input"], "^[ab]{3}$")
+        # Grammars are enforced, also those of which parts are within themselves.
+        for syntax, rule, wish, found in (("regex", "[ab]{3}", "abazz", "^[ab]{3}$"), ("lark", LARK, "*** Begin Patch\nso\n", r"^\*\*\* Begin Patch\n\*\*\* Add File: "),
+                                          ("lark", 'start: "(" start ")" | "x"', "((x", r"^\(\(x\)\)$")):
+            tools[0]["format"] = {"type": "grammar", "syntax": syntax, "definition": rule}
+            self.server.answer(call("apply_patch", input=wish))
+            item = self.responses(tools=tools, tool_choice="required", max_output_tokens=100).json["output"][-1]
+            self.assertRegex(item["input"], found)
+        for syntax, rule in (("lark", "start: a"), ("regex", "[")):
+            tools[0]["format"] = {"type": "grammar", "syntax": syntax, "definition": rule}
+            self.assertEqual(self.responses(tools=tools).status, 400, rule)
+        self.server.answer("Done.")
+        tools[0]["format"] = {"type": "grammar", "syntax": "lark", "definition": "start: /a/i"}  # which is not enforced
+        self.assertEqual(self.responses(tools=tools).status, 200)
 
     def test_tool_search(self):
         """Tools that were found are defined in the result, and the list stays as it was."""

@@ -93,7 +93,7 @@ static void add_function(reader *r, json_t *parts, const char *type, const char 
 }
 
 /* A tool whose input is free text, or text of a grammar, becomes a function with one argument. The model is told the
- * grammar; a regular expression also constrains it. */
+ * grammar, which also constrains it. */
 static void add_custom(reader *r, json_t *parts, const char *space, const json_t *tool)
 {
     const json_t *format = json_object_get(tool, "format");
@@ -101,6 +101,8 @@ static void add_custom(reader *r, json_t *parts, const char *space, const json_t
     json_t *input = json_pack("{s:s}", "type", "string"), *about;
     if (*rule && strcmp(syntax, "regex") == 0)
         json_object_set_new(input, "pattern", json_sprintf("^(?:%s)$", rule));
+    else if (*rule && strcmp(syntax, "lark") == 0)
+        json_object_set_new(input, "x-spry-lark", json_string(rule));
     about = *rule ? json_sprintf("%s\n\"input\" is text of this %s grammar:\n%s",
                                  spry_chat_body_string(tool, "description"), syntax, rule)
                   : json_sprintf("%s\n\"input\" is text.", spry_chat_body_string(tool, "description"));

@@ -91,6 +91,10 @@ spry_ir_node spry_ir_regex(spry_ir *ir, spry_view pattern, bool search);
 /* GBNF as documented by llama.cpp; defines its rules and returns a reference to "root". */
 spry_ir_node spry_ir_gbnf(spry_ir *ir, spry_view text);
 
+/* A grammar in Lark's notation; returns a reference to "start". `in_json`: the inside of JSON strings whose texts it
+ * matches. What cannot be enforced fails with SPRY_ERR_UNSUPPORTED. */
+spry_ir_node spry_ir_lark(spry_ir *ir, spry_view text, bool in_json);
+
 /* A JSON schema: the texts that are valid against it and written in a style. Keywords that cannot be enforced fail with
  * their path in the schema. */
 spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view schema, spry_json_style style);

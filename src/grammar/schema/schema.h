@@ -369,11 +369,11 @@ typedef const spry_shapes *spry_keyword_shapes(spry_schema *schema, uint32_t pla
                                                const json_t *value, bool negated);
 
 spry_keyword_shapes spry_schema_all_of, spry_schema_any_of, spry_schema_one_of, spry_schema_not, spry_schema_if,
-    spry_schema_dependent, spry_schema_reference;                                      /* schema_expand.c */
-spry_keyword_shapes spry_schema_unevaluated_items, spry_schema_unevaluated_properties; /* schema_expand.c */
-spry_keyword_shapes spry_schema_const, spry_schema_enum;                               /* schema_value.c */
-spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;                 /* schema_number.c */
-spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_format;       /* schema_string.c */
+    spry_schema_dependent, spry_schema_reference;                                                  /* schema_expand.c */
+spry_keyword_shapes spry_schema_unevaluated_items, spry_schema_unevaluated_properties;             /* schema_expand.c */
+spry_keyword_shapes spry_schema_const, spry_schema_enum;                                           /* schema_value.c */
+spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;                             /* schema_number.c */
+spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_lark, spry_schema_format; /* schema_string.c */
 spry_keyword_shapes spry_schema_items, spry_schema_item_count, spry_schema_contains,
     spry_schema_unique; /* schema_array.c */
 spry_keyword_shapes spry_schema_members, spry_schema_required, spry_schema_member_count,

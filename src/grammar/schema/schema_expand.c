@@ -379,6 +379,7 @@ static const struct {
     {{"minLength"}, SPRY_SHAPE_STRING, spry_schema_length, SPRY_DRAFT_04},
     {{"maxLength"}, SPRY_SHAPE_STRING, spry_schema_length, SPRY_DRAFT_04},
     {{"pattern"}, SPRY_SHAPE_STRING, spry_schema_pattern, SPRY_DRAFT_04},
+    {{"x-spry-lark"}, SPRY_SHAPE_STRING, spry_schema_lark, SPRY_DRAFT_04},
     {{"format"}, SPRY_SHAPE_KINDS, spry_schema_format, SPRY_DRAFT_04},
     {{"items", "prefixItems", "unevaluatedItems"}, SPRY_SHAPE_ARRAY, spry_schema_items, SPRY_DRAFT_04},
     {{"minItems"}, SPRY_SHAPE_ARRAY, spry_schema_item_count, SPRY_DRAFT_04},

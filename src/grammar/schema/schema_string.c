@@ -61,6 +61,20 @@ const spry_shapes *spry_schema_pattern(spry_schema *schema, uint32_t place, cons
     return schema_spelled(schema, spry_schema_pattern_node(schema, json, keyword, pattern), negated);
 }
 
+const spry_shapes *spry_schema_lark(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                    bool negated)
+{
+    const json_t *json = schema->places[place]->json;
+    if (!json_is_string(value)) {
+        spry_schema_refuse(schema, SPRY_ERR_INPUT, json, keyword, "must be a string");
+        return NULL;
+    }
+    spry_view text = {json_string_value(value), json_string_length(value)};
+    spry_ir_node node = spry_ir_lark(schema->ir, text, true);
+    spry_schema_blame(schema, json, keyword);
+    return schema_spelled(schema, node, negated);
+}
+
 /* ---- conjunction of two shapes ----------------------------------------------------------------------------------- */
 
 static uint32_t length_of(const json_t *string)

@@ -64,19 +64,23 @@ static uint32_t length_of(spry_argument_schema of, const char *key, uint32_t oth
 static spry_ir_node raw_string(const spry_tool_builder *b, spry_argument_schema of)
 {
     spry_ir *ir = b->ir;
-    const json_t *pattern = json_object_get(of.schema, "pattern");
+    const json_t *pattern = json_object_get(of.schema, "pattern"), *lark = json_object_get(of.schema, "x-spry-lark");
     const char *name = json_string_value(json_object_get(of.schema, "format"));
     uint32_t min = length_of(of, "minLength", 0), max = length_of(of, "maxLength", SPRY_IR_UNBOUNDED), most;
     const char *format = spry_json_format(name ? name : "", &most);
     max = most < max ? most : max;
     bool limited = min > 0 || max != SPRY_IR_UNBOUNDED;
-    if (spry_ir_status(ir, NULL) || (!json_is_string(pattern) && !format && !limited) ||
+    if (spry_ir_status(ir, NULL) || (!json_is_string(pattern) && !json_is_string(lark) && !format && !limited) ||
         spry_argument_types(of) != SPRY_ARGUMENT_STRING)
         return b->raw;
     spry_ir_node node = spry_ir_intersect(ir, b->raw, spry_ir_regex(ir, SPRY_VIEW("(\\S([\\s\\S]*\\S)?)?"), false));
     if (json_is_string(pattern)) {
         spry_view text = {json_string_value(pattern), json_string_length(pattern)};
         node = spry_ir_intersect(ir, node, spry_ir_regex(ir, text, true));
+    }
+    if (json_is_string(lark)) {
+        spry_view text = {json_string_value(lark), json_string_length(lark)};
+        node = spry_ir_intersect(ir, node, spry_ir_lark(ir, text, false));
     }
     if (format)
         node = spry_ir_intersect(ir, node, spry_ir_regex(ir, spry_view_of(format), false));
