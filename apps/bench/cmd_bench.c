@@ -55,14 +55,9 @@ static const spry_usage usage = {
 static const char default_prefill[] = "128,512,2048", default_depth[] = "0,512,2048", default_batch[] = "1,2,4,8";
 static const char default_max_drop[] = "10%";
 
-#define OPTION(option_name, option_kind, field, ...)                                                                   \
-    {                                                                                                                  \
-        .name = option_name, .kind = SPRY_OPTION_##option_kind, .offset = offsetof(spry_bench_flags, field),           \
-        __VA_ARGS__                                                                                                    \
-    }
+#define OPTION(...) SPRY_OPTION(spry_bench_flags, __VA_ARGS__)
 /* An option that says what to do, not how. */
-#define ACTION(option_name, option_kind, field, ...)                                                                   \
-    OPTION(option_name, option_kind, field, .flag_only = true, __VA_ARGS__)
+#define ACTION(...) OPTION(__VA_ARGS__, .flag_only = true)
 
 static const spry_option bench_options[] = {
     OPTION("prefill", STRING, prefill_text, .common = true, .metavar = "LIST", .group = "What to measure",
@@ -85,23 +80,20 @@ static const spry_option bench_options[] = {
     OPTION("draft-most", U32, draft_most, .max = SPRY_DRAFT_MOST,
            .help = "With --draft: maximum number of drafted tokens per step; 0: chosen automatically"),
     ACTION("curve", FLAG, curve,
-           .help = "With --draft: also at higher temperatures, whose tokens are harder to guess: speed against "
-                   "acceptance"),
+           .help =
+               "With --draft: also at higher temperatures, whose tokens are harder to guess: speed against acceptance"),
     ACTION("only", CHOICE, only, .choices = spry_bench_only, .common = true,
-           .help =
-               "Measure only this: opening the model and the first token of a new process, prefill, decode, a request "
-               "of a thousand tokens, or a call of a tool"),
+           .help = "Measure only this: opening the model and the first token of a new process, prefill, decode, a "
+                   "request of a thousand tokens, or a call of a tool"),
     ACTION("without", CHOICE, without, .choices = spry_bench_parts,
-           .help =
-               "Measure instead what the engine would cost without its KV memory, batching or prompt cache, and what "
-               "a grammar costs"),
+           .help = "Measure instead what the engine would cost without its KV memory, batching or prompt cache, and "
+                   "what a grammar costs"),
     ACTION("accept", FLAG, accept,
            .help = "Run all acceptance criteria on this machine, some minutes, and print each with its figure and "
                    "whether it passed; the exit code is 1 when one failed"),
     ACTION("policy", FLAG, with_policy,
-           .help =
-               "Measure the batch sizes that the policies of a server choose; of the lists above only those that are "
-               "given"),
+           .help = "Measure the batch sizes that the policies of a server choose; of the lists above only those that "
+                   "are given"),
     ACTION("chunk", STRING, chunk_text, .metavar = "N|LIST",
            .help = "Prompt tokens computed in one step, default 128; a list, or 0 for whole prompts: measure instead "
                    "the prefill of every --prefill length with each of these"),
@@ -120,15 +112,15 @@ static const spry_option bench_options[] = {
     ACTION("shape", CHOICE, shape, .choices = spry_shape_names, .group = "Random weights",
            .help = "Measure random weights of this shape"),
     ACTION("widen", CHOICE, widen, .choices = spry_shape_names,
-           .help = "Measure MODEL with the sizes of this shape: zeros are added, and it computes what it computed "
-                   "before"),
+           .help =
+               "Measure MODEL with the sizes of this shape: zeros are added, and it computes what it computed before"),
     OPTION("type", CHOICE, type, .choices = spry_recipe_names, .metavar = "TYPE",
            .help = "Type of the random matrices; default: q4_0"),
     ACTION("write", STRING, write, .letter = 'o', .metavar = "FILE",
            .help = "Only write the model with random weights, or the widened one, to FILE.gguf"),
     ACTION("mix", STRING, mix, .metavar = "NAME|FILE", .group = "Workload",
-           .help = "Measure instead a workload: uniform, chat, documents, agent or writing (prompts and answers of "
-                   "512 to 4096 tokens), or a file of distributions or of JSON lines to replay (docs/INSIGHT.md)"),
+           .help = "Measure instead a workload: uniform, chat, documents, agent or writing (prompts and answers of 512 "
+                   "to 4096 tokens), or a file of distributions or of JSON lines to replay (docs/INSIGHT.md)"),
     ACTION("agent", FLAG, agent,
            .help =
                "Measure instead a session of a coding agent, turn by turn: 12,000 tokens of instructions and tools, 20 "

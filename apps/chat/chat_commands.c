@@ -199,10 +199,7 @@ static void do_forget(spry_chat_loop *c, const char *argument)
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 static const spry_option chat_settings[] = {
-    {.name = "stats",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_chat_flags, stats),
-     .help = "Print time and memory use of each answer"},
+    SPRY_OPTION(spry_chat_flags, "stats", FLAG, stats, .help = "Print time and memory use of each answer"),
 };
 
 enum { SETTINGS_TABLES = 3 };

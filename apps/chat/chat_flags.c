@@ -8,42 +8,23 @@
 #include "cli/terminal.h"
 #include "platform/file.h"
 
-#define FIELD(name) offsetof(spry_chat_flags, name)
+#define OPTION(...) SPRY_OPTION(spry_chat_flags, __VA_ARGS__)
 
 static const spry_option chat_options[] = {
-    {.name = "system",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(system),
-     .common = true,
-     .help = "The system message",
-     .group = "Prompt"},
-    {.name = "history",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(history),
-     .help = "Save the input history for the next chat",
-     .group = "Chat"},
-    {.name = "save",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(save),
-     .common = true,
-     .help = "Store the chat after every answer; `spry chats list` shows stored chats"},
-    {.name = "chats",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(chats),
-     .metavar = "FILE",
-     .help = "File of stored chats; default: spry/chats.db in the user's data folder",
-     .group = "Chat"}, /* the first rows are also used as a table of their own */
+    OPTION("system", STRING, system, .common = true, .help = "The system message", .group = "Prompt"),
+    OPTION("history", FLAG, history, .help = "Save the input history for the next chat", .group = "Chat"),
+    OPTION("save", FLAG, save, .common = true,
+           .help = "Store the chat after every answer; `spry chats list` shows stored chats"),
+    OPTION("chats", STRING, chats, .metavar = "FILE",
+           .help = "File of stored chats; default: spry/chats.db in the user's data folder",
+           .group = "Chat"), /* the first rows are also used as a table of their own */
 };
 
 static const spry_option mcp_options[] = {
-    {.name = "mcp",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(mcp),
-     .metavar = "FILE",
-     .help =
-         "In a chat: start the MCP servers of this file ({\"mcpServers\": ...}), in sandboxes, and offer their tools "
-         "to the model, which asks before each call; docs/MCP.md",
-     .group = "Chat"},
+    OPTION("mcp", STRING, mcp, .metavar = "FILE",
+           .help = "In a chat: start the MCP servers of this file ({\"mcpServers\": ...}), in sandboxes, and offer "
+                   "their tools to the model, which asks before each call; docs/MCP.md",
+           .group = "Chat"),
 };
 
 /* Options of this run that are not settings of the chat. */

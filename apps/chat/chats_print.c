@@ -193,12 +193,8 @@ typedef struct list_flags {
 } list_flags;
 
 static const spry_option options[] = {
-    {.name = "limit",
-     .kind = SPRY_OPTION_U32,
-     .offset = offsetof(list_flags, limit),
-     .help = "Show at most N chats; 0 shows all",
-     .group = "Output"},
-    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = offsetof(list_flags, json), .help = "Print a JSON array"},
+    SPRY_OPTION(list_flags, "limit", U32, limit, .help = "Show at most N chats; 0 shows all", .group = "Output"),
+    SPRY_OPTION(list_flags, "json", FLAG, json, .help = "Print a JSON array"),
 };
 
 /* ---- cells ------------------------------------------------------------------------------------------------------- */
@@ -543,11 +539,7 @@ typedef struct show_flags {
 } show_flags;
 
 static const spry_option show_options[] = {
-    {.name = "json",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(show_flags, json),
-     .help = "Print the complete record as JSON",
-     .group = "Output"},
+    SPRY_OPTION(show_flags, "json", FLAG, json, .help = "Print the complete record as JSON", .group = "Output"),
 };
 
 int spry_chats_show(int argc, char **argv)
@@ -589,12 +581,8 @@ typedef struct export_flags {
 } export_flags;
 
 static const spry_option export_options[] = {
-    {.name = "format",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = offsetof(export_flags, format),
-     .choices = format_names,
-     .help = "Output format",
-     .group = "Output"},
+    SPRY_OPTION(export_flags, "format", CHOICE, format, .choices = format_names, .help = "Output format",
+                .group = "Output"),
 };
 
 int spry_chats_export(int argc, char **argv)

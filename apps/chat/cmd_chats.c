@@ -29,20 +29,13 @@ typedef struct resume_settings {
 } resume_settings;
 
 static const spry_option output_options[] = {
-    {.name = "stats",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(resume_settings, chat.stats),
-     .help = "Print time and memory use of each answer to standard error",
-     .group = "Output"},
+    SPRY_OPTION(resume_settings, "stats", FLAG, chat.stats,
+                .help = "Print time and memory use of each answer to standard error", .group = "Output"),
 };
 
 static const spry_option model_options[] = {
-    {.name = "model",
-     .letter = 'm',
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(resume_settings, model),
-     .help = "Continue with another model, named as for `spry run`",
-     .group = "Model"},
+    SPRY_OPTION(resume_settings, "model", STRING, model, .letter = 'm',
+                .help = "Continue with another model, named as for `spry run`", .group = "Model"),
 };
 
 enum { N_TABLES = 4 + SPRY_CHAT_SETTINGS_TABLES };
@@ -253,12 +246,7 @@ typedef struct delete_flags {
 } delete_flags;
 
 static const spry_option delete_options[] = {
-    {.name = "yes",
-     .letter = 'y',
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(delete_flags, yes),
-     .help = "Do not ask",
-     .group = "Deleting"},
+    SPRY_OPTION(delete_flags, "yes", FLAG, yes, .letter = 'y', .help = "Do not ask", .group = "Deleting"),
 };
 
 static bool confirmed(size_t count)

@@ -23,158 +23,77 @@ static const char *const kv_types[] = {"auto", SPRY_KV_TYPES(KV_NAME) NULL};
 enum { QUANTIZE_TYPES = 64 };
 static const char *quantize_types[QUANTIZE_TYPES] = {"auto"}; /* then the types of `spry convert` */
 
-#define ENGINE_FIELD(name) offsetof(spry_engine_flags, options.name)
+#define ENGINE_OPTION(...) SPRY_OPTION(spry_engine_flags, __VA_ARGS__)
+#define ANSWER_OPTION(...) SPRY_OPTION(spry_answer_flags, __VA_ARGS__)
 
 static const spry_option engine_options[] = {
-    {.name = "context",
-     .letter = 'c',
-     .kind = SPRY_OPTION_U32,
-     .offset = ENGINE_FIELD(context),
-     .common = true,
-     .help = "Context size in tokens; 0: the model's limit, or less where its keys and values do not fit the memory",
-     .group = "Engine"},
-    {.name = "kv-type",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = ENGINE_FIELD(kv_type),
-     .choices = kv_types,
-     .metavar = "TYPE",
-     .help = "Type of keys and values in the KV cache; auto: f16, or q8_0 where a full context of f16 does not fit"},
-    {.name = "threads",
-     .letter = 't',
-     .kind = SPRY_OPTION_U32,
-     .offset = ENGINE_FIELD(threads),
-     .common = true,
-     .max = 1024,
-     .help = "Number of threads; 0: every processor available to this process"},
-    {.name = "chunk",
-     .kind = SPRY_OPTION_U32,
-     .offset = ENGINE_FIELD(chunk),
-     .max = 65536,
-     .help = "Prompt tokens computed in one step; 0: the whole prompt. Affects speed and memory, never the answer"},
-    {.name = "device",
-     .kind = SPRY_OPTION_STRING,
-     .offset = ENGINE_FIELD(device),
-     .common = true,
-     .metavar = "DEVICE",
-     .help =
-         "Where to compute: cpu, cuda:0 for the first NVIDIA GPU, or auto: the GPU where there is one, with as many "
-         "layers as fit, else the CPU"},
-    {.name = "gpu-layers",
-     .kind = SPRY_OPTION_STRING,
-     .offset = ENGINE_FIELD(gpu_layers),
-     .choices = layer_words,
-     .metavar = "N",
-     .help =
-         "Number of layers on the GPU, counted from the last; the others run on the CPU; auto: as many as fit in the "
-         "GPU's free memory; all: every layer"},
-    {.name = "cpu",
-     .kind = SPRY_OPTION_STRING,
-     .offset = ENGINE_FIELD(cpu),
-     .metavar = "SET",
-     .help = "Kernel set: auto is the fastest this machine supports, ref is plain C"},
-    {.name = "quantize",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = ENGINE_FIELD(quantize),
-     .choices = quantize_types,
-     .metavar = "TYPE",
-     .help = "Quantise a float model while loading it, as `spry convert --type` does; auto: to q8_0, and leave models "
-             "that are quantised as they are"},
-    {.name = "lora",
-     .kind = SPRY_OPTION_STRING,
-     .offset = ENGINE_FIELD(lora),
-     .metavar = "PATH[=SCALE],...",
-     .help =
-         "Load LoRA adapters beside the model: Hugging Face folders or GGUF files. They apply, times SCALE (default "
-         "1), where a request chooses none; SCALE 0 loads one for requests that do"},
-    {.name = "chat-template",
-     .kind = SPRY_OPTION_STRING,
-     .offset = ENGINE_FIELD(chat_template),
-     .metavar = "FILE",
-     .help = "Chat template to use instead of the model's own: a file, or the template itself"},
-    {.name = "mmproj",
-     .kind = SPRY_OPTION_STRING,
-     .offset = ENGINE_FIELD(mmproj),
-     .unset = "one beside the model",
-     .metavar = "FILE",
-     .help = "GGUF file with the model's vision tower, so that it sees pictures; empty: none"},
-    {.name = "max-image-pixels",
-     .kind = SPRY_OPTION_SIZE,
-     .offset = ENGINE_FIELD(max_image_pixels),
-     .metavar = "N",
-     .help = "Make larger pictures smaller for the model: fewer pixels are fewer tokens; 0: 1048576"},
-    {.name = "verbose",
-     .letter = 'v',
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_engine_flags, verbose),
-     .help = "Print the engine's log to standard error"},
-    {.name = "kv-bytes",
-     .kind = SPRY_OPTION_SIZE,
-     .offset = ENGINE_FIELD(kv_bytes),
-     .help = "Limit for KV memory, which grows as it is used: pages in use and pages cached for later prompts; 0: an "
-             "eighth of the machine's memory, or up to a quarter if full sessions need it",
-     .group = "Memory"},
-    {.name = "expert-bytes",
-     .kind = SPRY_OPTION_SIZE,
-     .offset = ENGINE_FIELD(expert_bytes),
-     .help =
-         "Limit for experts of a mixture that is larger than memory: others stay in the file and are packed when they "
-         "are used; 0: all experts, or as many as fit"},
-    {.name = "kv-idle",
-     .kind = SPRY_OPTION_U32,
-     .offset = ENGINE_FIELD(kv_idle),
-     .metavar = "SECONDS",
-     .help = "Return KV memory to the system after this time without work, and while the machine is short of memory; "
-             "0: never"},
-    {.name = "kv-idle-share",
-     .kind = SPRY_OPTION_U32,
-     .offset = ENGINE_FIELD(kv_idle_share),
-     .max = 100,
-     .metavar = "PERCENT",
-     .help = "Share of KV memory that cached pages may keep then"},
-    {.name = "cache-bytes",
-     .kind = SPRY_OPTION_SIZE,
-     .offset = ENGINE_FIELD(cache_bytes),
-     .help = "Limit for shared cached pages; pages in use are never evicted; 0: no limit"},
-    {.name = "cache-host-bytes",
-     .kind = SPRY_OPTION_SIZE,
-     .offset = ENGINE_FIELD(cache_host_bytes),
-     .unset = "an eighth of the memory",
-     .help = "Limit for pinned host memory that a GPU's cached pages go to when they are evicted, and come back from; "
-             "0: none"},
-    {.name = "cache-ttl",
-     .kind = SPRY_OPTION_U32,
-     .offset = ENGINE_FIELD(cache_ttl),
-     .metavar = "SECONDS",
-     .help = "Evict cached pages that were not used for this long; 0: never"},
-    {.name = "cache-dir",
-     .kind = SPRY_OPTION_STRING,
-     .offset = ENGINE_FIELD(cache_dir),
-     .metavar = "DIR",
-     .help = "Also store cached pages in this folder, so that they survive a restart"},
-    {.name = "cache-disk-bytes",
-     .kind = SPRY_OPTION_SIZE,
-     .offset = ENGINE_FIELD(cache_disk_bytes),
-     .help = "Size limit of that folder; 0: no limit"},
+    ENGINE_OPTION(
+        "context", U32, options.context, .letter = 'c', .common = true,
+        .help = "Context size in tokens; 0: the model's limit, or less where its keys and values do not fit the memory",
+        .group = "Engine"),
+    ENGINE_OPTION(
+        "kv-type", CHOICE, options.kv_type, .choices = kv_types, .metavar = "TYPE",
+        .help = "Type of keys and values in the KV cache; auto: f16, or q8_0 where a full context of f16 does not fit"),
+    ENGINE_OPTION("threads", U32, options.threads, .letter = 't', .common = true, .max = 1024,
+                  .help = "Number of threads; 0: every processor available to this process"),
+    ENGINE_OPTION(
+        "chunk", U32, options.chunk, .max = 65536,
+        .help = "Prompt tokens computed in one step; 0: the whole prompt. Affects speed and memory, never the answer"),
+    ENGINE_OPTION("device", STRING, options.device, .common = true, .metavar = "DEVICE",
+                  .help = "Where to compute: cpu, cuda:0 for the first NVIDIA GPU, or auto: the GPU where there is "
+                          "one, with as many layers as fit, else the CPU"),
+    ENGINE_OPTION("gpu-layers", STRING, options.gpu_layers, .choices = layer_words, .metavar = "N",
+                  .help = "Number of layers on the GPU, counted from the last; the others run on the CPU; auto: as "
+                          "many as fit in the GPU's free memory; all: every layer"),
+    ENGINE_OPTION("cpu", STRING, options.cpu, .metavar = "SET",
+                  .help = "Kernel set: auto is the fastest this machine supports, ref is plain C"),
+    ENGINE_OPTION("quantize", CHOICE, options.quantize, .choices = quantize_types, .metavar = "TYPE",
+                  .help = "Quantise a float model while loading it, as `spry convert --type` does; auto: to q8_0, and "
+                          "leave models that are quantised as they are"),
+    ENGINE_OPTION("lora", STRING, options.lora, .metavar = "PATH[=SCALE],...",
+                  .help = "Load LoRA adapters beside the model: Hugging Face folders or GGUF files. They apply, times "
+                          "SCALE (default 1), where a request chooses none; SCALE 0 loads one for requests that do"),
+    ENGINE_OPTION("chat-template", STRING, options.chat_template, .metavar = "FILE",
+                  .help = "Chat template to use instead of the model's own: a file, or the template itself"),
+    ENGINE_OPTION("mmproj", STRING, options.mmproj, .unset = "one beside the model", .metavar = "FILE",
+                  .help = "GGUF file with the model's vision tower, so that it sees pictures; empty: none"),
+    ENGINE_OPTION("max-image-pixels", SIZE, options.max_image_pixels, .metavar = "N",
+                  .help = "Make larger pictures smaller for the model: fewer pixels are fewer tokens; 0: 1048576"),
+    ENGINE_OPTION("verbose", FLAG, verbose, .letter = 'v', .help = "Print the engine's log to standard error"),
+    ENGINE_OPTION("kv-bytes", SIZE, options.kv_bytes,
+                  .help = "Limit for KV memory, which grows as it is used: pages in use and pages cached for later "
+                          "prompts; 0: an eighth of the machine's memory, or up to a quarter if full sessions need it",
+                  .group = "Memory"),
+    ENGINE_OPTION("expert-bytes", SIZE, options.expert_bytes,
+                  .help = "Limit for experts of a mixture that is larger than memory: others stay in the file and are "
+                          "packed when they are used; 0: all experts, or as many as fit"),
+    ENGINE_OPTION("kv-idle", U32, options.kv_idle, .metavar = "SECONDS",
+                  .help = "Return KV memory to the system after this time without work, and while the machine is short "
+                          "of memory; 0: never"),
+    ENGINE_OPTION("kv-idle-share", U32, options.kv_idle_share, .max = 100, .metavar = "PERCENT",
+                  .help = "Share of KV memory that cached pages may keep then"),
+    ENGINE_OPTION("cache-bytes", SIZE, options.cache_bytes,
+                  .help = "Limit for shared cached pages; pages in use are never evicted; 0: no limit"),
+    ENGINE_OPTION("cache-host-bytes", SIZE, options.cache_host_bytes, .unset = "an eighth of the memory",
+                  .help = "Limit for pinned host memory that a GPU's cached pages go to when they are evicted, and "
+                          "come back from; 0: none"),
+    ENGINE_OPTION("cache-ttl", U32, options.cache_ttl, .metavar = "SECONDS",
+                  .help = "Evict cached pages that were not used for this long; 0: never"),
+    ENGINE_OPTION("cache-dir", STRING, options.cache_dir, .metavar = "DIR",
+                  .help = "Also store cached pages in this folder, so that they survive a restart"),
+    ENGINE_OPTION("cache-disk-bytes", SIZE, options.cache_disk_bytes, .help = "Size limit of that folder; 0: no limit"),
 };
 
 static const char *const reuse_kinds[] = {"prefix", "spans=auto", NULL};
 
 static const spry_option reuse_options[] = {
-    {.name = "reuse",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = offsetof(spry_engine_flags, reuse),
-     .choices = reuse_kinds,
-     .metavar = "WHAT",
-     .help = "prefix: text that is cached as the beginning of a prompt, and declared fragments; spans=auto: also any "
-             "text that is cached after other text, which changes answers slightly (docs/SPANS.md)",
-     .group = "Reuse"},
-    {.name = "reuse-pages",
-     .kind = SPRY_OPTION_U32,
-     .offset = offsetof(spry_engine_flags, reuse_pages),
-     .min = 1,
-     .max = 1 << 20,
-     .metavar = "N",
-     .help = "With spans=auto: the shortest text that is reused, in pages of 32 tokens"},
+    ENGINE_OPTION("reuse", CHOICE, reuse, .choices = reuse_kinds, .metavar = "WHAT",
+                  .help =
+                      "prefix: text that is cached as the beginning of a prompt, and declared fragments; spans=auto: "
+                      "also any text that is cached after other text, which changes answers slightly (docs/SPANS.md)",
+                  .group = "Reuse"),
+    ENGINE_OPTION("reuse-pages", U32, reuse_pages, .min = 1, .max = 1 << 20, .metavar = "N",
+                  .help = "With spans=auto: the shortest text that is reused, in pages of 32 tokens"),
 };
 
 static void print_log(void *user, int level, const char *sentence)
@@ -222,13 +141,9 @@ spry_engine_options spry_engine_flags_options(const spry_engine_flags *flags)
 /* ---- which model ------------------------------------------------------------------------------------------------- */
 
 static const spry_option model_options[] = {
-    {.name = "models-dir",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_model_flags, models_folder),
-     .common = true,
-     .metavar = "DIR",
-     .help = "Folder in which MODEL is looked up by name; default: spry/models in the user's data folder",
-     .group = "Model"},
+    SPRY_OPTION(spry_model_flags, "models-dir", STRING, models_folder, .common = true, .metavar = "DIR",
+                .help = "Folder in which MODEL is looked up by name; default: spry/models in the user's data folder",
+                .group = "Model"),
 };
 
 spry_option_table spry_model_flags_table(spry_model_flags *flags)
@@ -267,102 +182,45 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
 const char *const spry_json_styles[] = {"compact", "pretty", "free", "any", NULL};
 
 static const spry_option answer_options[] = {
-    {.name = "seed",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_answer_flags, seed_text),
-     .metavar = "N",
-     .help = "Seed of the random numbers, an integer: the same seed gives the same answer. Default: a new one per "
-             "run, shown by --stats and --json",
-     .group = "Answer"},
-    {.name = "think",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = offsetof(spry_answer_flags, think),
-     .choices = think_words,
-     .common = true,
-     .help = "Thoughts of models that think: on: one line says how long they took; show: they are shown, dimmed; off: "
-             "the model is asked not to think"},
-    {.name = "plain",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_answer_flags, plain),
-     .help = "Show Markdown in answers as it is written, without styles; files and pipes always get that"},
-    {.name = "max-tokens",
-     .letter = 'n',
-     .kind = SPRY_OPTION_U32,
-     .offset = offsetof(spry_answer_flags, max_tokens),
-     .common = true,
-     .help = "Maximum length of the answer in tokens; 0: until the model ends it or the context is full"},
-    {.name = "stop",
-     .kind = SPRY_OPTION_LIST,
-     .offset = offsetof(spry_answer_flags, stop),
-     .help = "End the answer before this text; up to 16 stop texts"},
-    {.name = "ignore-end",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_answer_flags, ignore_end),
-     .help = "Continue when the model ends its answer"},
-    {.name = "slide",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_answer_flags, slide),
-     .help = "When the context is full, drop the oldest tokens and continue; by default a full context ends the "
-             "answer"},
-    {.name = "keep",
-     .kind = SPRY_OPTION_U32,
-     .offset = offsetof(spry_answer_flags, keep),
-     .help = "Slide, but keep the first N tokens, for example the system message"},
-    {.name = "draft",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_answer_flags, draft),
-     .choices = draft_words,
-     .metavar = "WHO",
-     .help = "Drafter for speculative decoding: none, lookup (tokens that followed an earlier occurrence of the same "
-             "text), a smaller MODEL with the same vocabulary, or auto. The answer is the same; drafting stops when it "
-             "does not pay"},
-    {.name = "draft-mode",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = offsetof(spry_answer_flags, draft_mode),
-     .choices = spry_draft_modes,
-     .metavar = "MODE",
-     .help =
-         "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter is sure of, so "
-         "that hardly one is refused"},
-    {.name = "draft-most",
-     .kind = SPRY_OPTION_U32,
-     .offset = offsetof(spry_answer_flags, draft_most),
-     .help = "Maximum number of drafted tokens per step; 0: chosen automatically"},
-    {.name = "special",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_answer_flags, special),
-     .help = "Show control tokens in the answer; with --raw, their spellings in the prompt are parsed as control "
-             "tokens"},
-    {.name = "json-schema",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_answer_flags, schema_file),
-     .common = true,
-     .metavar = "FILE",
-     .help = "The answer is JSON that is valid against this schema",
-     .group = "Shape of the answer"},
-    {.name = "json-style",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = offsetof(spry_answer_flags, json_style),
-     .choices = spry_json_styles,
-     .help = "With --json-schema: blanks between the parts of JSON; any: members in any order, too"},
-    {.name = "json-lenient",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_answer_flags, json_lenient),
-     .help = "With --json-schema: ignore parts that cannot be enforced instead of refusing the schema"},
-    {.name = "grammar",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_answer_flags, grammar_file),
-     .metavar = "FILE",
-     .help = "The answer matches this GBNF grammar"},
-    {.name = "regex",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_answer_flags, regex),
-     .help = "The whole answer matches this regular expression"},
-    {.name = "choice",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_answer_flags, choice),
-     .metavar = "A,B,C",
-     .help = "The answer is one of these texts"},
+    ANSWER_OPTION("seed", STRING, seed_text, .metavar = "N",
+                  .help = "Seed of the random numbers, an integer: the same seed gives the same answer. Default: a new "
+                          "one per run, shown by --stats and --json",
+                  .group = "Answer"),
+    ANSWER_OPTION("think", CHOICE, think, .choices = think_words, .common = true,
+                  .help = "Thoughts of models that think: on: one line says how long they took; show: they are shown, "
+                          "dimmed; off: the model is asked not to think"),
+    ANSWER_OPTION("plain", FLAG, plain,
+                  .help = "Show Markdown in answers as it is written, without styles; files and pipes always get that"),
+    ANSWER_OPTION("max-tokens", U32, max_tokens, .letter = 'n', .common = true,
+                  .help = "Maximum length of the answer in tokens; 0: until the model ends it or the context is full"),
+    ANSWER_OPTION("stop", LIST, stop, .help = "End the answer before this text; up to 16 stop texts"),
+    ANSWER_OPTION("ignore-end", FLAG, ignore_end, .help = "Continue when the model ends its answer"),
+    ANSWER_OPTION(
+        "slide", FLAG, slide,
+        .help =
+            "When the context is full, drop the oldest tokens and continue; by default a full context ends the answer"),
+    ANSWER_OPTION("keep", U32, keep, .help = "Slide, but keep the first N tokens, for example the system message"),
+    ANSWER_OPTION("draft", STRING, draft, .choices = draft_words, .metavar = "WHO",
+                  .help = "Drafter for speculative decoding: none, lookup (tokens that followed an earlier occurrence "
+                          "of the same text), a smaller MODEL with the same vocabulary, or auto. The answer is the "
+                          "same; drafting stops when it does not pay"),
+    ANSWER_OPTION("draft-mode", CHOICE, draft_mode, .choices = spry_draft_modes, .metavar = "MODE",
+                  .help = "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter "
+                          "is sure of, so that hardly one is refused"),
+    ANSWER_OPTION("draft-most", U32, draft_most,
+                  .help = "Maximum number of drafted tokens per step; 0: chosen automatically"),
+    ANSWER_OPTION("special", FLAG, special,
+                  .help = "Show control tokens in the answer; with --raw, their spellings in the prompt are parsed as "
+                          "control tokens"),
+    ANSWER_OPTION("json-schema", STRING, schema_file, .common = true, .metavar = "FILE",
+                  .help = "The answer is JSON that is valid against this schema", .group = "Shape of the answer"),
+    ANSWER_OPTION("json-style", CHOICE, json_style, .choices = spry_json_styles,
+                  .help = "With --json-schema: blanks between the parts of JSON; any: members in any order, too"),
+    ANSWER_OPTION("json-lenient", FLAG, json_lenient,
+                  .help = "With --json-schema: ignore parts that cannot be enforced instead of refusing the schema"),
+    ANSWER_OPTION("grammar", STRING, grammar_file, .metavar = "FILE", .help = "The answer matches this GBNF grammar"),
+    ANSWER_OPTION("regex", STRING, regex, .help = "The whole answer matches this regular expression"),
+    ANSWER_OPTION("choice", STRING, choice, .metavar = "A,B,C", .help = "The answer is one of these texts"),
 };
 
 unsigned char spry_answer_flags_style(const spry_answer_flags *flags)
@@ -432,16 +290,12 @@ void spry_answer_flags_sampling(spry_sampling *out, const spry_answer_flags *fla
 static spry_trace *opened;
 
 static const spry_option trace_options[] = {
-    {.name = "trace",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_trace_flags, file),
-     .metavar = "FILE",
-     .help = "Write a trace of the time spent to FILE as Chrome trace events, for ui.perfetto.dev and `spry report`",
-     .group = "Trace"},
-    {.name = "trace-ops",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_trace_flags, ops),
-     .help = "With --trace: include every op of every step, with its kernel"},
+    SPRY_OPTION(
+        spry_trace_flags, "trace", STRING, file, .metavar = "FILE",
+        .help = "Write a trace of the time spent to FILE as Chrome trace events, for ui.perfetto.dev and `spry report`",
+        .group = "Trace"),
+    SPRY_OPTION(spry_trace_flags, "trace-ops", FLAG, ops,
+                .help = "With --trace: include every op of every step, with its kernel"),
 };
 
 spry_option_table spry_trace_flags_table(spry_trace_flags *flags)

@@ -15,26 +15,13 @@
 enum { TABLES_MAX = 12, PAGE_BYTES = 1 << 16, WIDTH_MIN = 20, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
 
 static const spry_option general_options[] = {
-    {.name = "help",
-     .letter = 'h',
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_usage_general, help),
-     .common = true,
-     .flag_only = true,
-     .help = "Show the options that most users need",
-     .group = "Help"},
-    {.name = "help-all",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(spry_usage_general, help_all),
-     .common = true,
-     .flag_only = true,
-     .help = "Show all options"},
-    {.name = "profile",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(spry_usage_general, profile),
-     .metavar = "FILE",
-     .help = "Settings of this machine, which flags override; none: no profile. Default: spry/profile.json in the "
-             "user's data folder, where it is there; docs/DOCTOR.md describes it"},
+    SPRY_OPTION(spry_usage_general, "help", FLAG, help, .letter = 'h', .common = true, .flag_only = true,
+                .help = "Show the options that most users need", .group = "Help"),
+    SPRY_OPTION(spry_usage_general, "help-all", FLAG, help_all, .common = true, .flag_only = true,
+                .help = "Show all options"),
+    SPRY_OPTION(spry_usage_general, "profile", STRING, profile, .metavar = "FILE",
+                .help = "Settings of this machine, which flags override; none: no profile. Default: spry/profile.json "
+                        "in the user's data folder, where it is there; docs/DOCTOR.md describes it"),
 };
 
 spry_option_table spry_usage_general_table(spry_usage_general *general)

@@ -45,46 +45,20 @@ typedef struct doctor_flags {
     spry_model_flags model;
 } doctor_flags;
 
-#define FIELD(name) offsetof(doctor_flags, name)
+#define OPTION(...) SPRY_OPTION(doctor_flags, __VA_ARGS__)
 
 static const spry_option doctor_options[] = {
-    {.name = "measure",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(measure),
-     .help = "Measure again, even if a stored profile is valid",
-     .group = "Doctor"},
-    {.name = "write-profile",
-     .flag_only = true,
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(write_profile),
-     .help = "Measure what settings to use, and store them in the profile (--profile) for every command"},
-    {.name = "explain",
-     .flag_only = true,
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(explain),
-     .help = "Only show the settings of the profile and why each was chosen; measures nothing"},
-    {.name = "models",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(models),
-     .help = "Show the expected speeds of published models"},
-    {.name = "threads",
-     .flag_only = true,
-     .letter = 't',
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(threads),
-     .max = THREADS_MAX,
-     .help = "Number of threads; 0: every processor available to this process"},
-    {.name = "json",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(json),
-     .help = "Print one JSON object",
-     .group = "Output"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(output),
-     .metavar = "FILE",
-     .help = "Write to FILE instead of standard output"},
+    OPTION("measure", FLAG, measure, .help = "Measure again, even if a stored profile is valid", .group = "Doctor"),
+    OPTION("write-profile", FLAG, write_profile, .flag_only = true,
+           .help = "Measure what settings to use, and store them in the profile (--profile) for every command"),
+    OPTION("explain", FLAG, explain, .flag_only = true,
+           .help = "Only show the settings of the profile and why each was chosen; measures nothing"),
+    OPTION("models", FLAG, models, .help = "Show the expected speeds of published models"),
+    OPTION("threads", U32, threads, .flag_only = true, .letter = 't', .max = THREADS_MAX,
+           .help = "Number of threads; 0: every processor available to this process"),
+    OPTION("json", FLAG, json, .help = "Print one JSON object", .group = "Output"),
+    OPTION("output", STRING, output, .letter = 'o', .metavar = "FILE",
+           .help = "Write to FILE instead of standard output"),
 };
 
 /* ---- what was measured ------------------------------------------------------------------------------------------- */

@@ -59,44 +59,22 @@ typedef struct eval_settings {
 
 static const char default_max_loss[] = "1%";
 
-#define FIELD(name) offsetof(eval_settings, name)
+#define OPTION(...) SPRY_OPTION(eval_settings, __VA_ARGS__)
 
 static const spry_option eval_options[] = {
-    {.name = "file",
-     .letter = 'f',
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(file),
-     .common = true,
-     .metavar = "TEXT",
-     .help = "The text, UTF-8; - is standard input",
-     .group = "Evaluation"},
-    {.name = "base",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(base),
-     .common = true,
-     .metavar = "MODEL",
-     .help = "The model to compare with, for kl"},
-    {.name = "stride",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(stride),
-     .help = "Distance of windows in tokens; 0: half of the context"},
-    {.name = "special",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(special),
-     .help = "Spellings of control tokens in the text become those tokens, for a text of whole chats"},
-    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .common = true, .help = "Print one JSON object"},
-    {.name = "baseline",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(gate.path),
-     .common = true,
-     .metavar = "FILE",
-     .help = "Compare with the --json result of an earlier ppl or kl of the same text; exit code 1 when it is worse"},
-    {.name = "max-loss",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(max_loss),
-     .metavar = "PERCENT",
-     .help = "How much worse a figure may be than the baseline's: higher perplexity or divergence, fewer same top "
-             "tokens"},
+    OPTION("file", STRING, file, .letter = 'f', .common = true, .metavar = "TEXT",
+           .help = "The text, UTF-8; - is standard input", .group = "Evaluation"),
+    OPTION("base", STRING, base, .common = true, .metavar = "MODEL", .help = "The model to compare with, for kl"),
+    OPTION("stride", U32, stride, .help = "Distance of windows in tokens; 0: half of the context"),
+    OPTION("special", FLAG, special,
+           .help = "Spellings of control tokens in the text become those tokens, for a text of whole chats"),
+    OPTION("json", FLAG, json, .common = true, .help = "Print one JSON object"),
+    OPTION("baseline", STRING, gate.path, .common = true, .metavar = "FILE",
+           .help =
+               "Compare with the --json result of an earlier ppl or kl of the same text; exit code 1 when it is worse"),
+    OPTION("max-loss", STRING, max_loss, .metavar = "PERCENT",
+           .help = "How much worse a figure may be than the baseline's: higher perplexity or divergence, fewer same "
+                   "top tokens"),
 };
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */

@@ -526,39 +526,19 @@ static spry_status eval_span_print_json(const spry_eval_span_report *report, spr
 
 enum { PLOT_BYTES_MAX = 1 << 20, TOKENS_MAX = 256, SHUFFLES_MAX = 1000 };
 
-#define FIELD(name) offsetof(spry_eval_span_flags, name)
+#define OPTION(...) SPRY_OPTION(spry_eval_span_flags, __VA_ARGS__)
 
 static const spry_option span_options[] = {
-    {.name = "docs",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(docs),
-     .common = true,
-     .metavar = "DIR",
-     .help = "A folder of text files, each a document, by name",
-     .group = "Spans"},
-    {.name = "questions",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(questions),
-     .common = true,
-     .metavar = "FILE",
-     .help = "A question on each line, plain or as {\"question\": \"...\"}"},
-    {.name = "shuffles",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(shuffles),
-     .max = SHUFFLES_MAX,
-     .help = "Number of additional random orders of the documents"},
-    {.name = "seed", .kind = SPRY_OPTION_U32, .offset = FIELD(seed), .help = "Seed of the random orders"},
-    {.name = "tokens",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(tokens),
-     .min = 1,
-     .max = TOKENS_MAX,
-     .help = "Tokens per answer whose predictions are compared"},
-    {.name = "plot",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(plot),
-     .metavar = "FILE",
-     .help = "Also write the result as an HTML page with plots"},
+    OPTION("docs", STRING, docs, .common = true, .metavar = "DIR",
+           .help = "A folder of text files, each a document, by name", .group = "Spans"),
+    OPTION("questions", STRING, questions, .common = true, .metavar = "FILE",
+           .help = "A question on each line, plain or as {\"question\": \"...\"}"),
+    OPTION("shuffles", U32, shuffles, .max = SHUFFLES_MAX,
+           .help = "Number of additional random orders of the documents"),
+    OPTION("seed", U32, seed, .help = "Seed of the random orders"),
+    OPTION("tokens", U32, tokens, .min = 1, .max = TOKENS_MAX,
+           .help = "Tokens per answer whose predictions are compared"),
+    OPTION("plot", STRING, plot, .metavar = "FILE", .help = "Also write the result as an HTML page with plots"),
 };
 
 void spry_eval_span_flags_default(spry_eval_span_flags *flags)

@@ -111,35 +111,17 @@ typedef struct launch_flags {
     bool print;
 } launch_flags;
 
-#define FIELD(name) offsetof(launch_flags, name)
+#define OPTION(...) SPRY_OPTION(launch_flags, __VA_ARGS__)
 
 static const spry_option options[] = {
-    {.name = "model",
-     .letter = 'm',
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(model),
-     .common = true,
-     .metavar = "MODEL",
-     .help = "Model to serve, as `spry serve` takes it; with --url, the name by which that server knows it"},
-    {.name = "context",
-     .letter = 'c',
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(context),
-     .common = true,
-     .metavar = "N",
-     .help = "Tokens that a conversation can have; 0: the model's own, or what fits the memory"},
-    {.name = "url",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(url),
-     .common = true,
-     .metavar = "URL",
-     .help = "Use the server at this address instead of starting one, such as http://127.0.0.1:8080"},
-    {.name = "print",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(print),
-     .common = true,
-     .flag_only = true,
-     .help = "Print the settings and the command, and start nothing"},
+    OPTION("model", STRING, model, .letter = 'm', .common = true, .metavar = "MODEL",
+           .help = "Model to serve, as `spry serve` takes it; with --url, the name by which that server knows it"),
+    OPTION("context", U32, context, .letter = 'c', .common = true, .metavar = "N",
+           .help = "Tokens that a conversation can have; 0: the model's own, or what fits the memory"),
+    OPTION("url", STRING, url, .common = true, .metavar = "URL",
+           .help = "Use the server at this address instead of starting one, such as http://127.0.0.1:8080"),
+    OPTION("print", FLAG, print, .common = true, .flag_only = true,
+           .help = "Print the settings and the command, and start nothing"),
 };
 
 static const spry_usage usage = {

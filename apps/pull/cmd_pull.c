@@ -235,11 +235,9 @@ typedef struct models_flags {
 } models_flags;
 
 static const spry_option options[] = {
-    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = offsetof(models_flags, json), .help = "Print one JSON object"},
-    {.name = "available",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(models_flags, available),
-     .help = "List models to download, by short name, and which of them fit this machine's memory"},
+    SPRY_OPTION(models_flags, "json", FLAG, json, .help = "Print one JSON object"),
+    SPRY_OPTION(models_flags, "available", FLAG, available,
+                .help = "List models to download, by short name, and which of them fit this machine's memory"),
 };
 
 typedef struct model_row {

@@ -185,13 +185,9 @@ typedef struct report_settings {
 } report_settings;
 
 static const spry_option report_options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(report_settings, output),
-     .metavar = "FILE",
-     .help = "Output file; - is standard output. Default: report.html in the current folder",
-     .group = "Report"},
+    SPRY_OPTION(report_settings, "output", STRING, output, .letter = 'o', .metavar = "FILE",
+                .help = "Output file; - is standard output. Default: report.html in the current folder",
+                .group = "Report"),
 };
 
 static spry_status write_file(const char *path, spry_view text, spry_error *error)

@@ -52,57 +52,29 @@ typedef struct run_settings {
     spry_chat_flags chat;
 } run_settings;
 
-#define FIELD(name) offsetof(run_settings, name)
+#define OPTION(...) SPRY_OPTION(run_settings, __VA_ARGS__)
 
 static const spry_option prompt_options[] = {
-    {.name = "prompt",
-     .letter = 'p',
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(prompt),
-     .common = true,
-     .help = "The prompt",
-     .group = "Prompt"},
-    {.name = "raw",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(raw),
-     .help = "Continue the prompt without the chat template"},
-    {.name = "image",
-     .kind = SPRY_OPTION_LIST,
-     .offset = FIELD(images),
-     .metavar = "FILE",
-     .common = true,
-     .help = "Show the model this picture (PNG, JPEG, WebP, GIF) with the prompt; may be given again"},
-    {.name = "span",
-     .kind = SPRY_OPTION_LIST,
-     .offset = FIELD(spans),
-     .metavar = "FILE",
-     .help = "Put this file before the prompt as a fragment: computed once, reused at any position and in any order; "
-             "up to 64"},
-    {.name = "span-repair",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(span_repair),
-     .metavar = "N",
-     .help = "Tokens for each fragment that are recomputed in place, in whole pages of 32, where they count most; "
-             "first:N, spread:N: at its beginning, spread over it; 0: none; all: as if it were no fragment"},
+    OPTION("prompt", STRING, prompt, .letter = 'p', .common = true, .help = "The prompt", .group = "Prompt"),
+    OPTION("raw", FLAG, raw, .help = "Continue the prompt without the chat template"),
+    OPTION("image", LIST, images, .metavar = "FILE", .common = true,
+           .help = "Show the model this picture (PNG, JPEG, WebP, GIF) with the prompt; may be given again"),
+    OPTION("span", LIST, spans, .metavar = "FILE",
+           .help = "Put this file before the prompt as a fragment: computed once, reused at any position and in any "
+                   "order; up to 64"),
+    OPTION("span-repair", STRING, span_repair, .metavar = "N",
+           .help =
+               "Tokens for each fragment that are recomputed in place, in whole pages of 32, where they count most; "
+               "first:N, spread:N: at its beginning, spread over it; 0: none; all: as if it were no fragment"),
 };
 
 static const spry_option output_options[] = {
-    {.name = "json",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(json),
-     .common = true,
-     .help = "Print one JSON object when the answer is done",
-     .group = "Output"},
-    {.name = "logprobs",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(logprobs),
-     .max = SPRY_TOP_LOGPROBS_MAX,
-     .help = "With --json: the log probability of each token and of the N most probable ones; 0: off"},
-    {.name = "stats",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(chat.stats),
-     .common = true,
-     .help = "Print time and memory use of the answer to standard error; a terminal shows tokens/s meanwhile"},
+    OPTION("json", FLAG, json, .common = true, .help = "Print one JSON object when the answer is done",
+           .group = "Output"),
+    OPTION("logprobs", U32, logprobs, .max = SPRY_TOP_LOGPROBS_MAX,
+           .help = "With --json: the log probability of each token and of the N most probable ones; 0: off"),
+    OPTION("stats", FLAG, chat.stats, .common = true,
+           .help = "Print time and memory use of the answer to standard error; a terminal shows tokens/s meanwhile"),
 };
 
 /* ---- the prompt -------------------------------------------------------------------------------------------------- */

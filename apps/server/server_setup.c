@@ -20,85 +20,47 @@ enum { PATH_BYTES = 4096, NAME_BYTES_MAX = 127 };
 
 static const char *const policies[] = {"auto", "interactive", "offline", "throughput", NULL};
 
-#define FIELD(name) offsetof(spry_server_flags, name)
+#define OPTION(...) SPRY_OPTION(spry_server_flags, __VA_ARGS__)
 
 static const char *const agent_caches[] = {"exact", "off", NULL};
 
 static const spry_option work_options[] = {
-    {.name = "pool-bytes",
-     .kind = SPRY_OPTION_SIZE,
-     .offset = FIELD(model_bytes),
-     .common = true,
-     .help = "Limit for the memory of all loaded models; 0: three quarters of the machine's memory",
-     .group = "Models"},
-    {.name = "models-max",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(models_max),
-     .metavar = "N",
-     .help = "Most models loaded at the same time; the one not used for longest is unloaded for another; 0: no limit"},
-    {.name = "keep-alive",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(keep_alive_s),
-     .common = true,
-     .metavar = "SECONDS",
-     .help = "Unload a model that was not used for this time; 0: never"},
-    {.name = "answer-spans",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(settings.answer_spans),
-     .help =
-         "Compute every answer as a fragment, too, while nothing else is to be done, so that prompts that contain it "
-         "as one find it; a request's answer_span decides otherwise"},
-    {.name = "agent-cache",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = FIELD(settings.agent_cache),
-     .choices = agent_caches,
-     .metavar = "HOW",
-     .help = "exact: in prompts of known coding agents, folder, date and whatever else changes come after instructions "
-             "and tools, so that a new session finds those in the cache; off: prompts keep the order of the request"},
-    {.name = "slide",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(settings.slide),
-     .help = "Drop the oldest messages or tokens when a context is full, instead of an error or the answer's end; a "
-             "request's context_overflow decides otherwise"},
-    {.name = "keep",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(settings.keep),
-     .metavar = "N",
-     .help = "Tokens at the beginning that sliding keeps"},
-    {.name = "draft",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(draft),
-     .metavar = "DRAFTER",
-     .help = "Drafter of the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto"},
-    {.name = "draft-mode",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = FIELD(draft_mode),
-     .choices = spry_draft_modes,
-     .metavar = "MODE",
-     .help =
-         "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter is sure of, so "
-         "that hardly one is refused"},
-    {.name = "draft-most",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(settings.draft_most),
-     .max = SPRY_DRAFT_MOST,
-     .help = "Maximum number of drafted tokens per step; 0: chosen automatically"},
-    {.name = "policy",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = FIELD(policy),
-     .choices = policies,
-     .metavar = "POLICY",
-     .help =
-         "How many requests are computed together: auto: all, up to --parallel, and as throughput when more wait; "
-         "interactive: one, and more while steps become less than 10 % slower; offline: 2, 4, 8, ... while each "
-         "gives 10 % more tokens a second for less than 10 % slower steps; throughput: what gives the most tokens a "
-         "second"},
-    {.name = "max-stall",
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(stall_ms),
-     .metavar = "MS",
-     .help =
-         "Longest time a prefill step may delay answers being decoded; 0: three quarters of a decode step, at most 50"},
+    OPTION("pool-bytes", SIZE, model_bytes, .common = true,
+           .help = "Limit for the memory of all loaded models; 0: three quarters of the machine's memory",
+           .group = "Models"),
+    OPTION(
+        "models-max", U32, models_max, .metavar = "N",
+        .help =
+            "Most models loaded at the same time; the one not used for longest is unloaded for another; 0: no limit"),
+    OPTION("keep-alive", U32, keep_alive_s, .common = true, .metavar = "SECONDS",
+           .help = "Unload a model that was not used for this time; 0: never"),
+    OPTION("answer-spans", FLAG, settings.answer_spans,
+           .help = "Compute every answer as a fragment, too, while nothing else is to be done, so that prompts that "
+                   "contain it as one find it; a request's answer_span decides otherwise"),
+    OPTION(
+        "agent-cache", CHOICE, settings.agent_cache, .choices = agent_caches, .metavar = "HOW",
+        .help =
+            "exact: in prompts of known coding agents, folder, date and whatever else changes come after instructions "
+            "and tools, so that a new session finds those in the cache; off: prompts keep the order of the request"),
+    OPTION("slide", FLAG, settings.slide,
+           .help = "Drop the oldest messages or tokens when a context is full, instead of an error or the answer's "
+                   "end; a request's context_overflow decides otherwise"),
+    OPTION("keep", U32, settings.keep, .metavar = "N", .help = "Tokens at the beginning that sliding keeps"),
+    OPTION("draft", STRING, draft, .metavar = "DRAFTER",
+           .help = "Drafter of the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto"),
+    OPTION("draft-mode", CHOICE, draft_mode, .choices = spry_draft_modes, .metavar = "MODE",
+           .help = "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter is "
+                   "sure of, so that hardly one is refused"),
+    OPTION("draft-most", U32, settings.draft_most, .max = SPRY_DRAFT_MOST,
+           .help = "Maximum number of drafted tokens per step; 0: chosen automatically"),
+    OPTION("policy", CHOICE, policy, .choices = policies, .metavar = "POLICY",
+           .help = "How many requests are computed together: auto: all, up to --parallel, and as throughput when more "
+                   "wait; interactive: one, and more while steps become less than 10 % slower; offline: 2, 4, 8, ... "
+                   "while each gives 10 % more tokens a second for less than 10 % slower steps; throughput: what gives "
+                   "the most tokens a second"),
+    OPTION("max-stall", U32, stall_ms, .metavar = "MS",
+           .help = "Longest time a prefill step may delay answers being decoded; 0: three quarters of a decode step, "
+                   "at most 50"),
 };
 
 void spry_server_flags_default(spry_server_flags *flags)

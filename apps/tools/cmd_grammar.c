@@ -425,61 +425,32 @@ typedef struct grammar_settings {
     spry_model_flags models;
 } grammar_settings;
 
-#define FIELD(name) offsetof(grammar_settings, name)
+#define OPTION(...) SPRY_OPTION(grammar_settings, __VA_ARGS__)
 
 static const char *const kind_names[] = {"auto", "gbnf", "schema", "regex", "choice", "json-object", NULL};
 
 static const char *const style_names[] = {"compact", "pretty", "free", "any", NULL};
 
 static const spry_option grammar_options[] = {
-    {.name = "grammar",
-     .letter = 'g',
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(grammar),
-     .metavar = "FILE",
-     .help = "The grammar or schema, instead of FILE",
-     .group = "Grammar"},
-    {.name = "kind",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = FIELD(kind),
-     .choices = kind_names,
-     .help = "Kind of the file; auto: a schema when its name ends in .json, else a grammar; json-object needs no file"},
-    {.name = "regex",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(regex),
-     .metavar = "PATTERN",
-     .help = "A regular expression that the whole text must match, instead of a file"},
-    {.name = "choice",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(choice),
-     .metavar = "JSON",
-     .help = "A JSON array of the texts to choose from, instead of a file"},
-    {.name = "json-style",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = FIELD(style),
-     .choices = style_names,
-     .help = "A schema's texts as answers are written; any: every text that is valid against it"},
-    {.name = "trim",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(trim),
-     .help = "Ignore newlines at the end of standard input",
-     .group = "Text"},
-    {.name = "text", .letter = 't', .kind = SPRY_OPTION_STRING, .offset = FIELD(text), .help = "mask: the text so far"},
-    {.name = "model",
-     .letter = 'm',
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(model),
-     .help = "mask, suite: model with the vocabulary; default: the bundled model; suite: none",
-     .group = "Mask"},
-    {.name = "bench",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(bench),
-     .help = "mask: process the whole text and show times"},
-    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "mask, suite: print JSON"},
-    {.name = "list",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(list),
-     .help = "suite: list every schema that is refused or judged wrongly"},
+    OPTION("grammar", STRING, grammar, .letter = 'g', .metavar = "FILE",
+           .help = "The grammar or schema, instead of FILE", .group = "Grammar"),
+    OPTION(
+        "kind", CHOICE, kind, .choices = kind_names,
+        .help =
+            "Kind of the file; auto: a schema when its name ends in .json, else a grammar; json-object needs no file"),
+    OPTION("regex", STRING, regex, .metavar = "PATTERN",
+           .help = "A regular expression that the whole text must match, instead of a file"),
+    OPTION("choice", STRING, choice, .metavar = "JSON",
+           .help = "A JSON array of the texts to choose from, instead of a file"),
+    OPTION("json-style", CHOICE, style, .choices = style_names,
+           .help = "A schema's texts as answers are written; any: every text that is valid against it"),
+    OPTION("trim", FLAG, trim, .help = "Ignore newlines at the end of standard input", .group = "Text"),
+    OPTION("text", STRING, text, .letter = 't', .help = "mask: the text so far"),
+    OPTION("model", STRING, model, .letter = 'm',
+           .help = "mask, suite: model with the vocabulary; default: the bundled model; suite: none", .group = "Mask"),
+    OPTION("bench", FLAG, bench, .help = "mask: process the whole text and show times"),
+    OPTION("json", FLAG, json, .help = "mask, suite: print JSON"),
+    OPTION("list", FLAG, list, .help = "suite: list every schema that is refused or judged wrongly"),
 };
 
 /* ---- the grammar ------------------------------------------------------------------------------------------------- */

@@ -338,20 +338,19 @@ typedef struct inspect_settings {
     spry_model_flags model;
 } inspect_settings;
 
-#define FIELD(name) offsetof(inspect_settings, name)
+#define OPTION(...)         SPRY_OPTION(inspect_settings, __VA_ARGS__)
+#define CONVERT_OPTION(...) SPRY_OPTION(convert_flags, __VA_ARGS__)
 
 static const spry_option inspect_options[] = {
-    {.name = "tensors",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(tensors),
-     .help = "List every tensor: name, type, shape, bytes, offset in its file and its alignment, layout in memory",
-     .group = "Inspect"},
-    {.name = "context",
-     .letter = 'c',
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(context),
-     .help = "Context size for the memory estimate; 0: the model's limit, or less where that does not fit the memory"},
-    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "Print one JSON object"},
+    OPTION("tensors", FLAG, tensors,
+           .help =
+               "List every tensor: name, type, shape, bytes, offset in its file and its alignment, layout in memory",
+           .group = "Inspect"),
+    OPTION(
+        "context", U32, context, .letter = 'c',
+        .help =
+            "Context size for the memory estimate; 0: the model's limit, or less where that does not fit the memory"),
+    OPTION("json", FLAG, json, .help = "Print one JSON object"),
 };
 
 static spry_status print_json(const json_t *description, spry_error *error)
@@ -426,33 +425,16 @@ typedef struct convert_flags {
 } convert_flags;
 
 static const spry_option options[] = {
-    {.name = "type",
-     .letter = 't',
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = offsetof(convert_flags, type),
-     .choices = spry_recipe_names,
-     .unset = "as in MODEL",
-     .help = "Type of the matrices"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(convert_flags, force),
-     .help = "Replace FILE if it exists"},
-    {.name = "title",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(convert_flags, title),
-     .metavar = "NAME",
-     .help = "Name of the model in the file; default: its current name"},
-    {.name = "lora",
-     .kind = SPRY_OPTION_STRING,
-     .offset = offsetof(convert_flags, lora),
-     .metavar = "PATH[=SCALE],...",
-     .help = "LoRA adapters that become part of the matrices, times SCALE: Hugging Face folders or GGUF files"},
-    {.name = "threads",
-     .kind = SPRY_OPTION_U32,
-     .offset = offsetof(convert_flags, threads),
-     .max = 1024,
-     .help = "Number of threads; 0: every processor available to this process"},
+    CONVERT_OPTION("type", CHOICE, type, .letter = 't', .choices = spry_recipe_names, .unset = "as in MODEL",
+                   .help = "Type of the matrices"),
+    CONVERT_OPTION("force", FLAG, force, .letter = 'f', .help = "Replace FILE if it exists"),
+    CONVERT_OPTION("title", STRING, title, .metavar = "NAME",
+                   .help = "Name of the model in the file; default: its current name"),
+    CONVERT_OPTION(
+        "lora", STRING, lora, .metavar = "PATH[=SCALE],...",
+        .help = "LoRA adapters that become part of the matrices, times SCALE: Hugging Face folders or GGUF files"),
+    CONVERT_OPTION("threads", U32, threads, .max = 1024,
+                   .help = "Number of threads; 0: every processor available to this process"),
 };
 
 static bool show_progress(void *user, size_t done, size_t total)

@@ -33,27 +33,15 @@ typedef struct sample_settings {
     uint32_t draw, top;
 } sample_settings;
 
-#define FIELD(name) offsetof(sample_settings, name)
+#define OPTION(...) SPRY_OPTION(sample_settings, __VA_ARGS__)
 
 static const spry_option sample_options[] = {
-    {.name = "json",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(json),
-     .help = "Print JSON: {\"probabilities\": [..]} of all tokens, or {\"tokens\": [..]} with --draw",
-     .group = "Output"},
-    {.name = "draw",
-     .letter = 'd',
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(draw),
-     .max = DRAW_MAX,
-     .help = "Sample N tokens, all with the same history, instead of showing probabilities"},
-    {.name = "top",
-     .letter = 'n',
-     .kind = SPRY_OPTION_U32,
-     .offset = FIELD(top),
-     .min = 1,
-     .max = 1000000,
-     .help = "Number of most probable tokens to list"},
+    OPTION("json", FLAG, json,
+           .help = "Print JSON: {\"probabilities\": [..]} of all tokens, or {\"tokens\": [..]} with --draw",
+           .group = "Output"),
+    OPTION("draw", U32, draw, .letter = 'd', .max = DRAW_MAX,
+           .help = "Sample N tokens, all with the same history, instead of showing probabilities"),
+    OPTION("top", U32, top, .letter = 'n', .min = 1, .max = 1000000, .help = "Number of most probable tokens to list"),
 };
 
 /* The contents of standard input. */

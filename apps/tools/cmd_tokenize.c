@@ -31,30 +31,17 @@ typedef struct tokenize_settings {
     spry_model_flags model;
 } tokenize_settings;
 
-#define FIELD(name) offsetof(tokenize_settings, name)
+#define OPTION(...) SPRY_OPTION(tokenize_settings, __VA_ARGS__)
 
 static const spry_option tokenize_options[] = {
-    {.name = "decode",
-     .letter = 'd',
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(decode),
-     .help = "Convert ids to text",
-     .group = "Tokens"},
-    {.name = "special",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(special),
-     .help = "Spellings of control tokens become those tokens; with --decode, control tokens are shown"},
-    {.name = "bos",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(bos),
-     .help = "Add the tokens that the model's tokenizer adds before and after a text"},
-    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "Print the ids as a JSON array"},
-    {.name = "bench",
-     .kind = SPRY_OPTION_U32,
-     .metavar = "N",
-     .offset = FIELD(bench),
-     .max = 1000000,
-     .help = "Encode the text N times on one thread and print the speed of the fastest instead of the ids; 0: no"},
+    OPTION("decode", FLAG, decode, .letter = 'd', .help = "Convert ids to text", .group = "Tokens"),
+    OPTION("special", FLAG, special,
+           .help = "Spellings of control tokens become those tokens; with --decode, control tokens are shown"),
+    OPTION("bos", FLAG, bos, .help = "Add the tokens that the model's tokenizer adds before and after a text"),
+    OPTION("json", FLAG, json, .help = "Print the ids as a JSON array"),
+    OPTION("bench", U32, bench, .metavar = "N", .max = 1000000,
+           .help =
+               "Encode the text N times on one thread and print the speed of the fastest instead of the ids; 0: no"),
 };
 
 static void print_ids(const spry_tokens *ids, bool json)
@@ -187,35 +174,17 @@ typedef struct logits_settings {
     spry_model_flags model;
 } logits_settings;
 
-#define LOGITS_FIELD(name) offsetof(logits_settings, name)
+#define LOGITS_OPTION(...) SPRY_OPTION(logits_settings, __VA_ARGS__)
 
 static const spry_option logits_options[] = {
-    {.name = "ids",
-     .kind = SPRY_OPTION_STRING,
-     .offset = LOGITS_FIELD(ids),
-     .common = true,
-     .metavar = "LIST",
-     .help = "Token ids, separated by commas or spaces",
-     .group = "Logits"},
-    {.name = "ids-file",
-     .kind = SPRY_OPTION_STRING,
-     .offset = LOGITS_FIELD(ids_file),
-     .common = true,
-     .metavar = "FILE",
-     .help = "A file with the ids, or a JSON array of them, instead of --ids"},
-    {.name = "rows",
-     .kind = SPRY_OPTION_CHOICE,
-     .offset = LOGITS_FIELD(rows),
-     .choices = row_choices,
-     .metavar = "WHICH",
-     .help = "Logits after the last id or after all"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = SPRY_OPTION_STRING,
-     .offset = LOGITS_FIELD(output),
-     .common = true,
-     .metavar = "FILE",
-     .help = "Output file; - is standard output"},
+    LOGITS_OPTION("ids", STRING, ids, .common = true, .metavar = "LIST",
+                  .help = "Token ids, separated by commas or spaces", .group = "Logits"),
+    LOGITS_OPTION("ids-file", STRING, ids_file, .common = true, .metavar = "FILE",
+                  .help = "A file with the ids, or a JSON array of them, instead of --ids"),
+    LOGITS_OPTION("rows", CHOICE, rows, .choices = row_choices, .metavar = "WHICH",
+                  .help = "Logits after the last id or after all"),
+    LOGITS_OPTION("output", STRING, output, .letter = 'o', .common = true, .metavar = "FILE",
+                  .help = "Output file; - is standard output"),
 };
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

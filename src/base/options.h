@@ -7,6 +7,7 @@
 #define SPRY_BASE_OPTIONS_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -39,6 +40,12 @@ typedef struct spry_option {
     bool flag_only;      /* set by its flag only, never by a variable or a profile: it says what to do, not how */
     bool negative_unset; /* in requests to a server, a negative number leaves the value as it is */
 } spry_option;
+
+/* A row of a table: SPRY_OPTION(struct, "name", KIND, field, .help = "...", ...). */
+#define SPRY_OPTION(struct_type, option_name, option_kind, field, ...)                                                 \
+    {                                                                                                                  \
+        .name = option_name, .kind = SPRY_OPTION_##option_kind, .offset = offsetof(struct_type, field), __VA_ARGS__    \
+    }
 
 /* Strings in the caller's array. */
 typedef struct spry_option_list {

@@ -34,14 +34,8 @@ static const spry_usage usage = {
 };
 
 static const spry_option batch_options[] = {
-    {.name = "parallel",
-     .kind = SPRY_OPTION_U32,
-     .offset = offsetof(spry_server_flags, parallel),
-     .common = true,
-     .min = 1,
-     .max = 256,
-     .help = "Most answers computed at the same time",
-     .group = "Batch"},
+    SPRY_OPTION(spry_server_flags, "parallel", U32, parallel, .common = true, .min = 1, .max = 256,
+                .help = "Most answers computed at the same time", .group = "Batch"),
 };
 
 typedef struct batch {
