@@ -314,8 +314,8 @@ void spry_device_identify(const spry_device_kind *kind, char identity[SPRY_DEVIC
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* Rows that see all of their text are computed together with all of it, and give no logits. A tower's are windows of one
- * picture, which its caller puts into one step. */
+/* Rows that see all of their text are computed together with all of it, and give no logits. A tower's are windows of
+ * one picture, which its caller puts into one step. */
 static spry_status check_whole(const spry_segment *g, const spry_config *c, spry_error *error)
 {
     if (!c->bidirectional)
@@ -341,7 +341,7 @@ spry_status spry_device_check_picture(const spry_device *d, const spry_picture *
             "and %u layers on this device",
             p->n_embd, p->n_deep, p->columns, d->config->arch->name, d->config->n_embd,
             d->config->n_layers - d->split_layers);
-    if (p->columns && p->n_rows % p->columns)
+    if (p->columns && p->n_rows % p->columns && !d->config->arch->tower) /* which may have a class row */
         return spry_fail(error, SPRY_ERR_INPUT, "a picture of %u rows has no columns of %u", p->n_rows, p->columns);
     if (p->two_way && p->n_rows > d->limits.max_rows)
         return spry_fail(error, SPRY_ERR_CONTEXT, "a picture of %u rows does not fit a step of %u", p->n_rows,

@@ -79,7 +79,9 @@ static void measure(const spry_tower *t, double most, uint32_t *rows, uint32_t *
     double unit = (double)t->patch * t->merge, area = (double)t->patch * t->patch, side = t->side / t->patch;
     double longest = sqrt(SPRY_TOWER_RATIO * most), windows = 1;
     longest = t->kind->limits_side && t->longest < longest ? t->longest : longest;
-    double n = t->kind->square ? side * side : ceil((most + 2 * unit * longest + unit * unit) / area);
+    double sheet = fmax(fmin(most, t->max_pixels), unit * unit);
+    double n = t->kind->square ? side * side : ceil((sheet + 2 * unit * longest + unit * unit) / area);
+    n = fmax(n, t->kind->tiling ? side * side : 0) + (t->class_row ? 1 : 0);
     if (t->window)
         windows = n / ((double)t->window * t->window) + 2 * n / ((double)t->merge * t->window) + 4;
     *rows = (uint32_t)n;
@@ -215,7 +217,7 @@ static spry_status compute(spry_eyes *eyes, float **hidden, const spry_patches *
     if (!status)
         status = spry_device_wait(eyes->device, error);
     if (!status)
-        status = take_hidden(eyes, hidden, patches->rows * patches->columns, error);
+        status = take_hidden(eyes, hidden, spry_patches_rows(eyes->tower, patches), error);
     spry_kv_table_truncate(&eyes->table, &eyes->pool, 0);
     free(segments);
     return status;

@@ -24,7 +24,7 @@ static const spry_arch *const table[] = {
     &spry_arch_nemotron_h,      &spry_arch_nemotron_h_moe, &spry_arch_qwen3_vl,
     &spry_arch_qwen2_vl,        &spry_arch_qwen3_tower,    &spry_arch_qwen2_5_tower,
     &spry_arch_siglip,          &spry_arch_siglip_first,   &spry_arch_pixtral,
-    &spry_arch_pixtral_gelu,
+    &spry_arch_pixtral_gelu,    &spry_arch_internvit,      &spry_arch_gemma4_tower,
 };
 
 const spry_arch *spry_arch_by_gguf(spry_view name)

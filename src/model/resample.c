@@ -33,9 +33,8 @@ static const struct {
     double reach;
 } filters[] = {[SPRY_LANCZOS] = {lanczos, 3}, [SPRY_BILINEAR] = {bilinear, 1}, [SPRY_BICUBIC] = {bicubic, 2}};
 
-/* The source pixels [first, first + n) that an output pixel depends on. */
 typedef struct taps {
-    size_t first, n;
+    size_t first, n; /* as in spry_weighing */
 } taps;
 
 /* What one direction needs: a line of weights for each output, as fixed-point numbers with `bits` after the point. */
@@ -46,26 +45,22 @@ typedef struct plan {
     int bits;
 } plan;
 
-static size_t most_taps(uint32_t out, uint32_t in, spry_filter filter)
+size_t spry_weighing_most(uint32_t out, uint32_t in, spry_filter filter)
 {
     double scale = (double)in / out;
     return (size_t)ceil(filters[filter].reach * (scale > 1 ? scale : 1)) * 2 + 1;
 }
 
-/* The weights of one output; returns the largest. */
-static double make_taps(taps *t, double *weights, uint32_t at, uint32_t out, uint32_t in, spry_filter filter)
+void spry_weighing_make(spry_weighing *w, uint32_t at, uint32_t out, uint32_t in, spry_filter filter)
 {
     double scale = (double)in / out, wide = scale > 1 ? scale : 1, reach = filters[filter].reach * wide;
-    double centre = (at + 0.5) * scale, from = centre - reach + 0.5, to = centre + reach + 0.5, sum = 0, largest = 0;
-    t->first = from > 0 ? (size_t)from : 0;
-    t->n = (to < in ? (size_t)to : in) - t->first;
-    for (size_t i = 0; i < t->n; i++)
-        sum += weights[i] = filters[filter].weight(((double)(t->first + i) - centre + 0.5) / wide);
-    for (size_t i = 0; i < t->n; i++) {
-        weights[i] /= sum;
-        largest = weights[i] > largest ? weights[i] : largest;
-    }
-    return largest;
+    double centre = (at + 0.5) * scale, from = centre - reach + 0.5, to = centre + reach + 0.5, sum = 0;
+    w->first = from > 0 ? (size_t)from : 0;
+    w->n = (to < in ? (size_t)to : in) - w->first;
+    for (size_t i = 0; i < w->n; i++)
+        sum += w->weights[i] = filters[filter].weight(((double)(w->first + i) - centre + 0.5) / wide);
+    for (size_t i = 0; i < w->n; i++)
+        w->weights[i] /= sum;
 }
 
 /* torchvision's weights are the largest that fit 16 bits; Pillow, which alone has Lanczos, uses 22 after the point. */
@@ -82,20 +77,24 @@ static int bits_of(double largest, spry_filter filter)
 static bool make_plan(plan *p, uint32_t out, uint32_t in, spry_filter filter)
 {
     double largest = 0;
-    p->most = most_taps(out, in, filter);
+    p->most = spry_weighing_most(out, in, filter);
     p->taps = malloc(out * sizeof *p->taps);
     p->weights = malloc(out * p->most * sizeof *p->weights);
-    double *line = malloc(p->most * sizeof *line);
-    bool fine = p->taps && p->weights && line;
-    for (uint32_t i = 0; fine && i < out; i++)
-        largest = fmax(largest, make_taps(&p->taps[i], line, i, out, in, filter));
+    spry_weighing w = {.weights = malloc(p->most * sizeof *w.weights)};
+    bool fine = p->taps && p->weights && w.weights;
+    for (uint32_t i = 0; fine && i < out; i++) {
+        spry_weighing_make(&w, i, out, in, filter);
+        for (size_t k = 0; k < w.n; k++)
+            largest = fmax(largest, w.weights[k]);
+    }
     p->bits = bits_of(largest, filter);
     for (uint32_t i = 0; fine && i < out; i++) {
-        make_taps(&p->taps[i], line, i, out, in, filter);
-        for (size_t k = 0; k < p->taps[i].n; k++)
-            p->weights[i * p->most + k] = (int32_t)(line[k] * (1 << p->bits) + (line[k] < 0 ? -0.5 : 0.5));
+        spry_weighing_make(&w, i, out, in, filter);
+        p->taps[i] = (taps){w.first, w.n};
+        for (size_t k = 0; k < w.n; k++)
+            p->weights[i * p->most + k] = (int32_t)(w.weights[k] * (1 << p->bits) + (w.weights[k] < 0 ? -0.5 : 0.5));
     }
-    free(line);
+    free(w.weights);
     return fine;
 }
 

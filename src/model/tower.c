@@ -17,6 +17,7 @@
 static double number_or(const json_t *json, const char *key, double otherwise)
 {
     const json_t *value = json_object_get(json, key);
+    value = json_is_array(value) ? json_array_get(value, 0) : value; /* [height, width], which are the same */
     return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
@@ -80,6 +81,7 @@ static spry_status describe_gguf(description *d, const spry_gguf *gguf, spry_err
         {"clip.vision.block_count", "depth"},
         {"clip.vision.embedding_length", "hidden_size"},
         {"clip.vision.attention.head_count", "num_heads"},
+        {"clip.vision.attention.head_count_kv", "num_key_value_heads"},
         {"clip.vision.attention.head_dim", "head_dim"},
         {"clip.vision.feed_forward_length", "intermediate_size"},
         {"clip.vision.attention.layer_norm_epsilon", "layer_norm_eps"},
@@ -114,10 +116,27 @@ static spry_status describe_gguf(description *d, const spry_gguf *gguf, spry_err
     d->config = json_pack("{s:o}", "vision_config", vision);
     d->recipe = json_pack("{s:o, s:o}", "image_mean", list_of(gguf, "clip.vision.image_mean"), "image_std",
                           list_of(gguf, "clip.vision.image_std"));
-    double longest;
-    if (spry_gguf_get_f64(gguf, "clip.vision.preproc_image_size", &longest))
-        json_object_set_new(d->recipe, "size", json_pack("{s:f}", "longest_edge", longest));
+    static const char *const recipe_keys[][2] = {{"clip.vision.image_min_pixels", "min_pixels"},
+                                                 {"clip.vision.image_max_pixels", "max_pixels"},
+                                                 {"clip.vision.preproc_min_tiles", "min_tiles"},
+                                                 {"clip.vision.preproc_max_tiles", "max_tiles"}};
+    double value;
+    for (size_t i = 0; i < SPRY_COUNT(recipe_keys); i++)
+        if (spry_gguf_get_f64(gguf, recipe_keys[i][0], &value))
+            json_object_set_new(d->recipe, recipe_keys[i][1], json_real(value));
+    if (spry_gguf_get_f64(gguf, "clip.vision.preproc_image_size", &value))
+        json_object_set_new(d->recipe, "size", json_pack("{s:f}", "longest_edge", value));
     return d->config && d->recipe ? SPRY_OK : spry_fail_memory(error, "a tower", 0);
+}
+
+/* Newer folders have the recipe within processor_config.json. */
+static spry_status read_newer_recipe(description *d, const spry_model *model, spry_error *error)
+{
+    json_t *all = NULL;
+    spry_status status = spry_model_read_json(&all, model->name, "processor_config.json", error);
+    d->recipe = json_incref(json_object_get(all, "image_processor"));
+    json_decref(all);
+    return status;
 }
 
 static spry_status describe_folder(description *d, const spry_model *model, spry_error *error)
@@ -125,6 +144,8 @@ static spry_status describe_folder(description *d, const spry_model *model, spry
     spry_status status = spry_model_read_json(&d->config, model->name, "config.json", error);
     if (!status)
         status = spry_model_read_json(&d->recipe, model->name, "preprocessor_config.json", error);
+    if (!status && !d->recipe)
+        status = read_newer_recipe(d, model, error);
     d->kind = status ? NULL : kind_of(d->config);
     if (!status && (!d->kind || !model->files))
         status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "the model %s cannot see pictures", model->name);
@@ -239,6 +260,13 @@ static const spry_arch *arch_of(const spry_tower *t, const json_t *vision, doubl
     return t->kind->arch;
 }
 
+/* GGUF files do not say, but norms without biases are RMS norms. */
+static bool has_rms_norms(const spry_tower *t, const json_t *vision)
+{
+    const char *norm = json_string_value(json_object_get(vision, "norm_type"));
+    return t->own ? !spry_gguf_find_tensor(t->own, SPRY_VIEW("v.blk.0.ln1.bias")) : norm && !strcmp(norm, "rms_norm");
+}
+
 /* vision_config in the words of other models. */
 static json_t *layers_config(const spry_tower *t, const json_t *vision)
 {
@@ -252,14 +280,18 @@ static json_t *layers_config(const spry_tower *t, const json_t *vision)
                   "num_hidden_layers", number_or(vision, "depth", number_or(vision, "num_hidden_layers", k->layers)),
                   "hidden_size", n_embd, "num_attention_heads", n_heads, "intermediate_size", n_ff, "layer_norm_eps",
                   eps, "rms_norm_eps", eps, "max_position_embeddings", 65536.0, "rope_theta",
-                  number_or(rope, "rope_theta", number_or(vision, "rope_theta", 10000)));
-    if (json && json_object_get(vision, "head_dim"))
-        json_object_set(json, "head_dim", json_object_get(vision, "head_dim"));
+                  number_or(rope, "rope_theta", number_or(vision, "rope_theta", k->theta > 0 ? k->theta : 10000)));
+    static const char *const same[] = {"head_dim", "num_key_value_heads", "attention_bias", "use_qk_norm"};
+    for (size_t i = 0; json && i < SPRY_COUNT(same); i++)
+        if (json_object_get(vision, same[i]))
+            json_object_set(json, same[i], json_object_get(vision, same[i]));
+    if (k->arch->either_norm && !has_rms_norms(t, vision))
+        json_object_del(json, "rms_norm_eps");
     return json;
 }
 
-/* Half of the pairs turn by a patch's row and half by its column, with the frequencies of a head of half the size; or
- * columns with those between. */
+/* Half of the pairs turn by a patch's row and half by its column (the other way round with axes_apart), with the
+ * frequencies of a head of half the size; or columns with those between. */
 static spry_status make_axes(spry_tower *t, spry_error *error)
 {
     uint32_t n = t->config.rope_dim / 2, half = n / 2;
@@ -269,7 +301,7 @@ static spry_status make_axes(spry_tower *t, spry_error *error)
         return spry_fail_memory(error, "a tower", n);
     for (uint32_t i = 0; i < n; i++) {
         double wanted = 2.0 * (i % half) + (i >= half && t->kind->odd_columns ? 1 : 0);
-        axes[i] = i < half ? 1 : 2;
+        axes[i] = (i < half) == t->kind->axes_apart ? 2 : 1;
         factors[i] = (float)pow((double)t->config.rope.theta, 2 * (wanted - i) / (double)t->config.rope_dim);
     }
     t->config.rope_axes = axes;
@@ -301,7 +333,7 @@ static spry_status read_layers(spry_tower *t, const spry_model *model, const jso
     if (!status)
         status =
             spry_weights_bind(&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, &t->arena, error);
-    if (!status && t->kind->rotates && t->config.rope_dim % 4)
+    if (!status && t->kind->rotates && (t->config.rope_dim % 4 || t->config.rope_dim != t->config.head_dim))
         status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: a tower's heads of %u have no halves of pairs", name,
                            t->config.rope_dim);
     if (!status && t->kind->rotates)
@@ -324,6 +356,12 @@ static spry_status add_frames(spry_tower *t, const spry_binder *b, float *sums, 
     if (!frames || frames > 16 || count != n * frames * pixels)
         return spry_bind_wrong_shape(b, given, t->config.n_embd, 3 * pixels);
     spry_status status = spry_bind_vector(b, &all, given, count, 0);
+    if (given->n_dims == 2) { /* [n_embd, y, x, channel] */
+        for (size_t i = 0; !status && i < n; i++)
+            for (size_t k = 0; k < pixels; k++)
+                sums[i * pixels + k] = all[(i / 3 * pixels + k) * 3 + i % 3];
+        return status;
+    }
     for (size_t i = 0; !status && i < n; i++)
         for (size_t f = 0; f < frames; f++)
             for (size_t k = 0; k < pixels; k++)
@@ -357,22 +395,40 @@ static spry_status read_positions(spry_tower *t, const spry_binder *b)
     const spry_tensor *tensor = names[0] ? spry_tower_find(b, names, "weight") : NULL;
     if (!names[0])
         return SPRY_OK;
+    tensor = tensor ? tensor : spry_tower_find(b, names, "");
     if (!tensor)
         return spry_bind_missing(b, names[b->gguf != NULL]);
-    t->position_side = (uint32_t)lround(sqrt((double)tensor->dims[0]));
-    if ((size_t)t->position_side * t->position_side != tensor->dims[0] || t->position_side > 4096)
-        return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' has %zu rows, which are no square", b->name,
-                         SPRY_VIEW_ARG(tensor->name), tensor->dims[0]);
-    return spry_bind_vector(b, &t->positions, tensor, tensor->dims[0] * t->config.n_embd, 0);
+    size_t count = tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * tensor->dims[3], n = t->config.n_embd;
+    size_t rows = count / n - (t->kind->class_row && count >= n ? 1 : 0);
+    bool axes = t->kind->placing == SPRY_PLACES_AXES;
+    t->position_side = axes ? (uint32_t)(rows / 2) : (uint32_t)lround(sqrt((double)rows));
+    size_t wanted = axes ? 2 * (size_t)t->position_side : (size_t)t->position_side * t->position_side;
+    if (wanted != rows || !rows || count % n || rows > 1 << 24)
+        return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' has %zu rows, which are no %s", b->name,
+                         SPRY_VIEW_ARG(tensor->name), rows, axes ? "two tables" : "square");
+    return spry_bind_vector(b, &t->positions, tensor, count, 0);
 }
 
 static void read_recipe(spry_tower *t, const json_t *recipe, const json_t *vision)
 {
     const json_t *size = json_object_get(recipe, "size");
+    double least = t->kind->tiling == SPRY_TILES_LARGE ? 2 : 1, tiles = t->kind->tiling == SPRY_TILES_LARGE ? 10 : 12;
     t->longest = number_or(size, "longest_edge", number_or(vision, "image_size", 1540));
     t->min_pixels = number_or(recipe, "min_pixels", number_or(size, "shortest_edge", 3136));
     const json_t *pixels = t->kind->limits_side ? NULL : size; /* kinds that limit sides have a side there */
     t->max_pixels = number_or(recipe, "max_pixels", number_or(pixels, "longest_edge", 1 << 24));
+    double row = (double)t->patch * t->merge * t->patch * t->merge; /* pixels */
+    double most = number_or(recipe, "max_image_tokens", number_or(recipe, "max_soft_tokens", t->kind->most_rows));
+    double fewest = number_or(recipe, "min_image_tokens", t->kind->least_rows);
+    t->min_pixels = t->kind->least_rows > 0 ? number_or(recipe, "min_pixels", fewest * row) : t->min_pixels;
+    t->max_pixels = t->kind->most_rows > 0 ? number_or(recipe, "max_pixels", most * row) : t->max_pixels;
+    t->large_pixels = t->max_pixels * number_or(recipe, "max_pixels_tolerance", 2);
+    t->min_tiles =
+        (uint32_t)fmin(fmax(number_or(recipe, "min_tiles", number_or(recipe, "min_patches", least)), 1), 256);
+    t->max_tiles =
+        (uint32_t)fmin(fmax(number_or(recipe, "max_tiles", number_or(recipe, "max_patches", tiles)), 1), 256);
+    if (json_is_false(json_object_get(recipe, "do_image_splitting")) && t->kind->tiling == SPRY_TILES_LARGE)
+        t->max_tiles = 1;
     double filter = number_or(recipe, "resample", t->kind->filter);
     t->filter = filter == SPRY_LANCZOS || filter == SPRY_BILINEAR ? (spry_filter)filter : SPRY_BICUBIC;
     for (size_t i = 0; i < 3; i++) {
@@ -380,17 +436,20 @@ static void read_recipe(spry_tower *t, const json_t *recipe, const json_t *visio
         const json_t *deviation = json_array_get(json_object_get(recipe, "image_std"), i);
         t->mean[i] = mean ? (float)json_number_value(mean) : 0.5f;
         t->deviation[i] = deviation && json_number_value(deviation) > 0 ? (float)json_number_value(deviation) : 0.5f;
+        if (t->kind->unit_pixels)
+            t->mean[i] = t->deviation[i] = 0.5f;
     }
 }
 
 /* Sides of patches, rows and sheets. A square sheet has a position for each patch. */
-static spry_status read_sides(spry_tower *t, const json_t *config, const json_t *vision, const char *name,
-                              spry_error *error)
+static spry_status read_sides(spry_tower *t, const json_t *config, const json_t *vision, const json_t *recipe,
+                              const char *name, spry_error *error)
 {
     double patch = number_or(vision, "patch_size", t->kind->patch);
     double merge = number_or(vision, "spatial_merge_size",
                              number_or(config, "spatial_merge_size", t->kind->merge > 0 ? t->kind->merge : 1));
     double side = number_or(vision, "image_size", t->kind->patch > 0 ? 16 * t->kind->patch : 0);
+    side = t->kind->tiling == SPRY_TILES_LARGE ? number_or(recipe, "tile_size", 512) : side;
     if (!(patch >= 1 && patch <= 256 && merge >= 1 && merge <= 16 && side >= patch && side <= 8192))
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: patches of %g pixels, joined by %g, in pictures of %g", name,
                          patch, merge, side);
@@ -416,7 +475,7 @@ static spry_status check(const spry_tower *t, const char *name, spry_error *erro
                          name, t->position_side, t->position_side, side, side);
     if (!t->kind->limits_side)
         return SPRY_OK;
-    if (t->longest < t->patch || t->longest > 65536 || (t->kind->tiles && t->longest < t->side))
+    if (t->longest < t->patch || t->longest > 65536 || (t->kind->tiling && t->longest < t->side))
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: pictures of at most %g pixels a side", name, t->longest);
     return SPRY_OK;
 }
@@ -451,11 +510,9 @@ static spry_status read_all(spry_tower *t, const spry_model *model, const descri
     const char *name = name_of(t, model);
     const json_t *vision = json_object_get(d->config, "vision_config");
     t->width = model->config.n_embd;
-    spry_status status = read_sides(t, d->config, vision, name, error);
-    if (status)
-        return status;
-    read_recipe(t, d->recipe, vision);
-    if ((status = read_layers(t, model, vision, error)))
+    t->two_way = t->kind->two_way && !model->config.n_layer_embd; /* Gemma 4's small models see in one direction */
+    spry_status status = read_sides(t, d->config, vision, d->recipe, name, error);
+    if (status || (status = read_layers(t, model, vision, error)))
         return status;
     spry_binder b = {&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, t->config.prefix,
                      t->ops,      &t->arena,  error};
@@ -464,6 +521,8 @@ static spry_status read_all(spry_tower *t, const spry_model *model, const descri
         status = read_positions(t, &b);
     if (!status)
         status = t->kind->read(t, &b, d->config, vision);
+    if (!status)
+        read_recipe(t, d->recipe, vision);
     if (!status)
         status = read_row_end(t, &b, model);
     return status ? status : check(t, name, error);

@@ -16,6 +16,7 @@ enum { SPRY_TOWER_STEPS = 3, SPRY_TOWER_RATIO = 200 /* the most of a longer side
 /* A norm and up to three products, with GELU (by the error function) before the last. */
 typedef struct spry_projector {
     const float *norm, *norm_bias; /* norm of the input; NULL: none. Without a bias the mean is not subtracted */
+    float eps;                     /* epsilon of the norm; 0: that of the layers */
     spry_weight steps[SPRY_TOWER_STEPS];
     uint32_t n_steps;
 } spry_projector;
@@ -27,6 +28,27 @@ typedef enum spry_joining {
     SPRY_JOIN_AVERAGE,
 } spry_joining;
 
+/* How a large picture becomes square sheets, the tiles, and one more of the whole. */
+typedef enum spry_tiling {
+    SPRY_TILES_NONE,
+    SPRY_TILES_LONGEST, /* the longest side becomes `longest`, and both go up to whole tiles */
+    SPRY_TILES_RATIO,   /* the lines and columns whose ratio is next to the picture's */
+    SPRY_TILES_LARGE,   /* the same, for pictures that are over `large_pixels`; the whole keeps its ratio */
+} spry_tiling;
+
+/* How learned positions are added to patches. */
+typedef enum spry_placing_kind {
+    SPRY_PLACES_CORNERS, /* a square table, whose corners are the sheet's corners */
+    SPRY_PLACES_SMOOTH,  /* a square table, resampled to the sheet's size with antialiasing */
+    SPRY_PLACES_AXES,    /* a table for columns, and one for lines */
+} spry_placing_kind;
+
+/* Text of a prompt for a picture in tiles: \1 is a sheet. A tile is OPEN line _col_ column CLOSE; without OPEN it is
+ * CLOSE. */
+typedef struct spry_tile_text {
+    const char *before, *open, *close, *line, *after;
+} spry_tile_text;
+
 typedef struct spry_tower {
     const struct spry_tower_kind *kind;
     spry_arena arena;
@@ -36,17 +58,22 @@ typedef struct spry_tower {
     uint32_t patch, merge, width; /* pixels of a patch's side, patches of a row's side, floats of a row */
     uint32_t window;              /* patches of a window's side; 0: all layers see the whole picture */
     double side, longest;         /* pixels of a square sheet's side, and of the longest side of a picture */
-    double min_pixels, max_pixels;
+    double min_pixels, max_pixels, large_pixels;
+    uint32_t min_tiles, max_tiles;
+    bool two_way; /* rows of the text model see each other */
     spry_filter filter;
     float mean[3], deviation[3];
     const float *patches, *patch_bias; /* [n_embd, 3, patch, patch], [n_embd] */
-    const float *positions;            /* [position_side * position_side, n_embd], or NULL */
+    const float *positions; /* [position_side * position_side, n_embd] or [2, position_side, n_embd], or NULL */
     uint32_t position_side;
+    const float *class_row;  /* [n_embd]: one more row for the layers, which is dropped after them; NULL: none */
     const float *patch_norm; /* RMS norm of each patch after the layers, with patch_norm_eps; NULL: none */
     float patch_norm_eps;
     spry_projector projector, deep[SPRY_MAX_TAPS];
-    const float *row_end; /* [width]: a row between two lines of the picture; NULL: none */
-    const spry_ops *ops;  /* plain ones: they take rows of every type as files have them */
+    float joined_scale;                       /* factor of joined patches; 0: none */
+    const float *joined_mean, *joined_scales; /* [n_embd]: subtracted from joined patches, and factors; NULL: none */
+    const float *row_end;                     /* [width]: a row between two lines of the picture; NULL: none */
+    const spry_ops *ops;                      /* plain ones: they take rows of every type as files have them */
 } spry_tower;
 
 /* What one family does in its own way. */
@@ -64,15 +91,21 @@ typedef struct spry_tower_kind {
     /* The sides of a sheet. */
     void (*sides)(const spry_tower *tower, uint32_t *width, uint32_t *height, const spry_image *image, double most);
     spry_joining joining;
+    spry_placing_kind placing;
+    spry_tiling tiling;
+    spry_tile_text tiles;
     spry_filter filter;
-    double patch, merge, layers, heads, ff, eps; /* where files do not say */
-    bool rotates;                                /* rope by row and column, half of the pairs each */
-    bool odd_columns;                            /* columns turn with frequencies between those of rows */
-    bool columns;                                /* rope of the text model sees rows as a grid */
-    bool two_way;                                /* rows of the text model see each other */
-    bool limits_side;                            /* `longest` counts */
-    bool square; /* sheets are squares of the same side, with a position for each patch */
-    bool tiles;  /* large pictures are cut into square sheets, and the whole is one more */
+    double patch, merge, layers, heads, ff, eps, theta; /* where files do not say */
+    double least_rows, most_rows; /* rows of a picture, where the recipe counts rows; 0: it counts pixels */
+    bool rotates;                 /* rope by row and column, half of the pairs each */
+    bool odd_columns;             /* columns turn with frequencies between those of rows */
+    bool columns;                 /* rope of the text model sees rows as a grid */
+    bool two_way;                 /* rows of the text model see each other, where the config does not say */
+    bool axes_apart;              /* rope: the first half of a head turns by columns and the second by lines */
+    bool limits_side;             /* `longest` counts */
+    bool class_row;               /* the first of the learned positions is that of a class row */
+    bool square;                  /* sheets are squares of the same side, with a position for each patch */
+    bool unit_pixels;             /* pixels go from -1 to 1, whatever the recipe says */
 } spry_tower_kind;
 
 /* By model_type or clip.projector_type; NULL: not known. */
@@ -104,22 +137,32 @@ typedef struct spry_sheets {
     uint32_t n, rows, columns; /* the tiles, if any: all sheets but the last */
 } spry_sheets;
 
+/* Lines and columns of about the picture's ratio, from min_tiles to max_tiles of them. */
+void spry_tower_grid(uint32_t *rows, uint32_t *columns, const spry_tower *tower, const spry_image *image,
+                     uint32_t max_tiles);
+
 spry_status spry_tower_sheets(const spry_tower *tower, spry_sheets *out, const spry_image *image, double max_pixels,
                               spry_error *error);
 void spry_sheets_deinit(spry_sheets *sheets);
 
-/* A sheet as rows of patches for the tower's layers, in windows, each a picture that is a grid. */
+/* A sheet as rows of patches for the tower's layers, in windows, each a picture that is a grid; after the patches of a
+ * window is the class row, if there is one. */
 typedef struct spry_patches {
     spry_picture **windows;
     uint32_t n, rows, columns; /* rows, columns: of patches of the sheet */
 } spry_patches;
 
+/* The number of rows that the layers compute for all patches. */
+static inline uint32_t spry_patches_rows(const spry_tower *tower, const spry_patches *p)
+{
+    return p->rows * p->columns + (tower->class_row ? p->n : 0);
+}
+
 spry_status spry_tower_patches(const spry_tower *tower, spry_patches *out, const spry_image *sheet,
                                spry_threads *threads, spry_error *error);
 void spry_patches_deinit(spry_patches *patches);
 
-/* Hidden states of all patches, window by window, and for each tap [rows * columns, n_embd] after them, become rows for
- * the model. */
+/* Hidden states of all rows, window by window, and for each tap the same after them, become rows for the model. */
 spry_status spry_tower_project(const spry_tower *tower, spry_picture **out, const spry_patches *patches,
                                const float *hidden, spry_kv_key hash, spry_threads *threads, spry_error *error);
 

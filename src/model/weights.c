@@ -1,6 +1,7 @@
 /* Binds tensors: each is found by name, and its type, shape and alignment are checked before it is used. */
 #include "model/weights.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -203,7 +204,7 @@ static spry_status layer_norm_with_bias(const spry_binder *b, const float **out,
         !status && b->config->layer_norm ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
     if (!status && !t && !b->gguf && b->config->arch->encoder)
         t = spry_bind_find_in_layer(b, (char[SPRY_TENSOR_NAME_MAX]){0}, layer, ours, 0, "beta");
-    if (!status && !t && b->config->arch->norm_bias)
+    if (!status && !t && b->config->arch->norm_bias && b->config->layer_norm)
         return spry_bind_missing(b, name);
     return t ? spry_bind_vector(b, bias, t, b->config->n_embd, 0) : status;
 }
@@ -221,11 +222,39 @@ static bool needs_bias(const spry_binder *b, const char *ours)
     return c->every_bias && (!strcmp(ours, "ffn_gate") || !strcmp(ours, "ffn_up") || !strcmp(ours, "ffn_down"));
 }
 
+/* Binds the limits of a matrix, if there are any; those that a file leaves out are infinite. */
+static spry_status bind_limits(const spry_binder *b, spry_weight *out, uint32_t layer, const char *ours)
+{
+    static const char *const suffixes[] = {"input_min", "input_max", "output_min", "output_max"};
+    spry_limits found = {-INFINITY, INFINITY, -INFINITY, INFINITY};
+    float *const to[] = {&found.in_min, &found.in_max, &found.out_min, &found.out_max};
+    bool any = false;
+    for (size_t i = 0; i < SPRY_COUNT(suffixes); i++) {
+        char name[SPRY_TENSOR_NAME_MAX] = "";
+        const float *value = NULL;
+        const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, ours, 0, suffixes[i]);
+        spry_status status = t ? spry_bind_vector(b, &value, t, 1, 0) : SPRY_OK;
+        if (status)
+            return status;
+        any = any || value;
+        *to[i] = value ? *value : *to[i];
+    }
+    spry_limits *kept = any ? spry_arena_alloc(b->arena, 1, sizeof *kept) : NULL;
+    if (any && !kept)
+        return spry_fail_memory(b->error, "a matrix", sizeof *kept);
+    if (kept)
+        *kept = found;
+    out->limits = kept;
+    return SPRY_OK;
+}
+
 spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
                              size_t n_out, size_t n_in, bool required)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "weight");
+    const spry_tensor *t =
+        b->config->arch->limited ? spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "linear.weight") : NULL;
+    t = t ? t : spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "weight");
     bool packed = false;
     spry_status status = SPRY_OK;
     if (!t && b->config->int4)
@@ -234,6 +263,8 @@ spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t la
         return required ? spry_bind_missing(b, name) : SPRY_OK;
     if (t)
         status = spry_bind_matrix(b, out, t, n_out, n_in);
+    if (!status && b->config->arch->limited)
+        status = bind_limits(b, out, layer, gguf_name);
     t = status ? NULL : spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "bias");
     if (!status && !t && needs_bias(b, gguf_name))
         return spry_bind_missing(b, name);
@@ -392,6 +423,17 @@ static spry_status bind_mixer(const spry_binder *b, spry_layer *l, uint32_t i)
     return status || !spry_config_attends(c, i) ? status : bind_attention(b, l, i);
 }
 
+/* Binds the factors of the results of a layer's parts, if there are any. */
+static spry_status bind_result_scales(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    size_t n = b->config->n_embd;
+    const spry_tensor *t = spry_bind_find_in_layer(b, name, i, "ls1", 0, "weight");
+    spry_status status = t ? spry_bind_vector(b, &l->attn_scales, t, n, 0) : SPRY_OK;
+    t = status ? NULL : spry_bind_find_in_layer(b, name, i, "ls2", 0, "weight");
+    return t ? spry_bind_vector(b, &l->ffn_scales, t, n, 0) : status;
+}
+
 static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     size_t n = b->config->n_embd;
@@ -417,6 +459,8 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
         status = spry_bind_side(b, l, i);
     if (!status && feeds)
         status = bind_feed_forward(b, l, i);
+    if (!status && b->config->arch->tower)
+        status = bind_result_scales(b, l, i);
     return !status && b->config->arch->beside ? spry_bind_beside(b, l, i) : status;
 }
 
@@ -489,7 +533,7 @@ static spry_status bind_output_norm(const spry_binder *b)
 static spry_status bind_ends(spry_binder *b)
 {
     static const char *const prefixes[] = {
-        "model.",   "language_model.model.", "model.language_model.", "", "bert.", "roberta.", "xlm_roberta.",
+        "model.",    "language_model.model.", "model.language_model.", "", "bert.", "roberta.", "xlm_roberta.",
         "backbone.", "model.text_model."};
     spry_config *c = b->config;
     const char *embedding = c->arch->hf_embedding ? c->arch->hf_embedding : "embed_tokens";
@@ -521,9 +565,13 @@ static spry_status bind_ends(spry_binder *b)
 /* Binds the output norm of a tower, if there is one; there is no output matrix. */
 static spry_status bind_tower(spry_binder *b)
 {
-    static const char *const prefixes[] = {
-        "model.visual.",      "visual.", "vision_tower.vision_model.",      "vision_tower.", "model.vision_model.",
-        "model.vision_tower.", "model.vision_tower.vision_model."};
+    static const char *const prefixes[] = {"model.visual.",
+                                           "visual.",
+                                           "vision_tower.vision_model.",
+                                           "vision_tower.",
+                                           "model.vision_model.",
+                                           "model.vision_tower.",
+                                           "model.vision_tower.vision_model."};
     char name[SPRY_TENSOR_NAME_MAX];
     for (size_t i = 0; i < SPRY_COUNT(prefixes); i++) {
         b->prefix = b->gguf ? "" : prefixes[i];

@@ -15,13 +15,19 @@ typedef struct spry_adapter_pair {
     float scale;
 } spry_adapter_pair;
 
+/* The range of a matrix's inputs and of its outputs; values outside become the nearest value inside. */
+typedef struct spry_limits {
+    float in_min, in_max, out_min, out_max;
+} spry_limits;
+
 /* out = weight * in + bias. data is NULL: the model has no such matrix. */
 typedef struct spry_weight {
     const unsigned char *data; /* [n_out, n_in] */
     spry_dtype type;
     size_t n_out, n_in, row_bytes;
-    const float *bias; /* [n_out] or NULL */
-    float scale;       /* factor of the product, before the bias is added; 0: none */
+    const float *bias;         /* [n_out] or NULL */
+    float scale;               /* factor of the product, before the bias is added; 0: none */
+    const spry_limits *limits; /* NULL: none */
     /* Groups of rows as the kernels read them, if the CPU device has packed the weight (device/cpu/packing.h); NULL:
      * rows in file layout. */
     const unsigned char *packed;
@@ -94,8 +100,9 @@ typedef struct spry_layer {
     const float *delta_conv_bias;                                      /* or NULL */
     const float *delta_skip;                                           /* Mamba-2: [n_delta_heads], D; or NULL */
     const float *delta_dt, *delta_fading;                              /* [n_delta_heads] */
-    const float *delta_norm;           /* [delta_value_dim], Mamba-2: [all values]; or NULL */
-    spry_weight latent_in, latent_out; /* projections of the experts' inputs and results, or absent */
+    const float *delta_norm;               /* [delta_value_dim], Mamba-2: [all values]; or NULL */
+    const float *attn_scales, *ffn_scales; /* [n_embd]: factors of the results of attention and of feed-forward; NULL */
+    spry_weight latent_in, latent_out;     /* projections of the experts' inputs and results, or absent */
 } spry_layer;
 
 /* How a tensor of a file is used. */

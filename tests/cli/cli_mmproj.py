@@ -11,6 +11,7 @@ import cli_support
 from cli_support import HOME, spry, tiny
 
 PICTURE = os.path.join(tiny("qwen3-vl", ""), "image1.png")
+SMALL = os.path.join(tiny("qwen3-vl", ""), "image0.png")
 KINDS = {"F32": 0, "F16": 1, "BF16": 30}
 LAYER = {"norm1": "ln1", "norm2": "ln2", "attn.proj": "attn_out", "mlp.linear_fc1": "ffn_up", "mlp.linear_fc2": "ffn_down",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "attn.qkv": "attn_qkv",
@@ -18,7 +19,12 @@ LAYER = {"norm1": "ln1", "norm2": "ln2", "attn.proj": "attn_out", "mlp.linear_fc
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
          "attention_norm": "ln1", "ffn_norm": "ln2", "attention.q_proj": "attn_q", "attention.k_proj": "attn_k",
          "attention.v_proj": "attn_v", "attention.o_proj": "attn_out", "feed_forward.gate_proj": "ffn_gate",
-         "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down"}
+         "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down", "layernorm_before": "ln1",
+         "layernorm_after": "ln2", "attention.projection_layer": "attn_out", "self_attn.q_norm": "attn_q_norm",
+         "self_attn.k_norm": "attn_k_norm", "self_attn.o_proj": "attn_out", "input_layernorm": "ln1",
+         "pre_feedforward_layernorm": "ln2", "post_attention_layernorm": "attn_post_norm",
+         "post_feedforward_layernorm": "ffn_post_norm"}
+SCALES = {"lambda_1": "ls1.weight", "lambda_2": "ls2.weight"}
 WHOLE = {"patch_embed.proj": "v.patch_embd", "embeddings.patch_embedding": "v.patch_embd", "patch_conv": "v.patch_embd",
          "pos_embed": "v.position_embd", "embeddings.position_embedding": "v.position_embd", "merger.norm": "v.post_ln",
          "merger.ln_q": "v.post_ln", "post_layernorm": "v.post_ln", "ln_pre": "v.pre_ln", "merger.linear_fc1": "mm.0",
@@ -27,10 +33,18 @@ WHOLE = {"patch_embed.proj": "v.patch_embd", "embeddings.patch_embedding": "v.pa
          "multi_modal_projector.mm_input_projection_weight": "mm.input_projection.weight",
          "connector.modality_projection.proj": "mm.model.fc", "multi_modal_projector.norm": "mm.input_norm",
          "multi_modal_projector.patch_merger.merging_layer": "mm.patch_merger",
-         "multi_modal_projector.linear_1": "mm.1", "multi_modal_projector.linear_2": "mm.2"}
-PREFIXES = ("model.visual.", "visual.", "vision_tower.vision_model.", "vision_tower.", "model.vision_model.", "model.", "")
+         "multi_modal_projector.linear_1": "mm.1", "multi_modal_projector.linear_2": "mm.2",
+         "multi_modal_projector.layer_norm": "mm.input_norm", "embeddings.cls_token": "v.class_embd",
+         "embeddings.patch_embeddings.projection": "v.patch_embd", "patch_embedder.input_proj": "v.patch_embd",
+         "embeddings.position_embeddings": "v.position_embd.weight",
+         "patch_embedder.position_embedding_table": "v.position_embd.weight",
+         "embed_vision.embedding_projection": "mm.input_projection"}
+INTERNVL = {"mm.input_norm": "mm.model.mlp.0", "mm.1": "mm.model.mlp.1", "mm.2": "mm.model.mlp.3"}
+PREFIXES = ("model.visual.", "visual.", "vision_tower.vision_model.", "vision_tower.", "model.vision_model.",
+            "model.vision_tower.vision_model.", "model.vision_tower.", "model.", "")
 PROJECTORS = {"qwen3-vl": "qwen3vl_merger", "qwen2.5-vl": "qwen2.5vl_merger", "gemma3-vl": "gemma3",
-              "smolvlm": "idefics3", "mistral3": "pixtral"}
+              "smolvlm": "idefics3", "mistral3": "pixtral", "internvl": "internvl", "lfm2-vl": "lfm2",
+              "gemma4-vl": "gemma4v"}
 
 
 def tensors_of(folder):
@@ -48,13 +62,15 @@ def name_of(name):
         if not name.startswith(prefix):
             continue
         rest = name[len(prefix):]
-        base, _, suffix = rest.rpartition(".")
+        base, _, suffix = rest.replace(".linear.", ".").rpartition(".")
         if rest in WHOLE:
             return WHOLE[rest]
         if base in WHOLE:
             return WHOLE[base] + "." + suffix
-        for layers in ("blocks.", "encoder.layers.", "transformer.layers."):
+        for layers in ("blocks.", "encoder.layers.", "transformer.layers.", "encoder.layer."):
             number, _, part = base[len(layers):].partition(".")
+            if base == layers + number and suffix in SCALES:
+                return "v.blk.%s.%s" % (number, SCALES[suffix])
             if base.startswith(layers) and part in LAYER:
                 return "v.blk.%s.%s.%s" % (number, LAYER[part], suffix)
     return None
@@ -96,8 +112,16 @@ def converted(folder, config):
             out[new] = rows(tensor, [h + i % 2 * (size // 2) + i // 2 for h in range(0, shape[0], size) for i in range(size)])
         elif new == "mm.soft_emb_norm.weight":
             out[new] = plus_one(tensor)
+        elif new == "v.patch_embd.weight" and len(shape) == 2:  # [y, x, channel] becomes [channel, y, x]
+            side = round((shape[1] // 3) ** 0.5)
+            pixels = [data[i:i + 2] for i in range(0, len(data), 2)]
+            order = [row * shape[1] + k * 3 + c for row in range(shape[0]) for c in range(3) for k in range(side * side)]
+            out[new] = kind, [shape[0], 3, side, side], b"".join(pixels[i] for i in order)
+        elif new and config["model_type"] == "internvl" and new.startswith("mm."):
+            base, _, suffix = new.rpartition(".")
+            out[INTERNVL[base] + "." + suffix] = tensor
         elif new:
-            out[new] = tensor
+            out[new] = kind, shape or [1], data
     return out
 
 
@@ -127,17 +151,21 @@ def write(path, facts, tensors):
         file.write(head + b"\0" * (-len(head) % 32) + data)
 
 
+def first(value):
+    return value[0] if isinstance(value, list) else value
+
+
 def facts_of(model, config, recipe):
     vision, hidden = config["vision_config"], config["text_config"]["hidden_size"]
     layers = vision.get("depth", vision.get("num_hidden_layers"))
     facts = {"general.architecture": "clip", "clip.has_vision_encoder": True, "clip.projector_type": PROJECTORS[model],
-             "clip.vision.projection_dim": hidden, "clip.vision.image_size": vision.get("image_size", 96),
-             "clip.vision.patch_size": vision["patch_size"], "clip.vision.embedding_length": vision["hidden_size"],
+             "clip.vision.projection_dim": hidden, "clip.vision.image_size": first(vision.get("image_size", 96)),
+             "clip.vision.patch_size": first(vision["patch_size"]), "clip.vision.embedding_length": vision["hidden_size"],
              "clip.vision.feed_forward_length": vision["intermediate_size"], "clip.vision.block_count": layers,
              "clip.vision.attention.head_count": vision.get("num_heads", vision.get("num_attention_heads")),
              "clip.vision.attention.layer_norm_epsilon": 1e-5 if model == "mistral3" else 1e-6,
              "clip.vision.image_mean": recipe["image_mean"], "clip.vision.image_std": recipe["image_std"]}
-    facts["clip.use_silu" if vision["hidden_act"] == "silu" else "clip.use_gelu"] = True
+    facts["clip.use_silu" if vision.get("hidden_act") == "silu" else "clip.use_gelu"] = True
     if "deepstack_visual_indexes" in vision:
         facts["clip.vision.is_deepstack_layers"] = [i in vision["deepstack_visual_indexes"] for i in range(layers)]
     if "fullatt_block_indexes" in vision:
@@ -149,8 +177,16 @@ def facts_of(model, config, recipe):
     if model == "smolvlm":
         facts["clip.vision.projector.scale_factor"] = config["scale_factor"]
         facts["clip.vision.preproc_image_size"] = recipe["size"]["longest_edge"]
-    if model == "gemma3-vl":
+    if model in ("gemma3-vl", "internvl"):
         facts["clip.vision.projector.scale_factor"] = 2
+    if model == "internvl":
+        facts["clip.vision.preproc_max_tiles"] = recipe["max_patches"]
+    if model == "lfm2-vl":  # the file has no limits of rows, and these are smaller than a published model's
+        row = (recipe["encoder_patch_size"] * recipe["downsample_factor"]) ** 2
+        facts["clip.vision.image_min_pixels"] = recipe["min_image_tokens"] * row
+        facts["clip.vision.image_max_pixels"] = recipe["max_image_tokens"] * row
+    if model == "gemma4-vl":
+        facts["clip.vision.image_max_pixels"] = recipe["max_soft_tokens"] * 9 * vision["patch_size"] ** 2
     return facts
 
 
@@ -171,7 +207,8 @@ class Mmproj(cli_support.CliTest):
         return facts_of(model, config, recipe), converted(folder, config)
 
     def answer(self, model, *options):
-        return spry("run", model, "-p", "What is it?", "--image", PICTURE, "--temp", "0", "--max-tokens", "16",
+        picture = SMALL if "lfm2" in model else PICTURE  # the tiles of a larger one are of another size in the file
+        return spry("run", model, "-p", "What is it?", "--image", picture, "--temp", "0", "--max-tokens", "16",
                     "--kv-type", "f32", "--cpu", "ref", *options)
 
     def test_same_answers(self):

@@ -26,7 +26,8 @@
 
 enum { MAX_FILE = 1 << 21 };
 
-static const char *const models[] = {"qwen3-vl", "qwen3.5-vl", "qwen2.5-vl", "gemma3-vl", "smolvlm", "mistral3"};
+static const char *const models[] = {"qwen3-vl", "qwen3.5-vl", "qwen2.5-vl", "gemma3-vl", "smolvlm",
+                                     "mistral3", "internvl",   "lfm2-vl",    "gemma4-vl"};
 static const char pictures[] = "qwen3-vl"; /* all goldens are of the same two */
 
 typedef struct file_bytes {
@@ -141,7 +142,9 @@ static void check_pixel(const spry_tower *t, const float **expected, const spry_
                         size_t channel, const char *model)
 {
     double got = sheet->rgb[(y * sheet->width + x) * 3 + channel] / 255.0;
-    double wanted = (double)*(*expected)++ * (double)t->deviation[channel] + (double)t->mean[channel];
+    bool unit = t->kind->unit_pixels; /* the golden's pixels go from 0 to 1 */
+    double deviation = unit ? 1 : (double)t->deviation[channel], mean = unit ? 0 : (double)t->mean[channel];
+    double wanted = (double)*(*expected)++ * deviation + mean;
     if (fabs(wanted - got) > 0.01 / 255)
         fail_msg("%s: pixel %zu, %zu of channel %zu: %g, not %g", model, x, y, channel, got, wanted);
 }
@@ -171,6 +174,19 @@ static void check_blocks(const spry_tower *t, const float **expected, const spry
     }
 }
 
+/* Patches line after line, each [y, x, channel], in a list of a fixed number of rows; 0: no row is empty. */
+static void check_patches(const spry_tower *t, const float **expected, const spry_image *sheet, uint32_t n_rows,
+                          const char *model)
+{
+    uint32_t side = t->patch, columns = sheet->width / side, n = sheet->height / side * columns;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < 3 * side * side; k++)
+            check_pixel(t, expected, sheet, i / columns * side + k / 3 / side, i % columns * side + k / 3 % side, k % 3,
+                        model);
+    for (size_t i = (size_t)n * 3 * side * side; i < (size_t)n_rows * 3 * side * side; i++)
+        assert_true(*(*expected)++ == 0);
+}
+
 static void test_preprocessing(void **state)
 {
     (void)state;
@@ -191,7 +207,9 @@ static void test_preprocessing(void **state)
             assert_int_equal(spry_image_decode(&image, file.data, file.size, 1 << 20, "it", NULL), SPRY_OK);
             assert_int_equal(spry_tower_sheets(tower, &sheets, &image, 1 << 20, NULL), SPRY_OK);
             for (uint32_t k = 0; k < sheets.n; k++)
-                if (blocks)
+                if (!strcmp(models[m], "gemma4-vl") || !strcmp(models[m], "lfm2-vl"))
+                    check_patches(tower, &expected, &sheets.sheets[k], *models[m] == 'l' ? 48 : 0, models[m]);
+                else if (blocks)
                     check_blocks(tower, &expected, &sheets.sheets[k], models[m]);
                 else
                     check_sheet(tower, &expected, &sheets.sheets[k], padded ? 96 : sheets.sheets[k].width,
@@ -241,8 +259,7 @@ static void check_features(const char *model)
             for (uint32_t row = 0; row < picture->n_rows; row++) {
                 if (picture->line && (row + 1) % (picture->line + 1) == 0)
                     continue; /* a token, not a feature */
-                compare(spry_picture_values(picture, 0, row), expected + first, picture->n_embd,
-                        row_bound, model);
+                compare(spry_picture_values(picture, 0, row), expected + first, picture->n_embd, row_bound, model);
                 for (uint32_t k = 0; k < picture->n_deep; k++)
                     compare(spry_picture_values(picture, k + 1, row), expected_deep + k * all + first, picture->n_embd,
                             row_bound, "deepstack");
@@ -372,8 +389,7 @@ static void expect_bad(spry_engine *engine, const void *data, size_t size, const
 {
     spry_error error = {0};
     spry_seen *seen;
-    hostile_expect(spry_eyes_look(engine->eyes, &seen, data, size, "picture 1", &error), &error,
-                   SPRY_ERR_INPUT, words);
+    hostile_expect(spry_eyes_look(engine->eyes, &seen, data, size, "picture 1", &error), &error, SPRY_ERR_INPUT, words);
 }
 
 static void test_bad_pictures(void **state)

@@ -42,12 +42,18 @@ static seen_entries find_seen(const spry_segment *g, bool two_way, bool windowed
     return seen;
 }
 
+/* True if the rows of a segment see each other in a layer. */
+static bool sees_both_ways(const spry_segment *g, const spry_config *c, uint32_t layer)
+{
+    return g->picture && g->picture->two_way && (c->sliding[layer] || !c->arch->sliding_two_way);
+}
+
 static spry_attend attend_rows(const attend_job *job, const spry_segment *g, size_t first_row, size_t skip)
 {
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
     uint32_t layer = job->layer;
-    bool two_way = g->picture && g->picture->two_way;
+    bool two_way = sees_both_ways(g, c, layer);
     spry_heads h = spry_config_heads(c, layer);
     spry_kv_place place = spry_kv_place_of(p->pool, c->sliding[layer] && spry_config_has_kinds(c), c->kv_slot[layer]);
     seen_entries seen = find_seen(g, two_way, c->windowed && c->windowed[layer]);

@@ -249,6 +249,12 @@ static bool encodes_for(const spry_pass *p, const spry_weight *w, size_t n)
     return w && w->data && w->n_in == n && p->ops->matmul[spry_weight_kernel_type(w)].integer;
 }
 
+static void limit(float *out, const float *in, size_t n, float min, float max)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = in[i] < min ? min : in[i] > max ? max : in[i];
+}
+
 static void multiply_part(const product_job *job, const spry_product *product, size_t begin, size_t end)
 {
     const spry_weight *w = product->w;
@@ -276,6 +282,9 @@ static void multiply_part(const product_job *job, const spry_product *product, s
     for (size_t row = 0; w->bias && row < job->n_rows; row++)
         for (size_t o = begin; o < end; o++)
             product->out[row * product->stride + o] += w->bias[o];
+    for (size_t row = 0; w->limits && row < job->n_rows; row++)
+        limit(product->out + row * product->stride + begin, product->out + row * product->stride + begin, end - begin,
+              w->limits->out_min, w->limits->out_max);
 }
 
 static size_t output_units(const spry_weight *w)
@@ -309,8 +318,8 @@ static size_t smallest_block(const spry_pass *p, const spry_weight *w, size_t un
     return block ? block : 1;
 }
 
-void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, const float *in,
-                        size_t n_rows)
+static void multiply_all(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, const float *in,
+                         size_t n_rows)
 {
     product_job job = {p, products, n_products, n_rows, in, NULL};
     bool integer = false;
@@ -332,6 +341,36 @@ void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, 
     if (p->adapted)
         spry_pass_adapt(p, products, n_products, in, n_rows);
     spry_pass_took_products(p, op, products, n_products, n_rows);
+}
+
+typedef struct limit_job {
+    const spry_pass *pass;
+    const spry_weight *w;
+    const float *in;
+} limit_job;
+
+static void limit_rows(void *context, size_t begin, size_t end)
+{
+    const limit_job *job = context;
+    size_t n = job->w->n_in;
+    limit(job->pass->limited + begin * n, job->in + begin * n, (end - begin) * n, job->w->limits->in_min,
+          job->w->limits->in_max);
+}
+
+void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, const float *in,
+                        size_t n_rows)
+{
+    if (!products[0].w->limits) {
+        multiply_all(p, op, products, n_products, in, n_rows);
+        return;
+    }
+    for (size_t i = 0; i < n_products; i++) { /* each has limits of its own */
+        const spry_weight *w = products[i].w;
+        limit_job job = {p, w, in};
+        if (w->limits)
+            run_rows(p, limit_rows, &job, n_rows, w->n_in);
+        multiply_all(p, op, &products[i], 1, w->limits ? p->limited : in, n_rows);
+    }
 }
 
 void spry_pass_linear(spry_pass *p, spry_op op, float *out, size_t stride, const spry_weight *w, const float *in,
@@ -462,7 +501,10 @@ static void normalise_heads(const spry_pass *p, float *x, const float *weight, s
     size_t n = kind == SPRY_QK_NORM_ROW ? n_heads * head_dim : head_dim;
     size_t step = kind == SPRY_QK_NORM_EACH ? head_dim : 0;
     for (size_t at = 0; weight && at < n_heads * head_dim; at += n, weight += step)
-        normalise(p, x + at, x + at, weight, NULL, n);
+        if (kind == SPRY_QK_NORM_ROW)
+            p->ops->rms_norm(x + at, x + at, weight, n, c->norm_eps);
+        else
+            normalise(p, x + at, x + at, weight, NULL, n);
 }
 
 /* Norms after RoPE. The weights of the keys' norm are applied to queries: then rotation is the last step of a stored
@@ -647,10 +689,29 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     spry_pass_linear_whole(p, SPRY_OP_DOWN, out, n_out, down, whole, n_rows);
 }
 
-/* x += y, where the architecture's norm is applied to y first, or to the sum. `later`: the next input adds y. */
-static void add_residual(spry_pass *p, const float *norm, const float *bias, bool later)
+typedef struct scaling {
+    const spry_pass *pass;
+    const float *scales;
+} scaling;
+
+/* Multiplies each value of y by its own factor. */
+static void scale_rows(void *context, size_t begin, size_t end)
+{
+    const scaling *job = context;
+    size_t n = job->pass->config->n_embd;
+    for (size_t row = begin; row < end; row++)
+        for (size_t i = 0; i < n; i++)
+            job->pass->y[row * n + i] *= job->scales[i];
+}
+
+/* x += y, where the architecture's norm is applied to y first, or to the sum. `scales`: factors of y, or NULL; `later`:
+ * the next input adds y. */
+static void add_residual(spry_pass *p, const float *norm, const float *bias, const float *scales, bool later)
 {
     bool sum = p->config->arch->norms == SPRY_NORMS_SUM;
+    scaling job = {p, scales};
+    if (scales)
+        run_rows(p, scale_rows, &job, p->n_rows, p->config->n_embd);
     if (norm && !sum)
         spry_pass_norm(p, p->y, p->y, norm, bias, p->n_rows, p->config->n_embd);
     p->adds = later && !sum;
@@ -712,7 +773,8 @@ static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
         attention(p, l, index);
         p->ops->add(p->y, p->beside_state, p->n_rows * c->n_embd);
     }
-    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, feeds && !streams && !parallel && l->ffn_norm);
+    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, l->attn_scales,
+                 feeds && !streams && !parallel && l->ffn_norm);
     if (streams)
         spry_pass_add_laurel(p);
 }
@@ -728,7 +790,7 @@ static void feed(spry_pass *p, const spry_layer *l, uint32_t index)
         pass_experts(p, l);
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
-    add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias,
+    add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias, l->ffn_scales,
                  !streams && !p->config->arch->beside && more && l[1].attn_norm);
     if (streams)
         spry_pass_streams_correct(p, l->side, index);

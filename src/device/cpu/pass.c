@@ -370,6 +370,7 @@ static void carve_all(spry_pass *p, carver *c)
     carve_angles(c, &p->sliding, f->window, rows, f->slide.rope_dim / 2);
     c->live = c->live_logits;
     p->logits = carve(c, p->limits.max_logits, f->n_vocab, sizeof(float));
+    p->limited = carve(c, f->arch->limited ? rows : 0, larger(larger(ff, whole_q), f->n_embd), sizeof(float));
     if (p->team)
         carve_shares(p, c, larger(ff, whole_q));
 }

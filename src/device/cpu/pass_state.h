@@ -90,6 +90,7 @@ struct spry_pass {
     uint32_t *expert_rows;         /* [max_rows]: numbers of the rows of the current expert */
     float *expert_weight;          /* [max_rows] */
     float *expert_in, *expert_out; /* [max_rows, n_embd] */
+    float *limited;                /* [max_rows, widest input]: the input of a matrix with limits */
     float *beside;                 /* [max_rows, n_embd]: result of the dense part of a layer with
                                     * experts */
     spry_angles full, sliding;

@@ -228,6 +228,7 @@ const spry_arch spry_arch_gemma4 = {
     .norms = SPRY_NORMS_AROUND,
     .qk_norm = SPRY_QK_NORM_HEAD,
     .v_norm = true,
+    .sliding_two_way = true,
     .kinds = true,
     .keys_as_values = true,
     .beside = true,
