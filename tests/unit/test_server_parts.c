@@ -173,8 +173,11 @@ static void test_fragments_are_rendered_once(void **state)
     spry_error error = {0};
     spry_engine *engine = fixture_open("llama", NULL);
     const spry_pooled model = {.name = "llama", .engine = engine};
+    spry_server server = {0};
+    spry_exchange exchange = {.server = &server};
     spry_completion *c = calloc(1, sizeof *c);
     c->model = &model;
+    c->exchange = &exchange;
     json_t *messages = json_loads("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"A fox came.\", "
                                   "\"cache\": \"span\"}, {\"type\": \"text\", \"text\": \"Who came?\"}]}]",
                                   0, NULL);
