@@ -102,6 +102,7 @@ typedef struct spry_engine_options {
     size_t cache_host_bytes; /* limit for a GPU's cached pages in host memory; 0: none; SIZE_MAX: by the memory */
     const char *mmproj;      /* a GGUF file with the vision tower; NULL: one beside the model, if any; "": none */
     size_t max_image_pixels; /* larger pictures are made smaller for the model; 0: 1 megapixel */
+    const char *draft_head;  /* "head": the checkpoint's own head drafts; "auto": if it has one; NULL: it does not */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);

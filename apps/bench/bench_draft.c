@@ -205,6 +205,7 @@ static spry_status measure(spry_bench *b)
     b->whole = n_tasks;
     spry_bench_put(b, "draft", spry_bench_text_json(b->flags->draft));
     spry_bench_put(b, "tasks", list);
+    b->flags->engine.options.draft_head = spry_draft_head_of(b->flags->draft);
     spry_status status = d ? spry_bench_check_baseline(b) : spry_fail_memory(b->error, "answers", sizeof *d);
     if (!status)
         status = spry_bench_open(b, NULL, false);

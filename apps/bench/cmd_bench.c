@@ -74,7 +74,7 @@ static const spry_option bench_options[] = {
            .help = "Measure instead the savings of cached text: a prefix, fragments in another order, a restart, "
                    "lookup, decode over moved pages"),
     ACTION("draft", STRING, draft, .metavar = "WHO",
-           .help = "Measure instead the gain of drafting: auto, lookup or a MODEL, as for spry run"),
+           .help = "Measure instead the gain of drafting: auto, lookup, head or a MODEL, as for spry run"),
     OPTION("draft-mode", CHOICE, draft_mode, .choices = spry_draft_modes, .metavar = "MODE",
            .help = "With --draft: fast, or precise: draft only tokens that the drafter is sure of"),
     OPTION("draft-most", U32, draft_most, .max = SPRY_DRAFT_MOST,

@@ -341,6 +341,7 @@ static spry_status describe(spry_chat *chat, const spry_model_source *source, co
 spry_status spry_chat_open_model(spry_chat_job *job, spry_chat *record, const char *model, spry_error *error)
 {
     spry_chat_flags *flags = job->flags;
+    flags->engine.options.draft_head = spry_draft_head_of(flags->answer.draft);
     spry_status status = spry_open_model(&job->engine, &job->source, model, &flags->model, &flags->engine, error);
     if (status == SPRY_OK)
         status = spry_drafter_open(&job->drafter, job->engine, &job->source, flags->answer.draft, &flags->model,

@@ -15,7 +15,7 @@
 static const char *const layer_words[] = {"auto", "all", NULL};
 static const char *const think_words[] = {"on", "off", "show", NULL};
 const char *const spry_draft_modes[] = {"fast", "precise", NULL};
-static const char *const draft_words[] = {"auto", "none", "lookup", NULL};
+static const char *const draft_words[] = {"auto", "none", "lookup", "head", NULL};
 #define KV_NAME(name, type) #name,
 static const char *const kv_types[] = {"auto", SPRY_KV_TYPES(KV_NAME) NULL};
 #undef KV_NAME
@@ -164,6 +164,11 @@ static spry_status open_shown(spry_engine **engine, const spry_model_source *sou
     return status;
 }
 
+const char *spry_draft_head_of(const char *draft)
+{
+    return strcmp(draft, "auto") == 0 || strcmp(draft, "head") == 0 ? draft : NULL;
+}
+
 spry_status spry_open_model(spry_engine **engine, spry_model_source *source, const char *model,
                             const spry_model_flags *model_flags, spry_engine_flags *engine_flags, spry_error *error)
 {
@@ -202,7 +207,8 @@ static const spry_option answer_options[] = {
     ANSWER_OPTION("keep", U32, keep, .help = "Slide, but keep the first N tokens, for example the system message"),
     ANSWER_OPTION("draft", STRING, draft, .choices = draft_words, .metavar = "WHO",
                   .help = "Drafter for speculative decoding: none, lookup (tokens that followed an earlier occurrence "
-                          "of the same text), a smaller MODEL with the same vocabulary, or auto. The answer is the "
+                          "of the same text), head (the model's own, where its checkpoint has one), a smaller MODEL "
+                          "with the same vocabulary, or auto. The answer is the "
                           "same; drafting stops when it does not pay"),
     ANSWER_OPTION("draft-mode", CHOICE, draft_mode, .choices = spry_draft_modes, .metavar = "MODE",
                   .help = "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter "

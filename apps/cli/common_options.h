@@ -55,6 +55,9 @@ typedef struct spry_model_flags {
 spry_option_table spry_model_flags_table(spry_model_flags *flags);
 
 /* Finds and opens a model; `model` NULL: the bundled one. */
+/* What draft_head of an engine's options is for this value of --draft. */
+const char *spry_draft_head_of(const char *draft);
+
 spry_status spry_open_model(spry_engine **engine, spry_model_source *source, const char *model,
                             const spry_model_flags *model_flags, spry_engine_flags *engine_flags, spry_error *error);
 

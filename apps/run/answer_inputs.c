@@ -82,6 +82,7 @@ static spry_status open_model(spry_drafter_model *d, spry_engine *engine, const 
     options.chat_template = NULL;
     options.lora = NULL;
     options.log = NULL;
+    options.draft_head = NULL;
     spry_status status = spry_model_source_find(&d->source, model, model_flags->models_folder, error);
     if (status == SPRY_OK)
         status = spry_model_source_engine(&d->engine, &d->source, &options, error);
@@ -99,6 +100,8 @@ spry_status spry_drafter_open(spry_drafter_model *d, spry_engine *engine, const 
         d->how = SPRY_DRAFT_NONE;
     else if (strcmp(draft, "lookup") == 0)
         d->how = SPRY_DRAFT_LOOKUP;
+    else if (strcmp(draft, "head") == 0)
+        d->how = SPRY_DRAFT_MODEL;
     else if (strcmp(draft, "auto") != 0)
         return open_model(d, engine, draft, model_flags, engine_flags, error);
     else if (source->data == spry_bundled_tales_begin)

@@ -216,6 +216,7 @@ static int answer_prompt(run_settings *settings, const char *model, spry_view pr
     spry_status status = SPRY_OK;
     if (flags->system)
         status = spry_input_clean(&system, spry_view_of(flags->system), "the system message", error);
+    flags->engine.options.draft_head = spry_draft_head_of(flags->answer.draft);
     if (status == SPRY_OK)
         status = spry_open_model(&engine, &source, model, &flags->model, &flags->engine, error);
     if (status == SPRY_OK)

@@ -47,7 +47,8 @@ static const spry_option work_options[] = {
                    "end; a request's context_overflow decides otherwise"),
     OPTION("keep", U32, settings.keep, .metavar = "N", .help = "Tokens at the beginning that sliding keeps"),
     OPTION("draft", STRING, draft, .metavar = "DRAFTER",
-           .help = "Drafter of the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto"),
+           .help = "Drafter of the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto: each "
+                   "model's own head, where its checkpoint has one, else lookup"),
     OPTION("draft-mode", CHOICE, draft_mode, .choices = spry_draft_modes, .metavar = "MODE",
            .help = "fast: draft as long as that is expected to pay; precise: draft only tokens that the drafter is "
                    "sure of, so that hardly one is refused"),
@@ -251,6 +252,7 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     bool there = models->folder.size && spry_path_is_folder(models->folder.data);
     server->models_folder = options.models_dir = there ? models->folder.data : NULL;
     engine.sessions = flags->parallel;
+    engine.draft_head = strcmp(flags->draft, "auto") == 0 ? "auto" : NULL;
     jobs.max_running = flags->parallel;
     jobs.max_waiting = flags->queue;
     if (flags->stall_ms) {

@@ -268,6 +268,11 @@ spry_status spry_whisper_device_open(spry_whisper_device **out, const char *name
     return spry_device_kind_cpu.open_whisper(out, "", setup, error);
 }
 
+bool spry_device_taps(const spry_device_kind *kind)
+{
+    return kind->taps;
+}
+
 const char *spry_device_kind_name(const spry_device_kind *kind)
 {
     return kind->name;
@@ -394,6 +399,9 @@ static spry_status check_step(const spry_device *d, const spry_device_step *step
         *logits += spry_segment_logits(g);
         *hidden += g->want == SPRY_WANT_HIDDEN ? g->n_rows : 0;
     }
+    if (d->config->n_draft_in && !step->inputs)
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "a head that drafts computes tokens with hidden states, and there are none");
     *hidden += rows * d->config->n_taps;
     if (rows > d->limits.max_rows || *logits > d->limits.max_logits)
         return spry_fail(error, SPRY_ERR_INPUT, "a step of %zu rows (%zu with logits) passes the limit of %u (%u)",

@@ -90,12 +90,14 @@ typedef struct spry_device_setup {
                                   * weights */
     spry_step_limits limits;
     spry_device_source source;
-    bool mapped;         /* the weights are in mapped files, whose pages can be released and read again */
-    bool restores;       /* there is a disk tier, so many KV pages are written at once */
-    size_t late_bytes;   /* CPU only: weights of at least this size are packed by the first steps */
-    size_t expert_bytes; /* CPU only: 0, or the limit for experts, which are packed when they are used */
-    const char *name;    /* name of a composed device, "cpu+cuda:0", and */
-    uint32_t layers;     /* the number of last layers on its second part */
+    const spry_device *lender; /* NULL, or the device of the model for which this one's head drafts: on the same kind
+                                * its embedding and output matrix are used. It must outlive this one */
+    bool mapped;               /* the weights are in mapped files, whose pages can be released and read again */
+    bool restores;             /* there is a disk tier, so many KV pages are written at once */
+    size_t late_bytes;         /* CPU only: weights of at least this size are packed by the first steps */
+    size_t expert_bytes;       /* CPU only: 0, or the limit for experts, which are packed when they are used */
+    const char *name;          /* name of a composed device, "cpu+cuda:0", and */
+    uint32_t layers;           /* the number of last layers on its second part */
     spry_log log;
 } spry_device_setup;
 
@@ -123,6 +125,9 @@ size_t spry_device_available(const char *name);
 /* The GPU that "auto" selects, or NULL for the CPU with the reason: there is no GPU, or it cannot compute such a model.
  * `config` NULL: any model. */
 const char *spry_device_auto(const spry_config *config, const spry_step_limits *limits, spry_error *why);
+
+/* True if devices of this kind can give the output of layers (the config's taps). */
+bool spry_device_taps(const spry_device_kind *kind);
 
 const char *spry_device_kind_name(const spry_device_kind *kind);
 
@@ -218,8 +223,8 @@ typedef struct spry_device_step {
     size_t n_segments;
     spry_draw *const *draws; /* computed as part of the step; borrowed until wait */
     size_t n_draws;
-    const float *inputs; /* NULL, or [rows, n_embd]: results of earlier layers, which replace tokens; borrowed until
-                          * wait */
+    const float *inputs; /* NULL, or [rows, n_embd]: results of earlier layers, which replace tokens, or, for a head
+                          * that drafts, are computed together with them; borrowed until wait */
 } spry_device_step;
 
 /* Starts a step. Refuses ids outside the vocabulary, pictures that do not fit the model, and too many rows; then

@@ -47,6 +47,8 @@ struct spry_device_kind {
     uint32_t features;                      /* bits of spry_feature that it can compute; device.c refuses models that
                                              * need others */
     bool adapters;                          /* computes LoRA adapters; otherwise they are refused */
+    bool taps;                              /* it can give the output of layers; otherwise `taps` of configs are
+                                             * ignored */
     uint32_t chunk;                         /* default number of prompt tokens in a step; 0: the same as for the CPU */
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
     size_t (*available)(const char *piece); /* free bytes now; otherwise the same */

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "engine/engine_state.h"
 #include "engine/eyes.h"
+#include "engine/head.h"
 #include "kv/kv_states.h"
 #include "model/model.h"
 #include "model/quantize.h"
@@ -229,12 +230,19 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
         status = spry_engine_place(e, &shape, o, error);
     if (!status)
         status = spry_engine_choose_experts(e, o->expert_bytes, error);
+    spry_draft_head *head = NULL;
+    if (!status)
+        status = spry_head_find(&head, e, o->draft_head, error);
     if (status)
         return status;
     spry_engine_choose_kv_type(e, &shape, o);
     status = make_pool(e, &shape, o->kv_bytes, error);
     if (!status)
         status = open_device(e, error);
+    if (!status)
+        status = spry_head_create(&e->head, e, head, error);
+    else
+        spry_draft_head_close(head);
     if (!status)
         status = make_cache(e, o, error);
     if (status)
@@ -319,6 +327,7 @@ spry_status spry_engine_close(spry_engine *e)
     spry_eyes_destroy(e->eyes);
     free(e->mmproj);
     spry_session_destroy(e->drafter);
+    spry_head_destroy(e->head);
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);
     spry_vocabulary_destroy(e->call_vocabulary);

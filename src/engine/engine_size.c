@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "device/split/split_device.h"
 #include "engine/engine_state.h"
+#include "engine/head.h"
 #include "model/model.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
@@ -479,7 +480,7 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, 
         !spry_checked_add(&needs->whole, needs->whole, memory.kv))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
     needs->weights = memory.weights + e->model->adapters.arena.total;
-    needs->whole += e->model->adapters.arena.total;
+    needs->whole += e->model->adapters.arena.total + e->head_bytes;
     needs->kv = memory.kv;
     needs->scratch = memory.scratch;
     return SPRY_OK;
@@ -507,6 +508,10 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
         status = spry_engine_place(e, shape, o, error);
     if (!status)
         status = spry_engine_choose_experts(e, o->expert_bytes, error);
+    spry_draft_head *head = NULL;
+    if (!status)
+        status = spry_head_find(&head, e, o->draft_head, error);
+    spry_draft_head_close(head);
     if (!status)
         spry_engine_choose_kv_type(e, shape, o);
     if (!status) {

@@ -40,6 +40,8 @@ struct spry_engine {
     spry_adapter_scales adapters;     /* for requests that choose no adapters */
     pthread_mutex_t making;           /* protects these: any thread may bring the first grammar */
     spry_session *drafter;            /* session of the draft engine; NULL: none */
+    struct spry_head *head;           /* the model's own head as a drafter; NULL: none */
+    size_t head_bytes;                /* what it needs: weights, keys and values, working memory */
     struct spry_eyes *eyes;           /* NULL: the model sees no pictures */
     char *mmproj;                     /* file of the model's tower; NULL: its own folder, or none */
     size_t max_image_pixels;

@@ -40,8 +40,15 @@ typedef struct spry_drafter {
     /* Writes up to `most` tokens that may follow these; returns their number. */
     size_t (*propose)(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
                       spry_draft_times *times);
+    /* NULL, or reads the results of a step's rows, after the device has computed them: the sequence's segments of the
+     * step, and the number of the first one's hidden states in the device's tap. */
+    void (*read)(void *self, const spry_sequence *sequence, const spry_segment *segments, size_t n, size_t first_tap);
     void *self;
 } spry_drafter;
+
+/* In precise mode: the least log probability of a drafted token to the drafter. Its own errors are not in that, so it
+ * is above what is asked of the drafts, nine of ten. */
+#define SPRY_DRAFT_SURE (-0.05)
 
 typedef struct spry_generation {
     /* set by the caller before begin, borrowed */

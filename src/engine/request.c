@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"
+#include "engine/head.h"
 #include "platform/clock.h"
 #include "sched/driver.h"
 
@@ -14,10 +15,6 @@
  * same tokens as without drafts. */
 
 enum { MIN_MATCH = 2, MAX_MATCH = 8, DIFFERENT_AT_MOST = 100 /* one token in this number may differ */ };
-
-/* In precise mode: the least log probability of a drafted token to the drafter. Its own errors are not in that, so it
- * is above what is asked of the drafts, nine of ten. */
-static const double sure = -0.05;
 
 /* ---- lookup ------------------------------------------------------------------------------------------------------ */
 
@@ -37,7 +34,7 @@ static spry_status use_lookup(spry_session *s, spry_error *error)
 {
     const spry_lookup_limits limits = {s->engine->context, MIN_MATCH, MAX_MATCH};
     spry_status status = s->lookup ? SPRY_OK : spry_prompt_lookup_create(&s->lookup, &limits, error);
-    s->propose = (spry_drafter){propose_lookup, s};
+    s->propose = (spry_drafter){.propose = propose_lookup, .self = s};
     return status;
 }
 
@@ -80,7 +77,7 @@ static size_t propose_model(void *self, int32_t *draft, size_t most, const int32
     uint64_t ns = spry_clock_ns() - start;
     if (!status)
         *times = (spry_draft_times){.sync_ns = far ? ns : 0, .prefill_ns = reads ? ns : 0};
-    while (!status && !(logprob < sure) && ++n < most)
+    while (!status && !(logprob < SPRY_DRAFT_SURE) && ++n < most)
         status = spry_session_likeliest(d, &draft[n], wanted, &draft[n - 1], 1, true, NULL);
     return n;
 }
@@ -160,8 +157,12 @@ static spry_status session_draft(spry_session *s, spry_generation *g, bool alone
     s->precise = g->request->draft_precise;
     if (drafter)
         drafter->precise = s->precise;
-    if (drafter && alone && how != SPRY_DRAFT_LOOKUP)
-        s->propose = (spry_drafter){propose_model, drafter};
+    if (s->engine->head)
+        spry_head_set_precise(s->engine->head, s->precise);
+    if (!drafter && s->engine->head && alone && how != SPRY_DRAFT_LOOKUP)
+        s->propose = spry_head_drafter(s->engine->head);
+    else if (drafter && alone && how != SPRY_DRAFT_LOOKUP)
+        s->propose = (spry_drafter){.propose = propose_model, .self = drafter};
     else
         status = use_lookup(s, error);
     if (s->cost_of != s->propose.propose)
@@ -221,7 +222,7 @@ spry_status spry_engine_check_request(const spry_engine *e, const spry_request *
             return spry_fail(error, SPRY_ERR_INPUT, "stop string %zu is empty or not valid UTF-8", i + 1);
     if (r->logprobs > SPRY_TOP_LOGPROBS_MAX)
         return spry_fail(error, SPRY_ERR_INPUT, "logprobs is %u, more than %d", r->logprobs, SPRY_TOP_LOGPROBS_MAX);
-    if (r->speculation == SPRY_DRAFT_MODEL && !e->drafter)
+    if (r->speculation == SPRY_DRAFT_MODEL && !e->drafter && !e->head)
         return spry_fail(error, SPRY_ERR_INPUT, "the engine has no drafter; give it one or use lookup");
     spry_status status = spry_sampling_check(&r->sampling, e->model->config.n_vocab, error);
     for (size_t i = 0; !status && i < r->n_pictures; i++)

@@ -172,8 +172,7 @@ typedef struct spry_config {
     uint32_t routing;                 /* spry_routing */
     uint32_t n_groups, n_groups_used; /* experts are selected from the best groups; 1 or 0: from all */
     float routed_scale;               /* factor of the experts' weights */
-    uint32_t n_extra_layers;          /* number of layers after the model's own, for predicting further tokens; not
-                                       * used */
+    uint32_t n_extra_layers;          /* number of layers after the model's own, which draft (draft_head.h) */
     uint32_t int4;                    /* spry_int4: how matrices of 4-bit integers are stored */
     uint32_t int4_group;              /* inputs that share a scale; 0: all */
     uint32_t scale_block[2];          /* rows and columns of a block of 8-bit floats with one scale */
@@ -191,7 +190,8 @@ typedef struct spry_config {
     const char *prefix;               /* prefix of a tower's tensors; NULL: not a tower, or not bound yet */
     const bool *windowed;             /* NULL, or [n_layers]: rows see those of their segment alone; of towers */
     uint32_t n_taps;                  /* layers whose output is wanted beside the last one's, at most SPRY_MAX_TAPS */
-    uint32_t taps[SPRY_MAX_TAPS];
+    uint32_t taps[SPRY_MAX_TAPS];     /* n_layers: the normalised output of the last one */
+    uint32_t n_draft_in;              /* a head that drafts: values that its first matrix reads; 0: a model */
     const uint8_t *rope_axes; /* NULL, or [rope_dim / 2]: the coordinate by which a pair is rotated: time 0, row 1,
                                * column 2 */
     spry_rope rope, rope_sliding;

@@ -7,6 +7,7 @@
 
 #include "model/arch.h"
 #include "model/config.h"
+#include "model/draft_head.h"
 #include "model/tensor_names.h"
 #include "model/weights_bind.h"
 
@@ -68,7 +69,7 @@ static void add_vector(spry_export_plan *plan, const char *name, const float *va
 static const char *layer_name(char name[SPRY_TENSOR_NAME_MAX], const spry_export_plan *plan, uint32_t layer,
                               const char *what, const char *suffix)
 {
-    spry_tensor_gguf_name(name, plan->model->config.arch, layer, what, suffix);
+    spry_tensor_gguf_name(name, plan->config->arch, plan->first_layer + layer, what, suffix);
     return name;
 }
 
@@ -423,7 +424,7 @@ static const uint32_t *partial_rows(spry_export_plan *plan, size_t n)
 
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
-    const spry_config *c = &plan->model->config;
+    const spry_config *c = plan->config;
     size_t head = c->arch->permuted_in_gguf ? c->head_dim : 0;
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
@@ -483,6 +484,22 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
         add_side(plan, l->side, i);
     if (c->arch->beside)
         add_beside(plan, l, i);
+}
+
+/* Adds the head that drafts as the layer after the last one. */
+static void add_head(spry_export_plan *plan)
+{
+    const spry_draft_head *head = plan->head;
+    const size_t n = plan->config->n_embd;
+    if (!head)
+        return;
+    plan->first_layer = plan->model->config.n_layers;
+    plan->config = &head->config;
+    add_linear(plan, 0, "nextn.eh_proj", &head->weights.draft_in, 0);
+    add_norm(plan, 0, "nextn.enorm", head->weights.draft_embedding_norm, n);
+    add_norm(plan, 0, "nextn.hnorm", head->weights.draft_hidden_norm, n);
+    add_norm(plan, 0, "nextn.shared_head_norm", head->weights.output_norm, n);
+    add_layer(plan, head->weights.layers, 0);
 }
 
 const float *spry_export_rope_factors(const spry_config *c, spry_arena *arena)
@@ -618,6 +635,7 @@ static void plan_checkpoint(spry_export_plan *plan)
         add_streams(plan);
     for (uint32_t i = 0; i < m->config.n_layers; i++)
         add_layer(plan, &w->layers[i], i);
+    add_head(plan);
 }
 
 /* Adds every tensor of the file, known or not, as rows of its last dimension. */
@@ -643,11 +661,13 @@ static void plan_gguf(spry_export_plan *plan)
 spry_status spry_export_plan_init(spry_export_plan *plan, const spry_model *model, const spry_export *options,
                                   spry_error *error)
 {
-    *plan = (spry_export_plan){.options = options, .model = model, .error = error};
+    *plan = (spry_export_plan){.options = options, .model = model, .config = &model->config, .error = error};
     spry_arena_init(&plan->arena);
+    if (!model->gguf)
+        plan->status = spry_draft_head_open(&plan->head, model, error);
     if (model->gguf)
         plan_gguf(plan);
-    else
+    else if (!plan->status)
         plan_checkpoint(plan);
     return plan->status;
 }
@@ -655,5 +675,6 @@ spry_status spry_export_plan_init(spry_export_plan *plan, const spry_model *mode
 void spry_export_plan_deinit(spry_export_plan *plan)
 {
     free(plan->items);
+    spry_draft_head_close(plan->head);
     spry_arena_deinit(&plan->arena);
 }

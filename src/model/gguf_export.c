@@ -120,9 +120,9 @@ static void write_axes(keys *k, const spry_config *c)
 }
 
 /* Which layers have delta nets: an interval, or a list where that is not enough. */
-static void write_delta(keys *k, const spry_config *c)
+static void write_delta(keys *k, const spry_config *c, bool head)
 {
-    int32_t recurs[SPRY_MAX_LAYERS];
+    int32_t recurs[SPRY_MAX_LAYERS + 1] = {0};
     bool regular = true;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         recurs[i] = c->convolves[i];
@@ -135,7 +135,7 @@ static void write_delta(keys *k, const spry_config *c)
     whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
     whole(k, "full_attention_interval", c->attention_interval);
     if (!regular)
-        spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
+        spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers + head);
 }
 
 /* Writes the layers of models with Mamba-2: a layer without attention has 0 key/value heads, a layer without
@@ -175,11 +175,12 @@ static void write_dense(keys *k, const spry_model *m)
         whole(k, "interleave_moe_layer_step", dense + 1);
 }
 
-static void write_config(spry_gguf_writer *writer, const spry_model *m)
+static void write_config(spry_gguf_writer *writer, const spry_model *m, bool head)
 {
     const spry_config *c = &m->config;
     keys k = {.writer = writer, .arch = c->arch->gguf};
-    whole(&k, "block_count", c->n_layers);
+    whole(&k, "block_count", c->n_layers + head);
+    whole(&k, "nextn_predict_layers", head);
     whole(&k, "context_length", c->n_context);
     whole(&k, "embedding_length", c->n_embd);
     if (!c->arch->mamba)
@@ -192,7 +193,7 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m)
     else
         whole(&k, "attention.head_count_kv", c->n_kv_heads);
     if (c->arch->delta)
-        write_delta(&k, c);
+        write_delta(&k, c, head);
     write_axes(&k, c);
     whole(&k, "attention.key_length", c->head_dim);
     whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->value_dim ? c->value_dim : c->head_dim);
@@ -291,7 +292,7 @@ bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
         spry_view template = spry_chat_template_source(m->chat);
         spry_gguf_writer_string(writer, "general.architecture", spry_view_of(m->config.arch->gguf));
         spry_gguf_writer_string(writer, "general.name", title ? spry_view_of(title) : base_name(m->name));
-        write_config(writer, m);
+        write_config(writer, m, plan->head);
         if (m->config.bidirectional || m->pooling.kind != SPRY_POOL_MEAN || m->pooling.n_dense || m->pooling.n_prompts)
             spry_pooling_to_gguf(&m->pooling, writer, m->config.arch->gguf);
         if (m->weights.token_types.data)

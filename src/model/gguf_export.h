@@ -48,6 +48,9 @@ typedef struct spry_export_plan {
     size_t count, capacity;
     const spry_export *options;
     const spry_model *model;
+    struct spry_draft_head *head; /* NULL: the checkpoint has none, or it is a GGUF file already */
+    const spry_config *config;    /* the model's, or the head's while its layer is added, */
+    uint32_t first_layer;         /* whose number in the file this is */
     spry_arena arena;
     spry_status status; /* the first failure; after it nothing is added */
     spry_error *error;

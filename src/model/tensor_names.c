@@ -34,6 +34,10 @@ static const spry_tensor_name usual[] = {
     {"ffn_up_shexp", "mlp.shared_expert.up_proj", NULL},
     {"ffn_down_shexp", "mlp.shared_expert.down_proj", NULL},
     {"post_ffw_norm", "post_feedforward_layernorm", NULL},
+    {"nextn.eh_proj", "eh_proj", NULL},
+    {"nextn.enorm", "enorm", NULL},
+    {"nextn.hnorm", "hnorm", NULL},
+    {"nextn.shared_head_norm", "shared_head.norm", NULL},
     {0},
 };
 

@@ -514,7 +514,7 @@ static spry_status read_all(spry_tower *t, const spry_model *model, const descri
     spry_status status = read_sides(t, d->config, vision, d->recipe, name, error);
     if (status || (status = read_layers(t, model, vision, error)))
         return status;
-    spry_binder b = {&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, t->config.prefix,
+    spry_binder b = {&t->weights, &t->config, t->own, t->own ? NULL : model->files, name, t->config.prefix, 0,
                      t->ops,      &t->arena,  error};
     status = read_patches(t, &b);
     if (!status)

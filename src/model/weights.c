@@ -80,6 +80,7 @@ const spry_tensor *spry_bind_find(const spry_binder *b, const char *name)
 const spry_tensor *spry_bind_find_in_layer(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], uint32_t layer,
                                            const char *ours, uint32_t expert, const char *suffix)
 {
+    layer += b->first_layer;
     if (b->gguf)
         spry_tensor_gguf_name(name, b->config->arch, layer, ours, suffix);
     else if (!spry_tensor_hf_name(name, b->config->arch, b->prefix, layer, ours, expert, suffix))
@@ -530,11 +531,12 @@ static spry_status bind_output_norm(const spry_binder *b)
     return t ? spry_bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0) : status;
 }
 
+static const char *const prefixes[] = {
+    "model.",    "language_model.model.", "model.language_model.", "", "bert.", "roberta.", "xlm_roberta.",
+    "backbone.", "model.text_model."};
+
 static spry_status bind_ends(spry_binder *b)
 {
-    static const char *const prefixes[] = {
-        "model.",    "language_model.model.", "model.language_model.", "", "bert.", "roberta.", "xlm_roberta.",
-        "backbone.", "model.text_model."};
     spry_config *c = b->config;
     const char *embedding = c->arch->hf_embedding ? c->arch->hf_embedding : "embed_tokens";
     char name[SPRY_TENSOR_NAME_MAX] = "token_embd.weight";
@@ -565,16 +567,16 @@ static spry_status bind_ends(spry_binder *b)
 /* Binds the output norm of a tower, if there is one; there is no output matrix. */
 static spry_status bind_tower(spry_binder *b)
 {
-    static const char *const prefixes[] = {"model.visual.",
-                                           "visual.",
-                                           "vision_tower.vision_model.",
-                                           "vision_tower.",
-                                           "model.vision_model.",
-                                           "model.vision_tower.",
-                                           "model.vision_tower.vision_model."};
+    static const char *const towers[] = {"model.visual.",
+                                         "visual.",
+                                         "vision_tower.vision_model.",
+                                         "vision_tower.",
+                                         "model.vision_model.",
+                                         "model.vision_tower.",
+                                         "model.vision_tower.vision_model."};
     char name[SPRY_TENSOR_NAME_MAX];
-    for (size_t i = 0; i < SPRY_COUNT(prefixes); i++) {
-        b->prefix = b->gguf ? "" : prefixes[i];
+    for (size_t i = 0; i < SPRY_COUNT(towers); i++) {
+        b->prefix = b->gguf ? "" : towers[i];
         if (spry_bind_find_in_layer(b, name, 0, "attn_norm", 0, "weight"))
             break;
     }
@@ -587,7 +589,7 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
                               const spry_safetensors *files, const char *name, spry_arena *arena, spry_error *error)
 {
     *weights = (spry_weights){0};
-    spry_binder b = {weights, config, gguf, files, name, "", NULL, arena, error};
+    spry_binder b = {weights, config, gguf, files, name, "", 0, NULL, arena, error};
     size_t n_tensors = gguf ? spry_gguf_tensor_count(gguf) : spry_safetensors_count(files);
     weights->several_files = gguf ? spry_gguf_is_split(gguf) : spry_safetensors_files(files) > 1;
     weights->uses = spry_arena_alloc(arena, n_tensors, sizeof *weights->uses);
@@ -609,5 +611,90 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
         return spry_fail_memory(error, "the layers", config->n_layers * sizeof *weights->layers);
     for (uint32_t i = 0; !status && i < config->n_layers; i++)
         status = bind_layer(&b, &weights->layers[i], i);
+    return status;
+}
+
+/* ---- heads that draft -------------------------------------------------------------------------------------------- */
+
+/* A head is one more layer, with norms and a matrix before it. Qwen's files have it under names of its own; others, and
+ * GGUF files, as the layer after the last one. */
+
+static const char *const head_names[][2] = {
+    {"nextn.eh_proj", "mtp.fc.weight"},
+    {"nextn.enorm", "mtp.pre_fc_norm_embedding.weight"},
+    {"nextn.hnorm", "mtp.pre_fc_norm_hidden.weight"},
+    {"nextn.shared_head_norm", "mtp.norm.weight"},
+};
+
+enum { HEAD_IN, HEAD_EMBEDDING_NORM, HEAD_HIDDEN_NORM, HEAD_NORM };
+
+/* A tensor of the head beside its layer; its full name is left in `name`. */
+static const spry_tensor *find_head(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], int part)
+{
+    if (b->first_layer)
+        return spry_bind_find_in_layer(b, name, 0, head_names[part][0], 0, "weight");
+    snprintf(name, SPRY_TENSOR_NAME_MAX, "%s", head_names[part][1]);
+    return spry_bind_find(b, name);
+}
+
+/* True if the files have any of the head's tensors; sets how they are named. */
+static bool has_head(spry_binder *b, uint32_t first_layer)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    bool found = false;
+    b->prefix = "mtp.";
+    for (int part = HEAD_IN; !b->gguf && part <= HEAD_NORM; part++)
+        found = found || find_head(b, name, part);
+    found = found || (!b->gguf && spry_bind_find_in_layer(b, name, 0, "attn_norm", 0, "weight"));
+    if (found)
+        return true;
+    b->first_layer = first_layer;
+    for (size_t i = 0; !found && i < (b->gguf ? 1 : SPRY_COUNT(prefixes)); i++) {
+        b->prefix = prefixes[i];
+        for (int part = HEAD_IN; !found && part <= HEAD_NORM; part++)
+            found = find_head(b, name, part);
+    }
+    return found;
+}
+
+static spry_status bind_head_norm(const spry_binder *b, const float **out, int part)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    const spry_tensor *t = find_head(b, name, part);
+    float add = !b->gguf && b->config->arch->norm_plus_one ? 1 : 0;
+    return t ? spry_bind_vector(b, out, t, b->config->n_embd, add) : spry_bind_missing(b, name);
+}
+
+spry_status spry_weights_bind_head(bool *found, spry_weights *head, spry_config *config, const spry_weights *model,
+                                   uint32_t first_layer, const spry_gguf *gguf, const spry_safetensors *files,
+                                   const char *name, spry_arena *arena, spry_error *error)
+{
+    char tensor[SPRY_TENSOR_NAME_MAX];
+    *head = (spry_weights){.several_files = model->several_files};
+    spry_binder b = {head, config, gguf, files, name, "", 0, NULL, arena, error};
+    head->uses = spry_arena_alloc(arena, gguf ? spry_gguf_tensor_count(gguf) : spry_safetensors_count(files), 1);
+    head->layers = spry_arena_alloc(arena, config->n_layers, sizeof *head->layers);
+    if (!head->uses || !head->layers)
+        return spry_fail_memory(error, "a head that drafts", sizeof *head->layers);
+    spry_status status = spry_ops_get(&b.ops, "ref", error);
+    *found = !status && has_head(&b, first_layer);
+    if (!*found)
+        return status;
+    const spry_tensor *t = find_head(&b, tensor, HEAD_IN);
+    status = t ? spry_bind_matrix(&b, &head->draft_in, t, config->n_embd, 2 * (size_t)config->n_embd)
+               : spry_bind_missing(&b, tensor);
+    if (!status)
+        status = bind_head_norm(&b, &head->draft_embedding_norm, HEAD_EMBEDDING_NORM);
+    if (!status)
+        status = bind_head_norm(&b, &head->draft_hidden_norm, HEAD_HIDDEN_NORM);
+    if (!status)
+        status = bind_head_norm(&b, &head->output_norm, HEAD_NORM);
+    if (!status && spry_bind_find_in_layer(&b, tensor, 1, "attn_norm", 0, "weight"))
+        status =
+            spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: its head for drafts has several layers ('%s')", name, tensor);
+    if (!status)
+        status = bind_layer(&b, head->layers, 0);
+    head->embedding = model->embedding;
+    head->output = model->output;
     return status;
 }

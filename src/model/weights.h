@@ -125,6 +125,10 @@ typedef struct spry_weights {
      * gives to each layer, from a table and from its embedding. */
     spry_weight *stream_in, *stream_out, layer_embedding, layer_projection;
     const float *layer_norm; /* [n_layer_embd] */
+    /* A head that drafts (draft_head.h): x = draft_in * [norm(embedding) | norm(hidden state)], both of [n_embd];
+     * absent in models. */
+    spry_weight draft_in; /* [n_embd, 2 * n_embd] */
+    const float *draft_embedding_norm, *draft_hidden_norm;
     spry_layer *layers;
     size_t parameters;
     size_t bytes;             /* bytes of all tensors in use */
@@ -139,5 +143,11 @@ typedef struct spry_weights {
 /* Exactly one of gguf and files is not NULL. Sets config->n_vocab, and the RoPE factors that GGUF stores as tensors. */
 spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const spry_gguf *gguf,
                               const spry_safetensors *files, const char *name, spry_arena *arena, spry_error *error);
+
+/* Binds a head that drafts for a model, whose config (draft_head.h) says so. The embedding and the output matrix are
+ * the model's. *found becomes false, and nothing else happens, if the files have none. */
+spry_status spry_weights_bind_head(bool *found, spry_weights *head, spry_config *config, const spry_weights *model,
+                                   uint32_t first_layer, const spry_gguf *gguf, const spry_safetensors *files,
+                                   const char *name, spry_arena *arena, spry_error *error);
 
 #endif

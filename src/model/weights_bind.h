@@ -11,8 +11,9 @@ typedef struct spry_binder {
     spry_config *config;
     const spry_gguf *gguf;
     const spry_safetensors *files;
-    const char *name;   /* name of the file, for messages */
-    const char *prefix; /* prefix of Hugging Face names: "model.", or what a larger model puts before it */
+    const char *name;     /* name of the file, for messages */
+    const char *prefix;   /* prefix of Hugging Face names: "model.", or what a larger model puts before it */
+    uint32_t first_layer; /* number of the first layer in the file; of heads that drafts */
     const spry_ops *ops;
     spry_arena *arena;
     spry_error *error;

@@ -21,6 +21,7 @@ static spry_status drafter_options(spry_engine_options *options, const spry_mode
     options->lora = NULL;
     options->mmproj = "";
     options->chat_template = NULL;
+    options->draft_head = NULL;
     spry_status status = spry_engine_estimate(&needs, drafter->path, drafter->data, drafter->size, options, error);
     options->kv_bytes = needs.kv_full;
     return status;

@@ -106,7 +106,7 @@ static void go_ahead(spry_driver *d, const spry_ahead *adopted, size_t n_draws)
     a->n = 0;
     d->newest_ahead = !d->newest_ahead;
     if (step->n_others || step->n_rows != n_draws || n != n_draws || 2 * n > step->capacity || d->engine->drafter ||
-        d->engine->borrows_threads || !spry_device_goes_ahead(d->engine->device))
+        d->engine->head || d->engine->borrows_threads || !spry_device_goes_ahead(d->engine->device))
         return;
     spry_segment *segments = step->segments + n;
     if (!gather(d, a, segments, n_draws)) {
@@ -227,6 +227,9 @@ static void add_rows(spry_driver *d, spry_job *job, size_t max_rows, size_t late
         job->rows.n_hidden += room.segments[i].want == SPRY_WANT_HIDDEN ? room.segments[i].n_rows : 0;
         job->rows.n_logits += spry_segment_logits(&room.segments[i]);
     }
+    job->rows.segments = room.segments;
+    job->rows.n_segments = job->n_segments;
+    job->rows.first_tap = step->n_rows; /* hidden states that rows of the step want come before */
     step->n_segments += job->n_segments;
     step->n_rows += job->rows.n_rows;
     step->n_logits += job->rows.n_logits;
@@ -439,6 +442,7 @@ static void compute_apart(spry_driver *d)
         if (!job->rows.n_rows)
             continue;
         job->rows.first_logits = job->rows.first_hidden = 0;
+        job->rows.first_tap = job->rows.n_hidden;
         const spry_device_step step = {d->step.segments + job->first_segment, job->n_segments, d->step.draws,
                                        add_draws(d, 0, job), NULL};
         job->step_status = compute(d, &step, &start, &end, &job->error);
@@ -463,6 +467,7 @@ static void compute_step(spry_driver *d)
             lap_step(d->running[i], start, end);
     for (size_t i = 0; i < d->n_running; i++) {
         spry_job *job = d->running[i];
+        job->rows.first_tap += d->step.n_hidden;
         if (job->rows.n_rows)
             job->step_status = job->kind->on_step_done(job, &job->rows, &job->error);
     }

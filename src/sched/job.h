@@ -26,6 +26,8 @@ typedef struct spry_room {
 typedef struct spry_rows {
     size_t n_rows, n_logits, n_hidden;
     size_t first_logits, first_hidden; /* index of the first, for spry_device_logits and spry_device_hidden */
+    const spry_segment *segments;      /* [n_segments] */
+    size_t n_segments, first_tap;      /* index of its first row in a tap, for spry_device_hidden */
 } spry_rows;
 
 /* The operations of a kind of job. begin, suspend, resume and end may be NULL: there is nothing to do. */

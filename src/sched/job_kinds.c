@@ -17,7 +17,7 @@ static spry_status begin(spry_job *job, bool alone, spry_error *error)
     spry_result_init(&job->result, job->n_ids);
     spry_status status = spry_session_prepare(job->session, &a->generation, alone, error);
     a->drafter = a->generation.drafter;
-    a->needs_quiet = a->drafter && a->drafter->self == job->engine->drafter;
+    a->needs_quiet = a->drafter && (a->drafter->self == job->engine->drafter || a->drafter->read);
     return status ? status : spry_generation_begin(&a->generation, error);
 }
 
@@ -47,7 +47,10 @@ static bool ahead(const spry_job *job, spry_segment *segment, spry_draw *draw)
 static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error *error)
 {
     spry_generation *g = &job->answer.generation;
+    const spry_drafter *drafter = job->answer.drafter;
     spry_status status = spry_generation_on_step_done(g, rows->n_rows, error);
+    if (!status && drafter && drafter->read)
+        drafter->read(drafter->self, g->sequence, rows->segments, rows->n_segments, rows->first_tap);
     job->past_prompt = g->first_ns != 0;
     return status;
 }

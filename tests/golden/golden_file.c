@@ -19,12 +19,14 @@ static int32_t *read_ids(const json_t *list, size_t *count)
     return ids;
 }
 
-static float *read_rows(const char *folder, size_t n_vocab, size_t *n_rows)
+/* NULL: there is no such file. */
+static float *read_rows(const char *folder, const char *name, size_t n_vocab, size_t *n_rows)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/golden.f32", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
-    assert_non_null(file);
+    if (!file)
+        return NULL;
     assert_int_equal(fseek(file, 0, SEEK_END), 0);
     size_t bytes = (size_t)ftell(file);
     rewind(file);
@@ -44,7 +46,11 @@ void golden_open(golden_file *golden, const char *folder)
     assert_non_null(json);
     size_t total;
     golden->n_vocab = (size_t)json_integer_value(json_object_get(json, "vocab_size"));
-    golden->rows = read_rows(folder, golden->n_vocab, &total);
+    golden->rows = read_rows(folder, "golden.f32", golden->n_vocab, &total);
+    assert_non_null(golden->rows);
+    size_t head_total = total;
+    golden->head_rows = read_rows(folder, "golden_mtp.f32", golden->n_vocab, &head_total);
+    assert_int_equal(head_total, total);
     const json_t *cases = json_object_get(json, "cases");
     golden->n_cases = json_array_size(cases);
     assert_in_range(golden->n_cases, 1, GOLDEN_MAX_CASES);
@@ -64,6 +70,12 @@ void golden_open(golden_file *golden, const char *folder)
         size_t offset = (size_t)json_integer_value(json_object_get(rows, "row_offset"));
         assert_true(offset + c->n_rows <= total);
         c->logits = golden->rows + offset * golden->n_vocab;
+        c->head_logits = golden->head_rows ? golden->head_rows + offset * golden->n_vocab : NULL;
+        const json_t *chain = json_object_get(item, "mtp_chain");
+        for (size_t d = 0; d < GOLDEN_CHAIN; d++) {
+            c->chain[d] = (int32_t)json_integer_value(json_array_get(json_object_get(chain, "drafts"), d));
+            c->chain_margins[d] = json_number_value(json_array_get(json_object_get(chain, "margin"), d));
+        }
     }
     json_decref(json);
 }
@@ -76,4 +88,5 @@ void golden_close(golden_file *golden)
         free(golden->cases[i].margins);
     }
     free(golden->rows);
+    free(golden->head_rows);
 }

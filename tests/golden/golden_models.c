@@ -28,6 +28,8 @@ const char *const golden_models[] = {
     "bamba",       "falcon-h1",     "nemotron-h",  "nemotron-h-moe", NULL,
 };
 
+const char *const golden_heads[] = {"qwen3.5", "qwen3-next-mtp", "glm4-moe-mtp", NULL};
+
 const char *const golden_recurrent[] = {
     "qwen3-next", "qwen3.5",    "qwen3.5-moe",    "mamba2", "granite-hybrid", "granite-hybrid-dense", "bamba",
     "falcon-h1",  "nemotron-h", "nemotron-h-moe", NULL};

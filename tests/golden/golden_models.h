@@ -7,6 +7,9 @@
 /* Up to NULL. */
 extern const char *const golden_models[];
 
+/* Those with a head that drafts. */
+extern const char *const golden_heads[];
+
 /* Writes the folder of a model to `path` and returns true; fails the running test when there is none. */
 extern const char *const golden_recurrent[];
 

@@ -295,7 +295,9 @@ spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *
                                         .limits = setup->limits,
                                         .pictures = !setup->config->arch->streams && !team,
                                         .two_way = true}};
-    spry_status status = spry_weights_place(&cpu->placed, setup, all, error);
+    const spry_device *lender = setup->lender && setup->lender->ops == &ops ? setup->lender : NULL;
+    spry_status status = spry_weights_place(&cpu->placed, setup, all,
+                                            lender ? &((const spry_cpu_device *)lender)->placed.weights : NULL, error);
     if (!status && setup->expert_bytes && !all)
         status = spry_expert_store_init(&cpu->experts, cpu->placed.weights.layers, setup, setup->expert_bytes, error);
     if (!status)
@@ -354,6 +356,7 @@ static void identify(char *out, size_t size, const spry_device_setup *setup)
 const spry_device_kind spry_device_kind_cpu = {.name = "cpu",
                                                .features = SPRY_FEATURES_END - 1,
                                                .adapters = true,
+                                               .taps = true,
                                                .total = total,
                                                .identify = identify,
                                                .open = open_device,

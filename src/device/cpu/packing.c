@@ -135,7 +135,8 @@ typedef struct packer {
     size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay in memory */
     const unsigned char *first, *last; /* first and last byte of these matrices in the file */
     bool mapped, overflow;
-    bool all; /* weights that are not packed are copied, too */
+    bool all;  /* weights that are not packed are copied, too */
+    bool lent; /* the embedding and the output matrix belong to another device */
     spry_rounded_acts acts;
     bool apart;                /* experts are packed when they are used */
     struct late_packing *late; /* NULL: all matrices are packed now */
@@ -439,8 +440,15 @@ static void pack_all(packer *p)
     bool tied = is_tied(w);
     for (uint32_t i = 0; i < p->config->n_layers; i++)
         pack_layer(p, &w->layers[i]);
-    pack(p, &w->output);
+    pack(p, &w->draft_in);
+    copy_floats(p, &w->draft_embedding_norm, p->config->n_embd);
+    copy_floats(p, &w->draft_hidden_norm, p->config->n_embd);
     copy_floats(p, &w->output_norm, p->config->n_embd);
+    if (p->lent) {
+        count_acts(p, &w->output);
+        return;
+    }
+    pack(p, &w->output);
     copy_floats(p, &w->output_norm_bias, p->config->n_embd);
     copy_floats(p, &w->embedding_norm, p->config->n_embd);
     copy_floats(p, &w->embedding_norm_bias, p->config->n_embd);
@@ -546,9 +554,14 @@ static size_t n_rooms(const spry_threads *threads)
     return count > usable ? count : usable;
 }
 
-spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_setup *setup, bool all, spry_error *error)
+spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_setup *setup, bool all,
+                               const spry_weights *lender, spry_error *error)
 {
     *placed = (spry_placed_weights){.weights = *setup->weights};
+    if (lender) {
+        placed->weights.embedding = lender->embedding;
+        placed->weights.output = lender->output;
+    }
     late_packing late = {.store = &placed->late, .arena = &placed->arena};
     packer p = {.weights = &placed->weights,
                 .config = setup->config,
@@ -556,6 +569,7 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
                 .threads = setup->threads,
                 .mapped = setup->mapped,
                 .all = all,
+                .lent = lender,
                 .apart = !all && setup->expert_bytes > 0};
     spry_arena_init(&placed->arena);
     if (!spry_weights_copy_lists(&placed->weights, &placed->arena, setup->config))
@@ -574,7 +588,8 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
     }
     if (late.short_of_memory)
         return spry_fail_memory(error, "the lists of weights", placed->late.n_left * sizeof(spry_late_pack));
-    give_back(&p, setup->weights, &placed->late);
+    if (!lender)
+        give_back(&p, setup->weights, &placed->late);
     return placed->late.n_left ? late_store_init(&placed->late, n_rooms(setup->threads), late.largest, error) : SPRY_OK;
 }
 

@@ -69,9 +69,9 @@ typedef struct spry_placed_weights {
 } spry_placed_weights;
 
 /* `all`: weights in file layout are copied, too, and all matrices are packed at once, so that steps read only
- * `memory`. */
+ * `memory`. `lender`: NULL, or the placed weights whose embedding and output matrix are used. */
 spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_setup *setup, bool all,
-                               spry_error *error);
+                               const spry_weights *lender, spry_error *error);
 void spry_weights_unplace(spry_placed_weights *placed);
 
 /* Replaces the lists of layers and experts by copies, so that they can be modified; false when memory is short. */

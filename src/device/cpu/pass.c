@@ -326,6 +326,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->h = carve(c, rows, f->n_embd, sizeof(float));
     p->y = carve(c, rows, f->n_embd, sizeof(float));
     p->taps = carve(c, rows, (size_t)f->n_taps * f->n_embd, sizeof(float));
+    p->draft_in = carve(c, rows, f->n_draft_in, sizeof(float));
     p->q = carve(c, rows, n_q, sizeof(float));
     p->attn = carve(c, rows, n_q, sizeof(float));
     p->k = carve(c, rows, n_kv, sizeof(float));
@@ -355,6 +356,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->up = carve(c, rows, ff, sizeof(float));
     p->ones = carve(c, 1, larger(ff, widest_head), sizeof(float));
     size_t widest = larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta))));
+    widest = larger(widest, f->n_draft_in);
     p->act = carve_for(c, c->acts.integers, rows, widest / SPRY_ACT_BLOCK, sizeof *p->act);
     p->halves = carve_for(c, c->acts.halves, rows, spry_halves_stride(widest), sizeof *p->halves);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
@@ -519,13 +521,14 @@ static void make_angles(const spry_angles *angles, const spry_config *c, size_t 
 static void embed_segment(spry_pass *p, const spry_segment *g, size_t row)
 {
     const spry_config *c = p->config;
+    bool tokens = !g->picture && (!p->inputs || c->n_draft_in);
     if (g->picture && !p->inputs)
         memcpy(p->x + row * c->n_embd, spry_picture_values(g->picture, 0, g->picture_row),
                (size_t)g->n_rows * c->n_embd * sizeof *p->x);
     size_t type = 0; /* encoders compute all rows of a text in one step */
     for (uint32_t i = 0; i < g->n_rows; i++, row++) {
         uint32_t place[3];
-        if (!g->picture && !p->inputs)
+        if (tokens)
             embed_row(p, row, type);
         if (c->second_type && p->tokens[row] == (int32_t)c->second_type - 1)
             type = 1;
@@ -567,10 +570,33 @@ static void keep_taps(spry_pass *p, uint32_t layer)
             memcpy(p->taps + i * p->n_rows * c->n_embd, p->x, p->n_rows * c->n_embd * sizeof *p->x);
 }
 
+/* The last tap may be of the state after the last norm. */
+static void keep_normed_taps(spry_pass *p)
+{
+    const spry_config *c = p->config;
+    for (size_t i = 0; p->weights->output_norm && i < c->n_taps; i++)
+        if (c->taps[i] == c->n_layers)
+            spry_pass_norm(p, p->taps + i * p->n_rows * c->n_embd, p->x, p->weights->output_norm,
+                           p->weights->output_norm_bias, p->n_rows, c->n_embd);
+}
+
+/* A head that drafts: x = draft_in * [norm(embedding) | norm(inputs)]. */
+static void join_inputs(spry_pass *p)
+{
+    const spry_weights *w = p->weights;
+    size_t n = p->config->n_embd, step = p->config->n_draft_in;
+    for (size_t row = 0; row < p->n_rows; row++) {
+        float *joined = p->draft_in + row * step;
+        spry_pass_norm(p, joined, p->x + row * n, w->draft_embedding_norm, NULL, 1, n);
+        spry_pass_norm(p, joined + n, p->inputs + row * n, w->draft_hidden_norm, NULL, 1, n);
+    }
+    spry_pass_linear(p, SPRY_OP_EMBED, p->x, n, &w->draft_in, p->draft_in, p->n_rows);
+}
+
 static void embed(spry_pass *p)
 {
     const spry_config *c = p->config;
-    if (p->inputs)
+    if (p->inputs && !c->n_draft_in)
         memcpy(p->x, p->inputs, p->n_rows * c->n_embd * sizeof *p->x);
     for (size_t s = 0, row = 0; s < p->n_segments; row += p->segments[s++].n_rows)
         embed_segment(p, &p->segments[s], row);
@@ -650,6 +676,8 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     spry_pass_charge(p, SPRY_OP_LAYOUT);
     embed(p);
     spry_pass_charge(p, SPRY_OP_EMBED);
+    if (p->config->n_draft_in)
+        join_inputs(p);
     if (p->config->n_layer_embd)
         spry_pass_layer_inputs(p);
     if (p->config->arch->streams)
@@ -662,6 +690,7 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     }
     if (p->config->arch->streams)
         spry_pass_streams_end(p);
+    keep_normed_taps(p);
     unembed(p);
 }
 

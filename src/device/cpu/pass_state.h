@@ -59,6 +59,7 @@ struct spry_pass {
     bool reads_x;         /* x is read after the current layer, so its last residual is added at once */
     bool adds;            /* y must still be added to x, which is done with the next input */
     float *taps;          /* [n_taps, max_rows, n_embd]: the residual stream after the tapped layers */
+    float *draft_in;      /* a head that drafts: [max_rows, n_draft_in]: what its first matrix reads */
     const float *encoded; /* the rows whose encoding is in act, until the next product; or NULL */
     float *ones;          /* [widest feed-forward or head]: ones */
     float *q, *attn;      /* [max_rows, n_heads * head_dim] */
