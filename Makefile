@@ -19,6 +19,7 @@
 #   make test-torture            fail every call of the system once: allocations, files, threads, sockets (an hour)
 #   make soak MINUTES=10         a server under random clients: nothing leaks, answers stay right
 #   make sbom                    the libraries of the program and their packages, as CycloneDX
+#   make release KEY=FILE        sources, that list and their sums, signed with an SSH key, in build/release
 #   make test-agents             with coding agents from npm, which are fetched into a cache; writes the table in docs/AGENTS.md
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
@@ -35,6 +36,7 @@ SAN_KERNELS :=
 PREFIX   := /usr/local
 PROMPT   :=
 TARGET   :=
+KEY      :=
 SECONDS  := 60
 MINUTES  := 5
 compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
@@ -44,7 +46,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_PLATFORM=,$(PLATFORM)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture soak sbom fuzz test-agents setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind soak sbom release fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -89,6 +91,9 @@ test-torture: everything
 
 sbom: all
 	@scripts/sbom $(BUILD)
+
+release: all
+	@scripts/release $(BUILD) "$(KEY)" $(BUILD)/release
 
 soak: all
 	@SPRY=$(BUILD)/spry PYTHONDONTWRITEBYTECODE=1 python3 tests/server/soak.py $(MINUTES)
