@@ -49,6 +49,23 @@
 #define SPRY_X86_HAS(name) (__builtin_cpu_init(), __builtin_cpu_supports(name))
 #endif
 
+/* Whether a sanitizer watches, which gcc says with a macro and clang with a feature. */
+#if defined(__has_feature)
+#define SPRY_HAS_FEATURE(name) __has_feature(name)
+#else
+#define SPRY_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || SPRY_HAS_FEATURE(address_sanitizer)
+#define SPRY_SANITIZE_ADDRESS 1
+#else
+#define SPRY_SANITIZE_ADDRESS 0
+#endif
+#if defined(__SANITIZE_THREAD__) || SPRY_HAS_FEATURE(thread_sanitizer)
+#define SPRY_SANITIZE_THREAD 1
+#else
+#define SPRY_SANITIZE_THREAD 0
+#endif
+
 #define SPRY_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif

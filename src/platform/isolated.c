@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/interrupt.h"
 #include "platform/clock.h"
 #include "platform/os.h"
@@ -29,7 +30,7 @@ enum { DONE = 77, READ_BYTES = 1 << 16, CLOCK_FACTOR = 3, POLL_MS = 100, FILES_C
 /* ---- the child --------------------------------------------------------------------------------------------------- */
 
 /* The runtimes of sanitizers make system calls of their own: with them, limits alone. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SPRY_SANITIZE_ADDRESS || SPRY_SANITIZE_THREAD
 #define WITH_FILTER 0
 #elif defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define WITH_FILTER 1

@@ -8,15 +8,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/compiler.h"
 #include "spry.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define HOSTILE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HOSTILE_SANITIZED 1
-#endif
-#endif
 
 enum { HOSTILE_MEMORY_BYTES = 256 << 20 };
 
@@ -24,7 +17,7 @@ enum { HOSTILE_MEMORY_BYTES = 256 << 20 };
  * sanitizer reserves terabytes of addresses itself, so there its own limit must do. */
 static inline void hostile_limit_memory(void)
 {
-#ifndef HOSTILE_SANITIZED
+#if !SPRY_SANITIZE_ADDRESS
     struct rlimit limit = {HOSTILE_MEMORY_BYTES, HOSTILE_MEMORY_BYTES};
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
 #endif

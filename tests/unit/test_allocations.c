@@ -16,7 +16,7 @@
 
 enum { N_TOKENS = 150, SETTLED = 8 }; /* the first tokens may still make room for their text */
 
-#ifndef HOSTILE_SANITIZED
+#if !SPRY_SANITIZE_ADDRESS
 
 static size_t allocations(void)
 {

@@ -15,7 +15,7 @@
 #include "support/fixed_costs.h"
 #include "support/hostile.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if SPRY_SANITIZE_ADDRESS
 enum { N_PROMPTS = 12 };
 #else
 enum { N_PROMPTS = 200 };

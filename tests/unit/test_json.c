@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/compiler.h"
 #include "base/json.h"
 #include "base/number.h"
 #include "support/failing_calls.h"
@@ -245,7 +246,7 @@ static void test_limits(void **state)
 static void test_failing_allocations(void **state)
 {
     (void)state;
-#ifdef HOSTILE_SANITIZED
+#if SPRY_SANITIZE_ADDRESS
     print_message("SKIPPED test_failing_allocations: the sanitizer stands in for malloc\n");
 #else
     spry_buffer text;

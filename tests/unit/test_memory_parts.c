@@ -204,7 +204,7 @@ done:
     return error.status != SPRY_OK;
 }
 
-#ifndef HOSTILE_SANITIZED
+#if !SPRY_SANITIZE_ADDRESS
 
 static void read_parts(spry_memory_parts *p, FILE *from)
 {
