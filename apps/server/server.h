@@ -6,6 +6,7 @@
 #ifndef SPRY_SERVER_SERVER_H
 #define SPRY_SERVER_SERVER_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -82,6 +83,8 @@ typedef struct spry_server {
     spry_kept_streams streams;
     json_t *defaults;     /* default fields of requests, as those of a derived model; NULL: none */
     json_t *agents;       /* agents.json; NULL: prompts of agents stay as they are */
+    json_t *descriptions; /* of model files, by path: reading them takes long (ollama_models.c) */
+    pthread_mutex_t descriptions_lock;
     struct spry_mcp *mcp; /* NULL: none */
     struct spry_speech_service *speech;
     struct spry_answer_spans *spans; /* NULL: none */

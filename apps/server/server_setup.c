@@ -304,6 +304,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     spry_registry_init(&server->registry);
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
     spry_kept_streams_init(&server->streams);
+    server->descriptions = json_object();
+    pthread_mutex_init(&server->descriptions_lock, NULL);
     spry_buffer_init(&models->folder, PATH_BYTES);
     spry_machine_watch_init(&server->machine);
     spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, &flags->settings.rates, error);
@@ -374,6 +376,8 @@ void spry_server_close(spry_server *server)
     spry_kept_streams_deinit(&server->streams);
     json_decref(server->defaults);
     json_decref(server->agents);
+    json_decref(server->descriptions);
+    pthread_mutex_destroy(&server->descriptions_lock);
     deinit_models(server->models);
     free(server->models);
     free(server);

@@ -120,6 +120,24 @@ class Staying(ServerTest):
     def pinned(self):
         return self.server.get("/v1/models/" + MODEL).json["pinned"]
 
+    def test_lists_read_files_once(self):
+        """A file is described again when its size or time changes, not for each list of models."""
+        path = os.path.join(FOLDER, "described.gguf")
+        shutil.copy(tiny("llama"), path)
+
+        def family():
+            models = {model["name"]: model for model in self.server.get("/api/tags").json["models"]}
+            return models["described"]["details"]["family"]
+        self.assertEqual(family(), "llama")
+        facts = os.stat(path)
+        with open(path, "r+b") as file:
+            file.write(bytes(facts.st_size))
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        self.assertEqual(family(), "llama")
+        os.utime(path, (1000, 1000))
+        self.assertEqual(family(), "")
+        os.remove(path)
+
     def test_pin(self):
         self.assertFalse(self.pinned())
         reply = self.server.post("/models/pin", {"model": MODEL})

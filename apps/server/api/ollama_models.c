@@ -26,7 +26,10 @@
 #include "server/status/status_text.h"
 #include "spry_tools.h"
 
-enum { NEVER_S = 1000000000 }; /* for a model that is never unloaded */
+enum {
+    NEVER_S = 1000000000, /* for a model that is never unloaded */
+    DESCRIPTIONS_MAX = 1024,
+};
 
 /* Clients compare this with the versions of Ollama whose interface they need. */
 static const char interface_version[] = "0.13.5";
@@ -42,7 +45,7 @@ static void digest_of(char out[65], const spry_pool_info *info)
 }
 
 /* The description of the model's file; NULL: it cannot be read. */
-static json_t *inspect(const spry_server *server, const spry_pool_info *info)
+static json_t *read_model_file(const spry_server *server, const spry_pool_info *info)
 {
     spry_model_file file;
     char *text = NULL;
@@ -52,6 +55,24 @@ static json_t *inspect(const spry_server *server, const spry_pool_info *info)
     json_t *json = spry_json_value(spry_view_of(text));
     spry_free(text);
     return json;
+}
+
+/* The same, kept until the file changes. Other threads may read the same values, which do not change. */
+static json_t *describe(spry_server *server, const spry_pool_info *info)
+{
+    char key[65];
+    digest_of(key, info);
+    pthread_mutex_lock(&server->descriptions_lock);
+    json_t *facts = json_incref(json_object_get(server->descriptions, key));
+    pthread_mutex_unlock(&server->descriptions_lock);
+    if (facts || !(facts = read_model_file(server, info)))
+        return facts;
+    pthread_mutex_lock(&server->descriptions_lock);
+    if (json_object_size(server->descriptions) >= DESCRIPTIONS_MAX)
+        json_object_clear(server->descriptions);
+    json_object_set(server->descriptions, key, facts);
+    pthread_mutex_unlock(&server->descriptions_lock);
+    return facts;
 }
 
 /* The type that has the most bytes, in capitals. */
@@ -95,10 +116,10 @@ static json_t *details_json(const json_t *facts, const char *parent)
                      "parameter_size", size, "quantization_level", type);
 }
 
-static json_t *model_json(const spry_server *server, const spry_pool_info *info)
+static json_t *model_json(spry_server *server, const spry_pool_info *info)
 {
     char when[SPRY_OLLAMA_TIME], digest[65];
-    json_t *facts = inspect(server, info);
+    json_t *facts = describe(server, info);
     spry_ollama_time(when, info->modified);
     digest_of(digest, info);
     json_t *model =
@@ -111,7 +132,7 @@ static json_t *model_json(const spry_server *server, const spry_pool_info *info)
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 typedef struct model_list {
-    const spry_server *server;
+    spry_server *server;
     json_t *list;
 } model_list;
 
@@ -153,7 +174,7 @@ void spry_ollama_tags(spry_exchange *x)
 }
 
 /* "size" is the memory in use; "size_limit" has all of KV memory. */
-static json_t *loaded_json(const spry_server *server, const spry_model_status *status)
+static json_t *loaded_json(spry_server *server, const spry_model_status *status)
 {
     char until[SPRY_OLLAMA_TIME];
     const spry_pool_info *info = &status->pool;
@@ -240,7 +261,7 @@ static json_t *capabilities_json(const spry_engine *engine, spry_view source)
 }
 
 /* `derived`: the description of the derived model; NULL: the model is not derived. */
-static json_t *show_json(const spry_server *server, const spry_pooled *model, const json_t *derived)
+static json_t *show_json(spry_server *server, const spry_pooled *model, const json_t *derived)
 {
     char when[SPRY_OLLAMA_TIME];
     pool_search s = {.name = model->name};
@@ -248,7 +269,7 @@ static json_t *show_json(const spry_server *server, const spry_pooled *model, co
     spry_engine_describe(model->engine, &info);
     spry_model_pool_each(server->pool, match, &s);
     spry_ollama_time(when, s.info.modified);
-    json_t *facts = inspect(server, &s.info), *own = json_object_get(derived, "template");
+    json_t *facts = describe(server, &s.info), *own = json_object_get(derived, "template");
     json_t *plain = json_pack("{s:s}", "from", model->name), *system = json_object_get(derived, "system");
     spry_view source;
     source.data = spry_engine_chat_template(model->engine, false, &source.size);
