@@ -88,12 +88,14 @@ static void measure(const spry_tower *t, double most, uint32_t *rows, uint32_t *
     *pages = (uint32_t)(n / SPRY_PAGE_TOKENS + windows + 1);
 }
 
-/* All layers have one place for keys and values, so memory is small and they can be floats. */
+/* All layers have one place for keys and values, so memory is small and they can be floats, unless kernels are faster
+ * with halves. */
 static spry_status open_device(spry_eyes *eyes, spry_error *error)
 {
     const spry_engine *e = eyes->engine;
     const spry_config *c = &eyes->tower->config;
-    const spry_kv_shape shape = {.n_layers = 1, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .type = SPRY_F32};
+    spry_dtype type = e->ops->attend_halves ? SPRY_F16 : SPRY_F32;
+    const spry_kv_shape shape = {.n_layers = 1, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .type = type};
     uint32_t rows, pages;
     measure(eyes->tower, (double)e->max_image_pixels, &rows, &pages);
     spry_status status = spry_kv_pool_init(&eyes->pool, &shape, pages, error);
@@ -140,7 +142,8 @@ static spry_status open_tower(spry_eyes *eyes, spry_error *error)
 {
     if (eyes->device)
         return SPRY_OK;
-    spry_status status = spry_tower_open(&eyes->tower, eyes->engine->model, eyes->engine->mmproj, error);
+    spry_status status = spry_tower_open(&eyes->tower, eyes->engine->model, eyes->engine->mmproj, eyes->engine->ops,
+                                         eyes->engine->threads, error);
     if (!status)
         status = find_token(eyes, &eyes->pad, eyes->tower->kind->pad, error);
     if (!status)

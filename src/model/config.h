@@ -151,6 +151,7 @@ typedef struct spry_config {
     uint32_t window;        /* number of keys that sliding layers see; 0: no layer slides */
     uint32_t window_layers; /* for arch->slides: max_window_layers, or the pattern's period */
     bool *sliding;          /* [n_layers] */
+    uint32_t normed_dim;    /* values of a head that norms of heads cover; 0: all */
     float query_scalar;     /* scores are multiplied by this to the power of -1/2; 0: head_dim is used */
     float attention_scale;  /* or scores are multiplied by this; 0: not given */
     float attn_softcap, final_softcap;

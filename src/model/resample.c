@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PI 3.14159265358979323846
 
@@ -127,6 +128,10 @@ spry_status spry_resample(unsigned char *out, uint32_t width, uint32_t height, c
                           uint32_t in_width, uint32_t in_height, spry_filter filter, spry_error *error)
 {
     plan across = {0}, down = {0};
+    if (width == in_width && height == in_height) {
+        memcpy(out, in, (size_t)width * height * 3);
+        return SPRY_OK;
+    }
     unsigned char *narrow = malloc((size_t)width * in_height * 3);
     bool fine = make_plan(&across, width, in_width, filter);
     fine = make_plan(&down, height, in_height, filter) && fine && narrow;

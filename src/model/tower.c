@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "model/weight_groups.h"
 #include "platform/file.h"
 
 static double number_or(const json_t *json, const char *key, double otherwise)
@@ -383,10 +384,12 @@ static spry_status read_patches(spry_tower *t, const spry_binder *b)
     spry_status status = add_frames(t, b, sums, first);
     if (!status && second)
         status = add_frames(t, b, sums, second);
-    if (!status && bias)
-        status = spry_bind_vector(b, &t->patch_bias, bias, t->config.n_embd, 0);
-    t->patches = sums;
-    return status;
+    t->patches = (spry_weight){.data = (const unsigned char *)sums,
+                               .type = SPRY_F32,
+                               .n_out = t->config.n_embd,
+                               .n_in = n / t->config.n_embd,
+                               .row_bytes = n / t->config.n_embd * sizeof *sums};
+    return !status && bias ? spry_bind_vector(b, &t->patches.bias, bias, t->config.n_embd, 0) : status;
 }
 
 static spry_status read_positions(spry_tower *t, const spry_binder *b)
@@ -505,6 +508,81 @@ static spry_status read_row_end(spry_tower *t, const spry_binder *b, const spry_
     return SPRY_OK;
 }
 
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+static spry_status pack(spry_tower *t, spry_weight *w, spry_threads *threads, spry_error *error)
+{
+    size_t bytes = 0;
+    bool fits = spry_weight_packed_bytes(&bytes, w, t->ops);
+    unsigned char *groups = fits && bytes ? spry_arena_alloc(&t->arena, bytes, 1) : NULL;
+    if (!fits || (bytes && !groups))
+        return spry_fail_memory(error, "a tower", bytes);
+    if (bytes)
+        spry_weight_pack(w, groups, t->ops, threads, false);
+    return SPRY_OK;
+}
+
+/* Packs what is multiplied before and after the layers. */
+static spry_status pack_ends(spry_tower *t, spry_threads *threads, spry_error *error)
+{
+    size_t widest = 0;
+    spry_status status = pack(t, &t->patches, threads, error);
+    for (uint32_t i = 0; i <= t->config.n_taps; i++) {
+        spry_projector *p = i ? &t->deep[i - 1] : &t->projector;
+        for (uint32_t k = 0; !status && k < p->n_steps; k++) {
+            widest = p->steps[k].n_out > widest ? p->steps[k].n_out : widest;
+            status = pack(t, &p->steps[k], threads, error);
+        }
+    }
+    float *ones = status ? NULL : spry_arena_alloc(&t->arena, widest, sizeof *ones);
+    if (!status && !ones)
+        return spry_fail_memory(error, "a tower", widest * sizeof *ones);
+    for (size_t i = 0; !status && i < widest; i++)
+        ones[i] = 1;
+    t->ones = ones;
+    return status;
+}
+
+enum { HEAD_GRAIN = 16 }; /* kernels of attention are fast for heads of multiples of this */
+
+/* Rows of zeros after those of each head. */
+static spry_status widen_heads(spry_tower *t, spry_weight *w, uint32_t from, uint32_t to, spry_error *error)
+{
+    size_t n_heads = w->n_out / from;
+    unsigned char *rows = spry_arena_alloc(&t->arena, n_heads * to, w->row_bytes);
+    float *bias = w->bias ? spry_arena_alloc(&t->arena, n_heads * to, sizeof *bias) : NULL;
+    if (!rows || (w->bias && !bias))
+        return spry_fail_memory(error, "a tower", n_heads * to * w->row_bytes);
+    for (size_t head = 0; head < n_heads; head++) {
+        memcpy(rows + head * to * w->row_bytes, w->data + head * from * w->row_bytes, from * w->row_bytes);
+        if (bias)
+            memcpy(bias + head * to, w->bias + head * from, from * sizeof *bias);
+    }
+    t->weights.copied_bytes += n_heads * to * w->row_bytes;
+    w->data = rows;
+    w->bias = bias;
+    w->n_out = n_heads * to;
+    return SPRY_OK;
+}
+
+/* Widens the heads of queries and keys for the kernels; values keep their size, as in models whose values are
+ * shorter than their keys. */
+static spry_status widen_all(spry_tower *t, spry_error *error)
+{
+    spry_config *c = &t->config;
+    uint32_t from = c->head_dim, to = (from + HEAD_GRAIN - 1) / HEAD_GRAIN * HEAD_GRAIN;
+    spry_status status = SPRY_OK;
+    if (from == to || c->arch->qk_norm == SPRY_QK_NORM_ROW)
+        return SPRY_OK;
+    for (uint32_t i = 0; !status && i < c->n_layers; i++) {
+        status = widen_heads(t, &t->weights.layers[i].q, from, to, error);
+        status = status ? status : widen_heads(t, &t->weights.layers[i].k, from, to, error);
+    }
+    c->head_dim = c->slide.head_dim = to;
+    c->value_dim = c->normed_dim = from;
+    return status;
+}
+
 static spry_status read_all(spry_tower *t, const spry_model *model, const description *d, spry_error *error)
 {
     const char *name = name_of(t, model);
@@ -525,10 +603,13 @@ static spry_status read_all(spry_tower *t, const spry_model *model, const descri
         read_recipe(t, d->recipe, vision);
     if (!status)
         status = read_row_end(t, &b, model);
-    return status ? status : check(t, name, error);
+    if (!status)
+        status = check(t, name, error);
+    return status ? status : widen_all(t, error);
 }
 
-spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, spry_error *error)
+spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, const spry_ops *ops,
+                            spry_threads *threads, spry_error *error)
 {
     description d = {0};
     *out = NULL;
@@ -536,14 +617,17 @@ spry_status spry_tower_open(spry_tower **out, const spry_model *model, const cha
     if (!t)
         return spry_fail_memory(error, "a tower", sizeof *t);
     spry_arena_init(&t->arena);
-    spry_status status = spry_ops_get(&t->ops, "ref", error);
-    if (!status && mmproj)
+    spry_status status = SPRY_OK;
+    t->ops = ops;
+    if (mmproj)
         status = spry_gguf_open(&t->own, mmproj, error);
     if (!status)
         status = mmproj ? describe_gguf(&d, t->own, error) : describe_folder(&d, model, error);
     t->kind = d.kind;
     if (!status)
         status = read_all(t, model, &d, error);
+    if (!status)
+        status = pack_ends(t, threads, error);
     json_decref(d.config);
     json_decref(d.recipe);
     if (status)

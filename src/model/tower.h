@@ -10,6 +10,7 @@
 #include "model/picture.h"
 #include "model/resample.h"
 #include "model/weights_bind.h"
+#include "platform/threads.h"
 
 enum { SPRY_TOWER_STEPS = 3, SPRY_TOWER_RATIO = 200 /* the most of a longer side to a shorter one */ };
 
@@ -63,7 +64,7 @@ typedef struct spry_tower {
     bool two_way; /* rows of the text model see each other */
     spry_filter filter;
     float mean[3], deviation[3];
-    const float *patches, *patch_bias; /* [n_embd, 3, patch, patch], [n_embd] */
+    spry_weight patches;    /* [n_embd, 3, patch, patch] */
     const float *positions; /* [position_side * position_side, n_embd] or [2, position_side, n_embd], or NULL */
     uint32_t position_side;
     const float *class_row;  /* [n_embd]: one more row for the layers, which is dropped after them; NULL: none */
@@ -73,7 +74,8 @@ typedef struct spry_tower {
     float joined_scale;                       /* factor of joined patches; 0: none */
     const float *joined_mean, *joined_scales; /* [n_embd]: subtracted from joined patches, and factors; NULL: none */
     const float *row_end;                     /* [width]: a row between two lines of the picture; NULL: none */
-    const spry_ops *ops;                      /* plain ones: they take rows of every type as files have them */
+    const float *ones;                        /* [widest result of a projector's step] */
+    const spry_ops *ops;
 } spry_tower;
 
 /* What one family does in its own way. */
@@ -122,8 +124,10 @@ bool spry_tower_known(const char *folder);
  * that is named as the model, or that names no model. *out stays NULL when there is none. */
 spry_status spry_tower_beside(char **out, const spry_model *model, spry_error *error);
 
-/* `mmproj`: a GGUF file with the tower, or NULL: it is in the model's folder. Fails for a model without eyes. */
-spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, spry_error *error);
+/* `mmproj`: a GGUF file with the tower, or NULL: it is in the model's folder. Fails for a model without eyes. What
+ * comes before and after the layers is computed with `ops`. */
+spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, const spry_ops *ops,
+                            spry_threads *threads, spry_error *error);
 void spry_tower_close(spry_tower *tower);
 
 /* Of all weights in a file of the tower's own; 0: it has none. */

@@ -3,48 +3,80 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/packed.h"
 #include "model/tower.h"
 
 /* ---- products on the host ---------------------------------------------------------------------------------------- */
 
+enum { UNIT = SPRY_PACK_MAX_ROWS, UNITS = 4, ROWS = 8, HALVED_ROWS = 16 /* with fewer, kernels round them */ };
+
 typedef struct product {
-    const spry_tower *tower;
+    const spry_ops *ops;
+    const spry_matmul_kernel *kernel;
+    const spry_weight *w;
+    const float *in;
     spry_matmul m;
-    spry_dtype type;
-    const float *bias;
-    bool gelu;
+    void *rounded;     /* NULL, or the input as the kernel takes it */
+    const float *ones; /* [n_out]; NULL: no activation */
 } product;
+
+static void round_rows(void *context, size_t begin, size_t end)
+{
+    const product *p = context;
+    size_t n = p->w->n_in;
+    for (size_t row = begin; row < end; row++)
+        if (p->kernel->integer)
+            p->ops->encode_act((spry_act_block *)p->rounded + row * (n / SPRY_ACT_BLOCK), p->in + row * n, n);
+        else
+            p->kernel->halve((uint16_t *)p->rounded + row * spry_halves_stride(n), p->in + row * n, n);
+}
 
 static void multiply(void *context, size_t begin, size_t end)
 {
     const product *p = context;
-    p->tower->ops->matmul[p->type].run(&p->m, begin, end);
-    for (size_t row = 0; row < p->m.n_rows; row++)
-        for (size_t i = begin; i < end; i++) {
-            float *value = &p->m.out[row * p->m.out_stride + i];
-            *value += p->bias ? p->bias[i] : 0;
-            if (p->gelu)
-                *value = (float)(0.5 * (double)*value * (1 + erf((double)*value / 1.4142135623730951)));
-        }
+    size_t from = begin * UNIT, to = end * UNIT < p->w->n_out ? end * UNIT : p->w->n_out;
+    p->kernel->run(&p->m, from, to);
+    for (size_t row = 0; row < p->m.n_rows; row++) {
+        float *out = p->m.out + row * p->m.out_stride + from;
+        if (p->w->bias)
+            p->ops->add(out, p->w->bias + from, to - from);
+        if (p->ones)
+            p->ops->gate[SPRY_GATE_GELU](out, out, p->ones, to - from);
+    }
 }
 
-/* out [n_rows, w->n_out] */
-static void linear(const spry_tower *t, float *out, const spry_weight *w, const float *in, size_t n_rows, bool gelu,
-                   spry_threads *threads)
+/* out [n_rows, w->n_out] = w * in + bias, and GELU by the error function with `ones`. */
+static spry_status linear(const spry_tower *t, float *out, const spry_weight *w, const float *in, size_t n_rows,
+                          const float *ones, spry_threads *threads, spry_error *error)
 {
-    product p = {.tower = t,
+    const spry_matmul_kernel *kernel = &t->ops->matmul[spry_weight_kernel_type(w)];
+    bool halves = kernel->halve && n_rows >= HALVED_ROWS;
+    size_t each = kernel->integer ? w->n_in / SPRY_ACT_BLOCK * sizeof(spry_act_block)
+                                  : spry_halves_stride(w->n_in) * sizeof(uint16_t);
+    void *rounded = kernel->integer || halves ? malloc(n_rows * each) : NULL;
+    if ((kernel->integer || halves) && !rounded)
+        return spry_fail_memory(error, "a picture", n_rows * each);
+    product p = {.ops = t->ops,
+                 .kernel = kernel,
+                 .w = w,
+                 .in = in,
                  .m = {.out = out,
                        .out_stride = w->n_out,
-                       .weight = w->data,
-                       .weight_stride = w->row_bytes,
-                       .act = in,
-                       .act_stride = w->n_in * sizeof *in,
+                       .weight = kernel->group ? w->packed : w->data,
+                       .weight_stride = kernel->group ? w->group_bytes : w->row_bytes,
+                       .act = kernel->integer ? rounded : in,
+                       .act_stride = kernel->integer ? each : w->n_in * sizeof *in,
                        .n_rows = n_rows,
-                       .n_in = w->n_in},
-                 .type = w->type,
-                 .bias = w->bias,
-                 .gelu = gelu};
-    spry_threads_share(threads, multiply, &p, w->n_out, 1);
+                       .n_in = w->n_in,
+                       .halves = halves ? rounded : NULL,
+                       .halves_stride = spry_halves_stride(w->n_in)},
+                 .rounded = rounded,
+                 .ones = ones};
+    if (rounded)
+        spry_threads_share(threads, round_rows, &p, n_rows, ROWS);
+    spry_threads_share(threads, multiply, &p, (w->n_out + UNIT - 1) / UNIT, UNITS);
+    free(rounded);
+    return SPRY_OK;
 }
 
 /* ---- patches ----------------------------------------------------------------------------------------------------- */
@@ -143,18 +175,13 @@ static spry_status make_window(const spry_tower *t, spry_picture **out, const sp
         status = spry_fail_memory(error, "a picture", (size_t)height * width * n_in * sizeof *pixels);
     if (status)
         return status;
-    const spry_weight w = {.data = (const unsigned char *)t->patches,
-                           .type = SPRY_F32,
-                           .n_out = t->config.n_embd,
-                           .n_in = n_in,
-                           .row_bytes = n_in * sizeof(float),
-                           .bias = t->patch_bias};
     (*out)->columns = width;
     (*out)->top = top;
     (*out)->left = left;
     cut_patches(t, pixels, sheet, *out, n_patches);
-    linear(t, (*out)->values, &w, pixels, n_patches, false, threads);
-    status = add_positions(t, *out, n_patches, all->rows, all->columns, error);
+    status = linear(t, (*out)->values, &t->patches, pixels, n_patches, NULL, threads, error);
+    if (!status)
+        status = add_positions(t, *out, n_patches, all->rows, all->columns, error);
     if (t->class_row)
         memcpy((*out)->values + (size_t)n_patches * t->config.n_embd, t->class_row,
                t->config.n_embd * sizeof *t->class_row);
@@ -245,12 +272,14 @@ static spry_status project(const spry_tower *t, float *out, const spry_projector
         const spry_weight *w = &p->steps[i];
         bool last = i + 1 == p->n_steps;
         float *to = last ? out : malloc(n_rows * w->n_out * sizeof *to);
-        if (to)
-            linear(t, to, w, from, n_rows, i + 2 == p->n_steps, threads);
+        spry_status status = to ? linear(t, to, w, from, n_rows, i + 2 == p->n_steps ? t->ones : NULL, threads, error)
+                                : spry_fail_memory(error, "a picture", n_rows * w->n_out * sizeof *to);
         if (from != in)
             free(from);
-        if (!to)
-            return spry_fail_memory(error, "a picture", n_rows * w->n_out * sizeof *to);
+        if (status && !last)
+            free(to);
+        if (status)
+            return status;
         from = to;
     }
     return SPRY_OK;

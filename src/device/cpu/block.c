@@ -498,10 +498,11 @@ static void normalise_heads(const spry_pass *p, float *x, const float *weight, s
 {
     const spry_config *c = p->config;
     spry_qk_norm kind = c->arch->qk_norm;
-    size_t n = kind == SPRY_QK_NORM_ROW ? n_heads * head_dim : head_dim;
+    bool row = kind == SPRY_QK_NORM_ROW;
+    size_t each = row ? n_heads * head_dim : head_dim, n = c->normed_dim && !row ? c->normed_dim : each;
     size_t step = kind == SPRY_QK_NORM_EACH ? head_dim : 0;
-    for (size_t at = 0; weight && at < n_heads * head_dim; at += n, weight += step)
-        if (kind == SPRY_QK_NORM_ROW)
+    for (size_t at = 0; weight && at < n_heads * head_dim; at += each, weight += step)
+        if (row)
             p->ops->rms_norm(x + at, x + at, weight, n, c->norm_eps);
         else
             normalise(p, x + at, x + at, weight, NULL, n);

@@ -13,7 +13,7 @@
 #include "device/cpu/pass.h"
 #include "device/device.h"
 #include "kernels/ops.h"
-#include "model/weights.h"
+#include "model/weight_groups.h"
 
 /* Matrices that are packed when steps first multiply by them, so that opening a model does not wait for packing. The
  * first product with a matrix packs each of its groups into a small buffer of a worker (a "room"), multiplies, and
@@ -81,11 +81,6 @@ bool spry_weights_copy_lists(spry_weights *weights, spry_arena *arena, const spr
  * `expert_bytes`: limit for experts, or 0. False when the size overflows. */
 bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                  const spry_ops *ops, bool mapped, size_t expert_bytes);
-
-/* For one matrix: the bytes of its packed form, 0 if its kernel uses file layout; false when the size overflows. The
- * next function packs it into `out`; `drop` releases pages of the file. */
-bool spry_weight_packed_bytes(size_t *bytes, const spry_weight *weight, const spry_ops *ops);
-void spry_weight_pack(spry_weight *weight, unsigned char *out, const spry_ops *ops, spry_threads *threads, bool drop);
 
 /* Bytes of packed weights for these kernels; false when the size overflows. */
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
