@@ -155,9 +155,6 @@ void spry_bench_put_figures(spry_bench *bench, const json_t *results, const char
 /* A number above 0, or null. */
 json_t *spry_bench_positive_json(double value);
 
-/* Prints one line to standard output. */
-spry_status spry_bench_print_json(const json_t *json, spry_error *error);
-
 /* The names of the machine of an engine with these options, as in a report; the caller releases *out. With "gpu", that
  * GPU computes, and kernels and speeds are its own. */
 spry_status spry_bench_machine_json(json_t **out, const spry_engine_options *options, spry_error *error);

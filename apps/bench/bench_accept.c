@@ -195,7 +195,7 @@ spry_status spry_bench_accept(bool *passed, const char *model, bool json, spry_e
     }
     if (!status && json) {
         json_t *object = json_pack("{s:s, s:b, s:O}", "format", "spry-accept-1", "passed", *passed, "criteria", rows);
-        status = object ? spry_bench_print_json(object, error) : spry_fail_memory(error, "the verdicts", sizeof *rows);
+        status = spry_out_json(object, JSON_REAL_PRECISION(6), "the verdicts", error);
         json_decref(object);
     } else if (!status) {
         print(rows);

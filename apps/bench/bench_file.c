@@ -243,24 +243,6 @@ spry_status spry_bench_file_read(json_t **out, const char *path, spry_error *err
     return spry_bench_file_open(out, path, check_report, error);
 }
 
-spry_status spry_bench_file_save(const json_t *report, const char *path, spry_error *error)
-{
-    spry_file_writer writer = {0};
-    char *text = json_dumps(report, JSON_REAL_PRECISION(6) | JSON_INDENT(1));
-    if (!text)
-        return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the report as JSON");
-    spry_status status = spry_file_writer_open(&writer, path, error);
-    if (!status)
-        status = spry_file_writer_write(&writer, text, strlen(text), error);
-    if (!status)
-        status = spry_file_writer_write(&writer, "\n", 1, error);
-    if (!status)
-        status = spry_file_writer_commit(&writer, error);
-    spry_file_writer_abandon(&writer);
-    free(text);
-    return status;
-}
-
 void spry_bench_file_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
                            const json_t *report)
 {

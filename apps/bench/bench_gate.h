@@ -118,9 +118,6 @@ spry_status spry_bench_file_open(json_t **out, const char *path, spry_bench_file
 /* Reads a report of any kind; the caller releases *out with json_decref. Every key used later is validated. */
 spry_status spry_bench_file_read(json_t **out, const char *path, spry_error *error);
 
-/* Replaces an old file atomically. */
-spry_status spry_bench_file_save(const json_t *report, const char *path, spry_error *error);
-
 /* Adds the report's measured points to each list that is not NULL, as far as there is room. */
 void spry_bench_file_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
                            const json_t *report);

@@ -102,16 +102,6 @@ json_t *spry_bench_positive_json(double value)
     return value > 0 ? json_real(value) : json_null();
 }
 
-spry_status spry_bench_print_json(const json_t *json, spry_error *error)
-{
-    char *text = json ? json_dumps(json, JSON_REAL_PRECISION(6)) : NULL;
-    if (!text)
-        return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the report as JSON");
-    spry_out_format("%s\n", text);
-    free(text);
-    return SPRY_OK;
-}
-
 /* The properties by which reports are recognised as comparable. */
 static spry_status put_head(spry_bench *b, const char *format)
 {

@@ -452,13 +452,14 @@ static int write_only(const spry_bench_flags *f, const char *model)
 static spry_status publish(bool *passed, const spry_bench_flags *f, const spry_bench_kind *kind, json_t *report,
                            spry_error *error)
 {
-    spry_status status = f->save ? spry_bench_file_save(report, f->save, error) : SPRY_OK;
+    spry_status status =
+        f->save ? spry_file_write_json(f->save, report, JSON_REAL_PRECISION(6) | JSON_INDENT(1), error) : SPRY_OK;
     if (!status && !f->json)
         kind->print(report);
     if (!status)
         status = spry_bench_judge_report(passed, &f->judge, report, f->json ? report : NULL, error);
     if (!status && f->json)
-        status = spry_bench_print_json(report, error);
+        status = spry_out_json(report, JSON_REAL_PRECISION(6), "the report", error);
     return status;
 }
 
@@ -506,7 +507,7 @@ static spry_status use_measured(bool *passed, const spry_bench_flags *f, spry_er
     json_t *json = f->json ? json_object() : NULL;
     spry_status status = spry_bench_judge_report(passed, &f->judge, f->judge.measured, json, error);
     if (!status && json)
-        status = spry_bench_print_json(json, error);
+        status = spry_out_json(json, JSON_REAL_PRECISION(6), "the verdicts", error);
     json_decref(json);
     return status;
 }

@@ -481,19 +481,6 @@ static const struct format *find_format(const char *name, const char *path)
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
-static spry_status write_file(const char *path, spry_view text, spry_error *error)
-{
-    spry_file_writer writer;
-    spry_status status = spry_file_writer_open(&writer, path, error);
-    if (status != SPRY_OK)
-        return status;
-    status = spry_file_writer_write(&writer, text.data, text.size, error);
-    if (status == SPRY_OK)
-        return spry_file_writer_commit(&writer, error);
-    spry_file_writer_abandon(&writer);
-    return status;
-}
-
 /* Loads, formats, and writes to `path` or, when it is NULL, to standard output. Without a format it is the
  * transcript. */
 static int write_chat(const spry_chat_flags *flags, int64_t id, const struct format *format, const char *path)
@@ -513,7 +500,7 @@ static int write_chat(const spry_chat_flags *flags, int64_t id, const struct for
     if (status == SPRY_OK && text.failed)
         status = spry_fail_memory(&error, "the transcript", text.size);
     if (status == SPRY_OK && path)
-        status = write_file(path, spry_buffer_view(&text), &error);
+        status = spry_file_write(path, spry_buffer_view(&text), &error);
     else if (status == SPRY_OK && styled)
         spry_out_write(spry_buffer_view(&text).data, text.size);
     else if (status == SPRY_OK)

@@ -122,23 +122,8 @@ spry_status spry_conversation_save(const spry_conversation *conversation, const 
                                    spry_error *error)
 {
     json_t *json = spry_conversation_to_json(conversation, model);
-    char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
+    spry_status status = spry_file_write_json(path, json, JSON_INDENT(2), error);
     json_decref(json);
-    if (!text)
-        return spry_fail_memory(error, "the conversation's file", 0);
-    spry_file_writer writer;
-    spry_status status = spry_file_writer_open(&writer, path, error);
-    if (status != SPRY_OK)
-        goto done;
-    status = spry_file_writer_write(&writer, text, strlen(text), error);
-    if (status == SPRY_OK)
-        status = spry_file_writer_write(&writer, "\n", 1, error);
-    if (status == SPRY_OK)
-        status = spry_file_writer_commit(&writer, error);
-    else
-        spry_file_writer_abandon(&writer);
-done:
-    free(text);
     return status;
 }
 

@@ -188,19 +188,10 @@ typedef struct row {
     size_t n;
 } row;
 
-static spry_view trimmed(spry_view text)
-{
-    while (text.size && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = (spry_view){text.data + 1, text.size - 1};
-    while (text.size && strchr(" \t\r", text.data[text.size - 1]))
-        text.size--;
-    return text;
-}
-
 static void read_row(row *r, spry_view line)
 {
     r->n = 0;
-    line = trimmed(line);
+    line = spry_view_trim(line, " \t\r");
     if (line.size && line.data[0] == '|')
         line = (spry_view){line.data + 1, line.size - 1};
     if (line.size && line.data[line.size - 1] == '|')
@@ -208,7 +199,7 @@ static void read_row(row *r, spry_view line)
     while (r->n < COLUMNS_MAX) {
         const char *bar = memchr(line.data, '|', line.size);
         size_t size = bar ? (size_t)(bar - line.data) : line.size;
-        r->cells[r->n++] = trimmed((spry_view){line.data, size});
+        r->cells[r->n++] = spry_view_trim((spry_view){line.data, size}, " \t\r");
         if (!bar)
             return;
         line = (spry_view){bar + 1, line.size - size - 1};
@@ -403,7 +394,7 @@ static void begin_line(spry_markdown *m, spry_buffer *out, spry_view character)
 static void end_code_line(spry_markdown *m, spry_buffer *out)
 {
     spry_view line = spry_buffer_view(&m->line);
-    bool fence = run_of(trimmed(line), "`") >= FENCE;
+    bool fence = run_of(spry_view_trim(line, " \t\r"), "`") >= FENCE;
     if (m->in_code && !fence) {
         spry_buffer_format(out, "    %s", m->styles.code);
         spry_buffer_append(out, line.data, line.size);

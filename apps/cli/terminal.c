@@ -186,6 +186,16 @@ bool spry_out_answer(spry_view text)
     return ok && spry_out_flush();
 }
 
+spry_status spry_out_json(const json_t *json, size_t flags, const char *what, spry_error *error)
+{
+    char *text = json ? json_dumps(json, flags) : NULL;
+    if (!text)
+        return spry_fail_memory(error, what, 0);
+    spry_out_format("%s\n", text);
+    free(text);
+    return SPRY_OK;
+}
+
 int spry_out_finish(int code)
 {
     if (spry_out_flush())

@@ -90,7 +90,7 @@ static bool store(const spry_machine_profile *profile, const char *path)
     spry_buffer_init(&text, PAGE_BYTES);
     spry_status status = spry_profile_json(&text, profile, true, &error);
     if (!status)
-        status = spry_profile_write(path, spry_buffer_view(&text), &error);
+        status = spry_file_write(path, spry_buffer_view(&text), &error);
     if (status)
         spry_complain("the measurements are not stored: %s", error.message);
     spry_buffer_deinit(&text);
@@ -275,7 +275,7 @@ static spry_status emit(const spry_machine_profile *profile, const doctor_flags 
     spry_buffer_init(&text, PAGE_BYTES);
     spry_status status = render(&text, profile, flags, path, error);
     if (!status && flags->output)
-        status = spry_profile_write(flags->output, spry_buffer_view(&text), error);
+        status = spry_file_write(flags->output, spry_buffer_view(&text), error);
     else if (!status)
         spry_out_write(text.data, text.size);
     spry_buffer_deinit(&text);

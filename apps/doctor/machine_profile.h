@@ -76,9 +76,6 @@ spry_status spry_profile_path(spry_buffer *path, spry_error *error);
 /* Reads the stored profile; *found is false when there is none. */
 spry_status spry_profile_load(spry_stored_profile *stored, bool *found, const char *path, spry_error *error);
 
-/* Writes the text atomically. */
-spry_status spry_profile_write(const char *path, spry_view text, spry_error *error);
-
 /* Parses the format of spry_time_text; false for other text. */
 bool spry_profile_time_read(int64_t *seconds, const char *text);
 

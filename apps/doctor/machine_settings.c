@@ -10,6 +10,7 @@
 #include "cli/model_source.h"
 #include "cli/settings_profile.h"
 #include "platform/clock.h"
+#include "platform/file.h"
 
 enum { PARALLEL_LEAST = 2, PARALLEL_SIZES = 6, PARALLEL_MAX = 1 << (PARALLEL_SIZES - 1) };
 
@@ -204,10 +205,7 @@ spry_status spry_settings_write(const spry_chosen_settings *settings, const spry
     json_t *section = section_json(settings, profile, loaded->section);
     bool whole =
         document && section && json_object_set(json_object_get(document, "machines"), loaded->id, section) == 0;
-    char *text = whole ? json_dumps(document, JSON_INDENT(2)) : NULL;
-    spry_status status = text ? spry_profile_write(loaded->path, spry_view_of(text), error)
-                              : spry_fail_memory(error, "the profile", sizeof *settings);
-    free(text);
+    spry_status status = spry_file_write_json(loaded->path, whole ? document : NULL, JSON_INDENT(2), error);
     json_decref(section);
     json_decref(document);
     return status;

@@ -173,18 +173,6 @@ spry_status spry_profile_path(spry_buffer *path, spry_error *error)
     return path->failed ? spry_fail(error, SPRY_ERR_FILE, "the path of the user's folder is too long") : SPRY_OK;
 }
 
-spry_status spry_profile_write(const char *path, spry_view text, spry_error *error)
-{
-    spry_file_writer writer;
-    spry_status status = spry_file_writer_open(&writer, path, error);
-    if (!status)
-        status = spry_file_writer_write(&writer, text.data, text.size, error);
-    if (!status)
-        return spry_file_writer_commit(&writer, error);
-    spry_file_writer_abandon(&writer);
-    return status;
-}
-
 /* ---- times ------------------------------------------------------------------------------------------------------- */
 
 /* Printing the parsed time must give the same text: this refuses invalid dates and other spellings. */

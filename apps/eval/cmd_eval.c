@@ -128,16 +128,6 @@ static json_t *report_to_json(const eval_report *r)
     return object;
 }
 
-static spry_status print_json(const json_t *object, spry_error *error)
-{
-    char *text = json_dumps(object, JSON_REAL_PRECISION(12));
-    if (!text)
-        return spry_fail_memory(error, "the result as JSON", 0);
-    spry_out_format("%s\n", text);
-    free(text);
-    return SPRY_OK;
-}
-
 static void print_text(const eval_report *r)
 {
     const spry_eval_windows *w = r->windows;
@@ -222,7 +212,7 @@ static spry_status publish(bool *passed, const eval_report *report, const eval_s
     if (settings->gate.baseline)
         status = spry_eval_gate_judge(passed, &settings->gate, json, error);
     if (status == SPRY_OK && settings->json)
-        status = print_json(json, error);
+        status = spry_out_json(json, JSON_REAL_PRECISION(12), "the result", error);
     else if (status == SPRY_OK)
         print_text(report);
     if (status == SPRY_OK && settings->gate.baseline && !settings->json)

@@ -510,18 +510,6 @@ static json_t *report_to_json(const spry_eval_span_report *r)
                      "seed", (json_int_t)r->seed, "full_ttft_ms", full, "results", results, "seconds", r->seconds);
 }
 
-static spry_status eval_span_print_json(const spry_eval_span_report *report, spry_error *error)
-{
-    json_t *object = report_to_json(report);
-    char *text = object ? json_dumps(object, JSON_REAL_PRECISION(12)) : NULL;
-    json_decref(object);
-    if (!text)
-        return spry_fail_memory(error, "the result as JSON", 0);
-    spry_out_format("%s\n", text);
-    free(text);
-    return SPRY_OK;
-}
-
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 enum { PLOT_BYTES_MAX = 1 << 20, TOKENS_MAX = 256, SHUFFLES_MAX = 1000 };
@@ -562,18 +550,11 @@ static spry_status check_plot(const char *path, spry_error *error)
 
 static spry_status write_plot(const char *path, const spry_eval_span_report *report, spry_error *error)
 {
-    spry_file_writer writer = {0};
     spry_buffer page;
     spry_buffer_init(&page, PLOT_BYTES_MAX);
     spry_eval_span_plot(&page, report);
-    spry_view view = spry_buffer_view(&page);
     spry_status status = page.failed ? spry_fail(error, SPRY_ERR_MEMORY, "there is not enough memory for the plots")
-                                     : spry_file_writer_open(&writer, path, error);
-    if (!status)
-        status = spry_file_writer_write(&writer, view.data, view.size, error);
-    if (!status)
-        status = spry_file_writer_commit(&writer, error);
-    spry_file_writer_abandon(&writer);
+                                     : spry_file_write(path, spry_buffer_view(&page), error);
     spry_buffer_deinit(&page);
     return status;
 }
@@ -597,10 +578,12 @@ spry_status spry_eval_span(const spry_eval_span_flags *flags, bool json, const c
         status = eval_span_run(&report, engine, &corpus, flags, error);
     if (!status && flags->plot)
         status = write_plot(flags->plot, &report, error);
+    json_t *object = !status && json ? report_to_json(&report) : NULL;
     if (!status && json)
-        status = eval_span_print_json(&report, error);
+        status = spry_out_json(object, JSON_REAL_PRECISION(12), "the result", error);
     else if (!status)
         eval_span_print(&report);
+    json_decref(object);
     spry_engine_close(engine);
     spry_model_source_deinit(&source);
     spry_eval_corpus_deinit(&corpus);

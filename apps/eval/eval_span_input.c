@@ -145,15 +145,6 @@ static spry_status question_of_json(spry_buffer *out, spry_view line, spry_error
     return status;
 }
 
-static spry_view trimmed(spry_view line)
-{
-    while (line.size && strchr(" \t\r", line.data[line.size - 1]))
-        line.size--;
-    while (line.size && strchr(" \t", line.data[0]))
-        line = (spry_view){line.data + 1, line.size - 1};
-    return line;
-}
-
 static spry_status add_question(spry_eval_texts *questions, spry_view line, spry_error *error)
 {
     spry_eval_text *text = add_text(questions, QUESTION_BYTES_MAX);
@@ -178,7 +169,7 @@ static spry_status split_questions(spry_eval_texts *questions, spry_view all, co
     for (size_t begin = 0, number = 1; !status && begin < all.size; number++) {
         const char *end = memchr(all.data + begin, '\n', all.size - begin);
         size_t size = end ? (size_t)(end - all.data) - begin : all.size - begin;
-        spry_view line = trimmed((spry_view){all.data + begin, size});
+        spry_view line = spry_view_trim((spry_view){all.data + begin, size}, " \t\r");
         begin += size + 1;
         if (line.size)
             status = add_question(questions, line, error);

@@ -331,21 +331,13 @@ static pid_t start_server(launch *l)
 
 static spry_status write_settings(const launch *l, spry_error *error)
 {
-    spry_file_writer writer;
     spry_buffer path;
     char *text = l->agent->settings ? filled(l, l->agent->settings) : NULL;
     if (!text)
         return SPRY_OK;
     spry_buffer_init(&path, TEXT_BYTES_MAX);
     spry_buffer_format(&path, "%s/%s", spry_buffer_view(&l->folder).data, l->agent->file);
-    spry_status status = spry_file_writer_open(&writer, spry_buffer_view(&path).data, error);
-    if (status == SPRY_OK) {
-        status = spry_file_writer_write(&writer, text, strlen(text), error);
-        if (status == SPRY_OK)
-            status = spry_file_writer_commit(&writer, error);
-        else
-            spry_file_writer_abandon(&writer);
-    }
+    spry_status status = spry_file_write(spry_buffer_view(&path).data, spry_view_of(text), error);
     spry_buffer_deinit(&path);
     free(text);
     return status;

@@ -274,7 +274,7 @@ static int later_first(const void *a, const void *b)
     return one->used != two->used ? (one->used < two->used) - (one->used > two->used) : strcmp(one->name, two->name);
 }
 
-static void print_json(const model_list *list, const char *folder)
+static spry_status print_json(const model_list *list, const char *folder, spry_error *error)
 {
     char used[SPRY_TIME_TEXT];
     json_t *models = json_array();
@@ -283,10 +283,9 @@ static void print_json(const model_list *list, const char *folder)
                                                 (json_int_t)list->rows[i].bytes, "last_used",
                                                 spry_time_text(used, list->rows[i].used)));
     json_t *object = json_pack("{s:s, s:o}", "folder", folder, "models", models);
-    char *text = object ? json_dumps(object, 0) : NULL;
-    spry_out_format("%s\n", text ? text : "{}");
-    free(text);
+    spry_status status = spry_out_json(object, 0, "the list", error);
     json_decref(object);
+    return status;
 }
 
 static void print_table(const model_list *list, const char *folder)
@@ -308,15 +307,17 @@ static void print_table(const model_list *list, const char *folder)
 static int list_models(const char *folder, bool json)
 {
     model_list list = {0};
+    spry_error error;
+    spry_status status = SPRY_OK;
     spry_model_names_each(folder, add_row, &list);
     if (list.count)
         qsort(list.rows, list.count, sizeof *list.rows, later_first);
     if (json)
-        print_json(&list, folder);
+        status = print_json(&list, folder, &error);
     else
         print_table(&list, folder);
     free(list.rows);
-    return spry_out_finish(SPRY_EXIT_OK);
+    return status ? spry_complain_error(&error) : spry_out_finish(SPRY_EXIT_OK);
 }
 
 static void print_available(const json_t *models)
@@ -348,15 +349,12 @@ static int list_available(bool json)
         return spry_complain_error(&error);
     json_array_foreach(models, i, model) json_object_set_new(model, "fits", json_boolean(spry_catalogue_fits(model)));
     json_t *object = json ? json_pack("{s:O}", "models", models) : NULL;
-    char *text = object ? json_dumps(object, 0) : NULL;
-    if (json)
-        spry_out_format("%s\n", text ? text : "{}");
-    else
+    spry_status status = json ? spry_out_json(object, 0, "the list", &error) : SPRY_OK;
+    if (!json)
         print_available(models);
-    free(text);
     json_decref(object);
     json_decref(models);
-    return spry_out_finish(SPRY_EXIT_OK);
+    return status ? spry_complain_error(&error) : spry_out_finish(SPRY_EXIT_OK);
 }
 
 /* ---- removing ---------------------------------------------------------------------------------------------------- */

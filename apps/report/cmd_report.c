@@ -190,20 +190,6 @@ static const spry_option report_options[] = {
                 .group = "Report"),
 };
 
-static spry_status write_file(const char *path, spry_view text, spry_error *error)
-{
-    spry_file_writer writer = {0};
-    spry_status status = spry_file_writer_open(&writer, path, error);
-    if (!status)
-        status = spry_file_writer_write(&writer, text.data, text.size, error);
-    if (!status)
-        status = spry_file_writer_commit(&writer, error);
-    spry_file_writer_abandon(&writer);
-    if (!status)
-        spry_out_format("The report is in %s\n", path);
-    return status;
-}
-
 static spry_status write_report(const report_settings *settings, const char *const *paths, size_t count,
                                 spry_error *error)
 {
@@ -222,8 +208,8 @@ static spry_status write_report(const report_settings *settings, const char *con
         status = spry_fail(error, SPRY_ERR_MEMORY, "there is not enough memory for the report");
     if (!status && strcmp(path, "-") == 0)
         spry_out_write(page.data, page.size);
-    else if (!status)
-        status = write_file(path, spry_buffer_view(&page), error);
+    else if (!status && !(status = spry_file_write(path, spry_buffer_view(&page), error)))
+        spry_out_format("The report is in %s\n", path);
     spry_buffer_deinit(&page);
     json_decref(data);
     json_decref(files);

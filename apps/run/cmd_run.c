@@ -134,13 +134,9 @@ static spry_status print_json(const spry_answer *answer, spry_engine *engine, co
 {
     json_t *json =
         spry_answer_to_json(answer, engine, model, settings->chat.answer.sampling.seed, settings->logprobs != 0);
-    char *text = json ? json_dumps(json, JSON_REAL_PRECISION(9)) : NULL;
+    spry_status status = spry_out_json(json, JSON_REAL_PRECISION(9), "the answer", error);
     json_decref(json);
-    if (!text)
-        return spry_fail_memory(error, "the answer as JSON", answer->text.size);
-    spry_out_format("%s\n", text);
-    free(text);
-    return SPRY_OK;
+    return status;
 }
 
 static spry_status give_answer(spry_engine *engine, spry_session *session, spry_energy *meter, const char *model,

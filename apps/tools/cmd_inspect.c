@@ -353,16 +353,6 @@ static const spry_option inspect_options[] = {
     OPTION("json", FLAG, json, .help = "Print one JSON object"),
 };
 
-static spry_status print_json(const json_t *description, spry_error *error)
-{
-    char *text = json_dumps(description, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    if (!text)
-        return spry_fail_memory(error, "the description as JSON", 0);
-    spry_out_format("%s\n", text);
-    free(text);
-    return SPRY_OK;
-}
-
 static spry_status inspect(const inspect_settings *settings, const char *model, spry_error *error)
 {
     spry_model_source source = {0};
@@ -375,7 +365,7 @@ static spry_status inspect(const inspect_settings *settings, const char *model, 
     if (status == SPRY_OK && !(description = spry_json_value(spry_view_of(text))))
         status = spry_fail_memory(error, "the description", strlen(text));
     if (status == SPRY_OK && settings->json)
-        status = print_json(description, error);
+        status = spry_out_json(description, JSON_INDENT(2) | JSON_REAL_PRECISION(9), "the description", error);
     else if (status == SPRY_OK)
         inspect_print(description);
     json_decref(description);

@@ -48,4 +48,15 @@ static inline bool spry_view_ends(spry_view a, spry_view suffix)
            (suffix.size == 0 || memcmp(a.data + (a.size - suffix.size), suffix.data, suffix.size) == 0);
 }
 
+/* The text without these bytes at its beginning and end. */
+static inline spry_view spry_view_trim(spry_view text, const char *blanks)
+{
+    size_t n = strlen(blanks);
+    while (text.size && memchr(blanks, text.data[0], n))
+        text = (spry_view){text.data + 1, text.size - 1};
+    while (text.size && memchr(blanks, text.data[text.size - 1], n))
+        text.size--;
+    return text;
+}
+
 #endif

@@ -346,6 +346,31 @@ void spry_file_writer_abandon(spry_file_writer *writer)
     release(writer);
 }
 
+spry_status spry_file_write(const char *path, spry_view text, spry_error *error)
+{
+    spry_file_writer writer;
+    spry_status status = spry_file_writer_open(&writer, path, error);
+    if (!status)
+        status = spry_file_writer_write(&writer, text.data, text.size, error);
+    if (!status)
+        status = spry_file_writer_commit(&writer, error);
+    spry_file_writer_abandon(&writer);
+    return status;
+}
+
+spry_status spry_file_write_json(const char *path, const json_t *json, size_t flags, spry_error *error)
+{
+    spry_buffer text;
+    char *dumped = json ? json_dumps(json, flags) : NULL;
+    spry_buffer_init(&text, SIZE_MAX / 2);
+    spry_status status = dumped && spry_buffer_format(&text, "%s\n", dumped)
+                             ? spry_file_write(path, spry_buffer_view(&text), error)
+                             : spry_fail(error, SPRY_ERR_MEMORY, "%s: there is not enough memory for its text", path);
+    spry_buffer_deinit(&text);
+    free(dumped);
+    return status;
+}
+
 /* ---- temporary files --------------------------------------------------------------------------------------------- */
 
 /* The unlinked file is reached through the folder of open descriptors, also by children that inherit the descriptor. */

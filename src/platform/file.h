@@ -3,6 +3,7 @@
 #ifndef SPRY_PLATFORM_FILE_H
 #define SPRY_PLATFORM_FILE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -62,6 +63,10 @@ spry_status spry_file_writer_write(spry_file_writer *writer, const void *data, s
 spry_status spry_file_writer_commit(spry_file_writer *writer, spry_error *error);
 /* No effect when the writer is closed. */
 void spry_file_writer_abandon(spry_file_writer *writer);
+
+/* Writes a complete file; JSON as json_dumps formats it with `flags`, and a newline. NULL: memory was short. */
+spry_status spry_file_write(const char *path, spry_view text, spry_error *error);
+spry_status spry_file_write_json(const char *path, const json_t *json, size_t flags, spry_error *error);
 
 /* A large file that only this process and its children need. It has a name while it is written and is then unlinked, so
  * that nothing is left behind when the process ends in any way. */

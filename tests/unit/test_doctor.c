@@ -199,8 +199,8 @@ static void compare(setting *s)
     spry_buffer text;
     spry_buffer_init(&text, 1 << 20);
     assert_int_equal(spry_file_read(&text, TEST_DATA "/../../apps/doctor/chips.json", &error), SPRY_OK);
-    assert_int_equal(
-        spry_chips_compare(&s->chips, spry_buffer_view(&text), &s->hardware, &s->speed, &s->gpus, &error), SPRY_OK);
+    assert_int_equal(spry_chips_compare(&s->chips, spry_buffer_view(&text), &s->hardware, &s->speed, &s->gpus, &error),
+                     SPRY_OK);
     spry_buffer_deinit(&text);
 }
 
@@ -519,7 +519,7 @@ static void files_are_written_and_read(void **state)
     assert_false(found);
     spry_buffer_init(&text, 1 << 20);
     assert_int_equal(spry_profile_json(&text, some_profile(), true, &error), SPRY_OK);
-    assert_int_equal(spry_profile_write(path, spry_buffer_view(&text), &error), SPRY_OK);
+    assert_int_equal(spry_file_write(path, spry_buffer_view(&text), &error), SPRY_OK);
     assert_int_equal(spry_profile_load(&stored, &found, path, &error), SPRY_OK);
     assert_true(found);
     assert_string_equal(stored.id, some_profile()->id);
@@ -531,7 +531,7 @@ static void files_are_written_and_read(void **state)
     assert_int_equal(remove(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(spry_profile_load(&stored, &found, path, &error), SPRY_ERR_FILE);
-    assert_int_equal(spry_profile_write(path, spry_buffer_view(&text), &error), SPRY_ERR_FILE);
+    assert_int_equal(spry_file_write(path, spry_buffer_view(&text), &error), SPRY_ERR_FILE);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(rmdir(folder), 0);
     spry_buffer_deinit(&text);

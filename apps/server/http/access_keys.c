@@ -13,30 +13,16 @@
 enum { FILE_BYTES_MAX = 1 << 20 };
 #define MINUTE_NS 60e9
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static spry_view trimmed(spry_view text)
-{
-    while (text.size && is_blank(text.data[0])) {
-        text.data++;
-        text.size--;
-    }
-    while (text.size && is_blank(text.data[text.size - 1]))
-        text.size--;
-    return text;
-}
+static const char blanks[] = " \t\r\n";
 
 /* The part of a line before the first blank; *line becomes the rest. */
 static spry_view take_word(spry_view *line)
 {
     size_t size = 0;
-    while (size < line->size && !is_blank(line->data[size]))
+    while (size < line->size && !memchr(blanks, line->data[size], sizeof blanks - 1))
         size++;
     spry_view word = {line->data, size};
-    *line = trimmed((spry_view){line->data + size, line->size - size});
+    *line = spry_view_trim((spry_view){line->data + size, line->size - size}, blanks);
     return word;
 }
 
@@ -95,7 +81,7 @@ static spry_status read_lines(spry_access_key *keys, size_t *count, spry_view re
     while (rest.size) {
         const char *end = memchr(rest.data, '\n', rest.size);
         size_t size = end ? (size_t)(end - rest.data) : rest.size;
-        spry_view line = trimmed((spry_view){rest.data, size});
+        spry_view line = spry_view_trim((spry_view){rest.data, size}, blanks);
         size_t step = end ? size + 1 : size;
         rest = (spry_view){rest.data + step, rest.size - step};
         number++;

@@ -89,23 +89,14 @@ static bool split(spry_view *part, spry_view *rest, char end)
     return true;
 }
 
-static spry_view trimmed(spry_view text)
-{
-    while (text.size && (text.data[0] == ' ' || text.data[0] == '\t'))
-        text = (spry_view){text.data + 1, text.size - 1};
-    while (text.size && (text.data[text.size - 1] == ' ' || text.data[text.size - 1] == '\t'))
-        text.size--;
-    return text;
-}
-
 /* Whether a list with commas has an item. */
 static bool has_item(spry_view list, const char *name)
 {
     spry_view item;
     while (split(&item, &list, ','))
-        if (same(trimmed(item), name))
+        if (same(spry_view_trim(item, " \t"), name))
             return true;
-    return same(trimmed(list), name);
+    return same(spry_view_trim(list, " \t"), name);
 }
 
 /* ---- strings of a head ------------------------------------------------------------------------------------------- */
@@ -225,7 +216,7 @@ static spry_http_fault read_field(head_state *s, spry_view line)
     spry_view name, value = line;
     if (!split(&name, &value, ':') || !is_token(name) || !is_plain(value, true))
         return SPRY_FAULT_FIELD;
-    value = trimmed(value);
+    value = spry_view_trim(value, " \t");
     if (head->n_fields == SPRY_HTTP_FIELDS_MAX)
         return SPRY_FAULT_LONG_HEAD;
     if (same(name, "Host") && (s->hosts++ || !is_host(value)))

@@ -61,27 +61,16 @@ json_t *spry_derived_load(const spry_server *server, const char *name)
 spry_status spry_derived_save(const spry_server *server, const char *name, const json_t *description, spry_error *error)
 {
     char file[SPRY_MODEL_NAME_MAX + sizeof ending];
-    spry_file_writer writer;
     spry_buffer path;
     if (!server->models_folder)
         return spry_fail(error, SPRY_ERR_INPUT, "this server has no models folder; --models-dir sets one");
     if (!file_name(file, name))
         return spry_fail(error, SPRY_ERR_INPUT, "\"%.100s\" cannot be the name of a model", name);
-    char *text = json_dumps(description, JSON_INDENT(2));
-    if (!text)
-        return spry_fail_memory(error, "the model", 0);
     spry_buffer_init(&path, PATH_BYTES);
     spry_status status = spry_path_join(&path, server->models_folder, file, error);
     if (status == SPRY_OK)
-        status = spry_file_writer_open(&writer, path.data, error);
-    if (status == SPRY_OK) {
-        status = spry_file_writer_write(&writer, text, strlen(text), error);
-        if (status == SPRY_OK)
-            status = spry_file_writer_commit(&writer, error);
-        spry_file_writer_abandon(&writer);
-    }
+        status = spry_file_write_json(path.data, description, JSON_INDENT(2), error);
     spry_buffer_deinit(&path);
-    free(text);
     return status;
 }
 
@@ -211,15 +200,6 @@ spry_status spry_derived_defaults(json_t **out, const char *text, spry_error *er
 
 enum { MODELFILE_BYTES = 1 << 20 };
 
-static spry_view trimmed(spry_view text)
-{
-    while (text.size && isspace((unsigned char)text.data[0]))
-        text = (spry_view){text.data + 1, text.size - 1};
-    while (text.size && isspace((unsigned char)text.data[text.size - 1]))
-        text.size--;
-    return text;
-}
-
 /* Takes the text up to `mark`, which is dropped, too. False: there is no such mark. */
 static bool take_until(spry_view *rest, spry_view *out, spry_view mark)
 {
@@ -248,7 +228,7 @@ static spry_view take_word(spry_view *line)
     while (n < line->size && !isspace((unsigned char)line->data[n]))
         n++;
     spry_view word = {line->data, n};
-    *line = trimmed((spry_view){line->data + n, line->size - n});
+    *line = spry_view_trim((spry_view){line->data + n, line->size - n}, " \t\n\v\f\r");
     return word;
 }
 
@@ -305,7 +285,7 @@ json_t *spry_modelfile_parse(spry_view text, spry_error *error)
     json_t *description = json_pack("{s:{}}", "parameters");
     spry_status status = SPRY_OK;
     while (text.size && status == SPRY_OK) {
-        spry_view line = trimmed(take_line(&text)), word = take_word(&line), value;
+        spry_view line = spry_view_trim(take_line(&text), " \t\n\v\f\r"), word = take_word(&line), value;
         if (!word.size || word.data[0] == '#')
             continue;
         if (is(word, "PARAMETER"))
