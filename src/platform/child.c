@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifdef __linux__
+#ifdef SPRY_OS_LINUX
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #endif
@@ -23,7 +23,7 @@
 
 extern char **environ;
 
-enum { READ_END, WRITE_END, PIPE_ENDS, CHUNK = 4096, VARIABLES = 96, POLL_MS = 200, NOT_RUN = 127, CLOSE_ON_EXEC = 4 };
+enum { READ_END, WRITE_END, PIPE_ENDS, CHUNK = 4096, VARIABLES = 96, POLL_MS = 200, NOT_RUN = 127 };
 #define SECOND_NS 1000000000ull
 
 static void close_pipe(int ends[PIPE_ENDS])
@@ -112,7 +112,19 @@ typedef struct start {
     volatile int why;            /* errno of a child that could not run the program; it shares this memory until then */
 } start;
 
-/* In the child, which shares the memory of the parent: system calls only. */
+/* In the child, which shares the memory of the parent but not its descriptors: system calls only, as below. */
+static void close_on_exec(void)
+{
+#ifdef SPRY_OS_LINUX
+    enum { CLOSE_ON_EXEC = 4 };
+    (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, CLOSE_ON_EXEC);
+#else
+    enum { FILES_CLOSED = 4096 };
+    for (int file = STDERR_FILENO + 1; file < FILES_CLOSED; file++)
+        (void)fcntl(file, F_SETFD, FD_CLOEXEC);
+#endif
+}
+
 static void run_program(start *s)
 {
     const struct sigaction usual = {.sa_handler = SIG_DFL};
@@ -126,11 +138,11 @@ static void run_program(start *s)
         int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
         ready = nothing >= 0 && dup2(nothing, STDERR_FILENO) >= 0;
     }
-#ifdef __linux__
+#ifdef SPRY_OS_LINUX
     ready = ready && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
-    if (!s->child->is_self)
-        (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX, CLOSE_ON_EXEC);
 #endif
+    if (!s->child->is_self)
+        close_on_exec();
     if (ready && s->child->folder)
         ready = chdir(s->child->folder) == 0;
     if (ready && s->child->sandbox)

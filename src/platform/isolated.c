@@ -17,7 +17,7 @@
 #include "platform/clock.h"
 #include "platform/os.h"
 
-#if defined(__linux__)
+#ifdef SPRY_OS_LINUX
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -32,7 +32,7 @@ enum { DONE = 77, READ_BYTES = 1 << 16, CLOCK_FACTOR = 3, POLL_MS = 100, FILES_C
 /* The runtimes of sanitizers make system calls of their own: with them, limits alone. */
 #if SPRY_SANITIZE_ADDRESS || SPRY_SANITIZE_THREAD
 #define WITH_FILTER 0
-#elif defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#elif defined(SPRY_OS_LINUX) && (defined(__x86_64__) || defined(__aarch64__))
 #define WITH_FILTER 1
 #else
 #define WITH_FILTER 0
@@ -94,7 +94,7 @@ static bool write_all(void *self, const void *data, size_t size)
 /* Connections of the server must end when it closes them, and pipes of other children when those end. */
 static void close_others(int kept)
 {
-#ifdef __linux__
+#ifdef SPRY_OS_LINUX
     if (kept > STDERR_FILENO + 1)
         (void)syscall(SYS_close_range, STDERR_FILENO + 1, kept - 1, 0);
     (void)syscall(SYS_close_range, kept + 1, UINT_MAX, 0);

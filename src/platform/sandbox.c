@@ -25,7 +25,7 @@ static bool set_limits(const spry_sandbox *s)
            (!s->cpu_s || setrlimit(RLIMIT_CPU, &cpu) == 0) && setrlimit(RLIMIT_CORE, &none) == 0;
 }
 
-#ifdef __linux__
+#ifdef SPRY_OS_LINUX
 
 #include <errno.h>
 #include <fcntl.h>

@@ -125,7 +125,7 @@ static void test_rights(void **state)
     assert_int_equal(out.size, 1);
     assert_int_equal(out.data[0], 0);
     spry_buffer_clear(&out);
-#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__)) && !SPRY_SANITIZE_ADDRESS && !SPRY_SANITIZE_THREAD
+#if defined(SPRY_OS_LINUX) && (defined(__x86_64__) || defined(__aarch64__)) && !SPRY_SANITIZE_ADDRESS && !SPRY_SANITIZE_THREAD
     assert_int_equal(spry_isolated_run(&out, open_a_file, NULL, SECONDS, &error), SPRY_ERR_FORMAT);
     assert_int_equal(out.size, 0);
 #else
