@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 #include "cli/interrupt.h"
 #include "platform/child.h"
+#include "platform/os.h"
 
 enum { REPORT_BYTES_MAX = 1 << 24, ARGUMENTS_MAX = 16, PATH_PART = 32 };
 
@@ -41,9 +42,12 @@ static bool collect(void *user, const char *data, size_t size)
 
 static spry_status run_child(json_t **report, run_name which, const char *model, spry_error *error)
 {
-    const char *arguments[ARGUMENTS_MAX + 6] = {"/proc/self/exe", "bench", "--json"};
+    char program[SPRY_CHILD_PATH];
+    const char *arguments[ARGUMENTS_MAX + 6] = {program, "bench", "--json"};
     size_t n = 3;
     spry_buffer text;
+    if (!spry_os_program(program, sizeof program))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this system does not tell where the program is");
     for (size_t i = 0; i < ARGUMENTS_MAX && runs[which].arguments[i]; i++)
         arguments[n++] = runs[which].arguments[i];
     if (model && !runs[which].widened) {

@@ -16,6 +16,7 @@
 #include "platform/clock.h"
 #include "platform/directory.h"
 #include "platform/file.h"
+#include "platform/os.h"
 
 enum { LIST_MAX = 12, ARGUMENTS_MAX = 256, TEXT_BYTES_MAX = 1 << 20, POLL_NS = 50000000 };
 
@@ -309,8 +310,12 @@ static bool find_address(launch *l, pid_t server, const char *log)
 /* Serves the model on a free port; its log is in the folder. -1: it cannot, and a message was printed. */
 static pid_t start_server(launch *l)
 {
-    char program[] = "/proc/self/exe", context[16], served[4096];
+    char program[4096], context[16], served[4096];
     spry_buffer log;
+    if (!spry_os_program(program, sizeof program)) {
+        spry_complain("the server cannot be started: this system does not tell where the program is");
+        return -1;
+    }
     spry_buffer_init(&log, TEXT_BYTES_MAX);
     spry_buffer_format(&log, "%s/server.log", spry_buffer_view(&l->folder).data);
     snprintf(context, sizeof context, "%u", l->flags->context);
