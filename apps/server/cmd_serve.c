@@ -183,20 +183,21 @@ static void wait_for_last_events(const spry_server *server)
 }
 
 /* What to do next, for people at a terminal. A server on all addresses is reached as localhost. */
-static void invite(const spry_server *server, uint16_t port)
+static void invite(const spry_server *server, const spry_http_address *address)
 {
     const spry_serve_settings *settings = server->settings;
-    bool everywhere = strcmp(settings->host, "0.0.0.0") == 0 || strcmp(settings->host, "::") == 0;
+    const char *host = address->host;
+    bool everywhere = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0 || strcmp(host, "[::]") == 0;
     spry_complain("%s answers; open %s://%s:%u in your browser, Ctrl-C ends the server",
                   spry_server_first_model(server), settings->tls_cert ? "https" : "http",
-                  everywhere ? "localhost" : settings->host, port);
+                  everywhere ? "localhost" : host, address->port);
 }
 
 static spry_status run(spry_server *server, spry_error *error)
 {
     sigset_t signals;
     int which;
-    uint16_t port;
+    spry_http_address address;
     spry_http_server *http;
     end_signals(&signals);
     sigaddset(&signals, SIGHUP);
@@ -204,12 +205,12 @@ static spry_status run(spry_server *server, spry_error *error)
     bool terminal = isatty(STDERR_FILENO);
     bool logged = settings->verbose || (settings->audit_log && strcmp(settings->audit_log, "-") == 0);
     server->shows_requests = terminal && !logged;
-    spry_status status = spry_http_server_start(&http, server, &port, error);
+    spry_status status = spry_http_server_start(&http, server, &address, error);
     if (status != SPRY_OK)
         return status;
-    spry_complain("listening on %s://%s:%u", settings->tls_cert ? "https" : "http", settings->host, port);
+    spry_complain("listening on %s://%s:%u", settings->tls_cert ? "https" : "http", address.host, address.port);
     if (terminal)
-        invite(server, port);
+        invite(server, &address);
     while (sigwait(&signals, &which) == 0 && which == SIGHUP)
         reload(server, http);
     end_signals(&signals);

@@ -48,6 +48,23 @@ static const char *value_of(const char *name)
     return value && value[0] ? value : NULL;
 }
 
+spry_status spry_environment_take_socket(int *file, spry_error *error)
+{
+    enum { FIRST_PASSED = 3 };
+    const char *process = value_of("LISTEN_PID"), *count = value_of("LISTEN_FDS");
+    *file = -1;
+    if (!process || !count || strtol(process, NULL, 10) != getpid())
+        return SPRY_OK;
+    if (strcmp(count, "1") != 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "the service manager passes %.20s sockets, but the server takes one",
+                         count);
+    *file = FIRST_PASSED;
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    return SPRY_OK;
+}
+
 const char *spry_environment_setting(const char *variable)
 {
     return value_of(variable);

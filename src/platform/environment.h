@@ -21,6 +21,10 @@ const char *spry_environment_pager(void);
  * (SPRY_RANK_TIMEOUT, else 60). Processes that this one starts compute alone. */
 long spry_environment_take_ranks(double *timeout_s);
 
+/* The socket that a service manager has opened for this process (LISTEN_PID, LISTEN_FDS), which processes that this one
+ * starts do not take again; -1: none. Fails where there are several. */
+spry_status spry_environment_take_socket(int *file, spry_error *error);
+
 /* The value of the variable of an option; NULL: not set, or empty. */
 const char *spry_environment_setting(const char *variable);
 

@@ -1,15 +1,18 @@
 #include "server/http/http_server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/environment.h"
 #include "platform/os.h"
 #include "platform/threads.h"
 #include "platform/wakeup.h"
@@ -291,14 +294,14 @@ static bool is_loopback(const struct sockaddr *address)
     return false;
 }
 
-static spry_status check_reach(spry_server *server, const struct addrinfo *found, spry_error *error)
+static spry_status check_reach(spry_server *server, const struct sockaddr *address, const char *host, spry_error *error)
 {
-    server->loopback = is_loopback(found->ai_addr);
+    server->loopback = is_loopback(address);
     if (server->loopback || server->keys.count || server->settings->insecure)
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_INPUT,
                      "%s is reachable from other machines: set keys with --api-key-file, or allow it with --insecure",
-                     server->settings->host);
+                     host);
 }
 
 static int open_socket(const struct addrinfo *found)
@@ -315,11 +318,22 @@ static int open_socket(const struct addrinfo *found)
     return -1;
 }
 
+/* The address of a TCP socket that listens; false: the descriptor is something else. */
+static bool address_of(struct sockaddr_storage *address, int file)
+{
+    int type = 0, listens = 0;
+    socklen_t size = sizeof *address, type_size = sizeof type, listens_size = sizeof listens;
+    memset(address, 0, sizeof *address);
+    return getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_STREAM &&
+           getsockopt(file, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) == 0 && listens &&
+           getsockname(file, (struct sockaddr *)(void *)address, &size) == 0 &&
+           (address->ss_family == AF_INET || address->ss_family == AF_INET6);
+}
+
 static uint16_t port_of(int file)
 {
-    struct sockaddr_storage address = {0};
-    socklen_t size = sizeof address;
-    if (getsockname(file, (struct sockaddr *)(void *)&address, &size) != 0)
+    struct sockaddr_storage address;
+    if (!address_of(&address, file))
         return 0;
     return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
                                                : ((struct sockaddr_in *)(void *)&address)->sin_port);
@@ -336,15 +350,39 @@ static void allow_files(size_t connections)
     }
 }
 
-static spry_status listen_on(int *file, spry_server *server, spry_error *error)
+/* Uses the socket of a service manager, which stays open when this fails: it is not this server's. */
+static spry_status take_socket(int *file, char host[SPRY_HTTP_HOST], spry_server *server, int passed, spry_error *error)
+{
+    struct sockaddr_storage address;
+    const struct sockaddr *any = (const struct sockaddr *)(const void *)&address;
+    char name[SPRY_HTTP_HOST - 2];
+    int flags = fcntl(passed, F_GETFL);
+    if (!address_of(&address, passed) || flags < 0 || fcntl(passed, F_SETFL, flags | O_NONBLOCK) != 0 ||
+        fcntl(passed, F_SETFD, FD_CLOEXEC) != 0 ||
+        getnameinfo(any, sizeof address, name, sizeof name, NULL, 0, NI_NUMERICHOST) != 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "descriptor %d of the service manager is not a TCP socket that listens",
+                         passed);
+    snprintf(host, SPRY_HTTP_HOST, strchr(name, ':') ? "[%s]" : "%s", name);
+    spry_status status = check_reach(server, any, host, error);
+    if (status == SPRY_OK)
+        *file = passed;
+    return status;
+}
+
+static spry_status listen_on(int *file, char host[SPRY_HTTP_HOST], spry_server *server, spry_error *error)
 {
     const spry_serve_settings *s = server->settings;
+    int passed;
+    spry_status status = spry_environment_take_socket(&passed, error);
+    if (status != SPRY_OK || passed >= 0)
+        return status != SPRY_OK ? status : take_socket(file, host, server, passed, error);
     char port[16];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
     snprintf(port, sizeof port, "%u", s->port);
     if (getaddrinfo(s->host, port, &hints, &found) != 0)
         return spry_fail(error, SPRY_ERR_INPUT, "--host %s: no such address", s->host);
-    spry_status status = check_reach(server, found, error);
+    snprintf(host, SPRY_HTTP_HOST, "%s", s->host);
+    status = check_reach(server, found->ai_addr, host, error);
     *file = status == SPRY_OK ? open_socket(found) : -1;
     if (status == SPRY_OK && *file < 0)
         status = spry_fail(error, SPRY_ERR_FILE, "cannot listen on %s port %u: %s", s->host, s->port, strerror(errno));
@@ -369,7 +407,8 @@ static void destroy(spry_http_server *http)
     free(http);
 }
 
-spry_status spry_http_server_start(spry_http_server **out, spry_server *server, uint16_t *port, spry_error *error)
+spry_status spry_http_server_start(spry_http_server **out, spry_server *server, spry_http_address *address,
+                                   spry_error *error)
 {
     spry_http_server *http = calloc(1, sizeof *http);
     if (!http)
@@ -383,9 +422,9 @@ spry_status spry_http_server_start(spry_http_server **out, spry_server *server, 
     spry_background_condition(&http->work);
     spry_status status = spry_http_tls_open(&http->tls, server->settings, error);
     if (status == SPRY_OK)
-        status = listen_on(&http->listening, server, error);
+        status = listen_on(&http->listening, address->host, server, error);
     if (status == SPRY_OK) {
-        *port = port_of(http->listening);
+        address->port = port_of(http->listening);
         allow_files(http->limit);
         if (!http->files || !http->polled || !spry_wakeup_init(&http->wakeup))
             status = spry_fail(error, SPRY_ERR_MEMORY, "the HTTP server cannot start with %u connections",

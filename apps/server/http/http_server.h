@@ -9,9 +9,18 @@
 
 typedef struct spry_http_server spry_http_server;
 
-/* Starts to listen and sets server->loopback. An address that other machines can reach needs keys or --insecure. *port
- * is the port it listens on, also when the settings say 0. */
-spry_status spry_http_server_start(spry_http_server **out, spry_server *server, uint16_t *port, spry_error *error);
+enum { SPRY_HTTP_HOST = 256 };
+
+/* Where a server listens. */
+typedef struct spry_http_address {
+    char host[SPRY_HTTP_HOST]; /* as in a URL */
+    uint16_t port;             /* also when the settings say 0 */
+} spry_http_address;
+
+/* Starts to listen, on the address of the settings or on the socket of a service manager, and sets server->loopback. An
+ * address that other machines can reach needs keys or --insecure. */
+spry_status spry_http_server_start(spry_http_server **out, spry_server *server, spry_http_address *address,
+                                   spry_error *error);
 
 /* Reads the certificate and its key again, for new connections; after an error the old ones stay. */
 spry_status spry_http_server_reload(spry_http_server *http, spry_error *error);
