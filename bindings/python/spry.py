@@ -8,8 +8,8 @@
         replies = engine.batch(["One.", "Two.", "Three."], max_tokens=50)
         vectors = engine.embed(["a text", "another text"])
 
-The library is the file that the environment variable SPRY_LIBRARY names, else libspry.so beside this file, else the one
-of the system. An engine may be used from several threads: answers of all of them are computed together. Everything that
+The library is the file that the environment variable SPRY_LIBRARY names, else libspry.so (on macOS libspry.dylib)
+beside this file, else the one of the system. An engine may be used from several threads: answers of all of them are computed together. Everything that
 fails raises spry.Error.
 """
 
@@ -23,6 +23,7 @@ import itertools
 import json
 import os
 import queue
+import sys
 import threading
 import time
 import weakref
@@ -183,6 +184,8 @@ _FUNCTIONS = [
 
 # ---- the library -----------------------------------------------------------------------------------------------------
 
+_NAME, _NAME_OF_VERSION = (("libspry.dylib", "libspry.%d.%d.dylib" % VERSION) if sys.platform == "darwin" else
+                           ("libspry.so", "libspry.so.%d.%d" % VERSION))
 _load_lock = threading.Lock()
 _library = None
 
@@ -192,8 +195,8 @@ def _candidates():
     if named:
         return [named]
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = [os.path.join(here, name) for name in ("libspry.so", "libspry.so.%d.%d" % VERSION)]
-    system = ["libspry.so.%d.%d" % VERSION, ctypes.util.find_library("spry")]
+    beside = [os.path.join(here, name) for name in (_NAME, _NAME_OF_VERSION)]
+    system = [_NAME_OF_VERSION, ctypes.util.find_library("spry")]
     return [path for path in beside if os.path.exists(path)] + [name for name in system if name]
 
 
@@ -206,7 +209,7 @@ def _load():
         except OSError as problem:
             tried.append(str(problem))
     else:
-        raise Error(Status.FILE, "libspry.so was not found: " + "; ".join(tried))
+        raise Error(Status.FILE, _NAME + " was not found: " + "; ".join(tried))
     for name, result, arguments in _FUNCTIONS:
         function = getattr(library, name, None)
         if function is None:

@@ -16,7 +16,7 @@
 
 enum { N_TOKENS = 150, SETTLED = 8 }; /* the first tokens may still make room for their text */
 
-#if !SPRY_SANITIZE_ADDRESS
+#ifdef TEST_FAILING_CALLS
 
 static size_t allocations(void)
 {
@@ -126,7 +126,7 @@ int main(void)
 
 int main(void)
 {
-    puts("SKIPPED test_allocations: the address sanitizer has an allocator of its own");
+    puts("SKIPPED test_allocations: allocations are not counted under AddressSanitizer and on macOS");
     return 0;
 }
 

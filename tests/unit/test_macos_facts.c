@@ -109,6 +109,43 @@ static void an_intel_mac_and_a_virtual_machine(void **state)
     assert_false(spry_macos_memory_pressure(&sysctl));
 }
 
+/* Each feature of a processor, alone: the kernels that it selects, and the name that spry doctor prints. AVX2 and
+ * AVX-512 are several features, none of which may be missing. */
+static void every_instruction_set(void **state)
+{
+    static const struct {
+        const char *names[4], *set;
+        uint32_t feature;
+    } features[] = {
+        {{"hw.optional.arm.FEAT_DotProd"}, "dotprod", SPRY_CPU_DOTPROD},
+        {{"hw.optional.arm.FEAT_I8MM"}, "i8mm", SPRY_CPU_I8MM},
+        {{"hw.optional.arm.FEAT_BF16"}, "bf16", SPRY_CPU_ARM_BF16},
+        {{"hw.optional.arm.FEAT_SME"}, "sme", 0}, /* named; no kernel uses it */
+        {{"hw.optional.avx2_0", "hw.optional.fma", "hw.optional.f16c"}, "avx2", SPRY_CPU_AVX2},
+        {{"hw.optional.avx512f", "hw.optional.avx512bw", "hw.optional.avx512dq", "hw.optional.avx512vl"},
+         "avx512bw",
+         SPRY_CPU_AVX512},
+    };
+    enum { ROOM = 5 };
+    (void)state;
+    for (size_t i = 0; i < SPRY_COUNT(features); i++)
+        for (size_t missing = 0; missing < ROOM; missing++) { /* ROOM - 1: none */
+            fact facts[ROOM] = {{0}};
+            bool whole = true;
+            for (size_t n = 0; n < SPRY_COUNT(features[i].names) && features[i].names[n]; n++) {
+                facts[n] = (fact){features[i].names[n], NULL, n != missing, 4};
+                whole = whole && n != missing;
+            }
+            const spry_sysctl sysctl = {read_fact, facts};
+            spry_hardware h = {0};
+            assert_int_equal(spry_macos_cpu_features(&sysctl), whole ? features[i].feature : 0);
+            spry_macos_hardware(&h, &sysctl);
+            assert_true(!whole || spry_hardware_has(&h, features[i].set));
+            if (!facts[1].name)
+                assert_int_equal(h.n_sets, whole);
+        }
+}
+
 /* Values that are missing, of other sizes, or out of bounds are unknown. */
 static void nonsense_is_unknown(void **state)
 {
@@ -155,9 +192,8 @@ static void swap_memory_energy_and_heat(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mac_with_two_kinds_of_cores),
-        cmocka_unit_test(an_intel_mac_and_a_virtual_machine),
-        cmocka_unit_test(nonsense_is_unknown),
+        cmocka_unit_test(a_mac_with_two_kinds_of_cores), cmocka_unit_test(an_intel_mac_and_a_virtual_machine),
+        cmocka_unit_test(every_instruction_set),         cmocka_unit_test(nonsense_is_unknown),
         cmocka_unit_test(swap_memory_energy_and_heat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
