@@ -227,6 +227,8 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     if (!status && o->lora)
         status = add_adapters(e, o, error);
     if (!status)
+        status = spry_eyes_create(&e->eyes, e, o, error);
+    if (!status)
         status = spry_engine_place(e, &shape, o, error);
     if (!status)
         status = spry_engine_choose_experts(e, o->expert_bytes, error);
@@ -250,8 +252,6 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     tell_placement(e);
     warn_of_template(e);
     status = spry_driver_create(&e->driver, e, error);
-    if (!status)
-        status = spry_eyes_create(&e->eyes, e, o, error);
     return status ? status : start_tracing(e, o->trace, error);
 }
 

@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "device/split/split_device.h"
 #include "engine/engine_state.h"
+#include "engine/eyes.h"
 #include "engine/head.h"
 #include "model/model.h"
 #include "model/quantize.h"
@@ -102,7 +103,8 @@ static uint32_t logit_rows(uint32_t sessions)
 
 static spry_step_limits step_limits(const spry_engine *e)
 {
-    return (spry_step_limits){e->chunk, e->logit_rows, e->context, e->model->adapters.count, e->model->adapters.ranks};
+    return (spry_step_limits){spry_engine_step_rows(e), e->logit_rows, e->context, e->model->adapters.count,
+                              e->model->adapters.ranks};
 }
 
 /* The name of what computes: with some layers on a GPU "cpu+cuda:0". */
@@ -481,9 +483,22 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, 
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
     needs->weights = memory.weights + e->model->adapters.arena.total;
     needs->whole += e->model->adapters.arena.total + e->head_bytes;
+    if (!spry_checked_add(&needs->whole, needs->whole, e->eyes_bytes))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: its tower needs more than any memory", e->model->name);
     needs->kv = memory.kv;
     needs->scratch = memory.scratch;
     return SPRY_OK;
+}
+
+/* The sizes of the tower. */
+static spry_status plan_eyes(spry_engine *e, const spry_engine_options *o, spry_error *error)
+{
+    spry_status status = spry_eyes_create(&e->eyes, e, o, error);
+    spry_eyes_destroy(e->eyes);
+    free(e->mmproj);
+    e->eyes = NULL;
+    e->mmproj = NULL;
+    return status;
 }
 
 spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data, size_t size,
@@ -504,6 +519,8 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
         status = spry_model_quantize_sizes(e->model, recipe, error);
     if (!status && o->lora)
         status = spry_model_add_adapters(e->model, o->lora, error);
+    if (!status)
+        status = plan_eyes(e, o, error);
     if (!status)
         status = spry_engine_place(e, shape, o, error);
     if (!status)

@@ -25,26 +25,27 @@ struct spry_engine {
     spry_threads *threads;
     const spry_ops *ops;
     const spry_device_kind *kind;
-    char device_name[48];             /* name by which the device is opened */
-    uint32_t gpu_layers;              /* layers on the GPU, if the device is composed */
-    char device_text[96];             /* description of the device, for people */
-    size_t device_bytes;              /* total memory of the device; 0: not known */
-    bool automatic;                   /* chosen by the engine: the CPU replaces a GPU that cannot be opened */
-    bool device_missing;              /* the one asked for is not there: this is the CPU */
-    spry_device *device;              /* weights, pages and steps */
-    spry_step_cost steps;             /* cost of steps by rows */
-    spry_step_time times;             /* the same by rows and depth */
-    spry_vocabulary *vocabulary;      /* for grammars; NULL until the first request with one */
-    spry_vocabulary *call_vocabulary; /* for tool calls: marks of calls and thoughts are text */
-    spry_grammar_cache *grammars;     /* NULL until the first request with a grammar */
-    spry_adapter_scales adapters;     /* for requests that choose no adapters */
-    pthread_mutex_t making;           /* protects these: any thread may bring the first grammar */
-    spry_session *drafter;            /* session of the draft engine; NULL: none */
-    struct spry_head *head;           /* the model's own head as a drafter; NULL: none */
-    size_t head_bytes;                /* what it needs: weights, keys and values, working memory */
-    struct spry_eyes *eyes;           /* NULL: the model sees no pictures */
-    char *mmproj;                     /* file of the model's tower; NULL: its own folder, or none */
-    size_t max_image_pixels;
+    char device_name[48];                /* name by which the device is opened */
+    uint32_t gpu_layers;                 /* layers on the GPU, if the device is composed */
+    char device_text[96];                /* description of the device, for people */
+    size_t device_bytes;                 /* total memory of the device; 0: not known */
+    bool automatic;                      /* chosen by the engine: the CPU replaces a GPU that cannot be opened */
+    bool device_missing;                 /* the one asked for is not there: this is the CPU */
+    spry_device *device;                 /* weights, pages and steps */
+    spry_step_cost steps;                /* cost of steps by rows */
+    spry_step_time times;                /* the same by rows and depth */
+    spry_vocabulary *vocabulary;         /* for grammars; NULL until the first request with one */
+    spry_vocabulary *call_vocabulary;    /* for tool calls: marks of calls and thoughts are text */
+    spry_grammar_cache *grammars;        /* NULL until the first request with a grammar */
+    spry_adapter_scales adapters;        /* for requests that choose no adapters */
+    pthread_mutex_t making;              /* protects these: any thread may bring the first grammar */
+    spry_session *drafter;               /* session of the draft engine; NULL: none */
+    struct spry_head *head;              /* the model's own head as a drafter; NULL: none */
+    size_t head_bytes;                   /* what it needs: weights, keys and values, working memory */
+    struct spry_eyes *eyes;              /* NULL: the model sees no pictures */
+    char *mmproj;                        /* file of the model's tower; NULL: its own folder, or none */
+    size_t max_image_pixels, eyes_bytes; /* eyes_bytes: memory of the tower once it is used */
+    uint32_t picture_rows; /* most rows of a picture that one step computes all; 0: any part of a picture is computed */
     struct spry_driver *driver; /* runs everything that computes */
     spry_log log;
     spry_trace *trace;    /* NULL: none */
@@ -115,6 +116,12 @@ uint32_t spry_engine_default_context(const spry_model *model);
 
 /* Chooses another device where one of "auto" cannot be opened, and logs why. */
 spry_status spry_engine_retreat(spry_engine *engine, spry_status why, const char *reason, spry_error *error);
+
+/* Rows of a step: a chunk, and a picture besides that is computed whole. */
+static inline uint32_t spry_engine_step_rows(const spry_engine *e)
+{
+    return e->chunk + e->picture_rows;
+}
 
 /* What the device is opened with. */
 spry_device_setup spry_engine_setup(const spry_engine *engine);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/number.h"
 #include "model/tower.h"
 #include "sched/driver.h"
 
@@ -58,6 +59,8 @@ static void close_tower(spry_eyes *eyes)
     eyes->device = NULL;
     eyes->tower = NULL;
     eyes->tokens = NULL;
+    eyes->pool = (spry_kv_pool){0};
+    eyes->table = (spry_kv_table){0};
 }
 
 void spry_eyes_destroy(spry_eyes *eyes)
@@ -90,29 +93,57 @@ static void measure(const spry_tower *t, double most, uint32_t *rows, uint32_t *
 
 /* All layers have one place for keys and values, so memory is small and they can be floats, unless kernels are faster
  * with halves. */
+static spry_kv_shape shape_of(const spry_eyes *eyes)
+{
+    const spry_config *c = &eyes->tower->config;
+    spry_dtype type = eyes->engine->ops->attend_halves ? SPRY_F16 : SPRY_F32;
+    return (spry_kv_shape){.n_layers = 1, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .type = type};
+}
+
+static spry_device_setup setup_of(const spry_eyes *eyes, const spry_kv_pool *pool, uint32_t rows)
+{
+    return (spry_device_setup){.config = &eyes->tower->config,
+                               .weights = &eyes->tower->weights,
+                               .pool = pool,
+                               .ops = eyes->engine->ops,
+                               .threads = eyes->engine->threads,
+                               .limits = {.max_rows = rows, .max_logits = 1, .session = rows},
+                               .mapped = true,
+                               .name = "cpu",
+                               .log = eyes->engine->log};
+}
+
+/* Bytes of memory that the tower needs once it is used. */
+static size_t bytes_of(const spry_eyes *eyes)
+{
+    const spry_device_kind *kind;
+    spry_device_memory memory;
+    spry_kv_pool pool = {.shape = shape_of(eyes)};
+    uint32_t rows, pages;
+    size_t all = spry_tower_packed_bytes(eyes->tower), token;
+    measure(eyes->tower, (double)eyes->engine->max_image_pixels, &rows, &pages);
+    pool.n_pages = pages;
+    const spry_device_setup setup = setup_of(eyes, &pool, rows);
+    bool known = spry_kv_token_bytes(&token, &pool.shape) &&
+                 spry_checked_mul(&pool.page_bytes, token, SPRY_PAGE_TOKENS) && !spry_device_find(&kind, "cpu", NULL) &&
+                 spry_device_estimate(kind, &memory, &setup, NULL) &&
+                 spry_checked_add(&all, all, eyes->tower->arena.total) && spry_checked_add(&all, all, memory.weights) &&
+                 spry_checked_add(&all, all, memory.scratch) && spry_checked_add(&all, all, memory.kv);
+    return known ? all : SIZE_MAX;
+}
+
 static spry_status open_device(spry_eyes *eyes, spry_error *error)
 {
-    const spry_engine *e = eyes->engine;
-    const spry_config *c = &eyes->tower->config;
-    spry_dtype type = e->ops->attend_halves ? SPRY_F16 : SPRY_F32;
-    const spry_kv_shape shape = {.n_layers = 1, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .type = type};
+    const spry_kv_shape shape = shape_of(eyes);
     uint32_t rows, pages;
-    measure(eyes->tower, (double)e->max_image_pixels, &rows, &pages);
+    measure(eyes->tower, (double)eyes->engine->max_image_pixels, &rows, &pages);
     spry_status status = spry_kv_pool_init(&eyes->pool, &shape, pages, error);
     if (!status)
         status = spry_kv_table_init(&eyes->table, rows, error);
     eyes->tokens = calloc(rows, sizeof *eyes->tokens);
     if (!status && !eyes->tokens)
         status = spry_fail_memory(error, "a tower", rows * sizeof *eyes->tokens);
-    const spry_device_setup setup = {.config = c,
-                                     .weights = &eyes->tower->weights,
-                                     .pool = &eyes->pool,
-                                     .ops = e->ops,
-                                     .threads = e->threads,
-                                     .limits = {.max_rows = rows, .max_logits = 1, .session = rows},
-                                     .mapped = true,
-                                     .name = "cpu",
-                                     .log = e->log};
+    const spry_device_setup setup = setup_of(eyes, &eyes->pool, rows);
     if (!status)
         status = spry_device_open(&eyes->device, "cpu", &setup, error);
     if (!status)
@@ -138,12 +169,27 @@ static spry_status find_token(const spry_eyes *eyes, int32_t *out, const char *t
     return status;
 }
 
+/* Reads the tower's files; its weights stay in the mapping. */
+static spry_status read_tower(spry_eyes *eyes, spry_error *error)
+{
+    spry_engine *e = eyes->engine;
+    if (eyes->tower)
+        return SPRY_OK;
+    spry_status status = spry_tower_open(&eyes->tower, e->model, e->mmproj, e->ops, error);
+    if (!status) {
+        e->picture_rows = spry_tower_joint_rows(eyes->tower, (double)e->max_image_pixels);
+        e->eyes_bytes = bytes_of(eyes);
+    }
+    return status;
+}
+
 static spry_status open_tower(spry_eyes *eyes, spry_error *error)
 {
     if (eyes->device)
         return SPRY_OK;
-    spry_status status = spry_tower_open(&eyes->tower, eyes->engine->model, eyes->engine->mmproj, eyes->engine->ops,
-                                         eyes->engine->threads, error);
+    spry_status status = read_tower(eyes, error);
+    if (!status)
+        status = spry_tower_pack(eyes->tower, eyes->engine->threads, error);
     if (!status)
         status = find_token(eyes, &eyes->pad, eyes->tower->kind->pad, error);
     if (!status)
@@ -176,7 +222,13 @@ spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, const spry_en
     eyes->engine = engine;
     pthread_mutex_init(&eyes->lock, NULL);
     *out = eyes;
-    return asked ? open_tower(eyes, error) : SPRY_OK; /* so that a wrong file is reported at once */
+    spry_error why = {0};
+    status = read_tower(eyes, &why);
+    if (status && asked)
+        return spry_fail(error, status, "%s", why.message);
+    if (status)
+        spry_log_write(&engine->log, SPRY_LOG_WARN, "pictures will be refused: %s", why.message);
+    return SPRY_OK;
 }
 
 /* Hidden states of all patches, then those of each tap, into one list. */

@@ -10,7 +10,8 @@
 
 typedef struct spry_eyes spry_eyes;
 
-/* NULL for a model without eyes. The tower is opened with the first picture. */
+/* NULL for a model without eyes. Sets the engine's picture_rows and eyes_bytes; memory is allocated with the first
+ * picture. Threads and driver of the engine are not needed before. */
 spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, const spry_engine_options *options,
                              spry_error *error);
 void spry_eyes_destroy(spry_eyes *eyes);

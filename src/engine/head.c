@@ -62,7 +62,8 @@ static spry_status open_device(spry_head *h, spry_error *error)
 /* Most rows of a step. */
 static size_t capacity_of(const spry_engine *e)
 {
-    return e->chunk < LEAST_ROWS ? LEAST_ROWS : e->chunk;
+    uint32_t rows = spry_engine_step_rows(e);
+    return rows < LEAST_ROWS ? LEAST_ROWS : rows;
 }
 
 spry_status spry_head_find(spry_draft_head **out, spry_engine *e, const char *asked, spry_error *error)

@@ -612,6 +612,18 @@ static size_t add_rows(filling *f, const spry_work *work, size_t first, size_t e
     return end;
 }
 
+size_t spry_sequence_least_rows(const spry_sequence *s)
+{
+    spry_held_picture *picture = NULL;
+    size_t end = SIZE_MAX;
+    const spry_work *work = s->next_work < s->n_work ? &s->work[s->next_work] : NULL;
+    const spry_held_picture *held = work && work->table == &s->table ? picture_at(s, work->first, &end) : NULL;
+    if (!work && s->n_rest)
+        next_part(s, &picture, 1);
+    held = held ? held : picture;
+    return held && held->placed.picture->two_way ? held->placed.picture->n_rows : 1;
+}
+
 spry_status spry_sequence_fill(spry_sequence *s, spry_segment *segments, size_t *n, size_t capacity, size_t max_rows,
                                size_t want_from, size_t max_wanted, spry_error *error)
 {

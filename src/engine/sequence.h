@@ -105,6 +105,9 @@ int32_t spry_sequence_shift(const spry_sequence *sequence, size_t position);
 /* Rows still to be computed. */
 size_t spry_sequence_pending(const spry_sequence *sequence);
 
+/* The fewest rows that the next fill can take: those of a picture whose rows see each other, or one. */
+size_t spry_sequence_least_rows(const spry_sequence *sequence);
+
 /* The next rows, at most `max_rows` in at most `capacity` segments; *n is the number of segments. Rows from position
  * `want_from` on get logits, at most `max_wanted` of them. Fails when a full table cannot hold the rest. */
 spry_status spry_sequence_fill(spry_sequence *sequence, spry_segment *segments, size_t *n, size_t capacity,

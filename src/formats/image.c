@@ -9,6 +9,8 @@
 
 #ifdef SPRY_IMAGES
 #include <jpeglib.h>
+
+#include <jerror.h> /* after jpeglib.h, whose types it needs */
 #include <png.h>
 #include <webp/decode.h>
 #endif
@@ -128,6 +130,7 @@ static void decode_png(decoding *d)
 typedef struct jpeg_trouble {
     struct jpeg_error_mgr base;
     decoding *decoding;
+    bool ended; /* the file has no more bytes; the library continues as if it had an end marker */
     jmp_buf out;
 } jpeg_trouble;
 
@@ -140,11 +143,18 @@ static void jpeg_fail(j_common_ptr jpeg)
     longjmp(t->out, 1);
 }
 
-/* A truncated file causes a warning and grey pixels; here it is treated as damaged. */
+/* Warnings are about bytes that the library skips, or replaces by grey pixels: cameras and editors write such files, so
+ * what it recovers is the picture. Only a file that ends within its pixels is damaged. */
 static void jpeg_message(j_common_ptr jpeg, int level)
 {
-    if (level < 0)
-        jpeg_fail(jpeg);
+    jpeg_trouble *t = (jpeg_trouble *)(void *)jpeg->err;
+    if (level >= 0)
+        return;
+    if (t->ended && jpeg->err->msg_code == JWRN_HIT_MARKER) {
+        damaged(t->decoding, "it ends too early");
+        longjmp(t->out, 1);
+    }
+    t->ended = t->ended || jpeg->err->msg_code == JWRN_JPEG_EOF;
 }
 
 static unsigned exif_number(const unsigned char *at, size_t n, bool little)

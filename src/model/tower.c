@@ -489,7 +489,7 @@ static spry_status read_row_end(spry_tower *t, const spry_binder *b, const spry_
     const spry_weight *embedding = &model->weights.embedding;
     const spry_tensor *own = b->gguf ? spry_bind_find(b, "v.token_embd.img_break") : NULL;
     int32_t id = -1;
-    if (!t->kind->row_end)
+    if (!t->kind->row_end || !model->tokenizer) /* a model that is only measured */
         return SPRY_OK;
     if (own)
         return spry_bind_vector(b, &t->row_end, own, t->width, 0);
@@ -510,20 +510,36 @@ static spry_status read_row_end(spry_tower *t, const spry_binder *b, const spry_
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
+static size_t packed_bytes(const spry_tower *t, const spry_weight *w)
+{
+    size_t bytes;
+    return spry_weight_packed_bytes(&bytes, w, t->ops) ? bytes : SIZE_MAX;
+}
+
+size_t spry_tower_packed_bytes(const spry_tower *t)
+{
+    size_t all = packed_bytes(t, &t->patches);
+    for (uint32_t i = 0; i <= t->config.n_taps; i++) {
+        const spry_projector *p = i ? &t->deep[i - 1] : &t->projector;
+        for (uint32_t k = 0; k < p->n_steps; k++)
+            if (!spry_checked_add(&all, all, packed_bytes(t, &p->steps[k])))
+                return SIZE_MAX;
+    }
+    return all;
+}
+
 static spry_status pack(spry_tower *t, spry_weight *w, spry_threads *threads, spry_error *error)
 {
-    size_t bytes = 0;
-    bool fits = spry_weight_packed_bytes(&bytes, w, t->ops);
-    unsigned char *groups = fits && bytes ? spry_arena_alloc(&t->arena, bytes, 1) : NULL;
-    if (!fits || (bytes && !groups))
+    size_t bytes = packed_bytes(t, w);
+    unsigned char *groups = bytes && bytes < SIZE_MAX ? spry_arena_alloc(&t->arena, bytes, 1) : NULL;
+    if (bytes && !groups)
         return spry_fail_memory(error, "a tower", bytes);
     if (bytes)
         spry_weight_pack(w, groups, t->ops, threads, false);
     return SPRY_OK;
 }
 
-/* Packs what is multiplied before and after the layers. */
-static spry_status pack_ends(spry_tower *t, spry_threads *threads, spry_error *error)
+spry_status spry_tower_pack(spry_tower *t, spry_threads *threads, spry_error *error)
 {
     size_t widest = 0;
     spry_status status = pack(t, &t->patches, threads, error);
@@ -608,8 +624,15 @@ static spry_status read_all(spry_tower *t, const spry_model *model, const descri
     return status ? status : widen_all(t, error);
 }
 
+uint32_t spry_tower_joint_rows(const spry_tower *t, double max_pixels)
+{
+    double unit = (double)t->patch * t->merge, side = floor(t->side / unit);
+    double n = t->kind->square ? side * side : floor(fmin(t->max_pixels, fmax(max_pixels, unit * unit)) / unit / unit);
+    return t->two_way ? (uint32_t)fmin(n, 1 << 16) : 0;
+}
+
 spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, const spry_ops *ops,
-                            spry_threads *threads, spry_error *error)
+                            spry_error *error)
 {
     description d = {0};
     *out = NULL;
@@ -626,8 +649,6 @@ spry_status spry_tower_open(spry_tower **out, const spry_model *model, const cha
     t->kind = d.kind;
     if (!status)
         status = read_all(t, model, &d, error);
-    if (!status)
-        status = pack_ends(t, threads, error);
     json_decref(d.config);
     json_decref(d.recipe);
     if (status)

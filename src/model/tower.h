@@ -124,11 +124,19 @@ bool spry_tower_known(const char *folder);
  * that is named as the model, or that names no model. *out stays NULL when there is none. */
 spry_status spry_tower_beside(char **out, const spry_model *model, spry_error *error);
 
-/* `mmproj`: a GGUF file with the tower, or NULL: it is in the model's folder. Fails for a model without eyes. What
- * comes before and after the layers is computed with `ops`. */
+/* `mmproj`: a GGUF file with the tower, or NULL: it is in the model's folder. Fails for a model without eyes. */
 spry_status spry_tower_open(spry_tower **out, const spry_model *model, const char *mmproj, const spry_ops *ops,
-                            spry_threads *threads, spry_error *error);
+                            spry_error *error);
 void spry_tower_close(spry_tower *tower);
+
+/* Prepares what comes before and after the layers for the tower's kernels, once, before the first picture; and
+ * the bytes of memory that this needs. */
+spry_status spry_tower_pack(spry_tower *tower, spry_threads *threads, spry_error *error);
+size_t spry_tower_packed_bytes(const spry_tower *tower);
+
+/* The most rows of a picture of at most `max_pixels` that see each other, so that one step computes them all; 0: rows
+ * of pictures are computed like those of text. */
+uint32_t spry_tower_joint_rows(const spry_tower *tower, double max_pixels);
 
 /* Of all weights in a file of the tower's own; 0: it has none. */
 spry_kv_key spry_tower_hash(const spry_tower *tower);

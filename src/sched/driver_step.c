@@ -296,6 +296,15 @@ static size_t prompt_budget(const spry_driver *d)
                                d->options.gentle && gentle < stall ? gentle : stall);
 }
 
+/* A job's share of the budget. A picture whose rows see each other is more than its share, or even than the budget, if
+ * it must be: the step has room for one, and without that the picture would wait until all answers end. */
+static size_t share_of(const spry_driver *d, const spry_job *job, size_t share)
+{
+    size_t room = spry_engine_step_rows(d->engine) - d->step.n_rows;
+    size_t least = job->session ? spry_sequence_least_rows(&job->session->sequence) : 1;
+    return least > share && least <= room ? least : share;
+}
+
 /* Prompts, evaluations and embeddings share the budget evenly, so that a short one does not wait for a long one; rows
  * that one job does not use go to the next. If there are fewer rows than jobs, the next step begins with the jobs that
  * got none. */
@@ -313,10 +322,10 @@ static void share_budget(spry_driver *d, size_t *budget, bool batch)
             skipped = skipped < n ? skipped : at;
             break;
         }
-        size_t share = whole ? *budget : (*budget + left - 1) / left;
+        size_t share = share_of(d, job, whole ? *budget : (*budget + left - 1) / left);
         left--;
         add_rows(d, job, share, left + later, d->step.n_rows);
-        *budget -= job->rows.n_rows;
+        *budget -= job->rows.n_rows < *budget ? job->rows.n_rows : *budget;
         if (!job->rows.n_rows && skipped == n)
             skipped = at;
     }

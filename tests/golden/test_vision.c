@@ -194,7 +194,7 @@ static void test_preprocessing(void **state)
     for (size_t m = 0; m < SPRY_COUNT(models); m++) {
         spry_engine *engine = open_engine(models[m], "ref");
         spry_tower *tower;
-        assert_int_equal(spry_tower_open(&tower, engine->model, NULL, engine->ops, engine->threads, NULL), SPRY_OK);
+        assert_int_equal(spry_tower_open(&tower, engine->model, NULL, engine->ops, NULL), SPRY_OK);
         read_file(&golden, models[m], "pixel.f32");
         const float *expected = (const float *)(const void *)golden.data;
         bool blocks = !strncmp(models[m], "qwen", 4), padded = !strcmp(models[m], "mistral3");

@@ -2,7 +2,14 @@
 in the cache, and models without eyes say which models have some."""
 
 import base64
+import json
 import os
+import random
+import shutil
+import struct
+import tempfile
+import threading
+import zlib
 
 import server_support
 from server_support import ROOT, Server, ServerTest
@@ -21,15 +28,20 @@ def openai(*pictures, text=QUESTION):
     return [{"role": "user", "content": parts + [{"type": "text", "text": text}]}]
 
 
-class Pictures(ServerTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(os.path.join(FOLDER, "qwen3-vl"), os.path.join(FOLDER, "llama"))
+def png(width, height, seed=1):
+    """A PNG file of coloured squares, in base64."""
+    chance = random.Random(seed)
+    colours = [bytes(chance.randrange(256) for _ in range(3)) for _ in range(64)]
+    lines = b"".join(b"\0" + b"".join(colours[(y * 8 // height) * 8 + x * 8 // width] for x in range(width)) for y in range(height))
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
+    def part(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", zlib.compress(lines)) + part(b"IEND", b"")).decode()
+
+
+class PictureTest(ServerTest):
     def chat(self, messages, model="qwen3-vl", **more):
         body = {"model": model, "messages": messages, "max_tokens": 8, "temperature": 0, "ignore_eos": True}
         return self.server.post("/v1/chat/completions", dict(body, **more))
@@ -37,6 +49,16 @@ class Pictures(ServerTest):
     def answer(self, reply):
         self.assertEqual(reply.status, 200, reply.text)
         return reply.json["choices"][0]["message"]["content"]
+
+
+class Pictures(PictureTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(os.path.join(FOLDER, "qwen3-vl"), os.path.join(FOLDER, "llama"))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
 
     def test_the_same_in_every_api(self):
         expected = self.answer(self.chat(openai(PICTURES[0])))
@@ -82,6 +104,82 @@ class Pictures(ServerTest):
         message = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": blanks}},
                                                 {"type": "text", "text": QUESTION}]}]
         self.assertEqual(self.answer(self.chat(message)), self.answer(self.chat(openai(PICTURES[0]))))
+
+
+def make_large(folder):
+    """The small Gemma 3 with pictures of 512 x 512 pixels, whose 256 rows see each other, as published ones have."""
+    shutil.copytree(os.path.join(FOLDER, "gemma3-vl"), folder)
+
+    def change(name, edit):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            content = json.load(file)
+        edit(content)
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            json.dump(content, file)
+
+    change("config.json", lambda c: (c.update(mm_tokens_per_image=256), c["vision_config"].update(image_size=512)))
+    change("preprocessor_config.json", lambda c: c.update(size={"height": 512, "width": 512}))
+    path = os.path.join(folder, "model.safetensors")
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        tensors, data = json.loads(file.read(size)), file.read()
+    chance, parts, at = random.Random(1), [], 0
+    tensors.pop("__metadata__", None)
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1]["data_offsets"]):
+        part = data[slice(*tensor["data_offsets"])]
+        if name.endswith("position_embedding.weight"):
+            part = b"".join(struct.pack("<f", chance.gauss(0, 0.5))[2:] for _ in range(4096 * 48))
+            tensor["shape"] = [4096, 48]
+        tensor["data_offsets"] = [at, at + len(part)]
+        at += len(part)
+        parts.append(part)
+    head = json.dumps(tensors).encode()
+    head += b" " * (-len(head) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + b"".join(parts))
+
+
+class WholePictures(PictureTest):
+    """Pictures whose rows see each other have more rows than a chunk, and are computed in one step all the same."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.model = os.path.join(cls.folder, "large")
+        make_large(cls.model)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def ask(self, picture, **more):
+        return self.chat(openai(picture), model="large", **more)
+
+    def test_beside_answers(self):
+        pictures = [png(64, 48, seed) for seed in range(3)]
+        for arguments in ((), ("--chunk", "32")):
+            self.server = Server(self.model, *arguments, "--parallel", "4")
+            try:
+                cold = [self.answer(self.ask(picture)) for picture in pictures]
+                self.assertGreater(len(set(cold)), 1)
+                self.assertEqual(cold, [self.answer(self.ask(picture)) for picture in pictures])
+                answers = {}
+
+                def run(i):
+                    answers[i] = self.answer(self.ask(pictures[i], user="again"))
+
+                self.server.stop()
+                self.server = Server(self.model, *arguments, "--parallel", "4")
+                threads = [threading.Thread(target=run, args=(i,)) for i in range(3)]
+                long = threading.Thread(target=lambda: self.chat(openai(), model="large", max_tokens=200))
+                long.start()
+                for thread in threads:
+                    thread.start()
+                for thread in [long, *threads]:
+                    thread.join()
+                self.assertEqual([answers.get(i) for i in range(3)], cold)
+            finally:
+                self.server.stop()
 
 
 server_support.main()

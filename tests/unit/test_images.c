@@ -127,6 +127,47 @@ static void photographs_have_their_colours(void **state)
     spry_image_deinit(&gray);
 }
 
+static spry_status decode_jpeg_bytes(const char *data, size_t size, spry_error *error)
+{
+    static const unsigned quarters[] = {RED, GREEN, BLUE, YELLOW};
+    spry_image image;
+    spry_status status = spry_image_decode(&image, data, size, MOST, "photo.jpg", error);
+    if (!status)
+        expect_quarters(&image, quarters);
+    spry_image_deinit(&image);
+    return status;
+}
+
+/* What libjpeg only warns of: bytes between parts or after the end, an end marker that is missing. A file that ends
+ * within its pixels is no picture. */
+static void photographs_with_small_faults_are_read(void **state)
+{
+    (void)state;
+    if (!can_decode(__func__))
+        skip();
+    spry_buffer file, changed;
+    spry_error error = {0};
+    read_file(&file, "turned.jpg");
+    const char *tables = memmem(file.data, file.size, "\xff\xc4", 2),
+               *scan = memmem(file.data, file.size, "\xff\xda", 2);
+    assert_true(tables && scan);
+    spry_buffer_init(&changed, 1 << 16);
+    spry_buffer_append(&changed, file.data, (size_t)(tables - file.data));
+    spry_buffer_append(&changed, "junk", 4);
+    spry_buffer_append(&changed, tables, file.size - (size_t)(tables - file.data));
+    spry_buffer_append(&changed, "\0\0more junk", 11);
+    assert_int_equal(decode_jpeg_bytes(changed.data, changed.size, &error), SPRY_OK);
+    assert_int_equal(decode_jpeg_bytes(file.data, file.size - 2, &error), SPRY_OK);
+    size_t first = (size_t)(scan - file.data) + 14, last = first + (file.size - first) / 2;
+    for (size_t size = 4; size < last; size += size < first ? 7 : 1) {
+        assert_int_equal(decode_jpeg_bytes(file.data, size, &error), SPRY_ERR_INPUT);
+        assert_non_null(strstr(error.message, "photo.jpg is damaged"));
+    }
+    assert_non_null(strstr(error.message, "ends too early"));
+    spry_buffer_deinit(&changed);
+    spry_buffer_deinit(&file);
+}
+
 /* The eight orientations of EXIF: what is above and left, above and right, below and left, below and right. */
 static void photographs_are_turned_as_they_say(void **state)
 {
@@ -178,9 +219,8 @@ static void cut_files_are_pictures_or_sentences(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lossless_pictures_have_their_pixels),
-        cmocka_unit_test(photographs_have_their_colours),
-        cmocka_unit_test(photographs_are_turned_as_they_say),
+        cmocka_unit_test(lossless_pictures_have_their_pixels), cmocka_unit_test(photographs_with_small_faults_are_read),
+        cmocka_unit_test(photographs_have_their_colours),      cmocka_unit_test(photographs_are_turned_as_they_say),
         cmocka_unit_test(cut_files_are_pictures_or_sentences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -328,6 +328,89 @@ static void test_answers(void **state)
     assert_int_equal(spry_engine_close(engine), SPRY_OK);
 }
 
+/* An answer, and the number of tokens of another one when it got its first. */
+typedef struct answer_beside {
+    answer_of_test own;
+    size_t *other, other_then;
+} answer_beside;
+
+static bool take_beside(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
+{
+    answer_beside *a = user;
+    if (!a->own.n)
+        a->other_then = *a->other;
+    return take(&a->own, token, top, n_top);
+}
+
+/* Counts tokens, and submits a job at the first. */
+typedef struct answer_before {
+    size_t n;
+    spry_job *next;
+} answer_before;
+
+static bool take_before(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
+{
+    answer_before *a = user;
+    (void)token;
+    (void)top;
+    (void)n_top;
+    if (!a->n++)
+        assert_int_equal(spry_job_submit(a->next, NULL), SPRY_OK);
+    return true;
+}
+
+/* A picture with more rows than a chunk, all of which see each other, beside an answer that leaves one row a step to
+ * prompts: it is computed at once and not when the answer has ended. */
+static void test_whole_beside_answers(void **state)
+{
+    (void)state;
+    enum { LONG = 400, ROWS = 16 };
+    spry_error error = {0};
+    spry_engine_options options;
+    spry_engine_options_default(&options);
+    options.threads = 1;
+    options.chunk = 8;
+    options.sessions = 2;
+    options.context = 512;
+    spry_engine *engine = fixture_open("gemma3-vl", &options);
+    assert_int_equal(engine->picture_rows, ROWS);
+    spry_jobs_options jobs;
+    spry_jobs_options_default(&jobs);
+    jobs.max_stall_ms = 0;
+    assert_int_equal(spry_engine_set_jobs(engine, &jobs, &error), SPRY_OK);
+    prompt_of_test text = {.count = 2}, seen = {.count = ROWS + 3};
+    fixture_ids(text.ids, text.count, 3);
+    fixture_ids(seen.ids, seen.count, 4);
+    put(&seen, 1, picture_of(engine, seen.ids, ROWS, 5));
+    spry_picture *picture = spry_picture_ref(seen.pictures[0].picture);
+    picture->two_way = true;
+    spry_picture_unref(picture);
+    answer_before before = {.n = 0};
+    answer_beside beside = {.other = &before.n};
+    spry_request first = request_of(&text, NULL), second = request_of(&seen, NULL);
+    first.max_tokens = LONG;
+    first.on_token = take_before;
+    first.user = &before;
+    second.max_tokens = 4;
+    second.on_token = take_beside;
+    second.user = &beside;
+    spry_job *both[2];
+    assert_int_equal(spry_job_create_answer(&both[0], engine, &first, NULL, &error), SPRY_OK);
+    assert_int_equal(spry_job_create_answer(&both[1], engine, &second, NULL, &error), SPRY_OK);
+    before.next = both[1];
+    assert_int_equal(spry_job_submit(both[0], &error), SPRY_OK);
+    for (size_t i = 0; i < 2; i++)
+        if (spry_job_wait(both[i], -1, &error))
+            fail_msg("%s", error.message);
+    for (size_t i = 0; i < 2; i++)
+        spry_job_free(both[i]);
+    assert_int_equal(before.n, LONG);
+    assert_int_equal(beside.own.n, 4);
+    assert_true(beside.other_then < LONG);
+    drop(&seen);
+    assert_int_equal(spry_engine_close(engine), SPRY_OK);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -370,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_disk),
         cmocka_unit_test(test_slides),
         cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_whole_beside_answers),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
