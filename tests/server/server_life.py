@@ -158,9 +158,13 @@ class Keys(ServerTest):
             watcher.close()
             return json.loads(line[6:])
 
-        for key, visible in (("first-key", 1), ("second-key", 0)):
+        def visible_slots(key):
             slots = self.server.get("/slots", Authorization="Bearer " + key).json
-            self.assertEqual(len([slot for slot in slots if "request" in slot]), visible, key)
+            return len([slot for slot in slots if "request" in slot])
+
+        self.assertTrue(eventually(lambda: visible_slots("first-key") == 1))
+        for key, visible in (("first-key", 1), ("second-key", 0)):
+            self.assertEqual(visible_slots(key), visible, key)
             snapshot = watch(key)
             running = [request for request in snapshot["requests"] if request["state"] in ("prefill", "decode")]
             self.assertEqual(len(running), visible, key)
