@@ -18,25 +18,31 @@ typedef struct attend_shape {
     float softcap;
     bool interleaved;
     uint32_t ahead; /* later positions that a row sees */
+    uint32_t block; /* 0, or rows see their own block of so many positions */
 } attend_shape;
 
-#define EVERY_TYPE(name, TYPE) {SPRY_##TYPE, 32, 2, 0, 0, false, 0},
+#define EVERY_TYPE(name, TYPE) {SPRY_##TYPE, 32, 2, 0, 0, false, 0, 0},
 static const attend_shape attend_shapes[] = {
-    SPRY_KV_TYPES(EVERY_TYPE){SPRY_F16, 128, 2, 0, 0, false, 0},
-    {SPRY_F16, 64, 4, 100, 0, true, 0},
-    {SPRY_F32, 16, 3, 0, 5, false, 0},
-    {SPRY_F32, 32, 1, 1, 0, false, 0},
-    {SPRY_Q8_0, 96, 2, 0, 0, false, 0},
-    {SPRY_Q8_0, 256, 4, 40, 3, true, 0},
-    {SPRY_F16, 512, 2, 0, 0, false, 0},
-    {SPRY_F16, 80, 9, 333, 0, false, 0},
-    {SPRY_F16, 256, 1, 50, 2, false, 0},
-    {SPRY_F16, 96, 20, 0, 0, true, 0},
-    {SPRY_F16, 32, 5, 0, 0, false, 0},
-    {SPRY_F16, 64, 1, 0, 0, false, 1 << 30},
-    {SPRY_F16, 128, 4, 20, 0, false, 19},
-    {SPRY_F32, 16, 2, 0, 0, false, 1 << 30},
-    {SPRY_Q8_0, 32, 1, 9, 0, false, 8},
+    SPRY_KV_TYPES(EVERY_TYPE){SPRY_F16, 128, 2, 0, 0, false, 0, 0},
+    {SPRY_F16, 64, 4, 100, 0, true, 0, 0},
+    {SPRY_F32, 16, 3, 0, 5, false, 0, 0},
+    {SPRY_F32, 32, 1, 1, 0, false, 0, 0},
+    {SPRY_Q8_0, 96, 2, 0, 0, false, 0, 0},
+    {SPRY_Q8_0, 256, 4, 40, 3, true, 0, 0},
+    {SPRY_F16, 512, 2, 0, 0, false, 0, 0},
+    {SPRY_F16, 80, 9, 333, 0, false, 0, 0},
+    {SPRY_F16, 256, 1, 50, 2, false, 0, 0},
+    {SPRY_F16, 96, 20, 0, 0, true, 0, 0},
+    {SPRY_F16, 32, 5, 0, 0, false, 0, 0},
+    {SPRY_F16, 64, 1, 0, 0, false, 1 << 30, 0},
+    {SPRY_F16, 128, 4, 20, 0, false, 19, 0},
+    {SPRY_F32, 16, 2, 0, 0, false, 1 << 30, 0},
+    {SPRY_Q8_0, 32, 1, 9, 0, false, 8, 0},
+    {SPRY_F16, 24, 2, 0, 0, false, 0, 0},
+    {SPRY_F32, 72, 3, 30, 0, true, 0, 0},
+    {SPRY_F16, 128, 4, 0, 0, false, 0, 50},
+    {SPRY_F16, 64, 1, 0, 0, false, 0, 333},
+    {SPRY_F32, 40, 2, 0, 0, false, 0, 7},
 };
 #undef EVERY_TYPE
 
@@ -107,6 +113,7 @@ static void expect_attention(attend_scene *s)
                            .n_rows = ATTEND_ROWS,
                            .first_position = (uint32_t)(s->n_tokens - ATTEND_ROWS),
                            .window = p->window,
+                           .block = p->block,
                            .ahead = p->ahead,
                            .head_dim = p->head_dim,
                            .group = p->group,
@@ -191,7 +198,8 @@ static spry_attend_args load_attention(spry_cuda_memory memory[ATTEND_MEMORIES],
                               .n_heads = n_heads,
                               .n_pairs = (uint32_t)p->head_dim / 2,
                               .interleaved = p->interleaved,
-                              .window = p->window,
+                              .window = p->block ? p->block : p->window,
+                              .block = p->block,
                               .ahead = p->ahead,
                               .n_chunks = (uint32_t)chunks,
                               .chunk_pages = (uint32_t)way->chunk_pages,
@@ -206,7 +214,7 @@ static spry_cuda_attention way_of(const attend_shape *p)
     const spry_config config = {
         .n_heads = (uint32_t)(KV_HEADS * p->group), .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
     const spry_cuda_context by = {.has_wgmma = gpu.has_wgmma && !without_wgmma, .shared_bytes = gpu.shared_bytes};
-    return spry_cuda_attention_of(&by, &config, p->type);
+    return spry_cuda_attention_of(&by, &config, p->type, false);
 }
 
 /* How rows are attended: as decode tiles of `each` rows, as prefill tiles of `each` rows, or as such tiles with

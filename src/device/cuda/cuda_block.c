@@ -47,6 +47,7 @@ static void make_angles(spry_cuda_device *d)
 {
     const spry_cuda_scratch *s = &d->scratch;
     for (size_t kind = 0; kind < (d->config->window ? 2 : 1); kind++) {
+        uint32_t rope_dim = kind ? d->config->slide.rope_dim : d->config->rope_dim;
         const spry_rope_angles_args args = {.frequencies = d->model.frequencies[kind],
                                             .cosine = s->cosine[kind],
                                             .sine = s->sine[kind],
@@ -55,7 +56,7 @@ static void make_angles(spry_cuda_device *d)
                                             .rows = d->upload.memory + d->upload.rows,
                                             .deltas = d->upload.memory + d->upload.deltas,
                                             .n_rows = (uint32_t)d->n_rows,
-                                            .n_pairs = d->config->rope_dim / 2,
+                                            .n_pairs = rope_dim / 2,
                                             .magnitude = d->model.magnitude[kind]};
         size_t rotations = d->pool->turns.end > 1 ? d->pool->turns.end - 1 : 0;
         spry_cuda_launch(&d->context, spry_rope_angles_id, d->n_rows + rotations, 1, 1, &args);

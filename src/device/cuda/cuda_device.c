@@ -10,7 +10,7 @@
 #include "model/arch.h"
 #include "platform/clock.h"
 
-enum { HEAD_DIM_STEP = 16 };
+enum { HEAD_DIM_STEP = 8, LARGE_HEAD_DIM = 256, LARGE_HEAD_DIM_STEP = 16 };
 
 static spry_cuda_device *cuda_of(spry_device *device)
 {
@@ -246,10 +246,13 @@ static const spry_device_ops ops = {.close = close_device,
 /* Refuses models that the kernels do not support, before anything is allocated. */
 static spry_status check_model(const spry_device_setup *s, spry_error *error)
 {
-    if ((s->config->head_dim % HEAD_DIM_STEP && !s->config->n_kv_rank) ||
-        s->config->head_dim > SPRY_ATTEND_HEAD_DIM_MAX)
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "heads of %u values: GPU kernels need multiples of %d",
-                         s->config->head_dim, HEAD_DIM_STEP);
+    const uint32_t sizes[] = {s->config->head_dim, s->config->slide.head_dim};
+    for (size_t i = 0; i < SPRY_COUNT(sizes); i++) {
+        uint32_t step = sizes[i] > LARGE_HEAD_DIM ? LARGE_HEAD_DIM_STEP : HEAD_DIM_STEP;
+        if ((sizes[i] % step && !s->config->n_kv_rank) || sizes[i] > SPRY_ATTEND_HEAD_DIM_MAX)
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED, "heads of %u values: GPU kernels need multiples of %u",
+                             sizes[i], step);
+    }
     if (s->config->n_experts && s->config->arch->norms == SPRY_NORMS_PARALLEL) /* both would write y */
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "GPU kernels do not compute experts beside attention");
     return SPRY_OK;
@@ -298,7 +301,8 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
         d->config = setup->config;
         d->pool = setup->pool;
         status = spry_cuda_context_init(&d->context, &d->driver, index, images, error);
-        d->attention = spry_cuda_attention_of(&d->context, setup->config, setup->pool->shape.type);
+        for (size_t i = 0; i < 2; i++)
+            d->attention[i] = spry_cuda_attention_of(&d->context, setup->config, setup->pool->shape.type, i);
     }
     if (status) {
         free(d);
@@ -399,7 +403,8 @@ const spry_device_kind spry_device_kind_cuda = {
     .features = SPRY_FEATURE_LAYER_NORM | SPRY_FEATURE_NORM_PLACES | SPRY_FEATURE_QK_NORM | SPRY_FEATURE_UNROTATED |
                 SPRY_FEATURE_SCALES | SPRY_FEATURE_UNGATED | SPRY_FEATURE_SINKS | SPRY_FEATURE_CLAMPED |
                 SPRY_FEATURE_ROUTING | SPRY_FEATURE_SHARED | SPRY_FEATURE_LATENT | SPRY_FEATURE_CONVOLUTIONS |
-                SPRY_FEATURE_STREAMS | SPRY_FEATURE_DELTA | SPRY_FEATURE_ENCODER,
+                SPRY_FEATURE_STREAMS | SPRY_FEATURE_DELTA | SPRY_FEATURE_ENCODER | SPRY_FEATURE_TEMPERATURE |
+                SPRY_FEATURE_CHUNKED | SPRY_FEATURE_GATES | SPRY_FEATURE_BARE_NORM | SPRY_FEATURE_KINDS,
     .adapters = true,
     .chunk = 2048,
     .total = total,

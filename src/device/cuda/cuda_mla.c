@@ -123,12 +123,12 @@ static void attend(spry_cuda_device *d, const spry_attend_args *attend)
     spry_mla_attend_args args = {.attend = *attend, .key_dim = c->head_dim};
     args.attend.kv.head_dim = c->n_kv_rank;
     if (d->n_decode_rows) {
-        spry_cuda_launch_shared(&d->context, d->attention.split_kv, d->n_decode_tiles, batches, d->n_chunks, bytes,
+        spry_cuda_launch_shared(&d->context, d->attention[0].split_kv, d->n_decode_tiles, batches, d->n_chunks, bytes,
                                 &args);
-        spry_cuda_launch(&d->context, d->attention.combine, d->n_decode_rows, c->n_heads, 1, &args.attend);
+        spry_cuda_launch(&d->context, d->attention[0].combine, d->n_decode_rows, c->n_heads, 1, &args.attend);
     }
     if (d->n_prefill_tiles)
-        spry_cuda_launch_shared(&d->context, d->attention.prefill, d->n_prefill_tiles, batches, 1, bytes, &args);
+        spry_cuda_launch_shared(&d->context, d->attention[0].prefill, d->n_prefill_tiles, batches, 1, bytes, &args);
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
 }
 
@@ -139,6 +139,7 @@ spry_quantise_args spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, 
     const spry_attend_args args = spry_cuda_attend_args(d, layer);
     const spry_mla_join_args join = {s->raw, s->heads, c->value_dim, c->n_heads, (uint32_t)slots_of_head(d->n_rows)};
     project(d, l);
+    spry_cuda_cool(d, s->raw, (size_t)c->nope_dim + c->rope_dim, layer);
     multiply_heads(d, SPRY_OP_QKV, &l->k_b, s->raw, (size_t)c->nope_dim + c->rope_dim);
     rope_kv(d, l, &args);
     attend(d, &args);

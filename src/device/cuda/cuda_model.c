@@ -199,9 +199,10 @@ static spry_cuda_side load_side(loader *p, const spry_side *s)
     };
 }
 
-static spry_cuda_layer load_layer(loader *p, const spry_layer *l)
+static spry_cuda_layer load_layer(loader *p, const spry_layer *l, uint32_t index)
 {
     const spry_config *c = p->config;
+    const spry_heads h = spry_config_heads(c, index);
     bool experts = l->router.data, wide = c->arch->qk_norm >= SPRY_QK_NORM_EACH;
     size_t n = experts ? c->n_experts : 1;
     return (spry_cuda_layer){
@@ -213,8 +214,8 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l)
         .ffn_norm_bias = load_vector(p, l->ffn_norm_bias, c->n_embd),
         .attn_post_norm_bias = load_vector(p, l->attn_post_norm_bias, c->n_embd),
         .ffn_post_norm_bias = load_vector(p, l->ffn_post_norm_bias, c->n_embd),
-        .q_norm = load_q_norm(p, l, (size_t)c->head_dim * (wide ? c->n_heads : 1)),
-        .k_norm = load_vector(p, l->k_norm, (size_t)c->head_dim * (wide ? c->n_kv_heads : 1)),
+        .q_norm = load_q_norm(p, l, (size_t)h.head_dim * (wide ? c->n_heads : 1)),
+        .k_norm = load_vector(p, l->k_norm, (size_t)h.head_dim * (wide ? h.n_kv_heads : 1)),
         .sinks = load_vector(p, l->sinks, c->n_heads),
         .choice_bias = load_vector(p, l->choice_bias, c->n_experts),
         .conv = load_vector(p, l->conv, (size_t)c->n_embd * c->n_conv),
@@ -222,6 +223,7 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l)
         .q = load(p, &l->q, 1),
         .k = load(p, &l->k, 1),
         .v = load(p, &l->v, 1),
+        .attn_gate = load(p, &l->attn_gate, 1),
         .o = load(p,
                   l->conv_out.data    ? &l->conv_out
                   : l->delta_out.data ? &l->delta_out
@@ -301,10 +303,10 @@ static void load_all(spry_cuda_model *m, loader *p, const spry_weights *w, const
         m->layer_projection = load(p, &w->layer_projection, 1);
         m->layer_norm = load_vector(p, w->layer_norm, c->n_layer_embd);
     }
-    for (size_t i = 0; i < 2; i++)
-        m->frequencies[i] = load_vector(p, frequencies + i * (c->rope_dim / 2), c->rope_dim / 2);
-    for (size_t i = 0; i < c->n_layers; i++) {
-        spry_cuda_layer layer = load_layer(p, &w->layers[i]);
+    m->frequencies[0] = load_vector(p, frequencies, c->rope_dim / 2);
+    m->frequencies[1] = load_vector(p, frequencies + c->rope_dim / 2, c->slide.rope_dim / 2);
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        spry_cuda_layer layer = load_layer(p, &w->layers[i], i);
         if (m->layers)
             m->layers[i] = layer;
     }
@@ -334,8 +336,8 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     float frequencies[2 * SPRY_MAX_HEAD_DIM];
     *m = (spry_cuda_model){.bytes = spry_cuda_model_bytes(config, weights, limits)};
     m->magnitude[0] = spry_rope_frequencies(frequencies, &config->rope, config->rope_dim, limits->session);
-    m->magnitude[1] = spry_rope_frequencies(frequencies + config->rope_dim / 2, &config->rope_sliding, config->rope_dim,
-                                            limits->session);
+    m->magnitude[1] = spry_rope_frequencies(frequencies + config->rope_dim / 2, &config->rope_sliding,
+                                            config->slide.rope_dim, limits->session);
     m->layers = calloc(config->n_layers, sizeof *m->layers);
     if (!m->layers)
         return spry_fail_memory(error, "the layers of a model", config->n_layers * sizeof *m->layers);

@@ -38,6 +38,7 @@ typedef struct spry_cuda_layer {
     spry_cuda_memory conv, conv_bias; /* short convolution: [n_embd, n_conv], [n_embd] */
     spry_cuda_matrix q, k, v;
     spry_cuda_matrix o; /* output projection of attention, or of its replacement */
+    spry_cuda_matrix attn_gate;
     spry_cuda_matrix conv_in;
     spry_cuda_memory delta_conv, delta_dt, delta_fading, delta_norm; /* gated delta net; see spry_layer */
     spry_cuda_matrix delta_qkv, delta_gate, delta_b, delta_a;

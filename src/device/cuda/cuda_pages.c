@@ -183,8 +183,11 @@ spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error 
     d->pages = spry_cuda_allocate(&d->context, d->pool->page_bytes * d->pool->n_pages);
     if (d->pool->states)
         d->states.memory = spry_cuda_allocate(&d->context, spry_kv_states_bytes(&d->pool->shape));
-    const spry_kv_pages kv = spry_cuda_layer_pages(d, 0);
-    spry_cuda_encode_tensor_maps(&d->context, &d->attention, &kv, d->pool->n_pages);
+    for (uint32_t layer = d->config->n_layers; layer-- > 0;) { /* the first layer of each kind */
+        const spry_kv_pages kv = spry_cuda_layer_pages(d, layer);
+        bool slides = d->config->sliding[layer] && spry_config_has_kinds(d->config);
+        spry_cuda_encode_tensor_maps(&d->context, &d->attention[slides], &kv, d->pool->n_pages);
+    }
     d->writes.capacity = places(d->pool, restores);
     d->writes.host = spry_cuda_allocate_host(&d->context, d->writes.capacity * d->pool->page_bytes);
     return spry_cuda_fault(&d->context, "allocating KV pages", error);

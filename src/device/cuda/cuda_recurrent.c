@@ -71,12 +71,6 @@ spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *l
     return (spry_quantise_args){.in = s->delta_gate, .up = s->delta_result, .n = width, .gate = SPRY_GATE_SILU};
 }
 
-void spry_cuda_head_gates(spry_cuda_device *d, spry_kernel_id kernel, spry_cuda_memory x)
-{
-    const spry_head_gates_args args = {.x = x, .raw = d->scratch.raw, .n = d->config->head_dim};
-    spry_cuda_launch(&d->context, kernel, d->n_rows, d->config->n_heads, 1, &args);
-}
-
 /* ---- short convolutions ------------------------------------------------------------------------------------------ */
 
 static void launch(spry_cuda_device *d, spry_kernel_id kernel, const spry_conv_args *args)

@@ -6,16 +6,33 @@ enum { ALIGNMENT = 256 };
 
 static const size_t partial_bytes_max = (size_t)128 << 20;
 
-size_t spry_cuda_partial_floats(const spry_config *c)
-{
-    size_t pairs = (c->n_heads / c->n_kv_heads + 1) /
-                   2; /* partial results are stored for pairs of queries (attention_decode.cuh) */
-    return c->n_kv_heads * pairs * 2 * (c->head_dim + SPRY_PARTIAL_HEADER);
-}
-
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
+}
+
+/* Partial results are stored for pairs of queries (attention_decode.cuh). */
+static size_t partial_floats(const spry_config *c, size_t n_kv_heads, size_t head_dim)
+{
+    size_t pairs = (c->n_heads / n_kv_heads + 1) / 2;
+    return n_kv_heads * pairs * 2 * (head_dim + SPRY_PARTIAL_HEADER);
+}
+
+size_t spry_cuda_partial_floats(const spry_config *c)
+{
+    size_t full = partial_floats(c, c->n_kv_heads, c->head_dim);
+    return spry_config_has_kinds(c) ? larger(full, partial_floats(c, c->slide.n_kv_heads, c->slide.head_dim)) : full;
+}
+
+/* Values of all heads of queries, and of keys, in the layers where they are most. */
+static size_t query_floats(const spry_config *c)
+{
+    return c->n_heads * larger(c->head_dim, c->slide.head_dim);
+}
+
+static size_t key_floats(const spry_config *c)
+{
+    return larger((size_t)c->n_kv_heads * c->head_dim, (size_t)c->slide.n_kv_heads * c->slide.head_dim);
 }
 
 static spry_cuda_memory carve(spry_cuda_scratch *s, size_t rows, size_t width, size_t size)
@@ -94,8 +111,15 @@ static void carve_delta(spry_cuda_scratch *s, const spry_config *c, size_t rows)
     s->delta_gate = carve(s, delta_rows, width, sizeof(float));
     s->delta_ba = carve(s, delta_rows, 2 * (size_t)c->n_delta_heads, sizeof(float));
     s->delta_result = carve(s, delta_rows, width, sizeof(float));
-    if (c->arch->gated_attention)
-        s->raw = carve(s, rows, 2 * (size_t)c->n_heads * c->head_dim, sizeof(float));
+}
+
+/* Heads with gates beside them, gates from a matrix of their own, or values and results that are shorter than keys;
+ * with MLA see carve_mla. */
+static void carve_raw(spry_cuda_scratch *s, const spry_config *c, size_t rows)
+{
+    bool values = c->value_dim && !c->n_kv_rank;
+    if (c->arch->gated_attention || c->arch->attention_gate || values)
+        s->raw = carve(s, rows, query_floats(c) * (c->arch->gated_attention ? 2 : 1), sizeof(float));
 }
 
 /* Number of units (64 inputs) in all rows, padded as in spry_cuda_carve_activations. */
@@ -109,7 +133,7 @@ static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_
                          size_t ff)
 {
     size_t slots = spry_cuda_mla_slots(c, limits->max_rows), wide = larger(c->nope_dim, c->n_kv_rank);
-    size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : (size_t)c->n_heads * c->head_dim;
+    size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : query_floats(c);
     size_t width = larger(larger(c->n_embd, c->n_layer_embd), larger(ff, n_out));
     width = larger(width, (size_t)c->n_delta_heads * c->delta_value_dim);
     bool heads = units_of(slots, wide) > units_of(ff_rows, width);
@@ -121,8 +145,9 @@ static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_
 
 static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits)
 {
-    size_t rows = limits->max_rows, n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
-    size_t ff = larger(c->n_ff, larger(c->n_expert_ff, c->n_shared_ff)), pairs = c->rope_dim / 2;
+    size_t rows = limits->max_rows, n_q = query_floats(c), n_kv = key_floats(c);
+    size_t ff = larger(larger(c->n_ff, c->n_ff_shared), larger(c->n_expert_ff, c->n_shared_ff));
+    size_t pairs = larger(c->rope_dim, c->slide.rope_dim) / 2;
     s->n_slots = expert_slots(c, rows);
     size_t ff_rows = larger(rows, s->n_slots);
     s->x = carve(s, rows, c->n_embd, sizeof(float));
@@ -139,6 +164,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     carve_mla(s, c, rows);
     carve_streams(s, c, rows);
     carve_delta(s, c, rows);
+    carve_raw(s, c, rows);
     for (size_t i = 0; i < 2; i++) {
         s->cosine[i] = carve(s, rows, pairs, sizeof(float));
         s->sine[i] = carve(s, rows, pairs, sizeof(float));

@@ -169,7 +169,7 @@ typedef struct spry_cuda_device {
     spry_cuda_model model;
     const spry_config *config;
     const spry_kv_pool *pool;
-    spry_cuda_attention attention;
+    spry_cuda_attention attention[2]; /* of full layers, or of all; of sliding layers with heads of other sizes */
     spry_cuda_memory pages;
     spry_cuda_scratch scratch;
     spry_cuda_upload upload;
@@ -233,8 +233,12 @@ void spry_cuda_tier_pass(spry_cuda_device *d, uint32_t page);
 void spry_cuda_tier_pass_step(spry_cuda_device *d, const spry_device_step *step);
 void spry_cuda_tier_deinit(spry_cuda_device *d);
 
-/* cuda_attention.c: the kernels for a KV type and head size. */
-spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *config, spry_dtype type);
+/* cuda_attention.c: the kernels for a KV type and head size; `slides`: of sliding layers. */
+spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *config, spry_dtype type,
+                                           bool slides);
+
+/* Multiplies queries, [rows, n_heads, head_dim], by the factor of their positions, if the layer has one. */
+void spry_cuda_cool(spry_cuda_device *d, spry_cuda_memory q, size_t head_dim, uint32_t layer);
 
 /* Attention of a layer, which reads x. Returns the rows in attn as the input of the output projection, quantised if the
  * kernels do that. A layer without k and v uses pages that are filled already. */
@@ -297,10 +301,8 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
 /* cuda_recurrent.c: the short convolution of a layer; returns the input of the output projection. */
 spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
 
-/* cuda_recurrent.c: delta is the gated delta net of a layer; returns the input of the output projection. head_gates
- * launches one of the two kernels for attention heads with gates, which are in `raw`. */
+/* cuda_recurrent.c: the gated delta net of a layer; returns the input of the output projection. */
 spry_quantise_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
-void spry_cuda_head_gates(spry_cuda_device *d, spry_kernel_id kernel, spry_cuda_memory x);
 
 /* cuda_draw.c: queues the draws of the newest step; take copies the results of finished draws. `which`: index into
  * `steps`. */

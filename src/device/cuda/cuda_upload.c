@@ -55,9 +55,27 @@ void spry_cuda_upload_deinit(spry_cuda_device *d)
     d->upload.bytes = 0;
 }
 
+/* The sizes of the heads of full layers, or of all; of sliding layers. */
+static spry_heads heads_of(const spry_config *c, size_t kind)
+{
+    return kind && spry_config_has_kinds(c) ? c->slide : (spry_heads){c->n_kv_heads, c->head_dim, c->rope_dim};
+}
+
+/* The rows of a tile whose queries for one KV head are at most `queries`, for both kinds of layers. */
+static size_t tile_rows(const spry_cuda_device *d, const size_t queries[2])
+{
+    size_t rows = SIZE_MAX;
+    for (size_t kind = 0; kind < 2; kind++) {
+        size_t group = d->config->n_heads / heads_of(d->config, kind).n_kv_heads;
+        size_t fit = queries[kind] > group ? queries[kind] / group : 1;
+        rows = fit < rows ? fit : rows;
+    }
+    return rows;
+}
+
 static size_t table_chunks(const spry_cuda_device *d, const spry_kv_table *table)
 {
-    return (table->n_entries + d->attention.chunk_pages - 1) / d->attention.chunk_pages;
+    return (table->n_entries + d->attention[0].chunk_pages - 1) / d->attention[0].chunk_pages;
 }
 
 /* True if a segment's rows are decoded with split-KV; `all`: rows of the step. */
@@ -65,7 +83,7 @@ static bool is_decode(const spry_cuda_device *d, const spry_segment *g, size_t a
 {
     size_t chunks = table_chunks(d, g->table), most = SPRY_CUDA_DECODE_ROWS;
     chunks = chunks > d->n_chunks ? chunks : d->n_chunks;
-    if (d->attention.multi_row && (all <= SPRY_CUDA_DECODE_STEP_ROWS || !d->attention.combine_prefill))
+    if (d->attention[0].multi_row && (all <= SPRY_CUDA_DECODE_STEP_ROWS || !d->attention[0].combine_prefill))
         most = SPRY_CUDA_DECODE_TILE_ROWS;
     return g->n_rows <= most &&
            (d->n_decode_rows + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
@@ -74,10 +92,12 @@ static bool is_decode(const spry_cuda_device *d, const spry_segment *g, size_t a
 /* Rows of a prefill tile: their queries for one KV head fill the warps of a block. */
 static size_t prefill_tile_rows(const spry_cuda_device *d)
 {
-    const spry_cuda_attention *attention = &d->attention;
-    size_t queries = attention->prefill_warps / attention->parts * attention->queries,
-           group = d->config->n_heads / d->config->n_kv_heads;
-    return queries > group ? queries / group : 1;
+    size_t queries[2];
+    for (size_t kind = 0; kind < 2; kind++) {
+        const spry_cuda_attention *attention = &d->attention[kind];
+        queries[kind] = attention->prefill_warps / attention->parts * attention->queries;
+    }
+    return tile_rows(d, queries);
 }
 
 static void add_prefill_tiles(spry_cuda_device *d, const spry_segment *g, size_t first_row)
@@ -96,8 +116,8 @@ static void add_decode_rows(spry_cuda_device *d, const spry_segment *g, size_t f
 {
     uint32_t *decode_rows = (uint32_t *)(void *)(d->upload.host + d->upload.decode_rows);
     spry_decode_tile *decode_tiles = (spry_decode_tile *)(void *)(d->upload.host + d->upload.decode_tiles);
-    size_t chunks = table_chunks(d, g->table), group = d->config->n_heads / d->config->n_kv_heads;
-    size_t each = d->attention.queries > group ? d->attention.queries / group : 1;
+    size_t chunks = table_chunks(d, g->table);
+    size_t each = tile_rows(d, (const size_t[]){d->attention[0].queries, d->attention[1].queries});
     for (size_t i = 0; i < g->n_rows; i += each)
         decode_tiles[d->n_decode_tiles++] =
             (spry_decode_tile){(uint32_t)(first_row + i), (uint32_t)(g->n_rows - i < each ? g->n_rows - i : each),
@@ -189,8 +209,8 @@ static void round_chunks(spry_cuda_device *d)
 static void split_prefill(spry_cuda_device *d)
 {
     size_t floats = (d->n_decode_rows * d->n_chunks + d->n_rows * d->n_kv_splits) * spry_cuda_partial_floats(d->config);
-    if (!d->attention.combine_prefill || d->n_kv_splits < 2 ||
-        d->n_prefill_tiles * d->config->n_kv_heads >= d->attention.prefill_full_grid ||
+    if (!d->attention[0].combine_prefill || d->n_kv_splits < 2 ||
+        d->n_prefill_tiles * d->config->n_kv_heads >= d->attention[0].prefill_full_grid ||
         floats > d->scratch.partial_floats)
         d->n_kv_splits = 0;
 }

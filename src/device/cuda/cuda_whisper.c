@@ -108,6 +108,7 @@ static spry_status describe(spry_cuda_whisper *w, spry_error *error)
                               .norm_eps = NORM_EPS,
                               .embedding_scale = 1,
                               .residual_scale = 1,
+                              .value_scale = 1,
                               .logit_scale = 1};
     w->gpu.config = &w->config;
     if (!w->none || !w->cross_kv || !slots || !w->gpu.model.layers)
@@ -127,12 +128,10 @@ static spry_status open_view(spry_cuda_view *view, const spry_cuda_whisper *w, s
                              uint32_t n_heads, spry_error *error)
 {
     const spry_config heads = heads_of(&w->config, n_heads);
-    const spry_kv_shape shape = {.n_layers = n_layers,
-                                 .n_kv_heads = n_heads,
-                                 .head_dim = heads.head_dim,
-                                 .type = w->weights->kv_type};
+    const spry_kv_shape shape = {
+        .n_layers = n_layers, .n_kv_heads = n_heads, .head_dim = heads.head_dim, .type = w->weights->kv_type};
     size_t pages = (n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
-    view->attention = spry_cuda_attention_of(&w->gpu.context, &heads, shape.type);
+    view->attention = spry_cuda_attention_of(&w->gpu.context, &heads, shape.type, false);
     view->n_heads = n_heads;
     view->head_dim = heads.head_dim;
     view->n_tokens = n_tokens;
@@ -340,6 +339,7 @@ static spry_cuda_layer load_attention(spry_cuda_loader *p, const spry_whisper_at
                              .q = load(p, &a->q),
                              .k = whole ? load(p, &a->k) : none,
                              .v = whole ? load(p, &a->v) : none,
+                             .attn_gate = none,
                              .o = load(p, &a->o)};
 }
 
@@ -420,7 +420,7 @@ static void look_at(spry_cuda_whisper *w, spry_cuda_view_kind kind)
     w->config.query_scalar = (float)view->head_dim;
     d->pool = &view->pool;
     d->pages = view->pages;
-    d->attention = view->attention;
+    d->attention[0] = view->attention;
     d->n_chunks = view->n_chunks;
     d->upload.rows = w->rows + (kind == SPRY_VIEW_CROSS ? d->n_rows * sizeof(spry_step_row) : 0);
 }
@@ -428,7 +428,7 @@ static void look_at(spry_cuda_whisper *w, spry_cuda_view_kind kind)
 /* Divides the rows into decode tiles or prefill tiles. */
 static void share_rows(spry_cuda_device *d, bool decode)
 {
-    const spry_cuda_attention *attention = &d->attention;
+    const spry_cuda_attention *attention = &d->attention[0];
     spry_decode_tile *decode_tiles = (spry_decode_tile *)(void *)(d->upload.host + d->upload.decode_tiles);
     spry_row_range *prefill_tiles = (spry_row_range *)(void *)(d->upload.host + d->upload.prefill_tiles);
     size_t each = decode ? attention->queries : attention->prefill_warps / attention->parts * attention->queries;
@@ -468,7 +468,7 @@ static void send_text(spry_cuda_whisper *w, const int32_t *tokens, uint32_t past
 {
     spry_cuda_device *d = &w->gpu;
     spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + w->rows), *cross = rows + d->n_rows;
-    size_t most = d->attention.multi_row ? SPRY_CUDA_DECODE_TILE_ROWS : SPRY_CUDA_DECODE_ROWS;
+    size_t most = d->attention[0].multi_row ? SPRY_CUDA_DECODE_TILE_ROWS : SPRY_CUDA_DECODE_ROWS;
     for (uint32_t i = 0; i < d->n_rows; i++) {
         uint32_t position = past + i;
         rows[i] = (spry_step_row){.token = tokens[i],

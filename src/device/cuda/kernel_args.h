@@ -18,6 +18,7 @@
 enum {
     SPRY_WARP = 32,
     SPRY_ROW_THREADS = 256,        /* kernels over rows */
+    SPRY_HEADS_THREADS = 128,      /* kernels/heads.cu */
     SPRY_SPLITK_THREADS = 512,     /* a warp for each of SPRY_SPLIT_K splits */
     SPRY_PLAIN_THREADS = 256,      /* gemm_mma.cuh */
     SPRY_WIDE_THREADS = 256,       /* gemm_mma.cuh */
@@ -229,6 +230,24 @@ typedef struct spry_rope_kv_args {
     float eps;
 } spry_rope_kv_args;
 
+/* What some models do to heads besides (kernels/heads.cu). A head of `in` has in_dim values, of which n are used, from
+ * `first` on. spry_copy_heads copies them to the beginning of a head of out_dim values, times `scale`, and fills the
+ * rest with zeros; spry_gate_heads multiplies heads of n values by their sigmoids. Grid: (rows, heads). */
+typedef struct spry_heads_args {
+    SPRY_AT(float) out; /* [rows, heads, out_dim]; may be `in` if the sizes are the same */
+    SPRY_AT(const float) in;
+    uint32_t out_dim, in_dim, first, n;
+    float scale;
+} spry_heads_args;
+
+/* q *= 1 + scale * log(1 + floor((position + offset) / length)). Grid: rows. */
+typedef struct spry_cool_args {
+    SPRY_AT(float) q; /* [rows, n] */
+    SPRY_AT(const spry_step_row) rows;
+    uint32_t n, length, offset;
+    float scale;
+} spry_cool_args;
+
 /* Pages of a chunk: a chunk's partial results are combined first. With MLA a chunk is one page. SPRY_PARTIAL_HEADER:
  * floats before the values of a partial result. */
 enum { SPRY_SIMT_CHUNK_PAGES = 8, SPRY_PARTIAL_HEADER = 4, SPRY_SIMT_THREADS = SPRY_SIMT_CHUNK_PAGES * SPRY_WARP };
@@ -266,6 +285,7 @@ typedef struct spry_attend_args {
                                               split-KV; heads are whole blocks of 32 then */
     uint32_t n_heads, n_pairs, interleaved;
     uint32_t window;                /* 0: none */
+    uint32_t block;                 /* not 0: a row sees the positions of its own block of so many, not a window */
     uint32_t ahead;                 /* number of later positions that a row sees; position + ahead is below 2^32 */
     uint32_t n_chunks, chunk_pages; /* chunks in `partial`, enough for the longest page table, and pages of a chunk */
     float scale, softcap;
@@ -506,14 +526,6 @@ typedef struct spry_delta_args {
     uint32_t n_heads, n_keys, key_dim, value_dim, n_mixed, reach;
     uint32_t tiled; /* heads h, h + n_keys, ... share a key head; else neighbouring heads */
 } spry_delta_args;
-
-/* Attention with a gate per query: spry_gated_query_split copies the queries from `raw` to x; spry_gated_heads_apply
- * multiplies x by the sigmoids of the gates. Grid: (rows, heads). */
-typedef struct spry_head_gates_args {
-    SPRY_AT(float) x;         /* [rows, heads, n] */
-    SPRY_AT(const float) raw; /* [rows, heads, 2, n]: query, gate */
-    uint32_t n;
-} spry_head_gates_args;
 
 /* ---- Gemma 3n ---------------------------------------------------------------------------------------------------- */
 

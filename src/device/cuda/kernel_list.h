@@ -138,8 +138,9 @@
     K(spry_delta_64, SPRY_DELTA_THREADS)                                                                               \
     K(spry_delta_128, SPRY_DELTA_THREADS)                                                                              \
     K(spry_delta_256, SPRY_DELTA_THREADS)                                                                              \
-    K(spry_gated_query_split, SPRY_DELTA_THREADS)                                                                      \
-    K(spry_gated_heads_apply, SPRY_DELTA_THREADS)                                                                      \
+    K(spry_copy_heads, SPRY_HEADS_THREADS)                                                                             \
+    K(spry_gate_heads, SPRY_HEADS_THREADS)                                                                             \
+    K(spry_cool, SPRY_ROW_THREADS)                                                                                     \
     K(spry_layer_inputs, SPRY_ROW_THREADS)                                                                             \
     K(spry_streams_begin, SPRY_ROW_THREADS)                                                                            \
     K(spry_streams_end, SPRY_ROW_THREADS)                                                                              \

@@ -60,9 +60,9 @@ SPRY_DEVICE uint32_t query_head(const warp_queries &q, uint32_t group, uint32_t 
 
 SPRY_DEVICE void see(uint32_t *begin, uint32_t *end, const spry_attend_args &a, uint32_t row)
 {
-    uint32_t own = a.rows[row].position + 1;
-    *end = own + a.ahead;
-    *begin = a.window && own > a.window ? own - a.window : 0;
+    uint32_t position = a.rows[row].position;
+    *end = position + 1 + a.ahead;
+    *begin = first_seen(a, position);
 }
 
 /* Rows are in order of position, so the first query has the lowest visible position and the last one the highest. */

@@ -71,9 +71,9 @@ SPRY_DEVICE void find_queries(attend_queries<QUERIES> &q, const spry_attend_args
         bool valid = number < run.n_rows * group;
         q.row[i] = run.first_row + (valid ? number / group : 0);
         q.head[i] = kv_head * group + number % group;
-        uint32_t own = a.rows[q.row[i]].position + 1;
-        q.end[i] = valid ? own + a.ahead : 0;
-        q.begin[i] = valid && a.window && own > a.window ? own - a.window : 0;
+        uint32_t position = a.rows[q.row[i]].position;
+        q.end[i] = valid ? position + 1 + a.ahead : 0;
+        q.begin[i] = valid ? first_seen(a, position) : 0;
     }
 }
 

@@ -152,6 +152,14 @@ SPRY_DEVICE void rotate_head(float *head, const float *cosine, const float *sine
     }
 }
 
+/* The first position that a row sees. */
+SPRY_DEVICE uint32_t first_seen(const spry_attend_args &a, uint32_t position)
+{
+    if (a.block)
+        return position / a.block * a.block;
+    return a.window && position >= a.window ? position + 1 - a.window : 0;
+}
+
 SPRY_DEVICE void normalise_head(float *head, const float *weight, uint32_t n, float eps, int lane)
 {
     float sum = 0;

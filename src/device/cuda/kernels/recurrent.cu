@@ -1,6 +1,5 @@
 /* Layers that keep a recurrent state in place of attention: short convolutions (LFM2) and gated delta nets
- * (Qwen3-Next), and that model's gated attention heads. Convolutions keep their inputs in KV pages. Compute
- * capability 8.0 and later.
+ * (Qwen3-Next). Convolutions keep their inputs in KV pages. Compute capability 8.0 and later.
  *
  *   kernel        grid                                    block     a block owns
  *   conv_store    (rows / 16, pieces of head_dim)         8 warps   B * x of 16 rows, into pages
@@ -369,19 +368,3 @@ DELTA(32)
 DELTA(64)
 DELTA(128)
 DELTA(256)
-
-/* ---- gated attention heads --------------------------------------------------------------------------------------- */
-
-SPRY_KERNEL(spry_gated_query_split, spry_head_gates_args)
-{
-    uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
-    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
-        a.x[head * a.n + i] = a.raw[head * 2 * a.n + i];
-}
-
-SPRY_KERNEL(spry_gated_heads_apply, spry_head_gates_args)
-{
-    uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
-    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
-        a.x[head * a.n + i] /= 1 + expf(-a.raw[head * 2 * a.n + a.n + i]);
-}
