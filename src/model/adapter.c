@@ -254,7 +254,7 @@ static spry_status read_b(const attacher *at, const float **out, const spry_tens
         return spry_fail_memory(at->error, "an adapter", rank * n * sizeof *b);
     head = model_permuted == file_permuted ? 0 : head;
     for (size_t row = 0; !status && row < n; row++) {
-        size_t source = spry_export_source_row(head, row);
+        size_t source = spry_export_source_row(head, at->config->rope_dim, row);
         size_t to = model_permuted ? row : source, from = model_permuted ? source : row;
         status = read_row(at, values, t, first + from, rank);
         for (size_t j = 0; j < rank; j++)

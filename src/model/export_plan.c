@@ -97,7 +97,7 @@ static void add_bias(spry_export_plan *plan, uint32_t layer, const char *what, c
         return;
     }
     for (size_t row = 0; row < w->n_out; row++)
-        values[row] = w->bias[spry_export_source_row(head, row)];
+        values[row] = w->bias[spry_export_source_row(head, plan->config->rope_dim, row)];
     add_vector(plan, layer_name(name, plan, layer, what, "bias"), values, w->n_out);
 }
 
@@ -108,8 +108,10 @@ static void add_linear(spry_export_plan *plan, uint32_t layer, const char *what,
         return;
     spry_export_item *item = add(plan, layer_name(name, plan, layer, what, "weight"), w, 1, 2,
                                  (size_t[SPRY_TENSOR_DIMS]){w->n_out, w->n_in});
-    if (item)
+    if (item) {
         item->permute_head = head;
+        item->permute_rotated = plan->config->rope_dim;
+    }
     add_bias(plan, layer, what, w, head);
 }
 
@@ -407,21 +409,6 @@ static void add_mamba(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_table(plan, i, "ssm_norm", "weight", l->delta_norm, groups, inner / groups);
 }
 
-/* Source rows for heads of which RoPE rotates only a part: inside that part pairs (i, i + d/2) become pairs (2i, 2i +
- * 1). */
-static const uint32_t *partial_rows(spry_export_plan *plan, size_t n)
-{
-    const spry_config *c = &plan->model->config;
-    uint32_t *rows = spry_arena_alloc(&plan->arena, n, sizeof *rows);
-    if (!rows && !plan->status)
-        plan->status = spry_fail_memory(plan->error, "rows in another order", n * sizeof *rows);
-    for (size_t i = 0; rows && i < n; i++) {
-        size_t in_head = i % c->head_dim;
-        rows[i] = (uint32_t)(in_head < c->rope_dim ? i - in_head + spry_export_source_row(c->rope_dim, in_head) : i);
-    }
-    return rows;
-}
-
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = plan->config;
@@ -431,11 +418,7 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_norm_bias(plan, i, "attn_norm", l->attn_norm_bias);
     if (spry_config_recurs(c, i))
         c->arch->mamba ? add_mamba(plan, l, i) : add_delta(plan, l, i);
-    if (head && c->rope_dim != c->head_dim && l->q.data) {
-        add_ordered(plan, i, "attn_q", &l->q, partial_rows(plan, l->q.n_out), NULL);
-        add_ordered(plan, i, "attn_k", &l->k, partial_rows(plan, l->k.n_out), NULL);
-        add_linear(plan, i, "attn_v", &l->v, 0);
-    } else if (c->convolves[i] && !c->arch->delta) {
+    if (c->convolves[i] && !c->arch->delta) {
         add_convolution(plan, l, i);
     } else if (c->arch->latent) {
         add_latent(plan, l, i);

@@ -407,8 +407,9 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
     size_t begin, end, n = b->from->n_in;
     spry_threads_part(&begin, &end, b->n_rows, 1, worker, n_workers);
     for (size_t i = begin; i < end; i++) {
-        size_t row = b->item->rows ? b->item->rows[b->first_row + i]
-                                   : spry_export_source_row(b->item->permute_head, b->first_row + i);
+        size_t row = b->item->rows
+                         ? b->item->rows[b->first_row + i]
+                         : spry_export_source_row(b->item->permute_head, b->item->permute_rotated, b->first_row + i);
         float *decoded = b->floats + (b->item->columns ? b->n_rows + i : i) * n;
         b->ops->decode[b->from->type](decoded, b->from->data + row * b->from->row_bytes, n);
         merge_row(b->merge, decoded, b->from->data + row * b->from->row_bytes);

@@ -38,8 +38,9 @@ typedef struct spry_export_item {
     spry_tensor as;            /* name, type and dims in the new file */
     const spry_weight *pieces; /* [n_pieces] */
     size_t n_pieces;
-    size_t permute_head; /* head size if rows of q or k change from RoPE pairs (i, i + d/2) to (2i, 2i + 1); 0: they do
-                          * not */
+    size_t permute_head,
+        permute_rotated;            /* head size and its rotated part if rows of q or k change from RoPE pairs (i, i
+                                     * + d/2) to (2i, 2i + 1); 0: they do not */
     const uint32_t *rows, *columns; /* NULL, or the source of each row, and of each value of a row */
 } spry_export_item;
 
@@ -60,12 +61,12 @@ spry_status spry_export_plan_init(spry_export_plan *plan, const spry_model *mode
                                   spry_error *error);
 void spry_export_plan_deinit(spry_export_plan *plan);
 
-/* The source row of row `row`. With heads of size `head` (not 0) the values of a RoPE pair become neighbours, as in
- * GGUF. */
-static inline size_t spry_export_source_row(size_t head, size_t row)
+/* The source row of row `row`. With heads of size `head` (not 0), of which RoPE rotates the first values, the two of a
+ * pair become neighbours, as in GGUF. */
+static inline size_t spry_export_source_row(size_t head, size_t rotated, size_t row)
 {
     size_t in_head = head ? row % head : 0;
-    return head ? row - in_head + in_head % 2 * (head / 2) + in_head / 2 : row;
+    return head && in_head < rotated ? row - in_head + in_head % 2 * (rotated / 2) + in_head / 2 : row;
 }
 
 /* The divisors of llama3's frequencies as GGUF files store them, [rope_dim / 2]. NULL: memory is short. */

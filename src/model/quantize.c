@@ -151,7 +151,7 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
     size_t begin, end, n = job->from->n_in;
     spry_threads_part(&begin, &end, job->from->n_out, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
-        size_t source = spry_export_source_row(job->permute_head, row);
+        size_t source = spry_export_source_row(job->permute_head, q->model->config.rope_dim, row);
         q->ops->decode[job->from->type](values, job->from->data + source * job->from->row_bytes, n);
         q->ops->encode[job->type](job->out + row * job->row_bytes, values, n);
     }
@@ -166,7 +166,7 @@ static void permute_bias(quantizer *q, spry_weight *w, size_t head)
         return;
     }
     for (size_t row = 0; row < w->n_out; row++)
-        values[row] = w->bias[spry_export_source_row(head, row)];
+        values[row] = w->bias[spry_export_source_row(head, q->model->config.rope_dim, row)];
     w->bias = values;
 }
 

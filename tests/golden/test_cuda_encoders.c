@@ -160,12 +160,42 @@ static void windows_reach_to_both_sides(void **state)
     scratch_deinit(&s);
 }
 
+/* In cross-encoders tokens after the first separator may have the second type. */
+static void second_types_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    enum { COUNT = 20, SEPARATOR = 9, ID = 5 };
+    char folder[512];
+    int32_t ids[COUNT];
+    model_runner cpu, gpu;
+    assert_true(golden_folder(folder, "reranker-bert"));
+    runner_open_on(&cpu, "cpu", folder, "ref", SPRY_F32, 1);
+    cuda_runner_open(&gpu, folder, NULL, "f32", SPRY_F32);
+    assert_true(cpu.model->weights.token_types.n_out > 1);
+    cpu.model->config.second_type = gpu.model->config.second_type = ID + 1;
+    for (int32_t i = 0; i < COUNT; i++)
+        ids[i] = i == SEPARATOR || i == COUNT - 1 ? ID : 20 + i;
+    float *expected = runner_hidden(&cpu, ids, COUNT), *got = runner_hidden(&gpu, ids, COUNT);
+    double off = compare(&gpu, expected, got, COUNT, cuda_runner_rounding(&gpu));
+    if (!(off <= 1))
+        fail_msg("%g times what is allowed", off);
+    gpu.model->config.second_type = 0;
+    float *alike = runner_hidden(&gpu, ids, COUNT);
+    assert_true(compare(&gpu, expected, alike, COUNT, cuda_runner_rounding(&gpu)) > 1);
+    free(expected);
+    free(got);
+    free(alike);
+    runner_close(&cpu);
+    cuda_runner_close(&gpu);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_states_agree_with_recorded_ones),
         cmocka_unit_test(company_changes_no_bit),
         cmocka_unit_test(windows_reach_to_both_sides),
+        cmocka_unit_test(second_types_are_those_of_the_cpu),
     };
     cuda_runner_real = argc > 1 && !strcmp(argv[1], "gpu");
     return cmocka_run_group_tests(tests, NULL, NULL);

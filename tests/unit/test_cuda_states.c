@@ -196,10 +196,15 @@ static void convolutions_have_the_bits_of_the_plain_ones(void **state)
 
 /* ---- gated delta nets -------------------------------------------------------------------------------------------- */
 
+#define BETA_SCALE   1.5
+#define TIME_LEAST   0.3
+#define TIME_LARGEST 0.6
+
 enum { SEQUENCES = 2, FIRST_TOKENS = 66, TOKENS = FIRST_TOKENS + 41 }; /* of the first sequence; of both */
 
 typedef struct delta_shape {
     uint32_t n_heads, n_keys, key_dim, value_dim;
+    bool mamba; /* Mamba-2: values, keys and queries in this order, no delta rule */
 } delta_shape;
 
 /* Inputs are above 0, so that sums of the convolution lose nothing to cancellation. */
@@ -207,9 +212,10 @@ typedef struct delta_scene {
     const delta_shape *shape;
     size_t n_mixed, width, state_floats;
     float *mixed, *ba;                 /* [TOKENS, n_mixed], [TOKENS, 2 * n_heads] */
-    float *weight, *dt, *fading;       /* [n_mixed, REACH], [n_heads] */
+    float *weight, *bias;              /* [n_mixed, REACH], [n_mixed] */
+    float *dt, *fading, *skip;         /* [n_heads] */
     double *expected, *allowed;        /* [TOKENS, width] */
-    spry_cuda_memory fixed[3], states; /* weight, dt, fading */
+    spry_cuda_memory fixed[5], states; /* weight, dt, fading, bias, skip */
     uint32_t from[SEQUENCES];          /* what the states are kept for the beginning of */
 } delta_scene;
 
@@ -233,6 +239,8 @@ static void open_delta(delta_scene *s, const delta_shape *p)
     s->weight = above_zero(s->n_mixed * REACH);
     s->dt = above_zero(p->n_heads);
     s->fading = above_zero(p->n_heads);
+    s->bias = above_zero(s->n_mixed);
+    s->skip = above_zero(p->n_heads);
     s->expected = taken(TOKENS * s->width, sizeof(double));
     s->allowed = taken(TOKENS * s->width, sizeof(double));
     for (size_t i = 0; i < TOKENS * 2 * p->n_heads; i++)
@@ -242,6 +250,8 @@ static void open_delta(delta_scene *s, const delta_shape *p)
     s->fixed[0] = on_gpu(s->weight, s->n_mixed * REACH * sizeof(float));
     s->fixed[1] = on_gpu(s->dt, p->n_heads * sizeof(float));
     s->fixed[2] = on_gpu(s->fading, p->n_heads * sizeof(float));
+    s->fixed[3] = on_gpu(s->bias, s->n_mixed * sizeof(float));
+    s->fixed[4] = on_gpu(s->skip, p->n_heads * sizeof(float));
 }
 
 static void close_delta(delta_scene *s)
@@ -251,6 +261,8 @@ static void close_delta(delta_scene *s)
     free(s->weight);
     free(s->dt);
     free(s->fading);
+    free(s->bias);
+    free(s->skip);
     free(s->expected);
     free(s->allowed);
     for (size_t i = 0; i < SPRY_COUNT(s->fixed); i++)
@@ -260,21 +272,22 @@ static void close_delta(delta_scene *s)
 /* Coordinate i of the convolution at a token of a sequence that begins with token `first`. */
 static double mixed_at(const delta_scene *s, size_t first, size_t token, size_t i)
 {
-    double sum = 0;
+    double sum = s->shape->mamba ? (double)s->bias[i] : 0;
     for (size_t tap = 0; tap < REACH; tap++)
         if (token + tap + 1 >= first + REACH)
             sum += (double)s->weight[i * REACH + tap] * (double)s->mixed[(token + tap + 1 - REACH) * s->n_mixed + i];
     return sum / (1 + exp(-sum));
 }
 
-static void unit_at(const delta_scene *s, double *out, size_t first, size_t token, size_t from, double scale)
+/* A head of a query or key; of delta nets of length `scale`. */
+static void head_at(const delta_scene *s, double *out, size_t first, size_t token, size_t from, double scale)
 {
     double sum = 0;
     for (size_t i = 0; i < s->shape->key_dim; i++) {
         out[i] = mixed_at(s, first, token, from + i);
         sum += out[i] * out[i];
     }
-    for (size_t i = 0; i < s->shape->key_dim; i++)
+    for (size_t i = 0; !s->shape->mamba && i < s->shape->key_dim; i++)
         out[i] *= scale / sqrt(sum + 1e-6);
 }
 
@@ -283,18 +296,23 @@ static void unit_at(const delta_scene *s, double *out, size_t first, size_t toke
 static void expect_column(const delta_scene *s, size_t first, size_t end, size_t head, size_t column)
 {
     const delta_shape *p = s->shape;
-    size_t each = p->n_heads / p->n_keys, keys = (size_t)p->n_keys * p->key_dim, group = head / each;
+    size_t keys = (size_t)p->n_keys * p->key_dim, group = head / (p->n_heads / p->n_keys) * p->key_dim;
+    const size_t q_at = p->mamba ? s->width + keys : 0, k_at = p->mamba ? s->width : keys,
+                 v_at = p->mamba ? 0 : 2 * keys;
     double x[SPRY_MAX_DELTA_DIM] = {0}, size[SPRY_MAX_DELTA_DIM] = {0}, k[SPRY_MAX_DELTA_DIM], q[SPRY_MAX_DELTA_DIM];
     for (size_t token = first; token < end; token++) {
         const float *ba = s->ba + token * 2 * p->n_heads;
-        double fade = exp((double)s->fading[head] * log1p(exp((double)ba[p->n_heads + head] + (double)s->dt[head])));
-        double beta = 1 / (1 + exp(-(double)ba[head])), sum = 0, sizes = 0, answer = 0, answer_size = 0;
-        double v = mixed_at(s, first, token, 2 * keys + head * p->value_dim + column);
-        unit_at(s, q, first, token, group * p->key_dim, 1 / sqrt((double)p->key_dim));
-        unit_at(s, k, first, token, keys + group * p->key_dim, 1);
+        double time = log1p(exp((double)ba[p->n_heads + head] + (double)s->dt[head]));
+        time = p->mamba ? fmin(fmax(time, TIME_LEAST), TIME_LARGEST) : time;
+        double fade = exp((double)s->fading[head] * time), sum = 0, sizes = 0;
+        double beta = p->mamba ? time : BETA_SCALE / (1 + exp(-(double)ba[head]));
+        double v = mixed_at(s, first, token, v_at + head * p->value_dim + column);
+        double answer = p->mamba ? (double)s->skip[head] * v : 0, answer_size = answer;
+        head_at(s, q, first, token, q_at + group, 1 / sqrt((double)p->key_dim));
+        head_at(s, k, first, token, k_at + group, 1);
         for (size_t i = 0; i < p->key_dim; i++) {
-            sum += (x[i] *= fade) * k[i];
-            sizes += (size[i] *= fade) * k[i];
+            sum += (x[i] *= fade) * (p->mamba ? 0 : k[i]);
+            sizes += (size[i] *= fade) * (p->mamba ? 0 : k[i]);
         }
         for (size_t i = 0; i < p->key_dim; i++) {
             answer += (x[i] += k[i] * (v - sum) * beta) * q[i];
@@ -322,6 +340,7 @@ static void run_delta(delta_scene *s, float *out, const delta_piece *pieces, siz
 {
     const delta_shape *p = s->shape;
     spry_delta_run runs[SEQUENCES];
+    size_t all = (size_t)p->n_keys * p->key_dim;
     uint32_t n_rows = 0, keys = 32;
     float *mixed = taken(TOKENS * s->n_mixed, sizeof(float)), *ba = taken(TOKENS * 2 * p->n_heads, sizeof(float));
     for (size_t i = 0; i < n_pieces; n_rows += pieces[i++].n_rows) {
@@ -349,6 +368,8 @@ static void run_delta(delta_scene *s, float *out, const delta_piece *pieces, siz
                                   .weight = s->fixed[0],
                                   .dt = s->fixed[1],
                                   .fading = s->fixed[2],
+                                  .bias = p->mamba ? s->fixed[3] : 0,
+                                  .skip = p->mamba ? s->fixed[4] : 0,
                                   .states = s->states + 5 * sizeof(float),
                                   .state_bytes = s->state_floats * sizeof(float),
                                   .n_heads = p->n_heads,
@@ -356,7 +377,14 @@ static void run_delta(delta_scene *s, float *out, const delta_piece *pieces, siz
                                   .key_dim = p->key_dim,
                                   .value_dim = p->value_dim,
                                   .n_mixed = (uint32_t)s->n_mixed,
-                                  .reach = REACH};
+                                  .reach = REACH,
+                                  .queries = (uint32_t)(p->mamba ? s->width + all : 0),
+                                  .keys = (uint32_t)(p->mamba ? s->width : all),
+                                  .values = (uint32_t)(p->mamba ? 0 : 2 * all),
+                                  .mamba = p->mamba,
+                                  .beta_scale = (float)BETA_SCALE,
+                                  .time_least = (float)TIME_LEAST,
+                                  .time_largest = (float)TIME_LARGEST};
     static const spry_kernel_id kernels[] = {spry_delta_32_id, spry_delta_64_id, spry_delta_128_id, spry_delta_256_id};
     size_t kernel = 0;
     for (; keys < p->key_dim; keys *= 2)
@@ -429,7 +457,8 @@ static void check_delta(const delta_shape *shape)
 static void delta_nets_go_on_from_any_token(void **state)
 {
     (void)state;
-    static const delta_shape shapes[] = {{4, 2, 16, 16}, {2, 2, 40, 33}, {3, 1, 128, 20}, {1, 1, 256, 8}};
+    static const delta_shape shapes[] = {{4, 2, 16, 16, false}, {2, 2, 40, 33, false}, {3, 1, 128, 20, false},
+                                         {1, 1, 256, 8, false}, {4, 2, 16, 16, true},  {3, 1, 128, 40, true}};
     for (size_t i = 0; i < SPRY_COUNT(shapes); i++)
         check_delta(&shapes[i]);
 }

@@ -92,8 +92,10 @@ static void open_scene(scene *s, uint32_t n, uint32_t n_heads, uint32_t n_kv_hea
 {
     const spry_config heads = {.n_heads = n_heads, .n_kv_heads = n_kv_heads, .head_dim = HEAD};
     size_t n_q = (size_t)n * n_heads * HEAD, n_kv = (size_t)n * n_kv_heads * HEAD;
-    *s = (scene){
-        .n = n, .n_heads = n_heads, .n_kv_heads = n_kv_heads, .way = spry_cuda_attention_of(&gpu, &heads, SPRY_F16, false)};
+    *s = (scene){.n = n,
+                 .n_heads = n_heads,
+                 .n_kv_heads = n_kv_heads,
+                 .way = spry_cuda_attention_of(&gpu, &heads, SPRY_F16, false)};
     uint16_t *halves = taken(n_q, 2), *kv = taken(2 * n_kv, 2);
     float *q = make_heads(halves, n_q), *k = make_heads(kv, n_kv), *v = make_heads(kv + n_kv, n_kv);
     float *rows_first = taken(n_q, sizeof(float)); /* [row, head], as the fused kernel takes queries */

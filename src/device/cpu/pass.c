@@ -193,13 +193,14 @@ static void adapter_add_row(const adapt_job *job, size_t product, size_t row, si
     const spry_product *to = &job->products[product];
     const spry_adapter_scales *scales = scales_of(job->pass, row);
     const float *narrow = narrow_row(job, product, row);
+    float factor = to->w->scale != 0 ? to->w->scale : 1; /* the adapter's part is multiplied by it, too */
     for (size_t i = 0; i < job->pass->limits.n_adapters; i++) {
         const spry_adapter_pair *pair = &to->w->adapters[i];
         if (!uses(to->w, scales, i))
             continue;
         for (size_t j = 0; j < pair->rank; j++)
             job->pass->ops->add_scaled(to->out + row * to->stride + begin, pair->b + j * to->w->n_out + begin,
-                                       *narrow++ * (scales->of[i] * pair->scale), end - begin);
+                                       *narrow++ * (scales->of[i] * pair->scale * factor), end - begin);
     }
 }
 

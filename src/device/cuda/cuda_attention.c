@@ -417,6 +417,7 @@ static bool project(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t laye
             there[n++] = all[i];
     spry_cuda_quantise_gemms(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, x), there, n, d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_QKV, there, n, d->n_rows);
+    spry_cuda_scale_products(d, there, n);
     return l->k.type != SPRY_DTYPE_COUNT;
 }
 

@@ -29,7 +29,7 @@ void spry_cuda_embed(spry_cuda_device *d)
     if (m->embedding.type == SPRY_DTYPE_COUNT) /* the step has rows in place of tokens */
         return;
     embed_table(d, &m->embedding, (spry_embed_args){.by = SPRY_EMBED_TOKEN, .scale = scale});
-    embed_table(d, &m->token_types, (spry_embed_args){.by = SPRY_EMBED_SAME, .scale = 1, .add = true});
+    embed_table(d, &m->token_types, (spry_embed_args){.by = SPRY_EMBED_TYPE, .scale = 1, .add = true});
     embed_table(d, &m->positions,
                 (spry_embed_args){.by = SPRY_EMBED_POSITION, .offset = c->position_offset, .scale = 1, .add = true});
     const spry_norm_args norm = {.x = d->scratch.x,
@@ -65,22 +65,36 @@ static void make_angles(spry_cuda_device *d)
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
+void spry_cuda_scale_products(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products)
+{
+    for (size_t i = 0; i < n_products; i++) {
+        const spry_cuda_matrix *w = products[i].w;
+        const spry_scale_args args = {products[i].out, products[i].stride, w->tiles.n_out, w->scale};
+        if (w->scale != 0)
+            spry_cuda_launch(&d->context, spry_scale_rows_id, d->n_rows, 1, 1, &args);
+    }
+}
+
 /* Where attention or feed-forward adds or stores its result: x itself, or y if a norm or a scale follows. In
- * architectures that compute both parts from the same input, both results are added up in y. */
+ * architectures that compute two parts from the same input, both results are added up in y. */
 typedef struct part_sum {
     spry_cuda_memory out, norm, bias; /* norm after the part, or 0 */
     bool add, done;                   /* add: to the old values; done: no residual sum follows */
+    float scale, sum_scale;           /* factors of the result and, unless 0, of the sum */
 } part_sum;
 
-static part_sum sum_of(const spry_cuda_device *d, spry_cuda_memory post_norm, spry_cuda_memory bias, bool second)
+static part_sum sum_of(const spry_cuda_device *d, spry_cuda_memory post_norm, spry_cuda_memory bias,
+                       const spry_cuda_matrix *last, bool second)
 {
     bool parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
-    bool direct = !post_norm && !parallel && d->config->residual_scale == 1;
+    float scale = d->config->residual_scale * (last->scale != 0 ? last->scale : 1);
+    bool direct = !post_norm && !parallel && scale == 1;
     return (part_sum){.out = direct ? d->scratch.x : d->scratch.y,
                       .norm = post_norm,
                       .bias = bias,
                       .add = direct || (parallel && second),
-                      .done = direct || (parallel && !second)};
+                      .done = direct || (parallel && !second),
+                      .scale = scale};
 }
 
 /* x += y, normalised first if there is a norm. */
@@ -92,23 +106,40 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
                                      .bias = sum->bias,
                                      .n = d->config->n_embd,
                                      .eps = d->config->norm_eps,
-                                     .scale = d->config->residual_scale,
+                                     .scale = sum->scale,
                                      .centre = d->config->layer_norm,
-                                     .of_sum = d->config->arch->norms == SPRY_NORMS_SUM};
+                                     .of_sum = d->config->arch->norms == SPRY_NORMS_SUM,
+                                     .sum_scale = sum->sum_scale};
     spry_cuda_launch(&d->context, spry_residual_id, d->n_rows, 1, 1, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
+}
+
+/* Multiplies a part's result by its last matrix. */
+static spry_cuda_rows project_out(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_matrix *w,
+                                  const part_sum *sum)
+{
+    const spry_cuda_gemm o = {sum->out, d->config->n_embd, w};
+    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, from, &o, 1, d->n_rows, sum->add);
+    spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
+    return result;
+}
+
+static spry_quantise_args attend(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, const spry_cuda_rows *x)
+{
+    return d->config->n_kv_rank ? spry_cuda_mla(d, l, layer) : spry_cuda_attend(d, l, layer, x);
+}
+
+static spry_quantise_args keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    return d->config->arch->delta ? spry_cuda_delta(d, l, layer) : spry_cuda_convolution(d, l, layer);
 }
 
 spry_cuda_rows spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
                                         const spry_cuda_rows *x)
 {
-    const spry_config *c = d->config;
-    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
-    const spry_cuda_gemm o = {sum.out, c->n_embd, &l->o};
-    const spry_quantise_args attended = c->n_kv_rank ? spry_cuda_mla(d, l, layer) : spry_cuda_attend(d, l, layer, x);
-    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, attended, &o, 1, d->n_rows, sum.add);
-    spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
-    if (c->arch->streams)
+    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, &l->o, false);
+    const spry_cuda_rows result = project_out(d, attend(d, l, layer, x), &l->o, &sum);
+    if (d->config->arch->streams)
         spry_cuda_add_laurel(d, l);
     else if (!sum.done)
         add_residual(d, &sum);
@@ -116,61 +147,135 @@ spry_cuda_rows spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_lay
 }
 
 /* A recurrent layer, in place of attention. */
-static spry_cuda_rows keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+static spry_cuda_rows state_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
-    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
-    const spry_cuda_gemm o = {sum.out, d->config->n_embd, &l->o};
-    const spry_quantise_args given =
-        d->config->arch->delta ? spry_cuda_delta(d, l, layer) : spry_cuda_convolution(d, l, layer);
-    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, given, &o, 1, d->n_rows, sum.add);
-    spry_cuda_charge_gemms(d, SPRY_OP_OUT, &o, 1, d->n_rows);
+    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, &l->state_out, false);
+    const spry_cuda_rows result = project_out(d, keep_state(d, l, layer), &l->state_out, &sum);
     if (!sum.done)
         add_residual(d, &sum);
     return result;
 }
 
-/* Feed-forward part of a layer. `input`: the rows of x before its norm, or as attention has quantised them. */
-static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
-                                   spry_quantise_args input, const part_sum *sum)
+/* A recurrent part and attention, from the same input: both results are added up in y, which is then multiplied by the
+ * factor of attention's. */
+static void both_parts(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, &l->o, false);
+    float state = l->state_out.scale != 0 ? l->state_out.scale : 1, attention = l->o.scale != 0 ? l->o.scale : 1;
+    const spry_scale_args relative = {d->scratch.y, d->config->n_embd, d->config->n_embd, state / attention};
+    sum.out = d->scratch.y;
+    sum.add = false;
+    project_out(d, keep_state(d, l, layer), &l->state_out, &sum);
+    if (relative.scale != 1)
+        spry_cuda_launch(&d->context, spry_scale_rows_id, d->n_rows, 1, 1, &relative);
+    sum.add = true;
+    project_out(d, attend(d, l, layer, NULL), &l->o, &sum);
+    add_residual(d, &sum);
+}
+
+/* A gated feed-forward part. `input`: the rows of x before its norm, or as attention has quantised them. */
+static spry_cuda_rows gated(spry_cuda_device *d, const spry_cuda_matrix *gate, const spry_cuda_matrix *up,
+                            const spry_cuda_matrix *down, uint32_t layer, spry_quantise_args input, const part_sum *sum)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    bool has_gate = l->gate.type != SPRY_DTYPE_COUNT, sparse = spry_cuda_is_sparse(d, layer);
-    size_t n = l->up.tiles.n_out, n_both = has_gate ? 2 : 1;
-    const spry_cuda_gemm both[] = {{s->gate, n, has_gate ? &l->gate : &l->up}, {s->up, n, &l->up}};
-    const spry_cuda_gemm down = {sum->out, c->n_embd, &l->down};
+    bool has_gate = gate->type != SPRY_DTYPE_COUNT, sparse = spry_cuda_is_sparse(d, layer);
+    size_t n = up->tiles.n_out, n_both = has_gate ? 2 : 1;
+    const spry_cuda_gemm both[] = {{s->gate, n, has_gate ? gate : up}, {s->up, n, up}};
+    const spry_cuda_gemm last = {sum->out, c->n_embd, down};
+    bool apart = !has_gate || sparse || gate->scale != 0 || up->scale != 0;
     spry_quantise_args activated = {
         .in = s->gate, .up = has_gate ? s->up : 0, .ungated = !has_gate, .n = (uint32_t)n, .gate = c->arch->gate};
-    if (!has_gate || sparse || !spry_cuda_gate_up_gemms(d, &activated, input, both, &l->down, d->n_rows))
+    if (apart || !spry_cuda_gate_up_gemms(d, &activated, input, both, down, d->n_rows))
         spry_cuda_quantise_gemms(d, input, both, n_both, d->n_rows, false);
     spry_cuda_charge_gemms(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+    spry_cuda_scale_products(d, both, n_both);
     if (sparse)
         spry_cuda_sparsify(d, layer, n);
-    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, activated, &down, 1, d->n_rows, sum->add);
-    spry_cuda_charge_gemms(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
+    const spry_cuda_rows result = spry_cuda_quantise_gemms(d, activated, &last, 1, d->n_rows, sum->add);
+    spry_cuda_charge_gemms(d, SPRY_OP_DOWN, &last, 1, d->n_rows);
     return result;
 }
 
-/* x: rows of x that are quantised already (see spry_cuda_input); on return those for the next layer. */
+/* Gemma 4's experts and its dense part, in y: the router, the experts and the dense part have norms of their own before
+ * them, the last two also after them. */
+static void experts_beside(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    const part_sum dense = {.out = s->shared_out};
+    const spry_norm_args norm = {
+        .x = s->y, .weight = l->expert_post_norm, .n = c->n_embd, .n_groups = 1, .eps = c->norm_eps};
+    const spry_residual_args add = {
+        .x = s->y, .y = s->shared_out, .weight = l->dense_post_norm, .n = c->n_embd, .eps = c->norm_eps, .scale = 1};
+    gated(d, &l->dense_gate, &l->dense_up, &l->dense_down, layer, spry_cuda_input(d, l->ffn_norm, 0, NULL), &dense);
+    spry_cuda_experts(d, l, spry_cuda_input(d, l->router_norm, 0, NULL), spry_cuda_input(d, l->expert_norm, 0, NULL),
+                      false);
+    spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, 1, 1, &norm);
+    spry_cuda_launch(&d->context, spry_residual_id, d->n_rows, 1, 1, &add);
+}
+
+/* Attention, or what a layer has in its place or in addition. x: rows of x that are quantised already (see
+ * spry_cuda_input); returns those for the next part. */
+static spry_cuda_rows mix(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, const spry_cuda_rows *x)
+{
+    const spry_config *c = d->config;
+    if (!c->convolves[layer])
+        return spry_cuda_attention_part(d, l, layer, x);
+    if (!c->arch->both_mixers)
+        return state_part(d, l, layer);
+    both_parts(d, l, layer);
+    return (spry_cuda_rows){0};
+}
+
+static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
+                                   const spry_cuda_rows *x)
+{
+    const spry_config *c = d->config;
+    bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = c->arch->norms == SPRY_NORMS_PARALLEL;
+    part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, &l->down, true);
+    const spry_quantise_args input = parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, x)
+                                              : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, x);
+    spry_cuda_rows result = {0};
+    sum.sum_scale = c->n_layer_embd ? 0 : l->output_scale; /* the layer's input is added first */
+    if (experts)
+        sum.scale = c->residual_scale;
+    if (l->dense_post_norm)
+        experts_beside(d, l, layer);
+    else if (experts)
+        spry_cuda_experts(d, l, input, input, parallel);
+    else
+        result = gated(d, &l->gate, &l->up, &l->down, layer, input, &sum);
+    if (experts || !sum.done)
+        add_residual(d, &sum);
+    return result;
+}
+
+/* Gemma 4: adds the layer's own input, and multiplies by the layer's scalar. */
+static void add_layer_input(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const part_sum sum = {.norm = l->side.post_norm, .scale = 1, .sum_scale = l->output_scale};
+    spry_cuda_layer_part(d, &l->side, d->scratch.x, layer);
+    add_residual(d, &sum);
+}
+
+/* x: rows of x that are quantised already; on return those for the next layer. */
 static void run_layer(spry_cuda_device *d, uint32_t layer, spry_cuda_rows *x)
 {
+    const spry_config *c = d->config;
     const spry_cuda_layer *l = &d->model.layers[layer];
-    bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
-    const part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, true);
-    if (d->config->arch->streams) {
+    if (c->arch->streams) {
         spry_cuda_streams_predict(d, &l->side);
         spry_cuda_laurel(d, l);
     }
-    *x = d->config->convolves[layer] ? keep_state(d, l, layer) : spry_cuda_attention_part(d, l, layer, x);
-    const spry_quantise_args input = parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, x)
-                                              : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, x);
-    if (experts)
-        spry_cuda_experts(d, l);
-    *x = experts ? (spry_cuda_rows){0} : feed_forward(d, l, layer, input, &sum);
-    if (experts || !sum.done)
-        add_residual(d, &sum);
-    if (d->config->arch->streams)
+    if (c->kinds[layer] != SPRY_LAYER_FEEDS)
+        *x = mix(d, l, layer, x);
+    if (c->kinds[layer] != SPRY_LAYER_MIXES)
+        *x = feed_forward(d, l, layer, x);
+    if (c->arch->streams)
         spry_cuda_streams_correct(d, &l->side, layer);
+    else if (c->n_layer_embd)
+        add_layer_input(d, l, layer);
 }
 
 /* Norm of the wanted rows, and the logits of those that need them. */
@@ -207,6 +312,8 @@ void spry_cuda_run(spry_cuda_device *d)
     make_angles(d);
     if (d->config->n_kv_rank)
         spry_cuda_mla_begin(d);
+    if (d->config->n_layer_embd)
+        spry_cuda_layer_inputs(d);
     if (d->config->arch->streams)
         spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);

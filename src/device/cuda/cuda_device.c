@@ -253,8 +253,6 @@ static spry_status check_model(const spry_device_setup *s, spry_error *error)
             return spry_fail(error, SPRY_ERR_UNSUPPORTED, "heads of %u values: GPU kernels need multiples of %u",
                              sizes[i], step);
     }
-    if (s->config->n_experts && s->config->arch->norms == SPRY_NORMS_PARALLEL) /* both would write y */
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "GPU kernels do not compute experts beside attention");
     return SPRY_OK;
 }
 
@@ -404,7 +402,8 @@ const spry_device_kind spry_device_kind_cuda = {
                 SPRY_FEATURE_SCALES | SPRY_FEATURE_UNGATED | SPRY_FEATURE_SINKS | SPRY_FEATURE_CLAMPED |
                 SPRY_FEATURE_ROUTING | SPRY_FEATURE_SHARED | SPRY_FEATURE_LATENT | SPRY_FEATURE_CONVOLUTIONS |
                 SPRY_FEATURE_STREAMS | SPRY_FEATURE_DELTA | SPRY_FEATURE_ENCODER | SPRY_FEATURE_TEMPERATURE |
-                SPRY_FEATURE_CHUNKED | SPRY_FEATURE_GATES | SPRY_FEATURE_BARE_NORM | SPRY_FEATURE_KINDS,
+                SPRY_FEATURE_CHUNKED | SPRY_FEATURE_GATES | SPRY_FEATURE_BARE_NORM | SPRY_FEATURE_KINDS |
+                SPRY_FEATURE_MIXING | SPRY_FEATURE_BESIDE | SPRY_FEATURE_TYPES | SPRY_FEATURE_MAMBA,
     .adapters = true,
     .chunk = 2048,
     .total = total,

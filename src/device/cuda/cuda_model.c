@@ -131,6 +131,20 @@ static spry_cuda_memory load_lora_pairs(loader *p, const spry_weight *w, size_t 
     return list;
 }
 
+/* A bias, which the kernels add before the product is multiplied by its factor. */
+static void load_bias(loader *p, spry_cuda_memory to, const spry_weight *w)
+{
+    float *divided = w->scale != 0 ? malloc(w->n_out * sizeof *divided) : NULL;
+    if (w->scale != 0 && !divided)
+        p->context->fault = p->context->fault ? p->context->fault : SPRY_CUDA_OUT_OF_MEMORY;
+    for (size_t i = 0; divided && i < w->n_out; i++)
+        divided[i] = w->bias[i] / w->scale;
+    spry_cuda_write(p->context, to, divided ? divided : w->bias, w->n_out * sizeof(float));
+    if (divided)
+        spry_cuda_finish(p->context);
+    free(divided);
+}
+
 /* `n` matrices of one shape: experts, heads, or one. If their types differ, all are stored as F32. */
 static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
 {
@@ -144,6 +158,7 @@ static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
     m.tiles.base = carve(p, m.tiles.matrix_bytes * n);
     m.read_bytes = (double)m.tiles.matrix_bytes;
     m.bias = w->bias ? carve(p, n * w->n_out * sizeof(float)) : 0;
+    m.scale = w->scale;
     m.pairs = load_lora_pairs(p, w, n);
     m.pairs_bytes = p->n_adapters * sizeof(spry_lora_pair);
     for (size_t i = 0; i < n; i++) {
@@ -152,7 +167,7 @@ static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
             continue;
         load_matrix(p, &m, &w[i], i * m.tiles.matrix_bytes);
         if (w->bias)
-            spry_cuda_write(p->context, m.bias + i * w->n_out * sizeof(float), w[i].bias, w->n_out * sizeof(float));
+            load_bias(p, m.bias + i * w->n_out * sizeof(float), &w[i]);
     }
     return m;
 }
@@ -218,23 +233,24 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l, uint32_t index
         .k_norm = load_vector(p, l->k_norm, (size_t)h.head_dim * (wide ? h.n_kv_heads : 1)),
         .sinks = load_vector(p, l->sinks, c->n_heads),
         .choice_bias = load_vector(p, l->choice_bias, c->n_experts),
+        .expert_scale = load_vector(p, l->expert_scale, c->n_experts),
         .conv = load_vector(p, l->conv, (size_t)c->n_embd * c->n_conv),
         .conv_bias = load_vector(p, l->conv_bias, c->n_embd),
         .q = load(p, &l->q, 1),
         .k = load(p, &l->k, 1),
         .v = load(p, &l->v, 1),
         .attn_gate = load(p, &l->attn_gate, 1),
-        .o = load(p,
-                  l->conv_out.data    ? &l->conv_out
-                  : l->delta_out.data ? &l->delta_out
-                                      : &l->o,
-                  1),
+        .o = load(p, &l->o, 1),
+        .state_out = load(p, l->conv_out.data ? &l->conv_out : &l->delta_out, 1),
         .conv_in = load(p, &l->conv_in, 1),
         .delta_conv = load_vector(p, l->delta_conv, spry_config_delta_mixed(c) * c->n_conv),
+        .delta_conv_bias = load_vector(p, l->delta_conv_bias, spry_config_delta_mixed(c)),
+        .delta_skip = load_vector(p, l->delta_skip, c->n_delta_heads),
         .delta_dt = load_vector(p, l->delta_dt, c->n_delta_heads),
         .delta_fading = load_vector(p, l->delta_fading, c->n_delta_heads),
-        .delta_norm = load_vector(p, l->delta_norm, c->delta_value_dim),
-        .delta_qkv = load(p, &l->delta_qkv[0], 1),
+        .delta_norm = load_vector(p, l->delta_norm,
+                                  c->arch->mamba ? (size_t)c->n_delta_heads * c->delta_value_dim : c->delta_value_dim),
+        .delta_qkv = {load(p, &l->delta_qkv[0], 1), load(p, &l->delta_qkv[1], 1), load(p, &l->delta_qkv[2], 1)},
         .delta_gate = load(p, &l->delta_gate, 1),
         .delta_b = load(p, &l->delta_b, 1),
         .delta_a = load(p, &l->delta_a, 1),
@@ -251,6 +267,16 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l, uint32_t index
         .shared_up = load(p, &l->shared_up, 1),
         .shared_down = load(p, &l->shared_down, 1),
         .shared_router = load(p, &l->shared_router, 1),
+        .latent_in = load(p, &l->latent_in, 1),
+        .latent_out = load(p, &l->latent_out, 1),
+        .dense_gate = load(p, experts ? &l->gate : NULL, 1),
+        .dense_up = load(p, experts ? &l->up : NULL, 1),
+        .dense_down = load(p, experts ? &l->down : NULL, 1),
+        .router_norm = load_vector(p, l->router_norm, c->n_embd),
+        .expert_norm = load_vector(p, l->expert_norm, c->n_embd),
+        .expert_post_norm = load_vector(p, l->expert_post_norm, c->n_embd),
+        .dense_post_norm = load_vector(p, l->dense_post_norm, c->n_embd),
+        .output_scale = l->output_scale ? *l->output_scale : 0,
         .side = load_side(p, l->side),
     };
 }
@@ -270,12 +296,13 @@ static void link_next(spry_cuda_matrix *w, spry_cuda_memory norm, spry_cuda_memo
 /* Attention is followed by the feed-forward part, a layer by the next one's attention. */
 static void link_layers(spry_cuda_model *m, const spry_config *c)
 {
-    if (c->layer_norm || c->arch->norms == SPRY_NORMS_PARALLEL || c->n_kv_rank)
+    if (c->layer_norm || c->arch->norms == SPRY_NORMS_PARALLEL || c->n_kv_rank || c->arch->single_parts ||
+        c->arch->both_mixers || c->arch->attention_free)
         return;
     for (size_t i = 0; i < c->n_layers; i++) {
         spry_cuda_layer *l = &m->layers[i], *next = l + 1;
         if (l->router.type == SPRY_DTYPE_COUNT)
-            link_next(&l->o, l->ffn_norm, l->ffn_norm_bias, &l->up, &l->gate, NULL);
+            link_next(c->convolves[i] ? &l->state_out : &l->o, l->ffn_norm, l->ffn_norm_bias, &l->up, &l->gate, NULL);
         if (i + 1 < c->n_layers && !c->convolves[i + 1])
             link_next(&l->down, next->attn_norm, next->attn_norm_bias, &next->q, &next->k, &next->v);
     }
@@ -299,6 +326,8 @@ static void load_all(spry_cuda_model *m, loader *p, const spry_weights *w, const
     if (c->arch->streams) {
         m->stream_in = load(p, w->stream_in, c->n_streams - 1);
         m->stream_out = load(p, w->stream_out, c->n_streams - 1);
+    }
+    if (c->n_layer_embd) {
         m->layer_embedding = load(p, &w->layer_embedding, 1);
         m->layer_projection = load(p, &w->layer_projection, 1);
         m->layer_norm = load_vector(p, w->layer_norm, c->n_layer_embd);

@@ -17,6 +17,7 @@ typedef struct spry_cuda_matrix {
     spry_cuda_memory pairs; /* [experts or one, adapters] spry_lora_pair; 0: no adapter changes the matrix */
     size_t pairs_bytes;     /* bytes of one matrix's pairs */
 
+    float scale; /* factor of the product, before the bias is added, which is stored divided by it; 0: none */
     /* For a product that is added to x: the weights of the RMS norm of x that follows (0: no norm follows), and the
      * matrices that read the result of this norm (NULL: fewer). */
     spry_cuda_memory next_norm;
@@ -34,19 +35,25 @@ typedef struct spry_cuda_layer {
     spry_cuda_memory attn_norm, ffn_norm, attn_post_norm, ffn_post_norm;
     spry_cuda_memory attn_norm_bias, ffn_norm_bias, attn_post_norm_bias, ffn_post_norm_bias;
     spry_cuda_memory q_norm, k_norm; /* if both norms come after RoPE, q_norm is their product */
-    spry_cuda_memory sinks, choice_bias;
+    spry_cuda_memory sinks, choice_bias, expert_scale;
     spry_cuda_memory conv, conv_bias; /* short convolution: [n_embd, n_conv], [n_embd] */
     spry_cuda_matrix q, k, v;
-    spry_cuda_matrix o; /* output projection of attention, or of its replacement */
+    spry_cuda_matrix o, state_out; /* output projections of attention, and of what a layer has in its place */
     spry_cuda_matrix attn_gate;
     spry_cuda_matrix conv_in;
-    spry_cuda_memory delta_conv, delta_dt, delta_fading, delta_norm; /* gated delta net; see spry_layer */
-    spry_cuda_matrix delta_qkv, delta_gate, delta_b, delta_a;
+    /* gated delta net; see spry_layer */
+    spry_cuda_memory delta_conv, delta_conv_bias, delta_skip, delta_dt, delta_fading, delta_norm;
+    spry_cuda_matrix delta_qkv[3], delta_gate, delta_b, delta_a;
     spry_cuda_memory q_a_norm, kv_a_norm;
     spry_cuda_matrix q_a, k_b, v_b;  /* MLA; k_b and v_b of all heads */
     spry_cuda_matrix gate, up, down; /* with experts: their matrices one after the other */
     spry_cuda_matrix router;
     spry_cuda_matrix shared_gate, shared_up, shared_down, shared_router;
+    spry_cuda_matrix latent_in, latent_out; /* projections of the experts' inputs and results */
+    /* Gemma 4: the dense part beside experts and the norms around both; the layer's scalar, 0: none */
+    spry_cuda_matrix dense_gate, dense_up, dense_down;
+    spry_cuda_memory router_norm, expert_norm, expert_post_norm, dense_post_norm;
+    float output_scale;
     spry_cuda_side side;
 } spry_cuda_layer;
 

@@ -58,7 +58,8 @@ static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t row
 {
     size_t moe_rows = c->n_experts ? rows : 0;
     s->shared_out = carve(s, moe_rows, c->n_embd, sizeof(float));
-    s->expert_out = carve(s, s->n_slots, c->n_embd, sizeof(float));
+    s->expert_out = carve(s, s->n_slots, larger(c->n_embd, c->n_latent), sizeof(float));
+    s->latent = carve(s, moe_rows, c->n_latent, sizeof(float));
     s->router = carve(s, moe_rows, c->n_experts, sizeof(float));
     s->shared_gate = carve(s, moe_rows, 1, sizeof(float));
     s->chosen = carve(s, moe_rows, c->n_experts_used, sizeof(uint32_t));
@@ -90,7 +91,7 @@ static void carve_mla(spry_cuda_scratch *s, const spry_config *c, size_t rows)
     s->head_numbers = carve(s, slots, 1, sizeof(int32_t));
 }
 
-/* Buffers of Gemma 3n. */
+/* Buffers of Gemma 3n, and of inputs by layer. */
 static void carve_streams(spry_cuda_scratch *s, const spry_config *c, size_t rows)
 {
     size_t streams = c->arch->streams ? c->n_streams : 0, stream_rows = streams ? rows : 0;
@@ -100,8 +101,8 @@ static void carve_streams(spry_cuda_scratch *s, const spry_config *c, size_t row
     s->laurel = carve(s, stream_rows, c->n_embd, sizeof(float));
     s->laurel_low = carve(s, stream_rows, c->n_embd, sizeof(float));
     s->modality = carve(s, stream_rows, streams, sizeof(float));
-    s->layer_in = carve(s, stream_rows, layer_inputs, sizeof(float));
-    s->layer_gate = carve(s, stream_rows, layer_inputs, sizeof(float));
+    s->layer_in = carve(s, rows, layer_inputs, sizeof(float));
+    s->layer_gate = carve(s, rows, layer_inputs, sizeof(float));
 }
 
 static void carve_delta(spry_cuda_scratch *s, const spry_config *c, size_t rows)
@@ -134,7 +135,7 @@ static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_
 {
     size_t slots = spry_cuda_mla_slots(c, limits->max_rows), wide = larger(c->nope_dim, c->n_kv_rank);
     size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : query_floats(c);
-    size_t width = larger(larger(c->n_embd, c->n_layer_embd), larger(ff, n_out));
+    size_t width = larger(larger(larger(c->n_embd, c->n_latent), c->n_layer_embd), larger(ff, n_out));
     width = larger(width, (size_t)c->n_delta_heads * c->delta_value_dim);
     bool heads = units_of(slots, wide) > units_of(ff_rows, width);
     spry_cuda_carve_activations(s, heads ? slots : ff_rows, heads ? wide : width);

@@ -29,7 +29,8 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory conv;            /* [rows, 3 * n_embd]: inputs of short convolutions; the results are in h */
     spry_cuda_memory gate, up;        /* [rows or slots, widest feed-forward] */
     spry_cuda_memory shared_out;      /* [rows, n_embd] */
-    spry_cuda_memory expert_out;      /* [slots, n_embd] */
+    spry_cuda_memory expert_out;      /* [slots, n_embd or n_latent] */
+    spry_cuda_memory latent;          /* [rows, n_latent] */
     spry_cuda_memory router;          /* [rows, n_experts] */
     spry_cuda_memory shared_gate;     /* [rows] */
     spry_cuda_memory chosen, weight;  /* [rows, n_used] */
@@ -270,8 +271,11 @@ void spry_cuda_mla_begin(spry_cuda_device *d);
 spry_quantise_args spry_cuda_mla(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
 size_t spry_cuda_mla_slots(const spry_config *config, size_t rows);
 
-/* cuda_streams.c: the parts of Gemma 3n in their order. add_laurel adds attention's result, in y, to x. sparsify
+/* cuda_streams.c: the inputs that tokens give to each layer, for all layers; y = what a layer makes of its input, gated
+ * by rows `from`. Then the parts of Gemma 3n in their order. add_laurel adds attention's result, in y, to x. sparsify
  * changes the gates of a sparse layer, [rows, n], before they are used. */
+void spry_cuda_layer_inputs(spry_cuda_device *d);
+void spry_cuda_layer_part(spry_cuda_device *d, const spry_cuda_side *side, spry_cuda_memory from, uint32_t layer);
 void spry_cuda_streams_begin(spry_cuda_device *d);
 void spry_cuda_streams_predict(spry_cuda_device *d, const spry_cuda_side *side);
 void spry_cuda_laurel(spry_cuda_device *d, const spry_cuda_layer *l);
@@ -295,8 +299,10 @@ void spry_cuda_unembed(spry_cuda_device *d);
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d));
 void spry_cuda_graphs_deinit(spry_cuda_device *d);
 
-/* cuda_moe.c: y = feed-forward of a layer with experts. */
-void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
+/* cuda_moe.c: y = feed-forward of a layer with experts, or y += that. The router and the experts may have inputs of
+ * their own. */
+void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer, spry_quantise_args router,
+                       spry_quantise_args input, bool add);
 
 /* cuda_recurrent.c: the short convolution of a layer; returns the input of the output projection. */
 spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
@@ -318,6 +324,9 @@ typedef struct spry_cuda_gemm {
     size_t stride;
     const spry_cuda_matrix *w;
 } spry_cuda_gemm;
+
+/* cuda_block.c: multiplies the results of products by the factors of their matrices, if they have some. */
+void spry_cuda_scale_products(spry_cuda_device *d, const spry_cuda_gemm *products, size_t n_products);
 
 /* Rows grouped by expert: each group of `align` slots belongs to one expert. */
 typedef struct spry_cuda_expert_groups {

@@ -1,5 +1,5 @@
-/* The parts of Gemma 3n as launches: residual streams, of which a layer computes one, per-layer inputs, the low-rank
- * branch beside attention, sparse gates. */
+/* The parts of Gemma 3n as launches: residual streams, of which a layer computes one, per-layer inputs (which Gemma 4
+ * has, too), the low-rank branch beside attention, sparse gates. */
 #include "device/cuda/kernel_args.h"
 
 #include <assert.h>
@@ -37,11 +37,13 @@ static void multiply(spry_cuda_device *d, spry_op op, spry_quantise_args from, c
 
 /* ---- before and after the layers --------------------------------------------------------------------------------- */
 
-/* The per-layer inputs: the table's part, then the sum of both parts. */
-static void make_layer_inputs(spry_cuda_device *d)
+/* The per-layer inputs: the embedding's part, the table's part, then the sum of both. */
+void spry_cuda_layer_inputs(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
     const spry_cuda_matrix *table = &d->model.layer_embedding;
+    const spry_cuda_gemm projection = {d->scratch.layer_in, (size_t)c->n_layers * c->n_layer_embd,
+                                       &d->model.layer_projection};
     const spry_embed_args embed = {.weight = table->tiles,
                                    .x = d->scratch.layer_gate,
                                    .rows = d->upload.memory + d->upload.rows,
@@ -53,8 +55,9 @@ static void make_layer_inputs(spry_cuda_device *d)
                                          .n = c->n_layer_embd,
                                          .n_layers = c->n_layers,
                                          .scale = 1 / sqrtf((float)c->n_embd),
-                                         .last_scale = layer_input_scale,
+                                         .last_scale = c->arch->streams ? layer_input_scale : half_root,
                                          .eps = c->norm_eps};
+    multiply(d, SPRY_OP_EMBED, (spry_quantise_args){.in = d->scratch.x, .n = c->n_embd}, &projection, 1);
     launch_rows(d, spry_cuda_weight_types[table->type].embed, &embed);
     spry_cuda_launch(&d->context, spry_layer_inputs_id, d->n_rows, c->n_layers, 1, &args);
 }
@@ -75,14 +78,11 @@ void spry_cuda_streams_begin(spry_cuda_device *d)
     const spry_streams_args args = streams_args(d);
     spry_cuda_matrix in[SPRY_MAX_STREAMS];
     spry_cuda_gemm products[SPRY_MAX_STREAMS];
-    products[0] =
-        (spry_cuda_gemm){d->scratch.layer_in, (size_t)c->n_layers * c->n_layer_embd, &d->model.layer_projection};
     for (size_t i = 1; i < c->n_streams; i++) {
-        in[i] = spry_cuda_matrix_of(&d->model.stream_in, i - 1);
-        products[i] = (spry_cuda_gemm){stream(d, d->scratch.streams, i), c->n_embd, &in[i]};
+        in[i - 1] = spry_cuda_matrix_of(&d->model.stream_in, i - 1);
+        products[i - 1] = (spry_cuda_gemm){stream(d, d->scratch.streams, i), c->n_embd, &in[i - 1]};
     }
-    multiply(d, SPRY_OP_EMBED, (spry_quantise_args){.in = d->scratch.x, .n = c->n_embd}, products, c->n_streams);
-    make_layer_inputs(d);
+    multiply(d, SPRY_OP_EMBED, (spry_quantise_args){.in = d->scratch.x, .n = c->n_embd}, products, c->n_streams - 1);
     launch_rows(d, spry_streams_begin_id, &args);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
 }
@@ -134,19 +134,28 @@ void spry_cuda_streams_predict(spry_cuda_device *d, const spry_cuda_side *side)
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
-/* The layer's input gates what the corrected stream adds to the others; gates are strided like layer_in. */
-void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, uint32_t layer)
+/* Gates are strided like layer_in. */
+void spry_cuda_layer_part(spry_cuda_device *d, const spry_cuda_side *side, spry_cuda_memory from, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     uint32_t all = c->n_layers * c->n_layer_embd;
-    const spry_streams_mix_args mix = make_modalities(d, side, s->x, side->correct);
     const spry_cuda_gemm gate = {s->layer_gate, all, &side->gate}, proj = {s->y, c->n_embd, &side->proj};
     const spry_quantise_args gated = {.in = s->layer_gate,
                                       .up = s->layer_in + (size_t)layer * c->n_layer_embd * sizeof(float),
                                       .n = c->n_layer_embd,
                                       .in_stride = all,
                                       .gate = c->arch->gate};
+    multiply(d, SPRY_OP_GATE_UP, (spry_quantise_args){.in = from, .n = c->n_embd}, &gate, 1);
+    multiply(d, SPRY_OP_DOWN, gated, &proj, 1);
+}
+
+/* The layer's input gates what the corrected stream adds to the others. */
+void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    const spry_streams_mix_args mix = make_modalities(d, side, s->x, side->correct);
     const spry_streams_add_args add = {.streams = s->streams,
                                        .y = s->y,
                                        .weight = side->post_norm,
@@ -155,8 +164,7 @@ void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, 
                                        .n_streams = c->n_streams,
                                        .eps = c->norm_eps};
     launch_rows(d, spry_streams_correct_id, &mix);
-    multiply(d, SPRY_OP_GATE_UP, (spry_quantise_args){.in = s->y, .n = c->n_embd}, &gate, 1);
-    multiply(d, SPRY_OP_DOWN, gated, &proj, 1);
+    spry_cuda_layer_part(d, side, s->y, layer);
     launch_rows(d, spry_streams_add_id, &add);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }

@@ -147,6 +147,7 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
                      uint32_t first_new)
 {
     spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + d->upload.rows);
+    uint32_t type = 0;
     for (size_t i = 0; i < g->n_rows; i++) {
         uint32_t position = g->first_position + (uint32_t)i;
         const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
@@ -158,7 +159,10 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
                             .first_entry = (uint32_t)first_entry,
                             .n_entries = d->config->bidirectional ? (uint32_t)g->table->n_entries
                                                                   : (uint32_t)(entry - g->table->entries) + 1,
-                            .first_new = first_new};
+                            .first_new = first_new,
+                            .type = type};
+        if (d->config->second_type && g->tokens && g->tokens[i] == (int32_t)d->config->second_type - 1)
+            type = 1;
     }
 }
 

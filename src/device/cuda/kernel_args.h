@@ -112,7 +112,7 @@ typedef struct spry_norm_args {
     uint32_t centre;
 } spry_norm_args;
 
-/* x += y * scale; with a weight y is normalised first, or the sum afterwards. Grid: rows. */
+/* x += y * scale; with a weight y is normalised first, or the sum afterwards; then x *= sum_scale. Grid: rows. */
 typedef struct spry_residual_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) y;
@@ -122,7 +122,23 @@ typedef struct spry_residual_args {
     float eps, scale;
     uint32_t centre;
     uint32_t of_sum; /* the norm is applied to the sum */
+    float sum_scale; /* 0: none */
 } spry_residual_args;
+
+/* x *= scale, for rows of n values that are `stride` apart. Grid: rows. */
+typedef struct spry_scale_args {
+    SPRY_AT(float) x;
+    uint64_t stride;
+    uint32_t n;
+    float scale;
+} spry_scale_args;
+
+/* x = activation(gate) * x, for rows of n values. Grid: rows. */
+typedef struct spry_gate_args {
+    SPRY_AT(float) x;
+    SPRY_AT(const float) gate;
+    uint32_t n, kind; /* spry_gate */
+} spry_gate_args;
 
 /* ---- gemm -------------------------------------------------------------------------------------------------------- */
 
@@ -168,6 +184,7 @@ typedef struct spry_step_row {
     uint32_t page, slot;             /* where the row's key and value are stored */
     uint32_t first_entry, n_entries; /* entries of the row's page table, up to the page of the row itself */
     uint32_t first_new;              /* position of the sequence's first row in this step */
+    uint32_t type;                   /* the token's type, in encoders */
 } spry_step_row;
 
 /* the layout of spry_kv_entry (kernels/ops.h); rotation: index of the page's RoPE rotation, 0: none */
@@ -175,8 +192,8 @@ typedef struct spry_step_entry {
     uint32_t page, start, count, rotation;
 } spry_step_entry;
 
-/* Adds or stores a row of a table, chosen by token, by position or always the first, times `scale`. Grid: rows. */
-typedef enum spry_embed_by { SPRY_EMBED_TOKEN, SPRY_EMBED_POSITION, SPRY_EMBED_SAME } spry_embed_by;
+/* Adds or stores a row of a table, chosen by token, by position or by the token's type, times `scale`. Grid: rows. */
+typedef enum spry_embed_by { SPRY_EMBED_TOKEN, SPRY_EMBED_POSITION, SPRY_EMBED_TYPE } spry_embed_by;
 
 typedef struct spry_embed_args {
     spry_tiles weight;
@@ -321,13 +338,16 @@ typedef struct spry_decode_args {
 
 /* Selects experts from router logits. Grid: rows, one warp. */
 typedef struct spry_moe_route_args {
-    SPRY_AT(float) router;     /* [rows, n_experts] */
-    SPRY_AT(uint32_t) chosen;  /* [rows, n_used], ascending */
-    SPRY_AT(float) weight;     /* [rows, n_used] */
-    SPRY_AT(const float) bias; /* NULL, or [n_experts]: added to the scores for the selection */
+    SPRY_AT(float) router;             /* [rows, n_experts] */
+    SPRY_AT(uint32_t) chosen;          /* [rows, n_used], ascending */
+    SPRY_AT(float) weight;             /* [rows, n_used] */
+    SPRY_AT(const float) bias;         /* NULL, or [n_experts]: added to the scores for the selection */
+    SPRY_AT(const float) expert_scale; /* NULL, or [n_experts]: factors of the experts' weights */
     uint32_t n_experts, n_used, normalise;
     uint32_t sigmoid;                 /* scores are sigmoids, otherwise a softmax */
     uint32_t n_groups, n_groups_used; /* experts are selected from the best groups; 1 or 0: from all */
+    uint32_t by_two;                  /* a group is rated by its best two experts, otherwise by its best one */
+    float eps;                        /* added to the sum by which weights are divided */
     float scale;                      /* factor of the weights */
 } spry_moe_route_args;
 
@@ -340,16 +360,26 @@ typedef struct spry_moe_group_args {
     uint32_t n_rows, n_experts, n_used, n_slots, align;
 } spry_moe_group_args;
 
-/* y[row] = sum of weight * out[slot], experts ascending, plus the shared expert times the sigmoid of its gate. Grid:
- * rows. */
+/* Inputs of experts multiplied by the experts' weights: out[slot] = in[row] * weight. Grid: (rows, n_used). */
+typedef struct spry_moe_scale_args {
+    SPRY_AT(float) out; /* [slots, n] */
+    SPRY_AT(const float) in;
+    SPRY_AT(const uint32_t) slot;
+    SPRY_AT(const float) weight;
+    uint32_t n, n_used;
+} spry_moe_scale_args;
+
+/* y[row] = scale * (sum of weight * out[slot], experts ascending, plus the shared expert times the sigmoid of its
+ * gate), plus the old value with `add`. Grid: rows. */
 typedef struct spry_moe_combine_args {
     SPRY_AT(float) y;
     SPRY_AT(const float) out; /* [slots, n] */
     SPRY_AT(const uint32_t) slot;
-    SPRY_AT(const float) weight;
+    SPRY_AT(const float) weight;      /* NULL: ones */
     SPRY_AT(const float) shared;      /* NULL, or [rows, n] */
     SPRY_AT(const float) shared_gate; /* NULL, or [rows] */
-    uint32_t n, n_used;
+    uint32_t n, n_used, add;
+    float scale;
 } spry_moe_combine_args;
 
 /* ---- logits and tokens ------------------------------------------------------------------------------------------- */
@@ -507,24 +537,30 @@ typedef struct spry_delta_run {
     uint32_t state; /* number */
 } spry_delta_run;
 
-/* Gated delta nets (cpu/recurrent.c): spry_delta_gates makes decays and betas of rows, grid rows; spry_delta updates
- * the states over the rows and computes the outputs, grid (columns / SPRY_DELTA_COLUMNS, heads, runs); then
- * spry_delta_keep stores what later steps need of the rows, grid (coordinates of mixed and gates /
+/* Gated delta nets and Mamba-2 (cpu/recurrent.c): spry_delta_gates makes decays and betas of rows, grid rows;
+ * spry_delta updates the states over the rows and computes the outputs, grid (columns / SPRY_DELTA_COLUMNS, heads,
+ * runs); then spry_delta_keep stores what later steps need of the rows, grid (coordinates of mixed and gates /
  * SPRY_DELTA_ROW_THREADS, runs). */
 enum { SPRY_DELTA_ROW_THREADS = 256, SPRY_DELTA_THREADS = 128, SPRY_DELTA_COLUMNS = 32 };
 
 typedef struct spry_delta_args {
     SPRY_AT(float) out;         /* [rows, n_heads, value_dim] */
-    SPRY_AT(const float) mixed; /* [rows, n_mixed]: queries and keys of n_keys heads, values of n_heads */
+    SPRY_AT(const float) mixed; /* [rows, n_mixed]: queries and keys of n_keys heads, values of n_heads, in any order */
     SPRY_AT(float) ba; /* [rows, 2, n_heads]: beta and decay before their activation functions; then exp(g), beta */
     SPRY_AT(const float) weight; /* [n_mixed, reach] */
+    SPRY_AT(const float) bias;   /* NULL, or [n_mixed] */
+    SPRY_AT(const float) skip;   /* NULL, or [n_heads]: factor of the value that is added to the result */
     SPRY_AT(const float) dt;     /* [n_heads] */
     SPRY_AT(const float) fading; /* [n_heads] */
     SPRY_AT(const spry_delta_run) runs;
     SPRY_AT(unsigned char) states; /* address of the layer's floats in state 0 */
     uint64_t state_bytes;
     uint32_t n_heads, n_keys, key_dim, value_dim, n_mixed, reach;
-    uint32_t tiled; /* heads h, h + n_keys, ... share a key head; else neighbouring heads */
+    uint32_t queries, keys, values; /* where they begin in `mixed` */
+    uint32_t tiled;                 /* heads h, h + n_keys, ... share a key head; else neighbouring heads */
+    uint32_t mamba;   /* Mamba-2: no delta rule, queries and keys as they are, and steps in time for beta */
+    float beta_scale; /* factor of the sigmoid that gives beta */
+    float time_least, time_largest; /* Mamba-2: limits of steps in time */
 } spry_delta_args;
 
 /* ---- Gemma 3n ---------------------------------------------------------------------------------------------------- */

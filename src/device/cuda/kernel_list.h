@@ -120,6 +120,8 @@
     K(spry_quantise, SPRY_QUANTISE_THREADS)                                                                            \
     K(spry_quantise_wgmma, SPRY_QUANTISE_WGMMA_UNITS *SPRY_WARP)                                                       \
     K(spry_residual, SPRY_ROW_THREADS)                                                                                 \
+    K(spry_scale_rows, SPRY_ROW_THREADS)                                                                               \
+    K(spry_gate_rows, SPRY_ROW_THREADS)                                                                                \
     K(spry_norm, SPRY_ROW_THREADS)                                                                                     \
     K(spry_softcap, SPRY_ROW_THREADS)                                                                                  \
     K(spry_rope_angles, SPRY_ROW_THREADS)                                                                              \
@@ -127,6 +129,7 @@
     K(spry_feed_tokens, SPRY_FEED_THREADS)                                                                             \
     K(spry_moe_route, SPRY_WARP)                                                                                       \
     K(spry_moe_group, SPRY_ROW_THREADS)                                                                                \
+    K(spry_moe_scale, SPRY_ROW_THREADS)                                                                                \
     K(spry_moe_combine, SPRY_ROW_THREADS)                                                                              \
     K(spry_lora_shrink, SPRY_LORA_THREADS)                                                                             \
     K(spry_lora_expand, SPRY_LORA_THREADS)                                                                             \

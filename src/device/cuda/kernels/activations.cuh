@@ -392,7 +392,7 @@ SPRY_DEVICE float silu(float x, float slope)
 }
 
 /* See kernels/ref/gate_ref.c; the numbers are values of spry_gate. */
-enum { GATE_SILU = 0, GATE_CLAMPED = 2, GATE_GELU = 3 };
+enum { GATE_SILU = 0, GATE_CLAMPED = 2, GATE_GELU = 3, GATE_RELU_SQUARED = 4 };
 
 SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
 {
@@ -400,6 +400,8 @@ SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
         return silu(gate, 1) * up;
     if (kind == GATE_CLAMPED)
         return (fminf(fmaxf(up, -7.0f), 7.0f) + 1) * silu(gate > 7 ? 7 : gate, 1.702f);
+    if (kind == GATE_RELU_SQUARED)
+        return fmaxf(gate, 0) * fmaxf(gate, 0) * up;
     if (kind == GATE_GELU)
         return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752440f)) * up;
     float inner = 0.79788456080286535588f * (gate + 0.044715f * (gate * gate * gate));

@@ -1,6 +1,6 @@
 /* Mixture of experts: routing, grouping rows by expert, and combining. A row's contributions are added in ascending
  * order of expert, independent of other rows. Grids: spry_moe_route one warp per row; spry_moe_group one block;
- * spry_moe_combine one block per row. */
+ * spry_moe_scale one block per row and expert; spry_moe_combine one block per row. */
 #include "device/cuda/kernels/primitives.cuh"
 
 #include "device/cuda/kernel_args.h"
@@ -44,7 +44,7 @@ SPRY_DEVICE void softmax_row(float *score, uint32_t n, int lane)
 }
 
 /* Keeps the best groups of experts: the others get 0, or with sigmoid scores, whose choices may be negative, -INFINITY.
- * A group is rated by its best expert, with sigmoid scores by its best two. */
+ * A group is rated by its best expert, or with `by_two` by its best two. */
 SPRY_DEVICE void choose_groups(const spry_moe_route_args &a, float *choice, int lane)
 {
     SPRY_SMEM float good[EXPERTS_MAX];
@@ -55,7 +55,7 @@ SPRY_DEVICE void choose_groups(const spry_moe_route_args &a, float *choice, int 
             second = choice[i] > first ? first : choice[i] > second ? choice[i] : second;
             first = choice[i] > first ? choice[i] : first;
         }
-        good[g] = a.sigmoid ? first + second : first;
+        good[g] = a.by_two ? first + second : first;
     }
     syncwarp();
     for (uint32_t used = 0; used < a.n_groups_used; used++) {
@@ -111,8 +111,9 @@ SPRY_KERNEL(spry_moe_route, spry_moe_route_args)
         syncwarp();
     }
     for (uint32_t i = 0; lane == 0 && i < a.n_used; i++) {
-        weight[i] = a.normalise ? weight[i] / sum : weight[i];
+        weight[i] = a.normalise ? weight[i] / (sum + a.eps) : weight[i];
         weight[i] = a.scale != 1 ? weight[i] * a.scale : weight[i];
+        weight[i] = a.expert_scale ? weight[i] * a.expert_scale[chosen[i]] : weight[i];
     }
 }
 
@@ -150,6 +151,15 @@ SPRY_KERNEL(spry_moe_group, spry_moe_group_args)
     }
 }
 
+SPRY_KERNEL(spry_moe_scale, spry_moe_scale_args)
+{
+    uint64_t pair = (uint64_t)blockIdx.x * a.n_used + blockIdx.y;
+    const float *in = a.in + (uint64_t)blockIdx.x * a.n;
+    float *out = a.out + (uint64_t)a.slot[pair] * a.n, weight = a.weight[pair];
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
+        out[i] = in[i] * weight;
+}
+
 SPRY_KERNEL(spry_moe_combine, spry_moe_combine_args)
 {
     uint64_t row = blockIdx.x;
@@ -158,9 +168,9 @@ SPRY_KERNEL(spry_moe_combine, spry_moe_combine_args)
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
         float sum = 0;
         for (uint32_t e = 0; e < a.n_used; e++)
-            sum += weight[e] * a.out[(uint64_t)slot[e] * a.n + i];
+            sum += (a.weight ? weight[e] : 1) * a.out[(uint64_t)slot[e] * a.n + i];
         if (a.shared)
             sum += (a.shared_gate ? 1 / (1 + expf(-a.shared_gate[row])) : 1) * a.shared[row * a.n + i];
-        a.y[row * a.n + i] = sum;
+        a.y[row * a.n + i] = (a.add ? a.y[row * a.n + i] : 0) + sum * a.scale;
     }
 }

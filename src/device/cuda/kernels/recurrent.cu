@@ -1,5 +1,5 @@
-/* Layers that keep a recurrent state in place of attention: short convolutions (LFM2) and gated delta nets
- * (Qwen3-Next). Convolutions keep their inputs in KV pages. Compute capability 8.0 and later.
+/* Layers that keep a recurrent state in place of attention: short convolutions (LFM2), gated delta nets (Qwen3-Next)
+ * and Mamba-2. Convolutions keep their inputs in KV pages. Compute capability 8.0 and later.
  *
  *   kernel        grid                                    block     a block owns
  *   conv_store    (rows / 16, pieces of head_dim)         8 warps   B * x of 16 rows, into pages
@@ -143,8 +143,10 @@ SPRY_KERNEL(spry_delta_gates, spry_delta_args)
     for (uint32_t h = threadIdx.x; h < a.n_heads; h += blockDim.x) {
         float time = ba[a.n_heads + h] + a.dt[h], b = ba[h];
         time = time > 20 ? time : log1pf(expf(time));
+        if (a.mamba)
+            time = fminf(fmaxf(time, a.time_least), a.time_largest);
         ba[h] = expf(a.fading[h] * time);
-        ba[a.n_heads + h] = 1 / (1 + expf(-b));
+        ba[a.n_heads + h] = a.mamba ? time : a.beta_scale / (1 + expf(-b));
     }
 }
 
@@ -190,7 +192,7 @@ template <int KEYS> struct delta_tokens {
 SPRY_DEVICE float mixed_value(const spry_delta_args &a, const spry_delta_run &run, uint32_t position, uint32_t i)
 {
     const float *weight = a.weight + (uint64_t)i * a.reach, *inputs = state_of(a, run).inputs;
-    float sum = 0;
+    float sum = a.bias ? a.bias[i] : 0;
     for (uint32_t step = 0; step < a.reach; step++) {
         uint32_t after = position + step + 1; /* the token's position and `reach` */
         float value = 0;
@@ -203,9 +205,10 @@ SPRY_DEVICE float mixed_value(const spry_delta_args &a, const spry_delta_run &ru
     return sum / (1 + expf(-sum));
 }
 
-/* A warp computes a head of a query or key, from coordinate `first` on, normalised to length 1, times `scale`. */
+/* A warp computes a head of a query or key, from coordinate `first` on; of delta nets normalised to length 1, times
+ * `scale`. */
 template <int KEYS>
-SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_delta_run &run, uint32_t position,
+SPRY_DEVICE void make_head(float *out, const spry_delta_args &a, const spry_delta_run &run, uint32_t position,
                            uint32_t first, float scale, uint32_t lane)
 {
     float sum = 0;
@@ -215,7 +218,7 @@ SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_delt
         sum = fmaf(value, value, sum);
     }
     scale /= sqrtf(warp_sum(sum) + DELTA_EPS);
-    for (uint32_t i = lane; i < KEYS; i += WARP)
+    for (uint32_t i = lane; !a.mamba && i < KEYS; i += WARP)
         out[i] *= scale;
 }
 
@@ -226,15 +229,16 @@ SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, co
 {
     uint32_t head = blockIdx.y, lane = threadIdx.x % WARP;
     uint32_t key_head = a.tiled ? head % a.n_keys : head / (a.n_heads / a.n_keys);
-    uint32_t keys = a.n_keys * a.key_dim, column = blockIdx.x * SPRY_DELTA_COLUMNS;
+    uint32_t column = blockIdx.x * SPRY_DELTA_COLUMNS;
+    uint32_t query = a.queries + key_head * a.key_dim, key = a.keys + key_head * a.key_dim;
     for (uint32_t t = threadIdx.x / WARP; t < n; t += DELTA_WARPS) {
         uint32_t position = begin + t;
         if (position >= run.first)
-            make_unit<KEYS>((float *)s.q[t], a, run, position, key_head * a.key_dim, 1 / sqrtf((float)a.key_dim), lane);
-        make_unit<KEYS>((float *)s.k[t], a, run, position, keys + key_head * a.key_dim, 1, lane);
+            make_head<KEYS>((float *)s.q[t], a, run, position, query, 1 / sqrtf((float)a.key_dim), lane);
+        make_head<KEYS>((float *)s.k[t], a, run, position, key, 1, lane);
         for (uint32_t j = lane; j < SPRY_DELTA_COLUMNS; j += WARP)
             s.v[t][j] = column + j < a.value_dim
-                            ? mixed_value(a, run, position, 2 * keys + head * a.value_dim + column + j)
+                            ? mixed_value(a, run, position, a.values + head * a.value_dim + column + j)
                             : 0;
         if (lane == 0) {
             const float *gates = position < run.first
@@ -307,13 +311,14 @@ template <int KEYS> struct delta_column {
         return sum + warp_shfl_xor(sum, 2);
     }
 
-    /* Delta rule: the column decays, then its value for the key moves towards v by beta. */
-    SPRY_METHOD void learn(const float4 *k, float v, float fade, float beta)
+    /* The column decays; then by the delta rule its value for the key moves towards v by beta, or without it v times
+     * beta is added. */
+    SPRY_METHOD void learn(const float4 *k, float v, float fade, float beta, bool mamba)
     {
         SPRY_UNROLL
         for (int i = 0; i < KEYS / DELTA_LANES; i++)
             x[i] *= fade;
-        float change = (v - times(k)) * beta;
+        float change = (mamba ? v : v - times(k)) * beta;
         SPRY_UNROLL
         for (int r = 0; r < KEYS / 16; r++) {
             float4 key = k[r * 4 + part];
@@ -348,10 +353,10 @@ template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
             uint32_t position = begin + t;
             if (position == run.next && (position > run.from || !run.first))
                 c.store(a, state.heads);
-            c.learn(s.k[t], s.v[t][local], s.fade[t], s.beta[t]);
+            c.learn(s.k[t], s.v[t][local], s.fade[t], s.beta[t], a.mamba);
             if (position < run.first)
                 continue;
-            float answer = c.times(s.q[t]);
+            float answer = c.times(s.q[t]) + (a.skip ? a.skip[blockIdx.y] * s.v[t][local] : 0);
             if (c.part == 0 && c.column < a.value_dim)
                 a.out[((uint64_t)(run.first_row + position - run.first) * a.n_heads + blockIdx.y) * a.value_dim +
                       c.column] = answer;

@@ -10,7 +10,9 @@ template <class T> SPRY_DEVICE void embed_row(const spry_embed_args &a)
 {
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
     const spry_step_row &row = a.rows[blockIdx.x];
-    uint32_t number = a.by == SPRY_EMBED_TOKEN ? (uint32_t)row.token : a.by == SPRY_EMBED_POSITION ? row.position : 0;
+    uint32_t number = a.by == SPRY_EMBED_TOKEN      ? (uint32_t)row.token
+                      : a.by == SPRY_EMBED_POSITION ? row.position
+                                                    : row.type;
     number += a.offset;
     number = number < a.weight.n_out ? number : 0; /* Gemma 3n's per-layer table has fewer tokens */
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
@@ -114,6 +116,21 @@ SPRY_KERNEL(spry_residual, spry_residual_args)
         norm = norm_of(x, a.n, a.eps, a.centre);
     for (uint32_t i = threadIdx.x; last && i < a.n; i += SPRY_ROW_THREADS)
         x[i] = normalised(x[i], norm, a.weight, a.bias, i);
+    for (uint32_t i = threadIdx.x; a.sum_scale != 0 && i < a.n; i += SPRY_ROW_THREADS)
+        x[i] *= a.sum_scale;
+}
+
+SPRY_KERNEL(spry_scale_rows, spry_scale_args)
+{
+    for (uint32_t i = threadIdx.x; i < a.n; i += SPRY_ROW_THREADS)
+        a.x[blockIdx.x * a.stride + i] *= a.scale;
+}
+
+SPRY_KERNEL(spry_gate_rows, spry_gate_args)
+{
+    uint64_t row = (uint64_t)blockIdx.x * a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += SPRY_ROW_THREADS)
+        a.x[row + i] = gated(a.gate[row + i], a.x[row + i], a.kind);
 }
 
 SPRY_KERNEL(spry_norm, spry_norm_args)
