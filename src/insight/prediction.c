@@ -38,18 +38,41 @@ static double weight_products(const spry_weight *w)
 /* Calls `visit` for every matrix of a layer; equal experts as one, with their number. */
 typedef void (*visit_fn)(void *context, const spry_weight *w, bool expert);
 
-static void visit_layer(const spry_layer *l, visit_fn visit, void *context)
+static void visit_list(const spry_weight *const *matrices, size_t n, visit_fn visit, void *context, bool experts)
 {
-    const spry_weight *const matrices[] = {
-        &l->q,      &l->k,           &l->v,         &l->o,           &l->gate,          &l->up,       &l->down,
-        &l->router, &l->shared_gate, &l->shared_up, &l->shared_down, &l->shared_router, &l->attn_gate};
-    for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
-        if (matrices[i]->data)
-            visit(context, matrices[i], false);
+    for (size_t i = 0; i < n; i++)
+        if (matrices[i] && matrices[i]->data)
+            visit(context, matrices[i], experts);
+}
+
+static void visit_layer(const spry_layer *l, const spry_config *c, visit_fn visit, void *context)
+{
+    const spry_weight *const mixing[] = {&l->q_a,
+                                         &l->q,
+                                         &l->k,
+                                         &l->v,
+                                         &l->o,
+                                         &l->attn_gate,
+                                         &l->conv_in,
+                                         &l->conv_out,
+                                         &l->delta_qkv[0],
+                                         &l->delta_qkv[1],
+                                         &l->delta_qkv[2],
+                                         &l->delta_gate,
+                                         &l->delta_b,
+                                         &l->delta_a,
+                                         &l->delta_out};
+    const spry_weight *const feeding[] = {&l->gate,        &l->up,        &l->down,        &l->router,
+                                          &l->shared_gate, &l->shared_up, &l->shared_down, &l->shared_router,
+                                          &l->latent_in,   &l->latent_out};
     const spry_weight *const experts[] = {l->expert_gate, l->expert_up, l->expert_down};
-    for (size_t i = 0; l->expert_gate && i < SPRY_COUNT(experts); i++)
-        if (experts[i]->data)
-            visit(context, experts[i], true);
+    const spry_weight *const beside[] = {l->side ? &l->side->gate : NULL, l->side ? &l->side->proj : NULL};
+    visit_list(mixing, SPRY_COUNT(mixing), visit, context, false);
+    for (size_t head = 0; l->k_b && head < c->n_heads; head++)
+        visit_list((const spry_weight *const[]){&l->k_b[head], &l->v_b[head]}, 2, visit, context, false);
+    visit_list(feeding, SPRY_COUNT(feeding), visit, context, false);
+    visit_list(experts, SPRY_COUNT(experts), visit, context, true);
+    visit_list(beside, SPRY_COUNT(beside), visit, context, false);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
@@ -116,16 +139,23 @@ static void count_between(tally *t, const spry_layer *l, const spry_config *c)
         count_small(t, SPRY_SMALL_NORM, t->rows, c->n_embd / 2.0, 2);
     if (l->q_norm)
         count_numbers(t, SPRY_SMALL_NORM, t->rows, n_q + n_kv, 1); /* short rows: no faster without a residual */
-    count_input(t, &l->q, t->rows, 1);
-    count_small(t, SPRY_SMALL_ROPE, t->rows, n_q + 2 * n_kv, 1);
-    t->work->syncs++; /* attention */
-    count_input(t, &l->o, t->rows, 1);
+    if (l->q.data) {
+        count_input(t, &l->q, t->rows, 1);
+        count_small(t, SPRY_SMALL_ROPE, t->rows, n_q + 2 * n_kv, 1);
+        t->work->syncs++; /* attention */
+        count_input(t, &l->o, t->rows, 1);
+    }
+    if (l->delta_out.data) {
+        count_input(t, &l->delta_gate, t->rows, 1);
+        t->work->syncs += 3;
+        count_input(t, &l->delta_out, t->rows, 1);
+    }
     if (l->gate.data)
         count_gated(t, &l->gate, &l->down, t->rows, 1);
-    if (l->shared_gate.data)
-        count_gated(t, &l->shared_gate, &l->shared_down, t->rows, 1);
-    if (l->expert_gate)
-        count_gated(t, l->expert_gate, l->expert_down, t->expert_rows, t->experts);
+    if (l->shared_up.data)
+        count_gated(t, &l->shared_up, &l->shared_down, t->rows, 1);
+    if (l->expert_up)
+        count_gated(t, l->expert_up, l->expert_down, t->expert_rows, t->experts);
 }
 
 /* Counts a step of `rows` rows, `logits` of which are multiplied by the output matrix; without attention. */
@@ -139,7 +169,7 @@ static void count_step(spry_step_work *work, const spry_work_setting *s, double 
         t.expert_rows = rows * c->n_experts_used / t.experts;
     }
     for (uint32_t i = 0; i < c->n_layers; i++) {
-        visit_layer(&w->layers[i], count_any, &t);
+        visit_layer(&w->layers[i], c, count_any, &t);
         count_between(&t, &w->layers[i], c);
     }
     if (logits > 0) {
@@ -150,19 +180,23 @@ static void count_step(spry_step_work *work, const spry_work_setting *s, double 
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* Keys that a row with `keys` keys attends to, over all layers. */
-static double seen(const spry_config *c, size_t keys)
+/* Keys that a row with `keys` keys attends to in a layer. */
+static double seen(const spry_config *c, uint32_t layer, size_t keys)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < c->n_layers; i++)
-        sum += c->sliding[i] && keys > c->window ? c->window : (double)keys;
-    return sum;
+    if (!spry_config_attends(c, layer))
+        return 0;
+    return c->sliding[layer] && keys > c->window ? c->window : (double)keys;
 }
 
-/* Attention of the row at a position: scores and weighted sum, one product per key and value each. */
+/* Attention of the row at a position: scores and weighted sum, one product per key and value each; and recurrent
+ * states, of which each value fades, is read and is added to. */
 static double attention_products(const spry_config *c, size_t position)
 {
-    return seen(c, position + 1) * c->n_heads * c->head_dim * 2;
+    double sum = 0, state = (double)c->n_delta_heads * c->delta_key_dim * c->delta_value_dim;
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        sum += seen(c, i, position + 1) * c->n_heads * spry_config_heads(c, i).head_dim * 2 +
+               (spry_config_recurs(c, i) ? 3 * state : 0);
+    return sum;
 }
 
 static double token_bytes(const spry_work_setting *s)
@@ -175,7 +209,15 @@ static double token_bytes(const spry_work_setting *s)
 /* Bytes of a sequence's keys and values that its next rows read. */
 static double attention_bytes(const spry_work_setting *s, size_t keys)
 {
-    return seen(&s->model->config, keys) * token_bytes(s) / s->model->config.n_layers;
+    const spry_config *c = &s->model->config;
+    double read = 0, stored = 0; /* values of heads: of all keys that are seen, and of one token */
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        const spry_heads h = spry_config_heads(c, i);
+        double width = (double)h.n_kv_heads * h.head_dim;
+        read += seen(c, i, keys) * width;
+        stored += spry_config_attends(c, i) && c->kv_layer[i] == i ? width : 0;
+    }
+    return stored > 0 ? read * token_bytes(s) / stored : 0;
 }
 
 /* ---- the counts -------------------------------------------------------------------------------------------------- */
@@ -237,7 +279,7 @@ spry_dtype spry_work_main_type(const spry_model *model)
     type_products sum = {.experts = model->config.n_experts_used};
     uint32_t best = 0;
     for (uint32_t i = 0; i < model->config.n_layers; i++)
-        visit_layer(&model->weights.layers[i], add_products, &sum);
+        visit_layer(&model->weights.layers[i], &model->config, add_products, &sum);
     for (uint32_t type = 1; type < SPRY_DTYPE_COUNT; type++)
         if (sum.by_type[type] > sum.by_type[best])
             best = type;
@@ -287,9 +329,15 @@ static spry_model_size model_size_of(const spry_work_setting *s, uint32_t contex
     spry_model_size size = {.parameters = vectors, .file_bytes = vectors * sizeof(float)};
     size.weight_bytes = size.file_bytes;
     for (uint32_t i = 0; i < model->config.n_layers; i++)
-        visit_layer(&w->layers[i], add_size, &(size_tally){&size, s});
+        visit_layer(&w->layers[i], &model->config, add_size, &(size_tally){&size, s});
     if (!model->config.tied)
         add_size(&(size_tally){&size, s}, &w->output, false);
+    if (w->layer_embedding.data) {
+        add_size(&(size_tally){&size, s}, &w->layer_projection, false);
+        size.parameters += weight_products(&w->layer_embedding);
+        size.file_bytes += file_bytes(&w->layer_embedding);
+        size.weight_bytes += file_bytes(&w->layer_embedding);
+    }
     size.parameters += weight_products(&w->embedding);
     size.file_bytes += file_bytes(&w->embedding);
     size.weight_bytes += model->config.tied ? read_bytes(&w->output, s->ops) : file_bytes(&w->embedding);

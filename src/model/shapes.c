@@ -15,12 +15,14 @@
 const unsigned char spry_unmade[1] = {0};
 
 const char *const spry_shape_names[] = {
-    "qwen3-0.6b",      "qwen3-1.7b",   "qwen3-4b",     "qwen3-8b",   "qwen3-14b",     "qwen3-32b",   "qwen3-30b-a3b",
-    "qwen2.5-0.5b",    "qwen2.5-1.5b", "qwen2.5-3b",   "qwen2.5-7b", "llama3.2-1b",   "llama3.2-3b", "llama3.1-8b",
-    "llama3.1-70b",    "mistral-7b",   "mixtral-8x7b", "gemma-2b",   "gemma-7b",      "gemma2-2b",   "gemma2-9b",
-    "gemma2-27b",      "gemma3-1b",    "gemma3-4b",    "gemma3-12b", "gemma3-27b",    "phi3-mini",   "phi4",
-    "gpt-oss-20b",     "gpt-oss-120b", "glm4-9b",      "glm4-32b",   "ministral3-8b", "gemma4-31b",  "gemma4-26b-a4b",
-    "qwen3-moe-small", "tiny",         "tiny-moe",     NULL};
+    "qwen3-0.6b",      "qwen3-1.7b",   "qwen3-4b",        "qwen3-8b",    "qwen3-14b",      "qwen3-32b",
+    "qwen3-30b-a3b",   "qwen2.5-0.5b", "qwen2.5-1.5b",    "qwen2.5-3b",  "qwen2.5-7b",     "llama3.2-1b",
+    "llama3.2-3b",     "llama3.1-8b",  "llama3.1-70b",    "mistral-7b",  "mixtral-8x7b",   "gemma-2b",
+    "gemma-7b",        "gemma2-2b",    "gemma2-9b",       "gemma2-27b",  "gemma3-1b",      "gemma3-4b",
+    "gemma3-12b",      "gemma3-27b",   "phi3-mini",       "phi4",        "gpt-oss-20b",    "gpt-oss-120b",
+    "glm4-9b",         "glm4-32b",     "ministral3-8b",   "gemma4-31b",  "gemma4-26b-a4b", "gemma4-e4b",
+    "qwen3.5-0.8b",    "qwen3.5-4b",   "qwen3.6-35b-a3b", "qwen3.8-27b", "granite4-micro", "nemotron3-nano",
+    "qwen3-moe-small", "tiny",         "tiny-moe",        NULL};
 
 #define SIZES(layers, embd, ff, heads, kv_heads, head, vocab, context)                                                 \
     .n_layers = layers, .n_embd = embd, .n_ff = ff, .n_heads = heads, .n_kv_heads = kv_heads, .head_dim = head,        \
@@ -51,9 +53,15 @@ const char *const spry_shape_names[] = {
     .rope = {.kind = by > 1 ? SPRY_ROPE_LINEAR : SPRY_ROPE_DEFAULT, .theta = 1e6f, .factor = by}
 #define GEMMA4(sees, kv_heads, head)                                                                                   \
     .arch = &spry_arch_gemma4, .norm_eps = 1e-6f, .tied = true, .window = sees, .window_layers = 6,                    \
-    .final_softcap = 30, .slide = {kv_heads, head, head}, .keys_as_values = true,                                      \
-    .rope_sliding = {.theta = 1e4f, .factor = 1},                                                                      \
+    .final_softcap = 30, .slide = {kv_heads, head, head}, .rope_sliding = {.theta = 1e4f, .factor = 1},                \
     .rope = {.kind = SPRY_ROPE_PROPORTIONAL, .theta = 1e6f, .factor = 1, .share = 0.25f}
+#define QWEN3_5(kind, value_heads)                                                                                     \
+    .arch = &spry_arch_##kind, .norm_eps = 1e-6f, PLAIN_ROPE(1e7f), .rope_dim = 64, .n_conv = 4,                       \
+    .attention_interval = 4, .n_delta_keys = 16, .n_delta_heads = value_heads, .delta_key_dim = 128,                   \
+    .delta_value_dim = 128
+#define MAMBA2(kind, heads, groups)                                                                                    \
+    .arch = &spry_arch_##kind, .norm_eps = 1e-5f, PLAIN_ROPE(1e4f), .unrotated = true, .n_conv = 4,                    \
+    .n_delta_heads = heads, .n_delta_keys = groups, .delta_key_dim = 128, .delta_value_dim = 64
 #define MINISTRAL3                                                                                                     \
     .arch = &spry_arch_ministral3, .norm_eps = 1e-5f, .temperature_scale = 0.1f,                                       \
     .rope = {.kind = SPRY_ROPE_YARN,                                                                                   \
@@ -124,9 +132,27 @@ static const spry_shape shapes[] = {
     {NAMED("glm4-32b", "glm4"), .config = {GLM4, SIZES(61, 6144, 23040, 48, 2, 128, 151552, 32768)}},
     {NAMED("ministral3-8b", "tekken"), .config = {MINISTRAL3, SIZES(34, 4096, 14336, 32, 8, 128, 131072, 262144)}},
     {NAMED("gemma4-31b", "default"),
-     .config = {GEMMA4(1024, 16, 256), SIZES(60, 5376, 21504, 32, 4, 512, 262144, 262144)}},
+     .config = {GEMMA4(1024, 16, 256), SIZES(60, 5376, 21504, 32, 4, 512, 262144, 262144), .keys_as_values = true}},
     {NAMED("gemma4-26b-a4b", "default"),
-     .config = {GEMMA4(1024, 8, 256), SIZES(30, 2816, 2112, 16, 2, 512, 262144, 262144), EXPERTS(128, 8, 704)}},
+     .config = {GEMMA4(1024, 8, 256), SIZES(30, 2816, 2112, 16, 2, 512, 262144, 262144), EXPERTS(128, 8, 704),
+                .keys_as_values = true}},
+    {NAMED("gemma4-e4b", "default"), .config = {GEMMA4(512, 2, 256), SIZES(42, 2560, 10240, 8, 2, 512, 262144, 131072),
+                                                .n_layer_embd = 256, .n_shared_kv = 18}},
+    {NAMED("qwen3.5-0.8b", "qwen35"),
+     .config = {QWEN3_5(qwen3_5, 16), SIZES(24, 1024, 3584, 8, 2, 256, 248320, 262144), .tied = true}},
+    {NAMED("qwen3.5-4b", "qwen35"),
+     .config = {QWEN3_5(qwen3_5, 32), SIZES(32, 2560, 9216, 16, 4, 256, 248320, 262144), .tied = true}},
+    {NAMED("qwen3.6-35b-a3b", "qwen35"),
+     .config = {QWEN3_5(qwen3_5_moe, 32), SIZES(40, 2048, 512, 16, 2, 256, 248320, 262144), EXPERTS(256, 8, 512),
+                .n_shared_ff = 512}},
+    {NAMED("qwen3.8-27b", "qwen35"),
+     .config = {QWEN3_5(qwen3_5, 48), SIZES(64, 5120, 17408, 24, 4, 256, 248320, 262144)}},
+    {NAMED("granite4-micro", "dbrx"), .kinds = "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM",
+     .config = {MAMBA2(granite_hybrid, 64, 1), SIZES(40, 2048, 8192, 32, 8, 64, 100352, 131072), .tied = true,
+                .attention_scale = 0.015625f, .embedding_scale = 12, .residual_scale = 0.22f, .logit_scale = 8}},
+    {NAMED("nemotron3-nano", "pixtral"), .kinds = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+     .config = {MAMBA2(nemotron_h_moe, 64, 8), SIZES(52, 2688, 1856, 32, 2, 128, 131072, 262144), EXPERTS(128, 6, 1856),
+                .n_shared = 1, .n_shared_ff = 3712, .routed_scale = 2.5f}},
     /* Not a published model: a small version of Qwen3-30B-A3B for small machines. */
     {NAMED("qwen3-moe-small", "qwen2"),
      .config = {QWEN3_MOE, SIZES(16, 1024, 3072, 16, 4, 128, 151936, 40960), EXPERTS(32, 4, 512), .tied = true},
@@ -197,6 +223,29 @@ static spry_weight *experts(builder *b, size_t n_out, size_t n_in)
     return list;
 }
 
+/* A gated delta net, or Mamba-2. */
+static void build_state(builder *b, spry_layer *l)
+{
+    const spry_config *c = &b->model->config;
+    size_t n = c->n_embd, heads = c->n_delta_heads, inner = heads * c->delta_value_dim,
+           mixed = spry_config_delta_mixed(c);
+    bool mamba = c->arch->mamba;
+    l->delta_qkv[0] = matrix(mixed, n);
+    l->delta_gate = matrix(inner, n);
+    l->delta_a = matrix(heads, n);
+    l->delta_out = matrix(n, inner);
+    l->delta_conv = vector(b, mixed * c->n_conv, 1 / sqrtf((float)c->n_conv));
+    l->delta_fading = vector(b, heads, -1);
+    l->delta_dt = vector(b, heads, 0);
+    l->delta_norm = vector(b, mamba ? inner : c->delta_value_dim, 1);
+    if (mamba) {
+        l->delta_conv_bias = vector(b, mixed, 0);
+        l->delta_skip = vector(b, heads, 1);
+    } else {
+        l->delta_b = matrix(heads, n);
+    }
+}
+
 static void build_attention(builder *b, spry_layer *l, uint32_t layer)
 {
     const spry_config *c = &b->model->config;
@@ -207,41 +256,80 @@ static void build_attention(builder *b, spry_layer *l, uint32_t layer)
         l->q_norm = vector(b, h.head_dim, 1);
         l->k_norm = vector(b, h.head_dim, 1);
     }
-    l->q = biased_matrix(b, n_q, c->n_embd, biased);
-    l->k = biased_matrix(b, n_kv, c->n_embd, biased);
-    if (!c->keys_as_values || c->sliding[layer])
-        l->v = biased_matrix(b, n_kv, c->n_embd, biased);
+    l->q = biased_matrix(b, c->arch->gated_attention ? 2 * n_q : n_q, c->n_embd, biased);
+    if (c->kv_layer[layer] == layer) {
+        l->k = biased_matrix(b, n_kv, c->n_embd, biased);
+        if (!c->keys_as_values || c->sliding[layer])
+            l->v = biased_matrix(b, n_kv, c->n_embd, biased);
+    }
     l->o = biased_matrix(b, c->n_embd, n_q, biased && c->arch->out_bias);
     if (c->arch->sinks)
         l->sinks = vector(b, c->n_heads, 0);
 }
 
-static void build_layer(builder *b, spry_layer *l, uint32_t layer)
+/* Gemma 4: norms around experts beside a dense part, the layer's input and scalar. */
+static void build_beside(builder *b, spry_layer *l)
 {
     const spry_config *c = &b->model->config;
-    l->attn_norm = vector(b, c->n_embd, 1);
-    l->ffn_norm = vector(b, c->n_embd, 1);
-    if (c->arch->norms == SPRY_NORMS_AROUND) {
-        l->attn_post_norm = vector(b, c->n_embd, 1);
-        l->ffn_post_norm = vector(b, c->n_embd, 1);
-    }
-    build_attention(b, l, layer);
     if (c->n_experts) {
-        l->router = biased_matrix(b, c->n_experts, c->n_embd, c->arch->router_bias);
-        l->expert_gate = experts(b, c->n_expert_ff, c->n_embd);
-        l->expert_up = experts(b, c->n_expert_ff, c->n_embd);
-        l->expert_down = experts(b, c->n_embd, c->n_expert_ff);
-    }
-    if (c->n_experts && c->arch->beside) {
         l->router_norm = vector(b, c->n_embd, 1 / sqrtf((float)c->n_embd));
         l->expert_norm = vector(b, c->n_embd, 1);
         l->expert_post_norm = vector(b, c->n_embd, 1);
         l->dense_post_norm = vector(b, c->n_embd, 1);
         l->expert_scale = vector(b, c->n_experts, 1);
     }
+    l->output_scale = vector(b, 1, 1);
+    l->side = c->n_layer_embd ? spry_arena_alloc(&b->model->arena, 1, sizeof *l->side) : NULL;
+    b->failed = b->failed || (c->n_layer_embd && !l->side);
+    if (!l->side)
+        return;
+    l->side->gate = matrix(c->n_layer_embd, c->n_embd);
+    l->side->proj = matrix(c->n_embd, c->n_layer_embd);
+    l->side->post_norm = vector(b, c->n_embd, 1);
+}
+
+static void build_experts(builder *b, spry_layer *l)
+{
+    const spry_config *c = &b->model->config;
+    size_t n = c->n_embd, shared = c->n_shared_ff;
+    l->router = biased_matrix(b, c->n_experts, n, c->arch->router_bias);
+    if (!c->arch->ungated)
+        l->expert_gate = experts(b, c->n_expert_ff, n);
+    l->expert_up = experts(b, c->n_expert_ff, n);
+    l->expert_down = experts(b, n, c->n_expert_ff);
+    if (c->arch->choice_bias)
+        l->choice_bias = vector(b, c->n_experts, 0);
+    if (!shared)
+        return;
+    if (c->arch->shared_expert)
+        l->shared_router = matrix(1, n);
+    if (!c->arch->ungated)
+        l->shared_gate = matrix(shared, n);
+    l->shared_up = matrix(shared, n);
+    l->shared_down = matrix(n, shared);
+}
+
+static void build_layer(builder *b, spry_layer *l, uint32_t layer)
+{
+    const spry_config *c = &b->model->config;
+    bool mixes = c->kinds[layer] != SPRY_LAYER_FEEDS, feeds = spry_config_feeds(c, layer);
+    if (mixes)
+        l->attn_norm = vector(b, c->n_embd, 1);
+    if (feeds)
+        l->ffn_norm = vector(b, c->n_embd, 1);
+    if (c->arch->norms == SPRY_NORMS_AROUND) {
+        l->attn_post_norm = vector(b, c->n_embd, 1);
+        l->ffn_post_norm = vector(b, c->n_embd, 1);
+    }
+    if (spry_config_recurs(c, layer))
+        build_state(b, l);
+    if (spry_config_attends(c, layer))
+        build_attention(b, l, layer);
+    if (feeds && c->n_experts)
+        build_experts(b, l);
     if (c->arch->beside)
-        l->output_scale = vector(b, 1, 1);
-    if (!c->n_experts || c->arch->beside) {
+        build_beside(b, l);
+    if (feeds && (!c->n_experts || c->arch->beside)) {
         l->gate = matrix(c->n_ff, c->n_embd);
         l->up = matrix(c->n_ff, c->n_embd);
         l->down = matrix(c->n_embd, c->n_ff);
@@ -254,10 +342,40 @@ static void build_weights(builder *b)
     spry_weights *w = &b->model->weights;
     w->embedding = w->output = matrix(c->n_vocab, c->n_embd);
     w->output_norm = vector(b, c->n_embd, 1);
+    if (c->n_layer_embd) {
+        size_t all = (size_t)c->n_layers * c->n_layer_embd;
+        w->layer_embedding = matrix(c->n_vocab, all);
+        w->layer_projection = matrix(all, c->n_embd);
+        w->layer_norm = vector(b, c->n_layer_embd, 1);
+    }
     w->layers = spry_arena_alloc(&b->model->arena, c->n_layers, sizeof *w->layers);
     b->failed = b->failed || !w->layers;
     for (uint32_t i = 0; w->layers && i < c->n_layers; i++)
         build_layer(b, &w->layers[i], i);
+}
+
+/* Values of fields that a shape leaves out; 0 means that there is no factor. */
+static void set_factors(spry_config *c)
+{
+    float *const ones[] = {&c->value_scale,        &c->routed_scale,        &c->embedding_scale, &c->residual_scale,
+                           &c->logit_scale,        &c->beta_scale,          &c->gate_scale,      &c->down_scale,
+                           &c->attention_in_scale, &c->attention_out_scale, &c->key_scale,       &c->state_in_scale,
+                           &c->state_out_scale,    &c->state_scales[0],     &c->state_scales[1], &c->state_scales[2],
+                           &c->state_scales[3],    &c->state_scales[4]};
+    for (size_t i = 0; i < SPRY_COUNT(ones); i++)
+        *ones[i] = *ones[i] != 0 ? *ones[i] : 1;
+    c->time_limit[1] = INFINITY;
+}
+
+/* Layers of the kinds that the shape lists. */
+static void set_kinds(spry_config *c, const char *kinds)
+{
+    for (uint32_t i = 0; kinds && i < c->n_layers && kinds[i]; i++) {
+        c->convolves[i] = kinds[i] == 'M';
+        if (c->arch->single_parts)
+            c->kinds[i] = kinds[i] == 'E' ? SPRY_LAYER_FEEDS : SPRY_LAYER_MIXES;
+    }
+    spry_config_sort_layers(c);
 }
 
 spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const char *name, spry_error *error)
@@ -274,12 +392,13 @@ spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const ch
     m->config.qkv_bias = shape->biased;
     m->config.interleaved = m->config.arch->interleaved;
     m->config.routing = m->config.arch->routing ? m->config.arch->routing : SPRY_ROUTING_SOFTMAX;
-    m->config.value_scale = 1;
-    m->config.routed_scale = m->config.embedding_scale = m->config.residual_scale = m->config.logit_scale = 1;
+    set_factors(&m->config);
     m->name = spry_arena_copy(&m->arena, spry_view_of(name));
     spry_status status = m->name ? SPRY_OK : spry_fail_memory(error, "a model's name", strlen(name));
     if (!status)
         status = spry_config_finish(&m->config, shape->name, &m->arena, error);
+    if (!status)
+        set_kinds(&m->config, shape->kinds);
     if (!status)
         status = spry_chat_template_create(&m->chat, SPRY_VIEW(chat_template), error);
     if (!status) {
@@ -422,9 +541,15 @@ static spry_status hand_over(dealer *d, const void *data, size_t bytes)
     return status;
 }
 
+static size_t rows_of(const spry_export_item *item)
+{
+    const size_t *dims = item->as.dims;
+    return dims[0] * dims[1] * dims[2] * dims[3] / dims[item->as.n_dims - 1];
+}
+
 static spry_status write_random(dealer *d, const spry_export_item *item, size_t index)
 {
-    size_t n_in = item->as.dims[item->as.n_dims - 1], n_rows = item->n_pieces * item->pieces[0].n_out;
+    size_t n_in = item->as.dims[item->as.n_dims - 1], n_rows = rows_of(item);
     deal_job job = {.out = d->batch, .seed = mix((uint64_t)index + 1)};
     spry_status status = find_deck(&job.deck, d, item->as.type, n_in);
     if (status)
@@ -467,7 +592,7 @@ static spry_status write_plan(dealer *d, const spry_export_plan *plan, const cha
     d->batch_bytes = BATCH_BYTES;
     for (size_t i = 0; i < plan->count; i++) {
         const spry_export_item *item = &plan->items[i];
-        size_t row = item_bytes(item) / (item->n_pieces * item->pieces[0].n_out);
+        size_t row = item_bytes(item) / rows_of(item);
         spry_gguf_writer_tensor(d->writer, &item->as);
         d->total += item_bytes(item);
         d->batch_bytes = row > d->batch_bytes ? row : d->batch_bytes;

@@ -15,6 +15,7 @@ typedef struct spry_shape {
     spry_config
         config;    /* as config.json says; `sliding` is not filled in, and RoPE of sliding layers only with two RoPEs */
     bool invented; /* there are no published weights */
+    const char *kinds; /* NULL, or what each layer is: M recurrent, * attention, E feed-forward only */
 } spry_shape;
 
 /* NULL: the shape is unknown. */

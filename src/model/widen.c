@@ -67,9 +67,13 @@ static spry_status choose_sizes(widener *w)
                     .n_kv_heads = kv / c->head_dim,
                     .share = s->n_heads / s->n_kv_heads};
     w->to.copies = (share + w->to.share - 1) / w->to.share;
-    if (s->n_experts || q % c->head_dim || kv % c->head_dim)
+    const char *wrong = s->n_experts                          ? "it has experts"
+                        : s->arch->delta || s->n_layer_embd   ? "it has more than attention and feed-forward"
+                        : q % c->head_dim || kv % c->head_dim ? "its heads do not divide evenly"
+                                                              : NULL;
+    if (wrong)
         return spry_fail(w->error, SPRY_ERR_UNSUPPORTED, "%s cannot be widened to %s: %s", w->model->name,
-                         w->job->shape->name, s->n_experts ? "it has experts" : "its heads do not divide evenly");
+                         w->job->shape->name, wrong);
     if (c->n_layers > w->to.n_layers)
         return fail_smaller(w, "layers", c->n_layers, w->to.n_layers);
     if (c->n_embd > w->to.n_embd)

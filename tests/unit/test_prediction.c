@@ -18,6 +18,7 @@
 #include "engine/engine_state.h"
 #include "insight/prediction.h"
 #include "insight/speed_probe.h"
+#include "model/gguf_export.h"
 #include "model/quantize.h"
 #include "model/shapes.h"
 #include "platform/clock.h"
@@ -410,6 +411,31 @@ static void all_shapes_are_predicted_soon(void **state)
     assert_true(spry_clock_ns() - start < 100000000000u); /* half a second, but for sanitizers and busy machines */
 }
 
+/* No matrix of any shape is forgotten: parameters are those of the file that is written, but for some vectors. */
+static void every_matrix_is_counted(void **state)
+{
+    (void)state;
+    spry_machine_speed m = ideal_machine();
+    for (size_t i = 0; spry_shape_names[i]; i++) {
+        spry_error error = {0};
+        spry_export options = {0};
+        spry_export_plan plan;
+        spry_prediction predicted;
+        double written = 0;
+        spry_model *model = model_of(spry_shape_names[i], "f16");
+        must(spry_recipe_find(&options.recipe, "f16", &error), &error);
+        must(spry_export_plan_init(&plan, model, &options, &error), &error);
+        for (size_t k = 0; k < plan.count; k++) {
+            const size_t *dims = plan.items[k].as.dims;
+            written += (double)dims[0] * (double)dims[1] * (double)dims[2] * (double)dims[3];
+        }
+        must(spry_predict_shape(&predicted, &m, spry_shape_names[i], "f16", &error), &error);
+        near(predicted.size.parameters, written, 0.01);
+        spry_export_plan_deinit(&plan);
+        spry_model_close(model);
+    }
+}
+
 /* ---- speeds as JSON ---------------------------------------------------------------------------------------------- */
 
 static spry_machine_speed numbered_machine(void)
@@ -554,6 +580,7 @@ int main(void)
         cmocka_unit_test(schemas_are_followed_by_models_that_can),
         cmocka_unit_test(where_nothing_serves_a_sentence_says_so),
         cmocka_unit_test(all_shapes_are_predicted_soon),
+        cmocka_unit_test(every_matrix_is_counted),
         cmocka_unit_test(speeds_come_back_from_json),
         cmocka_unit_test(what_speeds_lack_is_named),
         cmocka_unit_test(measuring_stops_when_told_to),

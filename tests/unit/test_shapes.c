@@ -116,7 +116,9 @@ static void shapes_have_the_published_number_of_parameters(void **state)
     static const struct {
         const char *name;
         double billions;
-    } named[] = {{"ministral3-8b", 8.4}, {"gemma4-31b", 30.7}, {"gemma4-26b-a4b", 25.2}};
+    } named[] = {{"ministral3-8b", 8.4},  {"gemma4-31b", 30.7},    {"gemma4-26b-a4b", 25.2}, {"gemma4-e4b", 7.5},
+                 {"qwen3.5-0.8b", 0.75},  {"qwen3.5-4b", 4.2},     {"qwen3.6-35b-a3b", 35},  {"qwen3.8-27b", 27},
+                 {"granite4-micro", 3.2}, {"nemotron3-nano", 31.6}};
     for (size_t i = 0; i < SPRY_COUNT(named); i++) {
         double billions = (double)count_parameters(named[i].name) / 1e9;
         if (!(fabs(billions / named[i].billions - 1) < 0.05))
@@ -175,7 +177,14 @@ static void every_family_runs(void **state)
         spry_config *c = &small.config;
         if (small.invented)
             continue;
-        c->n_layers = 2;
+        c->n_layers = 3;
+        c->attention_interval = c->attention_interval ? 3 : 0;
+        small.kinds = !small.kinds ? NULL : c->n_experts ? "M*E" : "MM*";
+        c->n_shared_kv = c->n_shared_kv ? 1 : 0;
+        c->n_layer_embd = c->n_layer_embd ? 32 : 0;
+        c->n_delta_keys = c->n_delta_keys > 1 ? 2 : c->n_delta_keys;
+        c->n_delta_heads = c->n_delta_heads ? 4 : 0;
+        c->n_shared_ff = c->n_shared_ff ? 64 : 0;
         c->n_embd = 128;
         c->n_ff = c->n_expert_ff = 64;
         c->n_heads = 2;
@@ -196,6 +205,9 @@ static void every_family_runs(void **state)
         runner_open(&r, place.path, "auto", SPRY_F16, 1);
         const spry_config *read = &r.model->config;
         assert_string_equal(read->arch->gguf, c->arch->gguf);
+        assert_int_equal(read->n_delta_layers,
+                         c->attention_interval || c->arch->mamba ? (c->n_experts && c->arch->mamba ? 1 : 2) : 0);
+        assert_true(read->n_layer_embd == c->n_layer_embd && read->n_shared_kv == c->n_shared_kv);
         assert_true(read->window == c->window && read->n_experts == c->n_experts && read->rope_dim == small_rope(c));
         if (c->rope.kind != SPRY_ROPE_LLAMA3 && c->rope.kind != SPRY_ROPE_PROPORTIONAL) /* a table of factors in GGUF */
             assert_int_equal(read->rope.kind, c->rope.kind);
