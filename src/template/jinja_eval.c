@@ -11,17 +11,18 @@ spry_jinja_scope *spry_jinja_scope_create(spry_jinja_run *run, spry_jinja_scope 
     return scope;
 }
 
-static spry_jinja_binding *find_here(const spry_jinja_scope *scope, spry_view name)
+static spry_jinja_binding *find_here(spry_jinja_run *run, const spry_jinja_scope *scope, spry_view name)
 {
-    for (spry_jinja_binding *b = scope->first; b; b = b->next)
-        if (spry_view_equal(b->name, name))
-            return b;
-    return NULL;
+    spry_jinja_binding *b = scope->first;
+    size_t passed = 0;
+    for (; b && !spry_view_equal(b->name, name); b = b->next)
+        passed++;
+    return spry_jinja_spend(run, 16 * passed) ? b : NULL;
 }
 
 void spry_jinja_bind(spry_jinja_run *run, spry_view name, spry_jinja_value value)
 {
-    spry_jinja_binding *binding = find_here(run->scope, name);
+    spry_jinja_binding *binding = find_here(run, run->scope, name);
     if (!binding) {
         binding = spry_jinja_alloc(run, 1, sizeof *binding);
         if (!binding)
@@ -40,7 +41,7 @@ static spry_jinja_value undefined(const spry_view *name)
 static spry_jinja_value eval_name(spry_jinja_run *run, const spry_jinja_node *node)
 {
     for (const spry_jinja_scope *scope = run->scope; scope; scope = scope->parent) {
-        const spry_jinja_binding *binding = find_here(scope, node->name);
+        const spry_jinja_binding *binding = find_here(run, scope, node->name);
         if (binding)
             return binding->value;
     }

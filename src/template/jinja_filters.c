@@ -23,6 +23,7 @@ static spry_jinja_value attribute_path(spry_jinja_run *run, spry_jinja_value v, 
     if (path.kind != SPRY_JINJA_STRING)
         return spry_jinja_index(run, v, path);
     spry_view text = spry_jinja_view(path);
+    spry_jinja_spend(run, SPRY_JINJA_SEARCHED * text.size);
     for (size_t at = 0, end; at <= text.size && !run->status; at = end + 1) {
         uint64_t index;
         for (end = at; end < text.size && text.data[end] != '.';)
@@ -437,7 +438,7 @@ static spry_jinja_value filter_int(const spry_jinja_frame *f)
         real = f->self.real;
     } else if (f->self.kind == SPRY_JINJA_STRING) {
         spry_jinja_value stripped = spry_jinja_strip(f->run, f->self, NULL, SPRY_JINJA_LEFT | SPRY_JINJA_RIGHT);
-        if (f->run->status)
+        if (f->run->status || !spry_jinja_spend(f->run, SPRY_JINJA_SEARCHED * stripped.string->size))
             return SPRY_JINJA_NOTHING;
         spry_view text = spry_jinja_view(stripped);
         bool minus = text.size && text.data[0] == '-';

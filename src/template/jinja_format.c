@@ -85,7 +85,7 @@ static void append_fill(spry_jinja_builder *b, const field *f, spry_view fill, s
 /* Appends the text, padded to the field's width. */
 static void append_field(spry_jinja_builder *b, const field *f, const spry_jinja_string *text, bool number)
 {
-    size_t size = spry_jinja_count_characters((spry_view){text->data, text->size});
+    size_t size = spry_jinja_count_characters(b->run, (spry_view){text->data, text->size});
     size_t room = (uint64_t)f->width > size ? (size_t)f->width - size : 0;
     char side = f->side ? f->side : number ? '>' : '<';
     size_t left = side == '>' ? room : side == '^' ? room / 2 : 0;

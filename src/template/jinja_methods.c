@@ -190,11 +190,12 @@ static spry_jinja_value str_splitlines(const spry_jinja_frame *f)
     spry_jinja_list *list = spry_jinja_list_create(f->run, 0);
     spry_view text = spry_jinja_view(f->self);
     bool keep = spry_jinja_flag(f->args, 0, "keepends");
-    for (size_t at = 0, end; at < text.size && spry_jinja_spend(f->run, 0);) {
+    for (size_t at = 0, end; at < text.size && !f->run->status;) {
         for (end = at; end < text.size && text.data[end] != '\n' && text.data[end] != '\r';)
             end++;
         size_t next = end < text.size ? end + 1 : end;
         next += next < text.size && text.data[end] == '\r' && text.data[next] == '\n';
+        spry_jinja_spend(f->run, SPRY_JINJA_SEARCHED * (next - at));
         spry_jinja_list_push(f->run, list, spry_jinja_substring(f->run, f->self, at, keep ? next : end));
         at = next;
     }
@@ -221,7 +222,7 @@ static spry_jinja_value str_find(const spry_jinja_frame *f)
     }
     if (!there && f->how == OR_FAIL)
         spry_jinja_fail(f->run, "index(): there is no such part");
-    return SPRY_JINJA_INTEGER(there ? (int64_t)spry_jinja_count_characters((spry_view){text.data, place}) : -1);
+    return SPRY_JINJA_INTEGER(there ? (int64_t)spry_jinja_count_characters(f->run, (spry_view){text.data, place}) : -1);
 }
 
 static spry_jinja_value str_count(const spry_jinja_frame *f)
@@ -229,10 +230,8 @@ static spry_jinja_value str_count(const spry_jinja_frame *f)
     const spry_jinja_string *part = string_arg(f, 0);
     spry_view text = spry_jinja_view(f->self);
     int64_t count = 0;
-    if (part && part->size == 0) {
-        bool counted = spry_jinja_spend(f->run, SPRY_JINJA_DECODED * text.size);
-        return SPRY_JINJA_INTEGER(counted ? (int64_t)spry_jinja_count_characters(text) + 1 : 0);
-    }
+    if (part && part->size == 0)
+        return SPRY_JINJA_INTEGER((int64_t)spry_jinja_count_characters(f->run, text) + 1);
     for (size_t at = 0; part && !f->run->status; count++) {
         size_t found = spry_jinja_find(f->run, text, view_of(part), at);
         if (found == text.size)
@@ -303,7 +302,7 @@ static spry_jinja_value list_insert(const spry_jinja_frame *f)
     int64_t at = int_arg(f, 0, NULL, 0), count = (int64_t)list->count;
     at = at < 0 ? (at < -count ? 0 : at + count) : at > count ? count : at;
     spry_jinja_list_push(f->run, list, SPRY_JINJA_NULL);
-    if (f->run->status)
+    if (!spry_jinja_spend(f->run, (size_t)(count - at) * sizeof *list->items))
         return SPRY_JINJA_NOTHING;
     memmove(list->items + at + 1, list->items + at, (size_t)(count - at) * sizeof *list->items);
     list->items[at] = spry_jinja_arg(f->args, 1, NULL, SPRY_JINJA_NULL);
@@ -320,6 +319,8 @@ static spry_jinja_value list_pop(const spry_jinja_frame *f)
         return SPRY_JINJA_NOTHING;
     }
     spry_jinja_value out = list->items[at];
+    if (!spry_jinja_spend(f->run, (list->count - (size_t)at) * sizeof *list->items))
+        return SPRY_JINJA_NOTHING;
     memmove(list->items + at, list->items + at + 1, (list->count - (size_t)at - 1) * sizeof *list->items);
     list->count--;
     return out;
@@ -392,12 +393,12 @@ static spry_jinja_value dict_pop(const spry_jinja_frame *f)
         return spry_jinja_arg(f->args, 1, NULL, SPRY_JINJA_NOTHING);
     }
     spry_jinja_value out = *found;
-    for (size_t i = 0; i < dict->count; i++)
-        if (&dict->entries[i].value == found) {
-            memmove(dict->entries + i, dict->entries + i + 1, (dict->count - i - 1) * sizeof *dict->entries);
-            dict->count--;
-            break;
-        }
+    spry_jinja_entry *entry = (spry_jinja_entry *)(void *)((char *)found - offsetof(spry_jinja_entry, value));
+    size_t after = (size_t)(dict->entries + dict->count - (entry + 1));
+    if (spry_jinja_spend(f->run, after * sizeof *entry)) {
+        memmove(entry, entry + 1, after * sizeof *entry);
+        dict->count--;
+    }
     return out;
 }
 

@@ -141,7 +141,7 @@ spry_jinja_value spry_jinja_arithmetic(spry_jinja_run *run, spry_jinja_sign sign
 {
     static const char *const names[] = {"+", "-", "*", "/", "//", "%", "**"};
     int64_t i, k;
-    if (run->status)
+    if (!spry_jinja_spend(run, 0))
         return SPRY_JINJA_NOTHING;
     if (spry_jinja_to_int(a, &i) && spry_jinja_to_int(b, &k))
         return whole_arithmetic(run, sign, i, k);
@@ -206,13 +206,11 @@ static spry_jinja_value character_at(spry_jinja_run *run, spry_jinja_value strin
     spry_view text = spry_jinja_view(string);
     uint32_t character;
     size_t at = 0;
-    if (!spry_jinja_spend(run, text.size))
-        return SPRY_JINJA_NOTHING;
     if (index < 0)
-        index += (int64_t)spry_jinja_count_characters(text);
+        index += (int64_t)spry_jinja_count_characters(run, text);
     for (; index > 0 && at < text.size; index--)
         at += spry_jinja_character(&character, text, at);
-    if (index != 0 || at >= text.size)
+    if (!spry_jinja_spend(run, SPRY_JINJA_DECODED * at) || index != 0 || at >= text.size)
         return SPRY_JINJA_NOTHING;
     return spry_jinja_substring(run, string, at, at + spry_jinja_character(&character, text, at));
 }
@@ -282,8 +280,9 @@ spry_jinja_value spry_jinja_attribute(spry_jinja_run *run, spry_jinja_value a, c
     if (v.kind == SPRY_JINJA_UNDEFINED)
         v = spry_jinja_method(run, a, *name);
     if (v.kind == SPRY_JINJA_UNDEFINED && (a.kind == SPRY_JINJA_DICT || a.kind == SPRY_JINJA_NAMESPACE)) {
+        const spry_jinja_string key = {.data = name->data, .size = name->size};
         const spry_jinja_value *found =
-            spry_jinja_spend(run, 16 * a.dict->count) ? spry_jinja_dict_find_text(a.dict, *name) : NULL;
+            spry_jinja_dict_find(run, a.dict, (spry_jinja_value){.kind = SPRY_JINJA_STRING, .string = &key});
         v = found ? *found : v;
     }
     return v.kind == SPRY_JINJA_UNDEFINED ? undefined(name) : v;

@@ -417,19 +417,6 @@ spry_jinja_value spry_jinja_substring(spry_jinja_run *run, spry_jinja_value stri
     return (spry_jinja_value){.kind = SPRY_JINJA_STRING, .string = part};
 }
 
-bool spry_jinja_is_marked(const spry_jinja_string *string, size_t at)
-{
-    size_t low = 0, high = string->n_marks; /* the first mark that ends after `at` */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (string->marks[middle].end <= at)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < string->n_marks && string->marks[low].begin <= at;
-}
-
 size_t spry_jinja_character(uint32_t *character, spry_view text, size_t at)
 {
     size_t size = spry_utf8_decode(character, text.data + at, text.size - at);
@@ -439,10 +426,12 @@ size_t spry_jinja_character(uint32_t *character, spry_view text, size_t at)
     return 1;
 }
 
-size_t spry_jinja_count_characters(spry_view text)
+size_t spry_jinja_count_characters(spry_jinja_run *run, spry_view text)
 {
     size_t count = 0;
     uint32_t character;
+    if (!spry_jinja_spend(run, SPRY_JINJA_DECODED * text.size))
+        return 0;
     for (size_t i = 0; i < text.size; i += spry_jinja_character(&character, text, i))
         count++;
     return count;
@@ -464,14 +453,16 @@ size_t spry_jinja_find(spry_jinja_run *run, spry_view text, spry_view part, size
         return text.size;
     const char *found = memmem(text.data + from, text.size - from, part.data, part.size);
     size_t at = found ? (size_t)(found - text.data) : text.size;
-    return spry_jinja_spend(run, at - from) ? at : text.size;
+    return spry_jinja_spend(run, SPRY_JINJA_SEARCHED * (at - from)) ? at : text.size;
 }
 
-static bool is_stripped(uint32_t character, const spry_view *set)
+static bool is_stripped(spry_jinja_run *run, uint32_t character, const spry_view *set)
 {
+    uint32_t other;
+    if (!spry_jinja_spend(run, set ? SPRY_JINJA_DECODED * set->size : 0))
+        return false;
     if (!set)
         return spry_jinja_is_space(character);
-    uint32_t other;
     for (size_t i = 0; i < set->size;) {
         i += spry_jinja_character(&other, *set, i);
         if (other == character)
@@ -483,15 +474,11 @@ static bool is_stripped(uint32_t character, const spry_view *set)
 spry_jinja_value spry_jinja_strip(spry_jinja_run *run, spry_jinja_value string, const spry_view *set, int sides)
 {
     spry_view text = spry_jinja_view(string);
-    size_t begin = 0, end = text.size, work = text.size;
+    size_t begin = 0, end = text.size;
     uint32_t character;
-    if (set)
-        work = set->size < SIZE_MAX / (text.size + 1) ? set->size * text.size : SIZE_MAX;
-    if (!spry_jinja_spend(run, work))
-        return SPRY_JINJA_NOTHING;
     while ((sides & SPRY_JINJA_LEFT) && begin < end) {
         size_t size = spry_jinja_character(&character, text, begin);
-        if (!is_stripped(character, set))
+        if (!is_stripped(run, character, set))
             break;
         begin += size;
     }
@@ -503,11 +490,11 @@ spry_jinja_value spry_jinja_strip(spry_jinja_run *run, spry_jinja_value string, 
             last = end - 1; /* invalid UTF-8 */
             character = 0xfffd;
         }
-        if (!is_stripped(character, set))
+        if (!is_stripped(run, character, set))
             break;
         end = last;
     }
-    return spry_jinja_substring(run, string, begin, end);
+    return run->status ? SPRY_JINJA_NOTHING : spry_jinja_substring(run, string, begin, end);
 }
 
 /* Replaces an empty pattern: Python inserts `with` between all characters and at both ends. */

@@ -161,14 +161,34 @@ void spry_jinja_append_text(spry_jinja_builder *b, const char *text)
     spry_jinja_append(b, spry_view_of(text), false);
 }
 
+/* The first mark that ends after `at`. */
+static size_t mark_after(const spry_jinja_string *string, size_t at)
+{
+    size_t low = 0, high = string->n_marks;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (string->marks[middle].end <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool spry_jinja_is_marked(const spry_jinja_string *string, size_t at)
+{
+    size_t i = mark_after(string, at);
+    return i < string->n_marks && string->marks[i].begin <= at;
+}
+
 void spry_jinja_append_part(spry_jinja_builder *b, const spry_jinja_string *string, size_t begin, size_t end)
 {
     size_t start = b->size;
     spry_jinja_append(b, (spry_view){string->data + begin, end - begin}, false);
-    for (size_t i = 0; i < string->n_marks && !b->run->status; i++) {
+    for (size_t i = mark_after(string, begin); i < string->n_marks && !b->run->status; i++) {
         spry_text_range range = string->marks[i];
-        if (range.end <= begin || range.begin >= end)
-            continue;
+        if (range.begin >= end)
+            break;
         range.begin = range.begin > begin ? range.begin : begin;
         range.end = range.end < end ? range.end : end;
         mark(b, start + (range.begin - begin), start + (range.end - begin));
@@ -298,15 +318,18 @@ spry_jinja_value *spry_jinja_dict_find(spry_jinja_run *run, const spry_jinja_dic
 {
     if (!spry_jinja_spend(run, 16 * dict->count))
         return NULL;
-    if (key.kind == SPRY_JINJA_STRING)
-        return spry_jinja_dict_find_text(dict, spry_jinja_view(key));
     if (key.kind == SPRY_JINJA_LIST || key.kind == SPRY_JINJA_DICT) {
         spry_jinja_fail(run, "a %s cannot be a key", spry_jinja_kind_name(key));
         return NULL;
     }
-    for (size_t i = 0; i < dict->count; i++)
-        if (spry_jinja_equal(run, dict->entries[i].key, key))
+    for (size_t i = 0; i < dict->count && !run->status; i++) {
+        spry_jinja_value one = dict->entries[i].key;
+        bool text = one.kind == SPRY_JINJA_STRING && key.kind == SPRY_JINJA_STRING;
+        if (text && one.string->size != key.string->size)
+            continue;
+        if (spry_jinja_equal(run, one, key))
             return &dict->entries[i].value;
+    }
     return NULL;
 }
 
@@ -518,8 +541,7 @@ size_t spry_jinja_length(spry_jinja_run *run, spry_jinja_value v)
 {
     switch (v.kind) {
     case SPRY_JINJA_UNDEFINED: return 0;
-    case SPRY_JINJA_STRING:
-        return spry_jinja_spend(run, v.string->size) ? spry_jinja_count_characters(spry_jinja_view(v)) : 0;
+    case SPRY_JINJA_STRING: return spry_jinja_count_characters(run, spry_jinja_view(v));
     case SPRY_JINJA_DICT: return v.dict->count;
     case SPRY_JINJA_LIST:
     case SPRY_JINJA_TUPLE:

@@ -29,6 +29,7 @@ enum {
     SPRY_JINJA_MAX_STEPS = 20 * 1000 * 1000,
     SPRY_JINJA_MAX_DEPTH = 400,
     SPRY_JINJA_DECODED = 64,           /* decoding and examining a byte of UTF-8 costs as much as copying 64 bytes */
+    SPRY_JINJA_SEARCHED = 16,          /* and searching it for a text at worst as much as copying 16 */
     SPRY_JINJA_BASE_MEMORY = 64 << 20, /* plus SPRY_JINJA_MEMORY_FACTOR for every byte of the conversation */
     SPRY_JINJA_MEMORY_FACTOR = 32,
 };
@@ -182,6 +183,7 @@ spry_jinja_dict *spry_jinja_dict_create(spry_jinja_run *run, size_t capacity);
 void spry_jinja_dict_set(spry_jinja_run *run, spry_jinja_dict *dict, spry_jinja_value key, spry_jinja_value value);
 /* NULL: not found. */
 spry_jinja_value *spry_jinja_dict_find(spry_jinja_run *run, const spry_jinja_dict *dict, spry_jinja_value key);
+/* The same without counting steps: for names of arguments, which are short. */
 spry_jinja_value *spry_jinja_dict_find_text(const spry_jinja_dict *dict, spry_view key);
 
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
@@ -266,7 +268,7 @@ bool spry_jinja_is_marked(const spry_jinja_string *string, size_t at);
 
 /* Length of the character at `at`: 1 for invalid UTF-8, with *character set to U+FFFD. */
 size_t spry_jinja_character(uint32_t *character, spry_view text, size_t at);
-size_t spry_jinja_count_characters(spry_view text);
+size_t spry_jinja_count_characters(spry_jinja_run *run, spry_view text); /* 0 once the run has failed */
 bool spry_jinja_is_space(uint32_t character); /* as str.isspace() */
 
 /* The index of `part` in text[from..]; text.size when it is not found. An empty part is found at `from`. */

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <time.h>
+
 #include "base/compiler.h"
 #include "support/rendering.h"
 
@@ -122,6 +124,99 @@ static void test_nesting(void **state)
     }
 }
 
+/* Processor time of a template over one message of a few megabytes, until it ends or its steps do. */
+static double cost(const char *expression, const json_t *request)
+{
+    char source[512];
+    spry_chat_text text;
+    snprintf(
+        source, sizeof source,
+        "{%% set t = messages[0].content %%}{%% set x = range(100000) | list %%}{%% set y = range(100000) | list %%}"
+        "{%% set d = messages[0].many %%}{%% set ns = namespace(t=t ~ '') %%}"
+        "{%% for i in x %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+        expression);
+    spry_chat_template *chat = rendering_template(source);
+    clock_t began = clock();
+    (void)rendering_request(&text, chat, request, NULL);
+    double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
+    spry_chat_text_deinit(&text);
+    spry_chat_template_destroy(chat);
+    return seconds;
+}
+
+/* `t`: the text; `x` and `y`: equal lists of 100,000 numbers; `d`: a dict with long keys. */
+static const char *const expressions[] = {"t | length",
+                                          "t | wordcount",
+                                          "t | trim",
+                                          "t.strip('x ')",
+                                          "t[-1]",
+                                          "'x x x x y' in t",
+                                          "t.count('')",
+                                          "t.count('x x y')",
+                                          "t.rfind('x')",
+                                          "t.split()",
+                                          "t.splitlines()",
+                                          "t.startswith(t)",
+                                          "t.removesuffix(t)",
+                                          "t.isdigit()",
+                                          "t | int",
+                                          "('0' * 1000000) | int",
+                                          "t == ns.t",
+                                          "t is upper",
+                                          "t | escape",
+                                          "t | tojson",
+                                          "t | replace('', '')",
+                                          "t[::-1]",
+                                          "t | indent",
+                                          "strftime_now(t)",
+                                          "messages | map(attribute=t) | list",
+                                          "x | attr(t)",
+                                          "x.insert(0, 1)",
+                                          "x.pop(0)",
+                                          "x.count(5)",
+                                          "x == y",
+                                          "x < y",
+                                          "x | sum",
+                                          "x | sort",
+                                          "x | unique",
+                                          "d.get('none')",
+                                          "d[d.keys() | last]",
+                                          "d.pop(d.keys() | first)",
+                                          "d | dictsort",
+                                          "d | tojson(sort_keys=true)",
+                                          "d == d.copy()",
+                                          "loop.changed(t)",
+                                          "(t, t) == (t, ns.t)"};
+
+/* A step costs about as much in whatever a template does: no expression takes many times as long as the plainest until
+ * all steps are used. */
+static void test_steps_have_one_price(void **state)
+{
+    (void)state;
+    enum { TEXT = 4 << 20, KEYS = 2000, KEY = 2000 };
+    char *large = malloc(TEXT), key[KEY];
+    assert_non_null(large);
+    for (size_t i = 0; i < TEXT; i++)
+        large[i] = i % 2 ? ' ' : 'x';
+    json_t *many = json_object();
+    memset(key, 'k', sizeof key);
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key + KEY - 10, 10, "%09d", i); /* they differ at their ends */
+        json_object_set_new(many, key, json_integer(i));
+    }
+    json_t *request = json_pack("{s: [{s: s, s: o, s: o}]}", "messages", "role", "user", "content",
+                                json_stringn(large, TEXT), "many", many);
+    assert_non_null(request);
+    double plain = cost("x == y and x == y", request);
+    for (size_t i = 0; i < SPRY_COUNT(expressions); i++) {
+        double taken = cost(expressions[i], request);
+        if (taken > 20 * plain + 0.5)
+            fail_msg("%s: %.2f s of processor time, and %.2f s for comparisons", expressions[i], taken, plain);
+    }
+    json_decref(request);
+    free(large);
+}
+
 /* Conversations are from outside too. */
 static void test_messages(void **state)
 {
@@ -205,9 +300,8 @@ static void test_damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_nesting),
-        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_limits),  cmocka_unit_test(test_steps_have_one_price),
+        cmocka_unit_test(test_nesting), cmocka_unit_test(test_messages),
         cmocka_unit_test(test_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
