@@ -103,6 +103,12 @@ class Access(server_support.unittest.TestCase):
             reply = self.server.ask(method, path, {"model": MODEL}, bearer("beta"))
             self.assertEqual((reply.status, "admin" in reply.text), (403, True), (path, reply.text))
         self.assertEqual(self.server.post("/models/load", {"model": MODEL}, **bearer("alpha")).status, 200)
+        for path, body in (("/api/generate", {}), ("/api/chat", {}), ("/api/generate", {"prompt": "a"}), ("/api/embed", {"input": "a"}),
+                           ("/api/chat", {"messages": [{"role": "user", "content": "a"}], "options": {"num_predict": 1}})):
+            reply = self.server.post(path, dict(body, model=MODEL, keep_alive=0), **bearer("beta"))
+            self.assertEqual(reply.status, 200 if body else 403, (path, reply.text))
+        loaded = self.server.get("/api/ps", **bearer("alpha")).json["models"]
+        self.assertEqual([model["name"] for model in loaded], [MODEL])
         self.assertEqual(self.chat("beta", max_tokens=1).status, 200)
 
     def test_keys_are_read_again(self):

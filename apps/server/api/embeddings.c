@@ -381,7 +381,7 @@ static void embed_with_model(embed_call *call, const char *name, const json_t *t
     if (!model)
         return;
     if (call->has_keep)
-        spry_model_pool_keep(x->server->pool, model, call->keep_s);
+        spry_completion_keep(x, model, call->keep_s);
     if (embedder_init(&call->embedder, &call->costs, model, &error) != SPRY_OK)
         spry_reply_failure(x, &error);
     else if (fits_model(call))

@@ -11,6 +11,7 @@
 #include "server/api/openai.h"
 #include "server/fields/fields.h"
 #include "server/http/http_reply.h"
+#include "server/http/http_server.h"
 #include "server/request/prompt.h"
 
 static void print_time(char out[SPRY_OLLAMA_TIME], struct timespec when)
@@ -522,7 +523,7 @@ static bool load(spry_exchange *x, const char *name, const spry_completion_optio
 {
     const spry_pooled *model = spry_completion_model(x, name);
     if (model && o->has_keep_alive)
-        spry_model_pool_keep(x->server->pool, model, o->keep_alive_s);
+        spry_completion_keep(x, model, o->keep_alive_s);
     if (model)
         spry_model_pool_release(x->server->pool, model);
     return model != NULL;
@@ -532,6 +533,8 @@ static bool load(spry_exchange *x, const char *name, const spry_completion_optio
 static bool unload(spry_exchange *x, const char *name)
 {
     spry_error error;
+    if (!spry_http_admin(x))
+        return false;
     spry_status status = spry_model_pool_unload(x->server->pool, name, &error);
     bool accepted = status == SPRY_OK || status == SPRY_ERR_BUSY;
     if (!accepted)

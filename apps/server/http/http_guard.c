@@ -167,6 +167,14 @@ static bool has_key(spry_exchange *x)
     return index >= 0;
 }
 
+bool spry_http_admin(spry_exchange *x)
+{
+    if (!x->admin)
+        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL,
+                         "this key cannot change models: its line in the key file must have the word admin");
+    return x->admin;
+}
+
 /* Requests that can compute count; those that only look do not. */
 static bool within_limits(spry_exchange *x)
 {
@@ -199,11 +207,8 @@ bool spry_http_guard(spry_exchange *x)
                          "access key missing or wrong: send \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"");
         return false;
     }
-    if (x->route && x->route->access == SPRY_ROUTE_ADMIN && !x->admin) {
-        spry_reply_error(x, SPRY_HTTP_FORBIDDEN, NULL,
-                         "this key cannot change models: its line in the key file must have the word admin");
+    if (x->route && x->route->access == SPRY_ROUTE_ADMIN && !spry_http_admin(x))
         return false;
-    }
     /* A client is one key on one address. */
     x->client =
         spry_address_hash(&x->connection->address, spry_hash_bytes(x->key.data ? x->key.data : "", x->key.size, 0));

@@ -46,6 +46,9 @@ spry_status spry_http_check_reader(spry_exchange *exchange, spry_error *error);
  * server stops. */
 void spry_http_interrupt_begin(spry_exchange *exchange);
 
+/* Whether the key of this request may change models; false: a refusal was the reply. */
+bool spry_http_admin(spry_exchange *exchange);
+
 /* Takes bytes of --request-memory until the request ends. False: other requests have the rest. */
 bool spry_http_take_memory(spry_exchange *exchange, size_t bytes);
 

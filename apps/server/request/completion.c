@@ -579,6 +579,12 @@ const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
     return model;
 }
 
+void spry_completion_keep(const spry_exchange *x, const spry_pooled *model, double seconds)
+{
+    if (x->admin)
+        spry_model_pool_keep(x->server->pool, model, seconds);
+}
+
 void spry_completion_refuse_model(spry_exchange *x, const char *name, const spry_error *error)
 {
     spry_status status = error->status;
@@ -651,7 +657,7 @@ static bool load_model(spry_completion *c, spry_fields *fields, const char *name
     spry_engine_sampling(c->model->engine, &o->request.sampling);
     bool fine = read_options(c, fields);
     if (fine && o->has_keep_alive)
-        spry_model_pool_keep(c->exchange->server->pool, c->model, o->keep_alive_s);
+        spry_completion_keep(c->exchange, c->model, o->keep_alive_s);
     return fine;
 }
 

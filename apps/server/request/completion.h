@@ -281,6 +281,10 @@ void spry_completion_serve(spry_exchange *exchange, json_t *root, spry_fields *f
 /* The model of this name, loaded, to be released to the pool; NULL when a reply was given instead. */
 const spry_pooled *spry_completion_model(spry_exchange *exchange, const char *name);
 
+/* How long a model stays loaded after its last use, at the wish of a request. The wish of a key that is not an admin's
+ * has no effect: many clients send it with every request. */
+void spry_completion_keep(const spry_exchange *exchange, const spry_pooled *model, double seconds);
+
 /* Whether a model, as the pool knows it (NULL: the first one), is there and not loaded. */
 bool spry_completion_sleeps(const spry_server *server, const char *name);
 
