@@ -269,7 +269,7 @@ static spry_view next_line(spry_view *text)
 static spry_status read_text(spry_mix *mix, spry_view text, spry_error *error)
 {
     json_t *file;
-    (void)spry_json_read(&file, text, 0, NULL, NULL);
+    (void)spry_json_read(&file, text, 0, 0, NULL);
     spry_view rest = text, first = next_line(&rest);
     bool is_object = json_object_get(file, "format") || (first.size == 1 && first.data[0] == '{');
     spry_status status = SPRY_OK;

@@ -165,7 +165,7 @@ spry_status spry_conversation_load(spry_conversation *conversation, const char *
     spry_status status = spry_file_read(&text, path, error);
     if (status != SPRY_OK)
         goto done;
-    status = spry_json_read(&json, spry_buffer_view(&text), SPRY_JSON_NO_ZERO, NULL, error);
+    status = spry_json_read(&json, spry_buffer_view(&text), SPRY_JSON_NO_ZERO, 0, error);
     if (status != SPRY_OK) {
         (void)spry_fail_prefix(error, status, path);
         goto done;

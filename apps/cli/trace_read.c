@@ -351,7 +351,7 @@ static spry_status take_line(reader *r, const char *line, size_t size, bool *end
         return wrong_line(r, "the list of events ended before it", error);
     spry_error why = {0};
     json_t *json;
-    (void)spry_json_read(&json, text, 0, NULL, &why);
+    (void)spry_json_read(&json, text, 0, 0, &why);
     if (!json && !whole && !*ended && r->line > 1) {
         r->cut = true;
         return SPRY_OK;

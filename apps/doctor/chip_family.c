@@ -71,7 +71,7 @@ spry_status spry_chips_compare(spry_chips *chips, spry_view families, const spry
 {
     json_t *root;
     *chips = (spry_chips){0};
-    spry_status status = spry_json_read(&root, families, 0, NULL, error);
+    spry_status status = spry_json_read(&root, families, 0, 0, error);
     if (status)
         return spry_fail_prefix(error, status, "chips.json");
     status = read_family(&chips->processor, find(json_object_get(root, "processors"), hardware->cpu, hardware), error);

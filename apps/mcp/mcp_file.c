@@ -349,7 +349,7 @@ spry_status spry_mcp_file_read(spry_mcp_file *out, const char *path, void (*log)
     spry_buffer_init(&text, FILE_BYTES);
     spry_status status = spry_file_read(&text, path, error);
     if (status == SPRY_OK) {
-        status = spry_json_read(&root, spry_buffer_view(&text), SPRY_JSON_NO_ZERO, NULL, error);
+        status = spry_json_read(&root, spry_buffer_view(&text), SPRY_JSON_NO_ZERO, 0, error);
         if (status != SPRY_OK)
             (void)spry_fail_prefix(error, status, path);
     }

@@ -38,7 +38,7 @@ static void take_message(answer *a, spry_view text)
 {
     json_t *message = NULL;
     spry_error ignored;
-    if (a->reply || spry_json_read(&message, text, SPRY_JSON_LAST_KEY, NULL, &ignored) != SPRY_OK)
+    if (a->reply || spry_json_read(&message, text, SPRY_JSON_LAST_KEY, 0, &ignored) != SPRY_OK)
         return;
     const json_t *id = json_object_get(message, "id"), *method = json_object_get(message, "method");
     if (!method && json_is_integer(id) && json_integer_value(id) == a->id)

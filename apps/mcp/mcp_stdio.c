@@ -145,7 +145,7 @@ static void take_line(stdio_link *s, spry_view line)
 {
     json_t *message = NULL;
     spry_error ignored;
-    if (spry_json_read(&message, line, SPRY_JSON_LAST_KEY, NULL, &ignored) != SPRY_OK)
+    if (spry_json_read(&message, line, SPRY_JSON_LAST_KEY, 0, &ignored) != SPRY_OK)
         return; /* some servers print other lines, too */
     const char *method = json_string_value(json_object_get(message, "method"));
     const json_t *id = json_object_get(message, "id");

@@ -68,7 +68,7 @@ spry_status spry_catalogue_load(json_t **models, spry_error *error)
     }
     if (status == SPRY_OK) {
         json_t *root;
-        status = spry_json_read(&root, spry_buffer_view(&text), 0, NULL, error);
+        status = spry_json_read(&root, spry_buffer_view(&text), 0, 0, error);
         if (status != SPRY_OK)
             (void)spry_fail_prefix(error, status, path.data);
         else

@@ -47,7 +47,7 @@ static spry_status parse(void **json, spry_buffer *text, const char *url, spry_e
 {
     json_t *parsed;
     char prefix[240];
-    spry_status status = spry_json_read(&parsed, spry_buffer_view(text), SPRY_JSON_LAST_KEY, NULL, error);
+    spry_status status = spry_json_read(&parsed, spry_buffer_view(text), SPRY_JSON_LAST_KEY, 0, error);
     *json = parsed;
     snprintf(prefix, sizeof prefix, "%.200s: the answer", url);
     return status ? spry_fail_prefix(error, status, prefix) : SPRY_OK;

@@ -106,8 +106,8 @@ static const spry_option limit_options[] = {
     OPTION("max-body", SIZE, settings.max_body, .min = 1024, .max = 1e12, .help = "Limit for the body of a request"),
     OPTION("max-head", SIZE, settings.max_head, .min = 4096, .max = 1 << 20, .help = "Limit for the head of a request"),
     OPTION("request-memory", SIZE, settings.request_memory, .min = 1 << 20, .max = 1e15,
-           .help =
-               "Limit for the bodies of all requests and the values read from them; further requests get status 503"),
+           .help = "Limit for the memory that all requests take to be read and answered, of which one gets at most "
+                   "half; further requests get status 503"),
     OPTION("max-connections", U32, settings.connections, .min = 1, .max = 65536, .help = "Most open connections"),
     OPTION(
         "max-per-address", U32, settings.per_address, .max = 65536,

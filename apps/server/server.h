@@ -38,7 +38,7 @@ typedef struct spry_serve_settings {
     const char *mcp;                /* file of MCP servers (mcp/mcp.h); NULL: none */
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
-    size_t request_memory;          /* limit for the bodies of all requests and what is made of them, in bytes */
+    size_t request_memory;          /* limit for what all requests take: bodies, values, texts, replies */
     uint32_t connections;           /* limit for open connections */
     uint32_t per_address;           /* limit for connections from one address; 0: half of all, on loopback none */
     uint32_t head_s;                /* a connection without a complete head is closed after this time */

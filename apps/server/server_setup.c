@@ -300,7 +300,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     server->slots = flags->parallel;
     server->models_max = flags->models_max;
     server->answers_max = flags->parallel + flags->queue;
-    spry_json_watch();
+    spry_json_watch(spry_memory_size);
     spry_registry_init(&server->registry);
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
     spry_kept_streams_init(&server->streams);

@@ -140,7 +140,7 @@ static spry_status read_input(sample_input *input, spry_error *error)
         status = spry_fail(error, SPRY_ERR_INPUT, "standard input is empty, but must be a JSON object with \"logits\"");
     if (status == SPRY_OK) {
         json_t *root;
-        status = spry_json_read(&root, spry_buffer_view(&bytes), 0, NULL, error);
+        status = spry_json_read(&root, spry_buffer_view(&bytes), 0, 0, error);
         status = root ? read_root(input, root, error) : spry_fail_prefix(error, status, "standard input");
         json_decref(root);
     }

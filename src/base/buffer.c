@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/meter.h"
 #include "base/number.h"
 
 /* ---- arenas ------------------------------------------------------------------------------------------------------ */
@@ -34,6 +35,7 @@ void spry_arena_deinit(spry_arena *arena)
         free(block);
         block = next;
     }
+    spry_meter_give(arena->total);
     *arena = (spry_arena){0};
 }
 
@@ -42,7 +44,7 @@ static struct spry_arena_block *block_create(spry_arena *arena, size_t bytes)
     size_t whole;
     if (!spry_checked_add(&whole, bytes, sizeof(struct spry_arena_block) + ALIGNMENT))
         return NULL;
-    struct spry_arena_block *block = calloc(1, whole);
+    struct spry_arena_block *block = spry_meter_take(whole) ? calloc(1, whole) : NULL;
     if (!block)
         return NULL;
     uintptr_t start = (uintptr_t)(block + 1);
@@ -88,6 +90,12 @@ char *spry_arena_copy(spry_arena *arena, spry_view text)
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
+/* `memory` of `before` bytes made larger; NULL: memory is short. */
+static void *grow(void *memory, size_t before, size_t bytes)
+{
+    return spry_meter_take(bytes - before) ? realloc(memory, bytes) : NULL;
+}
+
 /* The capacity doubles until it reaches the maximum. */
 
 void spry_buffer_init(spry_buffer *buffer, size_t max)
@@ -98,6 +106,7 @@ void spry_buffer_init(spry_buffer *buffer, size_t max)
 void spry_buffer_deinit(spry_buffer *buffer)
 {
     free(buffer->data);
+    spry_meter_give(buffer->capacity);
     *buffer = (spry_buffer){.max = buffer->max};
 }
 
@@ -123,7 +132,7 @@ static bool reserve(spry_buffer *buffer, size_t more)
         capacity = 64;
     if (capacity < with_zero)
         capacity = with_zero;
-    char *data = realloc(buffer->data, capacity);
+    char *data = grow(buffer->data, buffer->capacity, capacity);
     if (!data)
         return !(buffer->failed = true);
     buffer->data = data;
@@ -187,6 +196,7 @@ void spry_buffer_consume(spry_buffer *buffer, size_t size)
 void spry_tokens_deinit(spry_tokens *tokens)
 {
     free(tokens->ids);
+    spry_meter_give(tokens->capacity * sizeof *tokens->ids);
     *tokens = (spry_tokens){0};
 }
 
@@ -196,7 +206,7 @@ bool spry_tokens_push(spry_tokens *tokens, int32_t id)
         size_t capacity = tokens->capacity ? tokens->capacity * 2 : 256, bytes;
         if (tokens->capacity > SIZE_MAX / 2 || !spry_checked_mul(&bytes, capacity, sizeof *tokens->ids))
             return false;
-        int32_t *ids = realloc(tokens->ids, bytes);
+        int32_t *ids = grow(tokens->ids, tokens->capacity * sizeof *tokens->ids, bytes);
         if (!ids)
             return false;
         tokens->ids = ids;

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/interrupt.h"
+#include "base/meter.h"
 #include "base/number.h"
 #include "base/utf8.h"
 
@@ -19,7 +20,6 @@ enum {
     NUMBER_BYTES = 32,
     FREE_BYTES = 64 << 20, /* every text may take these */
     BYTES_A_BYTE = 32,
-    TAKEN_BYTES = 1 << 18, /* asked of a budget at a time */
 };
 
 typedef struct reader {
@@ -27,9 +27,8 @@ typedef struct reader {
     json_t *open[SPRY_JSON_DEPTH]; /* lists and objects around the place; borrowed from the outermost */
     size_t depth;
     unsigned flags;
-    spry_json_budget budget;
-    size_t bytes, taken; /* limit for bytes of values, and bytes taken */
-    spry_buffer text;    /* a string with escapes, decoded */
+    size_t bytes, max_bytes; /* of values */
+    spry_buffer text;        /* a string with escapes, decoded */
     spry_buffer key;
     spry_status status;
     const char *wrong; /* what is wrong at `at` */
@@ -54,13 +53,10 @@ static bool stop(reader *r, spry_status status)
 static bool charge(reader *r, size_t bytes)
 {
     r->bytes += bytes;
-    if (r->bytes > r->budget.max_bytes)
+    if (r->bytes > r->max_bytes)
         return stop(r, SPRY_ERR_INPUT);
     if (spry_interrupted(bytes / ITEM_BYTES))
         return stop(r, SPRY_ERR_CANCELLED);
-    for (; r->budget.take && r->bytes > r->taken; r->taken += TAKEN_BYTES)
-        if (!r->budget.take(r->budget.user, TAKEN_BYTES))
-            return stop(r, SPRY_ERR_BUSY);
     return !r->status;
 }
 
@@ -354,9 +350,7 @@ static spry_status explain(const reader *r, spry_error *error)
         return spry_fail_memory(error, "JSON", r->bytes);
     if (r->status == SPRY_ERR_INPUT)
         return spry_fail(error, SPRY_ERR_INPUT, "the values of the JSON text take more than %zu MiB of memory",
-                         r->budget.max_bytes >> 20);
-    if (r->status == SPRY_ERR_BUSY)
-        return spry_fail(error, SPRY_ERR_BUSY, "other requests take the memory that the JSON text needs; try again");
+                         r->max_bytes >> 20);
     if (r->status == SPRY_ERR_CANCELLED)
         return spry_fail(error, SPRY_ERR_CANCELLED, "the JSON text was not read to its end: cancelled");
     for (const char *c = begin; c < r->at; c++) {
@@ -367,8 +361,7 @@ static spry_status explain(const reader *r, spry_error *error)
                      (size_t)(r->at - begin) + 1, r->wrong);
 }
 
-spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, const spry_json_budget *budget,
-                           spry_error *error)
+spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, size_t max_bytes, spry_error *error)
 {
     *out = NULL;
     reader *r = malloc(sizeof *r);
@@ -378,9 +371,9 @@ spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, const s
     r->end = text.data + text.size;
     r->depth = 0;
     r->flags = flags;
-    r->bytes = r->taken = 0;
+    r->bytes = 0;
     size_t own = FREE_BYTES + (text.size < SIZE_MAX / 64 ? BYTES_A_BYTE * text.size : 0);
-    r->budget = budget ? *budget : (spry_json_budget){.max_bytes = own};
+    r->max_bytes = max_bytes ? max_bytes : own;
     r->status = SPRY_OK;
     spry_buffer_init(&r->text, SIZE_MAX / 2);
     spry_buffer_init(&r->key, SIZE_MAX / 2);
@@ -395,12 +388,12 @@ spry_status spry_json_read(json_t **out, spry_view text, unsigned flags, const s
 json_t *spry_json_value(spry_view text)
 {
     json_t *json;
-    return spry_json_read(&json, text, SPRY_JSON_LAST_KEY, NULL, NULL) ? NULL : json;
+    return spry_json_read(&json, text, SPRY_JSON_LAST_KEY, 0, NULL) ? NULL : json;
 }
 
 spry_status spry_json_object(json_t **out, spry_view text, spry_error *error)
 {
-    spry_status status = spry_json_read(out, text, 0, NULL, error);
+    spry_status status = spry_json_read(out, text, 0, 0, error);
     if (status || json_is_object(*out))
         return status;
     json_decref(*out);
@@ -411,17 +404,30 @@ spry_status spry_json_object(json_t **out, spry_view text, spry_error *error)
 /* ---- short memory ------------------------------------------------------------------------------------------------ */
 
 static _Thread_local bool is_short;
+static size_t (*size_of_memory)(void *memory);
 
 static void *watched_malloc(size_t size)
 {
     void *memory = malloc(size);
+    if (memory && !spry_meter_take(size_of_memory(memory))) {
+        free(memory);
+        memory = NULL;
+    }
     is_short |= !memory;
     return memory;
 }
 
-void spry_json_watch(void)
+static void watched_free(void *memory)
 {
-    json_set_alloc_funcs(watched_malloc, free);
+    if (memory)
+        spry_meter_give(size_of_memory(memory));
+    free(memory);
+}
+
+void spry_json_watch(size_t (*size_of)(void *memory))
+{
+    size_of_memory = size_of;
+    json_set_alloc_funcs(watched_malloc, watched_free);
 }
 
 bool spry_json_short(void)

@@ -283,7 +283,7 @@ static spry_status read_header(opening *in, json_t *header, const unsigned char 
 
 static spry_status parse_json(json_t **json, const void *text, size_t size, const char *what, spry_error *error)
 {
-    spry_status status = spry_json_read(json, (spry_view){text, size}, 0, NULL, error);
+    spry_status status = spry_json_read(json, (spry_view){text, size}, 0, 0, error);
     return status ? spry_fail_prefix(error, status, what) : SPRY_OK;
 }
 

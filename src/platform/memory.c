@@ -39,6 +39,18 @@ void spry_memory_trim(void)
 #endif
 }
 
+size_t spry_memory_size(void *memory)
+{
+#if defined(__GLIBC__)
+    return malloc_usable_size(memory);
+#elif defined(__APPLE__)
+    return malloc_size(memory);
+#else
+    (void)memory;
+    return 0;
+#endif
+}
+
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
 size_t spry_memory_page(void)

@@ -30,6 +30,9 @@ bool spry_memory_is_short(const char *root);
  * rarely allocate at the same time, and each region takes 64 MiB of address space. Call it before threads start. */
 void spry_memory_limit_arenas(void);
 
+/* The size of an allocation of the C library, which is at least what was asked for; 0: the library does not say. */
+size_t spry_memory_size(void *memory);
+
 /* Gives freed memory that the C library's allocator keeps back to the system. */
 void spry_memory_trim(void);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/meter.h"
 #include "base/number.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -261,7 +262,9 @@ static spry_status fill_slot(spry_model_pool *pool, slot *s)
 {
     set_state(pool, s, SLOT_LOADING);
     spry_error error = {0};
+    spry_meter_pause();
     spry_status status = load(pool, s, &error);
+    spry_meter_resume();
     s->failure = error;
     s->n_loads++;
     if (!status) {

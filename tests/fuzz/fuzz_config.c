@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     json_t *json = NULL;
     spry_error error;
-    if (spry_json_read(&json, (spry_view){(const char *)data, size}, SPRY_JSON_LAST_KEY, NULL, &error) != SPRY_OK)
+    if (spry_json_read(&json, (spry_view){(const char *)data, size}, SPRY_JSON_LAST_KEY, 0, &error) != SPRY_OK)
         return 0;
     spry_config config;
     spry_arena arena;

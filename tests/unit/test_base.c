@@ -17,6 +17,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "base/meter.h"
 #include "base/number.h"
 
 /* ---- checked ---------------------------------------------------------------------------------------------------- */
@@ -232,6 +233,57 @@ static void buffer_extend_and_consume(void **state)
     assert_string_equal(buffer.data, "");
     assert_int_equal(buffer.size, 0);
     spry_buffer_deinit(&buffer);
+}
+
+/* ---- memory of requests ------------------------------------------------------------------------------------------ */
+
+static bool take_some(void *user, size_t bytes)
+{
+    size_t *left = user;
+    if (bytes > *left)
+        return false;
+    *left -= bytes;
+    return true;
+}
+
+static bool arena_fits(size_t bytes)
+{
+    spry_arena arena;
+    spry_arena_init(&arena);
+    bool fits = spry_arena_alloc(&arena, 1, bytes) != NULL;
+    spry_arena_deinit(&arena);
+    return fits;
+}
+
+static void memory_of_a_request_has_a_limit(void **state)
+{
+    (void)state;
+    enum { LIMIT = 8 << 20 };
+    size_t left = LIMIT;
+    spry_buffer buffer;
+    spry_tokens tokens = {0};
+    spry_buffer_init(&buffer, SIZE_MAX / 2);
+    spry_meter_begin(take_some, &left);
+    for (int i = 0; i < 100; i++)
+        assert_true(arena_fits(LIMIT / 2)); /* what is freed counts no longer */
+    assert_false(arena_fits(LIMIT));
+    assert_non_null(spry_buffer_extend(&buffer, LIMIT / 2));
+    assert_null(spry_buffer_extend(&buffer, LIMIT / 2));
+    assert_true(buffer.failed);
+    size_t count = 0;
+    while (spry_tokens_push(&tokens, 1))
+        count++;
+    assert_in_range(count, LIMIT / 16, LIMIT / 8);
+    spry_meter_pause();
+    assert_true(arena_fits(LIMIT));
+    spry_meter_resume();
+    assert_false(arena_fits(LIMIT));
+    spry_buffer_deinit(&buffer);
+    spry_tokens_deinit(&tokens);
+    assert_true(arena_fits(LIMIT / 2));
+    spry_meter_end();
+    assert_true(arena_fits(LIMIT));
+    assert_true(left < LIMIT / 2);
 }
 
 /* ---- map -------------------------------------------------------------------------------------------------------- */
@@ -499,6 +551,7 @@ int main(void)
         cmocka_unit_test(buffer_stops_at_its_maximum),
         cmocka_unit_test(buffer_refuses_sizes_that_wrap),
         cmocka_unit_test(buffer_extend_and_consume),
+        cmocka_unit_test(memory_of_a_request_has_a_limit),
         cmocka_unit_test(map_holds_many),
         cmocka_unit_test(map_keeps_the_first_value),
         cmocka_unit_test(map_knows_odd_keys),

@@ -101,7 +101,7 @@ static void test_json(void **state)
         spry_buffer_text(&text, ",1");
     spry_buffer_text(&text, "]");
     begin(&r, 2);
-    assert_int_equal(spry_json_read(&json, spry_buffer_view(&text), 0, NULL, &error), SPRY_ERR_CANCELLED);
+    assert_int_equal(spry_json_read(&json, spry_buffer_view(&text), 0, 0, &error), SPRY_ERR_CANCELLED);
     assert_null(json);
     end(&r);
     spry_buffer_deinit(&text);

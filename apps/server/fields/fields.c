@@ -17,20 +17,12 @@ static const char *type_name(const json_t *value)
     return names[json_typeof(value)];
 }
 
-/* Values, what an interface makes of them, and what the template does. */
-enum { COPIES = 3, VALUES_FREE = 64 << 20, VALUES_A_BYTE = 8, MARGIN = 1 << 20 };
-
-static bool take_memory(void *exchange, size_t bytes)
-{
-    return spry_http_take_memory(exchange, COPIES * bytes);
-}
+enum { VALUES_FREE = 64 << 20, VALUES_A_BYTE = 8 };
 
 spry_status spry_fields_parse(json_t **root, spry_exchange *x, spry_error *error)
 {
-    size_t own = VALUES_FREE + VALUES_A_BYTE * x->body.size, all = x->server->settings->request_memory;
-    size_t left = all > x->memory + COPIES * MARGIN ? (all - x->memory) / COPIES - MARGIN : 0;
-    const spry_json_budget budget = {own < left ? own : left, take_memory, x};
-    spry_status status = spry_json_read(root, spry_buffer_view(&x->body), 0, &budget, error);
+    size_t own = VALUES_FREE + VALUES_A_BYTE * x->body.size, most = x->server->settings->request_memory / 2;
+    spry_status status = spry_json_read(root, spry_buffer_view(&x->body), 0, own < most ? own : most, error);
     return status ? spry_fail_prefix(error, status, "the body") : SPRY_OK;
 }
 

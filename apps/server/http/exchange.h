@@ -66,6 +66,8 @@ struct spry_exchange {
     spry_buffer body;
     spry_buffer ignored; /* names of parts of the body that nothing uses, with commas between them */
     size_t memory;       /* bytes of --request-memory that it has taken */
+    bool large;          /* it took much of it: memory is given back to the system afterwards */
+    bool exceeds;        /* it wanted more than one request may take */
     uint64_t number;     /* requests are numbered from 1 */
     uint64_t began_ns;   /* when the head of the request had been read */
     uint64_t load_ns;    /* time it waited for its model to be loaded */

@@ -15,6 +15,7 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/meter.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -74,14 +75,27 @@ spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
     return x->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the answer took longer than allowed") : SPRY_OK;
 }
 
+static void give_memory(spry_exchange *x, size_t bytes)
+{
+    atomic_fetch_sub(&x->server->memory, bytes);
+    x->memory -= bytes;
+}
+
+/* One request gets at most half, so that others are answered meanwhile. */
 bool spry_http_take_memory(spry_exchange *x, size_t bytes)
 {
-    size_t limit = x->server->settings->request_memory, taken = atomic_fetch_add(&x->server->memory, bytes);
+    size_t limit = x->server->settings->request_memory;
+    if (x->memory > limit / 2 || bytes > limit / 2 - x->memory) {
+        x->exceeds = true;
+        return false;
+    }
+    size_t taken = atomic_fetch_add(&x->server->memory, bytes);
     if (taken > limit || bytes > limit - taken) {
         atomic_fetch_sub(&x->server->memory, bytes);
         return false;
     }
     x->memory += bytes;
+    x->large |= x->memory >= TRIMMED;
     return true;
 }
 
@@ -96,6 +110,11 @@ static bool is_over(void *user)
 void spry_http_interrupt_begin(spry_exchange *x)
 {
     spry_interrupt_begin(is_over, x);
+}
+
+static bool take_memory(void *exchange, size_t bytes)
+{
+    return spry_http_take_memory(exchange, bytes);
 }
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
@@ -230,10 +249,9 @@ static void end_exchange(spry_connection *c, bool whole)
     spry_buffer_deinit(&x->fields);
     spry_buffer_deinit(&x->ignored);
     free(x->owned);
-    atomic_fetch_sub(&c->server->memory, x->memory);
-    if (x->memory >= TRIMMED)
+    give_memory(x, x->memory);
+    if (x->large)
         spry_memory_trim();
-    x->memory = 0;
     spry_http_parser_reset(&c->parser);
     c->open = false;
     c->since_ns = spry_clock_ns();
@@ -318,8 +336,10 @@ static bool answer(spry_connection *c, bool *keeps)
         reply_fault(x, c->parser.fault);
     } else if (!x->status) {
         spry_http_interrupt_begin(x);
+        spry_meter_begin(take_memory, x);
         spry_json_forget();
         x->route->handle(x);
+        give_memory(x, spry_meter_end()); /* before the reply is sent, which may take long */
         spry_interrupt_end();
     }
     *keeps =
@@ -420,7 +440,7 @@ bool spry_connection_serve(spry_connection *c)
         if (c->open && !c->exchange.status && c->exchange.body.capacity > c->exchange.memory &&
             !spry_http_take_memory(&c->exchange, c->exchange.body.capacity - c->exchange.memory))
             spry_reply_error(&c->exchange, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL,
-                             "other requests take the memory for bodies (--request-memory); try again");
+                             "the bodies of requests take all memory that they may (--request-memory); try again");
         if (c->open && (c->exchange.status || c->parser.state >= SPRY_PARSE_COMPLETE)) {
             if (!answer(c, &keeps))
                 return false;

@@ -7,6 +7,7 @@
 
 #include "base/interrupt.h"
 #include "base/json.h"
+#include "base/meter.h"
 #include "base/utf8.h"
 #include "server/http/http_connection.h"
 
@@ -14,7 +15,9 @@ enum { SENTENCE_BYTES = 1024 };
 
 void spry_reply_field(spry_exchange *x, const char *name, const char *value)
 {
+    spry_meter_pause();
     spry_buffer_format(&x->fields, "%s: %s\r\n", name, value);
+    spry_meter_resume();
 }
 
 /* False: there is no connection, or it has its reply. `cached`: browsers may keep the reply for a day. */
@@ -79,8 +82,11 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
     x->content = spry_view_of(text ? text : spry_interrupted(0) ? is_over : no_memory);
     if (status == SPRY_HTTP_SERVICE_UNAVAILABLE)
         spry_reply_field(x, "Retry-After", "1");
-    if (status == SPRY_HTTP_TOO_MANY_REQUESTS)
-        spry_buffer_format(&x->fields, "Retry-After: %u\r\n", x->retry_s ? x->retry_s : 1);
+    if (status == SPRY_HTTP_TOO_MANY_REQUESTS) {
+        char seconds[16];
+        snprintf(seconds, sizeof seconds, "%u", x->retry_s ? x->retry_s : 1);
+        spry_reply_field(x, "Retry-After", seconds);
+    }
     if (status == SPRY_HTTP_METHOD_NOT_ALLOWED)
         spry_reply_field(x, "Allow", x->allowed);
     if (status == SPRY_HTTP_UNAUTHORIZED)
@@ -203,6 +209,12 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
         status = SPRY_HTTP_SERVICE_UNAVAILABLE;
         snprintf(sentence, sizeof sentence, "not enough memory for the request; try again");
     }
+    if (status == SPRY_HTTP_SERVICE_UNAVAILABLE && x->exceeds) { /* and will be whenever it is tried again */
+        status = SPRY_HTTP_CONTENT_TOO_LARGE;
+        snprintf(sentence, sizeof sentence,
+                 "the request needs more than half of the memory for all (--request-memory)");
+    }
+    spry_meter_pause(); /* the request has freed nothing yet */
     spry_error_form form = form_of(x);
     json_t *body = spry_reply_error_body(form, status, param, sentence), *error = json_object_get(body, "error");
     if (x->overflow_tokens && form == SPRY_ERRORS_OPENAI) {
@@ -212,6 +224,7 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
         json_object_set_new(error, "n_ctx", json_integer((json_int_t)x->overflow_context));
     }
     spry_reply_json(x, status, body);
+    spry_meter_resume();
 }
 
 void spry_reply_wrong_method(spry_exchange *x, const char *allowed)

@@ -49,7 +49,7 @@ void spry_http_interrupt_begin(spry_exchange *exchange);
 /* Whether the key of this request may change models; false: a refusal was the reply. */
 bool spry_http_admin(spry_exchange *exchange);
 
-/* Takes bytes of --request-memory until the request ends. False: other requests have the rest. */
+/* Takes bytes of --request-memory until the request ends. False: other requests have the rest, or this one has half. */
 bool spry_http_take_memory(spry_exchange *exchange, size_t bytes);
 
 /* With --verbose: one line of key=value pairs on standard error. */

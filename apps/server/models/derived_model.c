@@ -169,7 +169,7 @@ void spry_derived_apply(const json_t *description, json_t *body, bool ollama)
 spry_status spry_derived_defaults(json_t **out, const char *text, spry_error *error)
 {
     json_t *settings, *value;
-    (void)spry_json_read(&settings, spry_view_of(text), 0, NULL, NULL);
+    (void)spry_json_read(&settings, spry_view_of(text), 0, 0, NULL);
     const char *key, *unknown = NULL;
     spry_sampling sampling;
     spry_sampling_default(&sampling);

@@ -420,7 +420,7 @@ void spry_schema_read(spry_schema *schema, spry_view text)
     if (spry_schema_failed(schema))
         return;
     spry_error why;
-    spry_status status = spry_json_read(&schema->root, text, 0, NULL, &why);
+    spry_status status = spry_json_read(&schema->root, text, 0, 0, &why);
     if (status) {
         spry_ir_fail(schema->ir, status == SPRY_ERR_FORMAT ? SPRY_ERR_INPUT : status, "the JSON schema: %s",
                      why.message);
