@@ -315,6 +315,8 @@ static spry_call_state read_arguments(spry_call_reader *r, spry_view text, char 
         if (state != SPRY_CALL_ON)
             return state;
         size_t sign = spry_space_skip(text, (size_t)(key.data + key.size - text.data));
+        if (sign == text.size)
+            return SPRY_CALL_MORE;
         if (key.size == 0 || text.data[sign] != separator)
             return SPRY_CALL_WRONG;
         size_t begin = sign + 1;
@@ -353,6 +355,8 @@ static spry_call_state read_name(spry_call_reader *r, spry_view text)
     if (state != SPRY_CALL_ON)
         return state;
     size_t next = spry_space_skip(text, (size_t)(name.data + name.size - text.data));
+    if (next == text.size)
+        return SPRY_CALL_MORE;
     if (name.size == 0 || text.data[next] != '(' || memchr(name.data, ' ', name.size))
         return SPRY_CALL_WRONG;
     if (r->style->bare && spry_view_ends(name, spry_view_of(call)))

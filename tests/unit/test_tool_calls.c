@@ -214,6 +214,7 @@ static void test_llama(void **state)
          "f{}f{\"n\":2}", false},
         {"llama", "{\"name\": \"f\", \"parameters\": {}} and more", "f{}C( and more)", false},
         {"llama", "<|python_tag|>print(1)", "C(<|python_tag|>print(1))", false},
+        {"llama", "<|python_tag|>f.call\n(n\n = 1)", "f{\"n\": 1}", false},
         /* JSON that is an answer, not a call */
         {"llama", "{\"names\": [1]}", "C({\"names\": [1]})", false},
         {"llama", "{\"name\": \"Bob\"}", "C({\"name\": \"Bob\"})", false},
