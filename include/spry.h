@@ -75,20 +75,20 @@ typedef struct spry_session spry_session;
 enum { SPRY_LOG_DEBUG = 0, SPRY_LOG_INFO = 1, SPRY_LOG_WARN = 2 }; /* severity of a log sentence */
 
 typedef struct spry_engine_options {
-    size_t size;               /* set by spry_engine_options_default */
-    uint32_t context;          /* tokens a session can hold; 0: the model's own limit, or what fits the memory */
-    uint32_t sessions;         /* sessions that can be full at once; at least 1 */
-    uint32_t chunk;            /* maximum rows of a prefill step; 0: a whole prompt in one step */
-    uint32_t threads;          /* 0: one for every processor this process may use */
-    const char *kv_type;       /* "f16", "q8_0", "f32", or "auto": f16, or q8_0 if a session in f16 does not fit */
-    size_t kv_bytes;           /* limit for KV memory with cached pages; 0: depends on the machine's memory */
-    size_t cache_bytes;        /* limit for shared cached pages; pages in use are never evicted; 0: no limit */
-    const char *cache_dir;     /* NULL, or a folder where cached pages survive the process */
-    size_t cache_disk_bytes;   /* limit for that folder; 0: no limit */
-    uint32_t cache_ttl;        /* seconds after which unused cached pages expire; 0: never */
-    bool data_is_mapped;       /* spry_engine_open_memory's memory is mapped or constant: its pages can be dropped */
-    const char *device;        /* the device that computes: "cpu", "cuda:0", or "auto": the GPU if there is one */
-    const char *cpu;           /* "auto", or the name of a kernel set: "ref" */
+    size_t size;             /* set by spry_engine_options_default */
+    uint32_t context;        /* tokens a session can hold; 0: the model's own limit, or what fits the memory */
+    uint32_t sessions;       /* sessions that can be full at once; at least 1 */
+    uint32_t chunk;          /* maximum rows of a prefill step; 0: a whole prompt in one step */
+    uint32_t threads;        /* 0: one for every processor this process may use */
+    const char *kv_type;     /* "f16", "q8_0", "f32", or "auto": f16, or q8_0 if a session in f16 does not fit */
+    size_t kv_bytes;         /* limit for KV memory with cached pages; 0: depends on the machine's memory */
+    size_t cache_bytes;      /* limit for shared cached pages; pages in use are never evicted; 0: no limit */
+    const char *cache_dir;   /* NULL, or a folder where cached pages survive the process */
+    size_t cache_disk_bytes; /* limit for that folder; 0: no limit */
+    uint32_t cache_ttl;      /* seconds after which unused cached pages expire; 0: never */
+    bool data_is_mapped;     /* spry_engine_open_memory's memory is mapped or constant: its pages can be dropped */
+    const char *device; /* the device that computes: "cpu", "cuda:0", "vulkan:0", or "auto": the GPU if there is one */
+    const char *cpu;    /* "auto", or the name of a kernel set: "ref" */
     const char *quantize;      /* NULL, or the type float matrices become, as by `spry convert`; "auto": q8_0 */
     const char *chat_template; /* NULL: the model's own; a file name, or the text of a template */
     struct spry_trace *trace;  /* NULL, or the trace of steps and answers; it must outlive the engine */

@@ -40,7 +40,8 @@ static const spry_option engine_options[] = {
         "chunk", U32, options.chunk, .max = 65536,
         .help = "Prompt tokens computed in one step; 0: the whole prompt. Affects speed and memory, never the answer"),
     ENGINE_OPTION("device", STRING, options.device, .common = true, .metavar = "DEVICE",
-                  .help = "Where to compute: cpu, cuda:0 for the first NVIDIA GPU, or auto: the GPU where there is "
+                  .help = "Where to compute: cpu, cuda:0 for the first NVIDIA GPU, vulkan:0 for the first GPU of "
+                          "Vulkan, or auto: the GPU where there is "
                           "one, with as many layers as fit, else the CPU"),
     ENGINE_OPTION("gpu-layers", STRING, options.gpu_layers, .choices = layer_words, .metavar = "N",
                   .help = "Number of layers on the GPU, counted from the last; the others run on the CPU; auto: as "

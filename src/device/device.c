@@ -89,7 +89,7 @@ void spry_device_attention_work(double *bytes, double *products, const spry_segm
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-static const spry_device_kind *kinds[3] = {&spry_device_kind_cpu, &spry_device_kind_cuda};
+static const spry_device_kind *kinds[4] = {&spry_device_kind_cpu, &spry_device_kind_cuda, &spry_device_kind_vulkan};
 
 void spry_device_add_kind(const spry_device_kind *kind)
 {
@@ -164,6 +164,12 @@ size_t spry_device_available(const char *name)
     return spry_device_find(&kind, name, NULL) || !kind->available ? 0 : kind->available(piece_of(name));
 }
 
+bool spry_device_is_host(const char *name)
+{
+    const spry_device_kind *kind;
+    return !spry_device_find(&kind, name, NULL) && kind->is_host && kind->is_host(piece_of(name));
+}
+
 void spry_device_explain(const char *name, spry_error *why)
 {
     const spry_device_kind *kind;
@@ -212,15 +218,20 @@ spry_status spry_device_check_named(const char *name, const spry_config *config,
 
 const char *spry_device_auto(const spry_config *config, const spry_step_limits *limits, spry_error *why)
 {
-    static const char gpu[] = "cuda:0";
-    const spry_device_kind *kind = &spry_device_kind_cuda;
+    static const char *const gpus[] = {"cuda:0", "vulkan:0"}; /* the first that is there is used */
     if (spry_ranks_shared()) {
         spry_fail(why, SPRY_ERR_DEVICE, "processes share the model");
-    } else if (!spry_device_total(gpu)) {
-        spry_device_explain(gpu, why);
-    } else if (!config || (!spry_device_check(kind, config, why) && !spry_device_check_adapters(kind, limits, why))) {
-        return gpu;
+        return NULL;
     }
+    for (size_t i = 0; i < SPRY_COUNT(gpus); i++) {
+        const spry_device_kind *kind;
+        if (spry_device_find(&kind, gpus[i], why) || !spry_device_total(gpus[i]) || spry_device_is_host(gpus[i]))
+            continue;
+        if (!config || (!spry_device_check(kind, config, why) && !spry_device_check_adapters(kind, limits, why)))
+            return gpus[i];
+        return NULL;
+    }
+    spry_device_explain(gpus[0], why);
     return NULL;
 }
 

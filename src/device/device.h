@@ -119,6 +119,9 @@ uint32_t spry_device_chunk(const spry_device_kind *kind);
 size_t spry_device_total(const char *name);
 void spry_device_explain(const char *name, spry_error *why);
 
+/* Whether a device of another kind is this machine's CPU after all, such as one that imitates a GPU. */
+bool spry_device_is_host(const char *name);
+
 /* Free bytes of memory of a device; 0: not known. */
 size_t spry_device_available(const char *name);
 

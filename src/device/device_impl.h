@@ -52,6 +52,7 @@ struct spry_device_kind {
     uint32_t chunk;                         /* default number of prompt tokens in a step; 0: the same as for the CPU */
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
     size_t (*available)(const char *piece); /* free bytes now; otherwise the same */
+    bool (*is_host)(const char *piece);     /* it is the CPU, imitating a GPU; NULL: never */
     void (*explain)(const char *piece, spry_error *why); /* gives the reason why `total` is 0; NULL: there is none to
                                                           * add */
     /* Writes a text that names everything besides model and layout that determines the bits of a page: kernels and
@@ -77,8 +78,8 @@ void spry_device_attention_work(double *bytes, double *products, const spry_segm
                                 const spry_config *config, const spry_kv_pool *pool, uint32_t layer);
 
 /* All kinds. */
-extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_ranks,
-    spry_device_kind_split;
+extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_vulkan,
+    spry_device_kind_ranks, spry_device_kind_split;
 
 /* Adds a kind that the program itself provides, such as a device for tests; call it before any device is searched
  * for. */

@@ -186,8 +186,12 @@ static spry_status choose_auto(spry_engine *e, const spry_engine_options *o, con
     e->automatic = true;
     if (!gpu) {
         /* A missing driver is the usual case; a GPU that is there and not used deserves a warning. */
-        spry_log_write(&e->log, spry_device_total("cuda:0") ? SPRY_LOG_WARN : SPRY_LOG_INFO, "%s; the CPU computes",
-                       why.message);
+        spry_log_write(&e->log,
+                       spry_device_total("cuda:0") ||
+                               (spry_device_total("vulkan:0") && !spry_device_is_host("vulkan:0"))
+                           ? SPRY_LOG_WARN
+                           : SPRY_LOG_INFO,
+                       "%s; the CPU computes", why.message);
         return use_cpu(e, error);
     }
     bool asked = o->gpu_layers && *o->gpu_layers, whole = !asked && fits_whole(e, gpu, shape);

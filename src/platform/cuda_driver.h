@@ -3,6 +3,7 @@
 #ifndef SPRY_PLATFORM_CUDA_DRIVER_H
 #define SPRY_PLATFORM_CUDA_DRIVER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -61,6 +62,7 @@ enum { SPRY_CUDA_CLUSTER = 4, SPRY_CUDA_OVERLAP = 6 };
 
 typedef struct spry_cuda {
     void *library; /* NULL: not open */
+    bool vulkan;   /* the table of device/vulkan, whose kernels are its own */
     int (*init)(unsigned flags);
     int (*error_string)(int result, const char **text);
     int (*driver_version)(int *version); /* 1000 * major + 10 * minor of CUDA */
@@ -69,6 +71,8 @@ typedef struct spry_cuda {
     int (*device)(int *device, int index);
     int (*device_name)(char *name, int size, int device);
     int (*device_memory)(size_t *bytes, int device);
+    int (*device_free)(size_t *bytes, int device);  /* only of Vulkan; */
+    int (*device_limit)(size_t *bytes, int device); /* NULL, or bytes of the largest allocation */
     int (*device_attribute)(int *value, int attribute, int device);
 
     int (*context_retain)(void **context, int device); /* the device's primary context, shared within the process */
@@ -90,7 +94,8 @@ typedef struct spry_cuda {
     int (*stream_create)(void **stream, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_wait)(void *stream);
-    int (*stream_query)(void *stream);                                   /* SPRY_CUDA_NOT_READY: there is work to do */
+    int (*stream_query)(void *stream); /* SPRY_CUDA_NOT_READY: there is work to do */
+    int (*stream_flush)(void *stream); /* NULL, or submits work that was only recorded so far */
     int (*stream_wait_event)(void *stream, void *event, unsigned flags); /* later work of the stream waits */
     int (*stream_write)(spry_cuda_memory to, const void *from, size_t bytes, void *stream);
     int (*stream_read)(void *to, spry_cuda_memory from, size_t bytes, void *stream);

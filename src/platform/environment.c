@@ -104,6 +104,8 @@ bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place)
         {SPRY_HF_FOLDER, "HOME", "/.cache/huggingface/hub"},
         {SPRY_OLLAMA_FOLDER, "OLLAMA_MODELS", ""},
         {SPRY_OLLAMA_FOLDER, "HOME", "/.ollama/models"},
+        {SPRY_OWN_FOLDER, "XDG_CACHE_HOME", "/spry"},
+        {SPRY_OWN_FOLDER, "HOME", "/.cache/spry"},
     };
     spry_buffer_clear(path);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)

@@ -36,7 +36,7 @@ typedef enum spry_hub_setting { SPRY_HF_ENDPOINT, SPRY_HF_TOKEN, SPRY_OLLAMA_REG
 const char *spry_environment_hub(spry_hub_setting setting);
 
 /* Replaces `path` with the folder where a hub's own program keeps models; false: none can be told. */
-typedef enum spry_hub_place { SPRY_HF_FOLDER, SPRY_OLLAMA_FOLDER } spry_hub_place;
+typedef enum spry_hub_place { SPRY_HF_FOLDER, SPRY_OLLAMA_FOLDER, SPRY_OWN_FOLDER } spry_hub_place;
 bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place);
 
 /* Parts of the library that need a library of their own, in files that are opened only when asked for. */

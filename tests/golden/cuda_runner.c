@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -15,7 +17,24 @@
 #include "model/quantize.h"
 #include "support/cuda_imitation.h"
 
-bool cuda_runner_real;
+bool cuda_runner_real, cuda_runner_vulkan;
+
+const spry_device_kind *cuda_runner_kind(void)
+{
+    return cuda_runner_vulkan ? &spry_device_kind_vulkan : &spry_device_kind_cuda;
+}
+
+bool cuda_runner_choose(int argc, char **argv)
+{
+    spry_error why = {0};
+    cuda_runner_vulkan = argc > 1 && !strcmp(argv[1], "vulkan");
+    cuda_runner_real = cuda_runner_vulkan || (argc > 1 && !strcmp(argv[1], "gpu"));
+    if (!cuda_runner_vulkan || spry_device_total("vulkan:0"))
+        return true;
+    spry_device_explain("vulkan:0", &why);
+    printf("SKIPPED vulkan: %s\n", why.message);
+    return false;
+}
 
 static void must(spry_status status, const spry_error *error)
 {
@@ -46,6 +65,8 @@ static spry_status open_after(spry_device **out, const char *piece, const spry_d
     spry_cuda driver = cuda_imitation_driver();
     (void)piece;
     *out = NULL;
+    if (cuda_runner_vulkan)
+        return spry_device_kind_vulkan.open(out, "", setup, error);
     spry_status status = cuda_runner_real ? spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error) : SPRY_OK;
     return status ? status
                   : spry_cuda_device_open(out, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
@@ -96,7 +117,7 @@ void cuda_runner_close(model_runner *r)
 void cuda_runner_split(model_runner *r, uint32_t layers, bool turned)
 {
     spry_error error = {0};
-    spry_device_kind gpu = spry_device_kind_cuda;
+    spry_device_kind gpu = *cuda_runner_kind();
     gpu.open = open_after;
     gpu.available = NULL;
     const spry_split_side cpu = {&spry_device_kind_cpu, "", "cpu"}, cuda = {&gpu, "", "cuda"};

@@ -3,6 +3,7 @@
 
 #include "device/cuda/cuda_state.h"
 #include "device/cuda/smem_sizes.h"
+#include "device/vulkan/vulkan_device.h"
 #include "model/arch.h"
 
 enum { ALL_AHEAD = 1 << 30 }; /* more positions than a text can have */
@@ -32,6 +33,8 @@ static spry_cuda_attention choose(const spry_cuda_context *gpu, const spry_confi
 {
     if (c->n_kv_rank)
         return spry_cuda_mla_attention(type);
+    if (gpu->vulkan)
+        return spry_vulkan_attention_of(heads.head_dim, type);
     size_t blocks = heads.head_dim / 32, dims = 1, index = 0; /* dims = 1 << index */
     size_t warps = SPRY_HEAD_WARPS(blocks), part = blocks <= 4 ? blocks : 4;
     if (!simt && has_mma_kernels(heads.head_dim, type)) {
@@ -245,7 +248,8 @@ static const spry_full_head_kernels *full_head_kernels(const spry_rope_kv_args *
 static void rope_kv(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_rope_kv_args args = prepare_args(d, l, layer);
-    const spry_full_head_kernels *full = d->pool->shape.type == SPRY_F16 ? full_head_kernels(&args) : NULL;
+    const spry_full_head_kernels *full =
+        d->pool->shape.type == SPRY_F16 && !d->context.vulkan ? full_head_kernels(&args) : NULL;
     spry_cuda_launch(&d->context, full ? full->rope_kv : spry_cuda_kv_kernels[d->pool->shape.type].rope_kv,
                      (d->n_rows + SPRY_ROPE_KV_ROWS - 1) / SPRY_ROPE_KV_ROWS,
                      args.n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * args.kv.n_kv_heads), 1, &args);
@@ -259,8 +263,9 @@ static bool attention_quantises(const spry_cuda_device *d, uint32_t layer)
 {
     const spry_config *c = d->config;
     size_t n = spry_config_heads(c, layer).head_dim;
-    return (!d->n_prefill_tiles || d->n_kv_splits) && !c->n_kv_rank && !c->arch->gated_attention &&
-           !c->arch->attention_gate && !c->value_dim && n % 32 == 0 && c->n_heads * n % SPRY_TILE_UNIT == 0;
+    return !d->context.vulkan && (!d->n_prefill_tiles || d->n_kv_splits) && !c->n_kv_rank &&
+           !c->arch->gated_attention && !c->arch->attention_gate && !c->value_dim && n % 32 == 0 &&
+           c->n_heads * n % SPRY_TILE_UNIT == 0;
 }
 
 static spry_activations attention_activations(const spry_cuda_device *d, const spry_cuda_matrix *o)

@@ -74,7 +74,7 @@ static spry_status find_device(spry_cuda_context *c, int index, spry_error *erro
 spry_status spry_cuda_context_init(spry_cuda_context *c, const spry_cuda *cuda, int index, const void *const *images,
                                    spry_error *error)
 {
-    *c = (spry_cuda_context){.cuda = cuda, .timeout_ms = DEFAULT_TIMEOUT_MS};
+    *c = (spry_cuda_context){.cuda = cuda, .vulkan = cuda->vulkan, .timeout_ms = DEFAULT_TIMEOUT_MS};
     spry_status status = find_device(c, index, error);
     if (status)
         return status;
@@ -85,6 +85,8 @@ spry_status spry_cuda_context_init(spry_cuda_context *c, const spry_cuda *cuda, 
     status = spry_cuda_fault(c, "opening a GPU", error);
     if (!status)
         status = load_images(c, images, error);
+    if (!status && cuda->device_limit)
+        cuda->device_limit(&c->max_allocation, c->device);
     if (status)
         spry_cuda_context_deinit(c);
     return status;
@@ -300,6 +302,12 @@ static void finish(spry_cuda_context *c, int (*query)(void *), void *of, const c
             return;
         }
     spry_cuda_went_well(c, result, call);
+}
+
+void spry_cuda_flush(spry_cuda_context *c)
+{
+    if (!c->fault && c->cuda->stream_flush)
+        spry_cuda_went_well(c, c->cuda->stream_flush(c->stream), "submitting a step");
 }
 
 void spry_cuda_finish(spry_cuda_context *c)

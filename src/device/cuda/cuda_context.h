@@ -10,7 +10,9 @@
 enum { SPRY_CUDA_MODULES_MAX = 40, SPRY_CUDA_NAME = 96 };
 
 typedef struct spry_cuda_context {
-    const spry_cuda *cuda; /* borrowed */
+    const spry_cuda *cuda;
+    bool vulkan; /* the driver is that of device/vulkan */
+    size_t max_allocation; /* bytes that the driver allocates at once; 0: no limit */ /* borrowed */
     int device;
     void *context, *stream;
     void *mark; /* an event */
@@ -78,6 +80,9 @@ void spry_cuda_copy(spry_cuda_context *context, spry_cuda_memory to, spry_cuda_m
 
 /* Waits for the stream, or for another one; a timeout is a fault. */
 void spry_cuda_finish(spry_cuda_context *context);
+
+/* Submits work that the driver has only recorded so far. */
+void spry_cuda_flush(spry_cuda_context *context);
 void spry_cuda_finish_stream(spry_cuda_context *context, void *stream);
 
 /* Marks the current end of the stream; finish_marked waits for the mark. */

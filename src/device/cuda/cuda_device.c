@@ -34,6 +34,7 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
         spry_cuda_write(&d->context, d->scratch.x, step->inputs, d->n_rows * d->config->n_embd * sizeof(float));
     spry_cuda_run_graph(d, spry_cuda_run);
     status = spry_cuda_draw_queue(d, step->draws, step->n_draws, error);
+    spry_cuda_flush(&d->context);
     if (status) /* the upload is in use until it has been copied */
         spry_cuda_finish(&d->context);
     d->steps[d->newest].draws = step->draws;
@@ -196,10 +197,10 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
     return true;
 }
 
-static bool estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
+bool spry_cuda_device_estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
 {
     (void)use; /* everything is allocated at once */
-    memory->weights = spry_cuda_model_bytes(s->config, s->weights, &s->limits);
+    memory->weights = spry_cuda_model_bytes(NULL, s->config, s->weights, &s->limits, 0);
     memory->scratch = spry_cuda_scratch_bytes(s->config, &s->limits);
     return spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages) &&
            spry_checked_add(&memory->kv, memory->kv, spry_kv_states_bytes(&s->pool->shape));
@@ -261,7 +262,7 @@ static spry_status check_memory(spry_cuda_device *d, const spry_device_setup *s,
 {
     spry_device_memory need = {0};
     size_t free_bytes = 0, bytes = 0;
-    if (!estimate(&need, s, NULL))
+    if (!spry_cuda_device_estimate(&need, s, NULL))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: the KV pages are larger than any memory", d->context.name);
     size_t sum = need.weights + need.kv + need.scratch;
     if (d->context.cuda->memory_info(&free_bytes, &bytes) == 0 && sum > free_bytes)
@@ -410,6 +411,6 @@ const spry_device_kind spry_device_kind_cuda = {
     .available = available,
     .explain = explain,
     .open = open_piece,
-    .estimate = estimate,
+    .estimate = spry_cuda_device_estimate,
     .open_whisper = open_whisper,
     .whisper_rows = true};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/cuda/smem_sizes.h"
+#include "device/vulkan/vulkan_device.h"
 #include "model/arch.h"
 
 /* ---- choice of kernel -------------------------------------------------------------------------------------------- */
@@ -125,6 +126,8 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     spry_gemm_launch launch = {.rows = rows, .tiles = 1};
+    if (c->vulkan)
+        return spry_vulkan_pick_gemm(args, type);
     if (spry_cuda_pick_wgmma(&launch, d, args, type, false) || choose_large(&launch, args, type) ||
         choose_gemv(&launch, c, args, type) || choose_streaming(&launch, c, args, type))
         return launch;
@@ -159,6 +162,8 @@ bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, 
                           size_t tiles, size_t n_rows)
 {
     size_t fewest = gate ? 4 : 2;
+    if (c->vulkan)
+        return false;
     for (int one = n_rows == 1; one >= 0; one--)
         for (size_t n = one && tiles > 4 ? 4 : tiles; n >= fewest; n /= 2) {
             bool fits = one ? gemv_fits_smem(c, w->tiles.n_units, w->type, n)

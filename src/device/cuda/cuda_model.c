@@ -57,9 +57,13 @@ typedef spry_cuda_loader loader;
 
 static spry_cuda_memory carve(loader *p, uint64_t bytes)
 {
-    spry_cuda_memory at = p->base + p->used;
-    p->used += aligned(bytes);
-    return at;
+    size_t size = aligned(bytes);
+    if (p->chunk && p->used % p->chunk + size > p->chunk)
+        p->used = (p->used / p->chunk + 1) * p->chunk;
+    size_t number = p->chunk ? p->used / p->chunk : 0, at = p->used - number * p->chunk;
+    p->used += size;
+    p->largest = size > p->largest ? size : p->largest;
+    return p->bases ? p->bases[number] + at : 0;
 }
 
 static spry_cuda_memory load_vector(loader *p, const float *values, size_t n)
@@ -70,6 +74,11 @@ static spry_cuda_memory load_vector(loader *p, const float *values, size_t n)
     if (p->context)
         spry_cuda_write(p->context, at, values, n * sizeof *values);
     return at;
+}
+
+size_t spry_cuda_staging_bytes(const spry_cuda_context *c)
+{
+    return c->max_allocation && c->max_allocation < SPRY_CUDA_STAGING ? c->max_allocation : SPRY_CUDA_STAGING;
 }
 
 /* Uploads some rows of a matrix to staging memory and repacks them from there. */
@@ -87,7 +96,7 @@ static void load_matrix(loader *p, const spry_cuda_matrix *m, const spry_weight 
 {
     bool decode = m->type != w->type;
     size_t row_bytes = decode ? w->n_in * sizeof(float) : w->row_bytes;
-    size_t most = SPRY_CUDA_STAGING / row_bytes / SPRY_TILE_ROWS * SPRY_TILE_ROWS;
+    size_t most = spry_cuda_staging_bytes(p->context) / row_bytes / SPRY_TILE_ROWS * SPRY_TILE_ROWS;
     float *floats = decode ? malloc(most * row_bytes) : NULL;
     spry_tiles tiles = m->tiles;
     tiles.base += offset;
@@ -349,12 +358,15 @@ spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number)
     return one;
 }
 
-size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights, const spry_step_limits *limits)
+size_t spry_cuda_model_bytes(size_t *largest, const spry_config *config, const spry_weights *weights,
+                             const spry_step_limits *limits, size_t chunk)
 {
     static const float none[2 * SPRY_MAX_HEAD_DIM];
     spry_cuda_model counted = {0};
-    loader counting = {.config = config, .n_adapters = limits->n_adapters};
+    loader counting = {.config = config, .n_adapters = limits->n_adapters, .chunk = chunk};
     load_all(&counted, &counting, weights, none);
+    if (largest)
+        *largest = counting.largest;
     return counting.used;
 }
 
@@ -363,7 +375,11 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
                                  spry_log log, spry_error *error)
 {
     float frequencies[2 * SPRY_MAX_HEAD_DIM];
-    *m = (spry_cuda_model){.bytes = spry_cuda_model_bytes(config, weights, limits)};
+    size_t chunk = context->max_allocation / ALIGNMENT * ALIGNMENT, largest;
+    *m = (spry_cuda_model){.bytes = spry_cuda_model_bytes(&largest, config, weights, limits, chunk)};
+    if (chunk && (largest > chunk || m->bytes > chunk * SPRY_CUDA_CHUNKS))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: a matrix of %zu MB, but the driver allocates at most %zu at once",
+                         context->name, largest / 1000000, chunk / 1000000);
     m->magnitude[0] = spry_rope_frequencies(frequencies, &config->rope, config->rope_dim, limits->session);
     m->magnitude[1] = spry_rope_frequencies(frequencies + config->rope_dim / 2, &config->rope_sliding,
                                             config->slide.rope_dim, limits->session);
@@ -371,8 +387,11 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     if (!m->layers)
         return spry_fail_memory(error, "the layers of a model", config->n_layers * sizeof *m->layers);
     loader p = {.context = context, .config = config, .ops = ops, .n_adapters = limits->n_adapters};
-    m->memory = p.base = spry_cuda_allocate(context, m->bytes);
-    p.staging = spry_cuda_allocate(context, SPRY_CUDA_STAGING);
+    p.bases = m->memory;
+    p.chunk = chunk;
+    for (size_t i = 0, at = 0; i == 0 || (chunk && at < m->bytes); i++, at += chunk)
+        m->memory[i] = spry_cuda_allocate(context, chunk && m->bytes - at > chunk ? chunk : m->bytes - at);
+    p.staging = spry_cuda_allocate(context, spry_cuda_staging_bytes(context));
     if (p.staging) {
         load_all(m, &p, weights, frequencies);
         link_layers(m, config);
@@ -390,7 +409,8 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
 
 void spry_cuda_model_deinit(spry_cuda_model *m, spry_cuda_context *context)
 {
-    spry_cuda_free(context, &m->memory);
+    for (size_t i = 0; i < SPRY_CUDA_CHUNKS; i++)
+        spry_cuda_free(context, &m->memory[i]);
     free(m->layers);
     *m = (spry_cuda_model){0};
 }

@@ -8,6 +8,8 @@
 #include "device/device.h"
 #include "model/weights.h"
 
+enum { SPRY_CUDA_CHUNKS = 64 };
+
 /* A matrix, or the matrices of all experts. Absent: type is SPRY_DTYPE_COUNT. */
 typedef struct spry_cuda_matrix {
     spry_tiles tiles;
@@ -58,7 +60,7 @@ typedef struct spry_cuda_layer {
 } spry_cuda_layer;
 
 typedef struct spry_cuda_model {
-    spry_cuda_memory memory;
+    spry_cuda_memory memory[SPRY_CUDA_CHUNKS]; /* one, or several of the largest size that the driver allocates */
     size_t bytes;
     spry_cuda_matrix embedding, output;
     spry_cuda_memory output_norm, output_norm_bias;
@@ -84,8 +86,10 @@ spry_dtype spry_cuda_stored_type(spry_dtype type);
 /* Bytes of 16 outputs and 64 inputs in all planes. */
 size_t spry_cuda_unit_bytes(spry_dtype placed);
 
-/* Bytes of the whole model and its adapters. */
-size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights, const spry_step_limits *limits);
+/* Bytes of the whole model and its adapters, in pieces of at most `chunk` bytes that are allocated together; 0: no
+ * limit. *largest: NULL, or becomes the size of the largest piece. */
+size_t spry_cuda_model_bytes(size_t *largest, const spry_config *config, const spry_weights *weights,
+                             const spry_step_limits *limits, size_t chunk);
 
 spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *context, const spry_config *config,
                                  const spry_weights *weights, const spry_ops *ops, const spry_step_limits *limits,
@@ -95,14 +99,19 @@ void spry_cuda_model_deinit(spry_cuda_model *model, spry_cuda_context *context);
 /* Loads weights one after the other: a first pass counts bytes, a second one copies. */
 enum { SPRY_CUDA_STAGING = 64 << 20 };
 
+/* Bytes of staging memory: SPRY_CUDA_STAGING, or what the driver allocates at most. */
+size_t spry_cuda_staging_bytes(const spry_cuda_context *context);
+
 typedef struct spry_cuda_loader {
     spry_cuda_context *context; /* NULL: counting */
     const spry_config *config;
     const spry_ops *ops;
-    size_t n_adapters;              /* maximum adapters of a matrix */
-    spry_cuda_memory base, staging; /* destination; staging memory of SPRY_CUDA_STAGING bytes */
-    size_t used;
-    size_t as_floats; /* matrices of another type that are stored as F32 */
+    size_t n_adapters;             /* maximum adapters of a matrix */
+    const spry_cuda_memory *bases; /* destinations of `chunk` bytes each */
+    size_t chunk;                  /* nothing crosses a multiple of it; 0: there is one destination */
+    spry_cuda_memory staging;      /* staging memory */
+    size_t used, largest;          /* bytes so far; the largest piece */
+    size_t as_floats;              /* matrices of another type that are stored as F32 */
 } spry_cuda_loader;
 
 /* Uploads and repacks a matrix, or uploads a vector. The source is in use until the next spry_cuda_finish. */

@@ -393,9 +393,9 @@ spry_status spry_cuda_whisper_load(spry_cuda_whisper *w, const spry_ops *ops, sp
     spry_cuda_context *c = &w->gpu.context;
     spry_cuda_model *m = &w->gpu.model;
     m->bytes = spry_cuda_whisper_bytes(w, ops);
-    m->memory = spry_cuda_allocate(c, m->bytes);
-    spry_cuda_loader p = {.context = c, .config = &w->config, .ops = ops, .base = m->memory};
-    p.staging = spry_cuda_allocate(c, SPRY_CUDA_STAGING);
+    m->memory[0] = spry_cuda_allocate(c, m->bytes);
+    spry_cuda_loader p = {.context = c, .config = &w->config, .ops = ops, .bases = m->memory};
+    p.staging = spry_cuda_allocate(c, spry_cuda_staging_bytes(c));
     if (p.staging)
         load_all(w, &p);
     spry_cuda_finish(c);

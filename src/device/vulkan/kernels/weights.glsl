@@ -1,0 +1,139 @@
+/* The layout of weights: tiles of 16 outputs, blocks of 32 inputs; of a block the 16 outputs follow each other, so that
+ * 16 threads read 256 neighbouring bytes. Planes as in cuda/kernels/weight_tiles.cuh, of the same sizes:
+ *   values  4 to 6 bits: 16 bytes of a block and output; byte i has value i in the low and i + 16 in the high nibble.
+ *           8 bits: values 0 .. 15 of all outputs, then 16 .. 31
+ *   high    fifth bits: a word; bit j of byte k belongs to value 4 j + k. Sixth bits: two words, for the lower and the
+ *           upper 16 values, two bits each
+ *   scale   the scales, or scales and minima, of a unit of 64 inputs, for each output
+ *   super   the scales that 256 inputs share, for each output
+ * A float type has 16 bytes of each output, then the next 16 bytes. */
+layout(constant_id = 0) const uint BITS = 4; /* 0: floats */
+layout(constant_id = 1) const uint ZERO = 8;
+layout(constant_id = 2) const uint GROUP = 32;
+layout(constant_id = 3) const uint SCALE = 4;
+layout(constant_id = 4) const uint MIN = 0;
+layout(constant_id = 5) const uint SUPER = 0;
+layout(constant_id = 6) const uint FLOATS = 0; /* quants are 4-bit floats; of floats: 1 F16, 2 BF16 */
+layout(constant_id = 7) const uint BYTES = 0;  /* bytes of a float */
+
+const uint BLOCK = 32, OUTPUTS = 16;
+const bool IS_BYTES = BITS == 8, IS_CENTRED = BITS == 6;
+
+/* The number of a block of a tile. */
+uint64_t block_at(spry_tiles w, uint tile, uint block)
+{
+    return uint64_t(tile) * (w.n_units * 2) + block;
+}
+
+/* Four 4-bit floats to integers: twice their value plus 16. */
+uint mxfp4_quants(uint q)
+{
+    uint b0 = q & 0x01010101, b1 = q >> 1 & 0x01010101, b2 = q >> 2 & 0x01010101, sign = q >> 3 & 0x01010101;
+    uint size =
+        (b0 & ~b2) | (b1 & ~b2) << 1 | (b2 & ~b1 & b0) << 1 | (b2 & ~b1) << 2 | (b2 & b1 & b0) << 2 | (b2 & b1) << 3;
+    return 0x10101010 + size - 2 * (size & sign * 255);
+}
+
+/* The quants of a block as bytes: words 0 to 3 are values 0 .. 15, words 4 to 7 values 16 .. 31. Those of 6 and 8 bits
+ * are signed, the others are ZERO too large. */
+void load_quants(out uint q[8], spry_tiles w, uint tile, uint block, uint o)
+{
+    uint64_t at = block_at(w, tile, block);
+    if (IS_BYTES) {
+        uvec4 lower = Quads(w.base + (at * 2 * OUTPUTS + o) * 16).v[0],
+              upper = Quads(w.base + (at * 2 * OUTPUTS + OUTPUTS + o) * 16).v[0];
+        [[unroll]] for (uint j = 0; j < 4; j++) {
+            q[j] = lower[j];
+            q[4 + j] = upper[j];
+        }
+        return;
+    }
+    uvec4 words = Quads(w.base + (at * OUTPUTS + o) * 16).v[0];
+    uvec2 high = uvec2(0);
+    if (BITS == 5)
+        high.x = Words(w.base + w.high + (at * OUTPUTS + o) * 4).v[0];
+    if (BITS == 6)
+        high = Pairs(w.base + w.high + (at * OUTPUTS + o) * 8).v[0];
+    [[unroll]] for (uint j = 0; j < 4; j++) {
+        uint lower = words[j] & 0x0f0f0f0f, upper = words[j] >> 4 & 0x0f0f0f0f;
+        if (BITS == 5) {
+            lower |= (high.x >> j & 0x01010101) << 4;
+            upper |= (high.x >> (4 + j) & 0x01010101) << 4;
+        }
+        if (BITS == 6) {
+            lower |= (high.x >> 2 * j & 0x03030303) << 4;
+            upper |= (high.y >> 2 * j & 0x03030303) << 4;
+            lower = (lower | 0x80808080) - 0x20202020 ^ 0x80808080;
+            upper = (upper | 0x80808080) - 0x20202020 ^ 0x80808080;
+        }
+        if (BITS == 4 && FLOATS == 1) {
+            lower = mxfp4_quants(lower);
+            upper = mxfp4_quants(upper);
+        }
+        q[j] = lower;
+        q[4 + j] = upper;
+    }
+}
+
+/* Scale of the lower and of the upper half of a block, and its minimum. */
+vec3 load_scales(spry_tiles w, uint tile, uint block, uint o)
+{
+    uint unit = block / 2, odd = block % 2;
+    uint64_t at = w.base + w.scale + ((uint64_t(tile) * w.n_units + unit) * OUTPUTS + o) * SCALE;
+    uint super = 0;
+    precise vec3 scales = vec3(0);
+    if (SUPER == 1)
+        super = Words(w.base + w.super + ((uint64_t(tile) * (w.n_units / 4) + unit / 4) * OUTPUTS + o) * 4).v[0];
+    if (SCALE == 8) { /* scale and minimum as halves */
+        vec2 both = unpackHalf2x16(Words(at).v[odd]);
+        return vec3(both.xx, both.y);
+    }
+    uint word = Words(at).v[0];
+    if (SUPER == 1 && MIN == 1) {
+        vec2 both = unpackHalf2x16(super);
+        scales.xy = vec2(both.x * float(word >> 16 * odd & 255));
+        scales.z = -(both.y * float(word >> (16 * odd + 8) & 255));
+    } else if (SUPER == 1) {
+        int pair = int(word >> 16 * odd);
+        scales.x = float_of_half(super) * float(bitfieldExtract(pair, 0, 8));
+        scales.y = float_of_half(super) * float(bitfieldExtract(pair, 8, 8));
+    } else if (FLOATS == 1) {
+        uint exponent = word >> 8 * odd & 255; /* half of MXFP4's scale, because the values are doubled */
+        scales.xy = vec2(uintBitsToFloat(exponent > 1 ? (exponent - 1) << 23 : 0x00200000u << exponent));
+    } else {
+        scales.xy = vec2(unpackHalf2x16(word)[odd]);
+    }
+    return scales;
+}
+
+/* Address of the 16 bytes of floats that hold inputs from `chunk` on; a chunk is 16 / BYTES inputs. */
+uint64_t floats_address(spry_tiles w, uint tile, uint block, uint chunk, uint o)
+{
+    return w.base + ((block_at(w, tile, block) * (2 * BYTES) + chunk) * OUTPUTS + o) * 16;
+}
+
+/* Value i of the floats in 16 bytes. */
+float float_in(uvec4 words, uint i)
+{
+    if (BYTES == 4)
+        return uintBitsToFloat(words[i]);
+    uint half_word = words[i / 2] >> 16 * (i % 2) & 0xffff;
+    return FLOATS == 2 ? float_of_bf16(half_word) : float_of_half(half_word);
+}
+
+/* One weight. */
+float weight_at(spry_tiles w, uint output_, uint input_)
+{
+    uint tile = output_ / OUTPUTS, o = output_ % OUTPUTS, block = input_ / BLOCK, i = input_ % BLOCK;
+    if (BITS == 0) {
+        uint each = 16 / BYTES;
+        return float_in(Quads(floats_address(w, tile, block, i / each, o)).v[0], i % each);
+    }
+    uint q[8];
+    load_quants(q, w, tile, block, o);
+    vec3 scales = load_scales(w, tile, block, o);
+    uint bits = q[i / 4] >> 8 * (i % 4);
+    int quant = IS_BYTES || IS_CENTRED ? bitfieldExtract(int(bits), 0, 8) : int(bits & 255) - int(ZERO);
+    precise float value = scales[i / 16] * float(quant) + scales.z;
+    return value;
+}
