@@ -100,6 +100,8 @@ typedef struct spry_arch {
     bool tower;             /* a vision tower: it has no token embeddings, and may have a norm of its output */
     bool limited;           /* matrices may have limits of their inputs and outputs, beside NAME.linear.weight */
     bool encoder;           /* rows see the whole text; the embeddings are normalised, the output is not */
+    bool inner_norms;       /* encoders: norms are before attention (but not in the first layer) and feed-forward, and
+                             * the output is normalised, too */
     bool positions;         /* positions are learned: they are rows of a table */
     bool offset_positions;  /* in Hugging Face files, positions start at the padding token's id + 1 */
     bool window_needs_flag; /* config.json's sliding_window applies only with use_sliding_window */
@@ -135,12 +137,12 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
     spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe, spry_arch_deepseek_v2,
     spry_arch_deepseek_v3, spry_arch_gemma3n, spry_arch_bert, spry_arch_roberta, spry_arch_xlm_roberta,
-    spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2, spry_arch_qwen3_next, spry_arch_ministral3,
-    spry_arch_mistral4, spry_arch_minimax_m2, spry_arch_hunyuan_moe, spry_arch_exaone_moe, spry_arch_glm4_moe_lite,
-    spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe, spry_arch_gemma4, spry_arch_mimo2,
-    spry_arch_qwen3_5, spry_arch_qwen3_5_moe, spry_arch_mamba2, spry_arch_granite_hybrid, spry_arch_bamba,
-    spry_arch_falcon_h1, spry_arch_nemotron_h, spry_arch_nemotron_h_moe, spry_arch_qwen3_vl, spry_arch_qwen2_vl,
-    spry_arch_qwen3_tower, spry_arch_qwen2_5_tower, spry_arch_siglip, spry_arch_siglip_first, spry_arch_pixtral,
-    spry_arch_pixtral_gelu, spry_arch_internvit, spry_arch_gemma4_tower;
+    spry_arch_nomic_bert, spry_arch_modern_bert, spry_arch_gemma_embedding, spry_arch_lfm2, spry_arch_qwen3_next,
+    spry_arch_ministral3, spry_arch_mistral4, spry_arch_minimax_m2, spry_arch_hunyuan_moe, spry_arch_exaone_moe,
+    spry_arch_glm4_moe_lite, spry_arch_lfm2_moe, spry_arch_llama4, spry_arch_afmoe, spry_arch_cohere2_moe,
+    spry_arch_gemma4, spry_arch_mimo2, spry_arch_qwen3_5, spry_arch_qwen3_5_moe, spry_arch_mamba2,
+    spry_arch_granite_hybrid, spry_arch_bamba, spry_arch_falcon_h1, spry_arch_nemotron_h, spry_arch_nemotron_h_moe,
+    spry_arch_qwen3_vl, spry_arch_qwen2_vl, spry_arch_qwen3_tower, spry_arch_qwen2_5_tower, spry_arch_siglip,
+    spry_arch_siglip_first, spry_arch_pixtral, spry_arch_pixtral_gelu, spry_arch_internvit, spry_arch_gemma4_tower;
 
 #endif

@@ -37,8 +37,8 @@ static const field fields[] = {
     WHOLE("rope.dimension_count_swa", JSON(NULL), slide.rope_dim, SPRY_MAX_HEAD_DIM),
     WHOLE("feed_forward_length", JSON("block_ff_dim", "intermediate_size", "n_inner"), n_ff, 1 << 24),
     WHOLE("context_length", JSON("max_position_embeddings", "max_trained_positions", "n_positions"), n_context, 1 << 30),
-    WHOLE("attention.sliding_window", JSON("sliding_window", "attention_chunk_size"), window, 1 << 30),
-    WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern"), window_layers, 1 << 20),
+    WHOLE("attention.sliding_window", JSON("sliding_window", "attention_chunk_size", "local_attention"), window, 1 << 30),
+    WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"), window_layers, 1 << 20),
     WHOLE("expert_count", JSON("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), n_experts, SPRY_MAX_EXPERTS),
     WHOLE("expert_used_count", JSON("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"), n_experts_used, SPRY_MAX_EXPERTS),
     WHOLE("expert_shared_count", JSON("n_shared_experts", "moe_num_shared_experts", "num_shared_experts", "num_shared_expert"), n_shared, SPRY_MAX_EXPERTS),
@@ -137,6 +137,7 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
                             .value_scale = 1,
                             .residual_scale = 1,
                             .logit_scale = 1,
+                            .norm_bias = arch->norm_bias,
                             .choice_bias = arch->choice_bias};
     config->rope = config->rope_sliding = (spry_rope){.theta = 1e4f, .factor = 1, .truncate = true};
     if (arch->defaults)
@@ -271,6 +272,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_TEMPERATURE, c->temperature_length},
         {SPRY_FEATURE_CHUNKED, arch->chunked && c->window},
         {SPRY_FEATURE_GATES, arch->attention_gate},
+        {SPRY_FEATURE_INNER_NORMS, arch->inner_norms},
         {SPRY_FEATURE_MIXING, c->n_experts && (arch->scales_inputs || c->average_shared || c->weight_eps > 0 ||
                                                (arch->groups_by_two && c->n_groups > 1))},
     };
@@ -305,7 +307,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "heads of several sizes",
                                         "parts beside the block",
                                         "tokens of a second type",
-                                        "Mamba-2 layers"};
+                                        "Mamba-2 layers",
+                                        "encoders with norms before attention and feed-forward"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {

@@ -79,7 +79,8 @@ typedef enum spry_feature {
     SPRY_FEATURE_BESIDE = 1 << 21,      /* experts in addition to a dense part, layer scalars, inputs for each layer */
     SPRY_FEATURE_TYPES = 1 << 22,       /* tokens of a second type */
     SPRY_FEATURE_MAMBA = 1 << 23,       /* Mamba-2, layers of a single part, scaled products */
-    SPRY_FEATURES_END = 1 << 24
+    SPRY_FEATURE_INNER_NORMS = 1 << 24, /* encoders with norms before attention and feed-forward */
+    SPRY_FEATURES_END = 1 << 25
 } spry_feature;
 
 /* Which parts a layer has. */
@@ -182,6 +183,7 @@ typedef struct spry_config {
     bool choice_bias;                 /* experts are selected by score plus a bias, which must be present */
     bool average_shared;              /* the sum of the selected and the shared experts is halved */
     bool layer_norm;                  /* norms subtract the mean */
+    bool norm_bias;                   /* layer norms have biases, which must be present */
     bool qkv_bias;                    /* q, k and v have biases, which must be present */
     bool every_bias;                  /* the output projection of attention and the feed-forward matrices have biases,
                                        * which must be present */

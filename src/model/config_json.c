@@ -103,6 +103,9 @@ static const typed_key config_keys[] = {
     {"global_head_dim", NUMBER},
     {"num_global_key_value_heads", NUMBER},
     {"swa_rope_theta", NUMBER},
+    {"global_rope_theta", NUMBER},
+    {"local_rope_theta", NUMBER},
+    {"norm_bias", TRUTH},
     {"attention_k_eq_v", TRUTH},
     {"enable_moe_block", TRUTH},
     {"use_double_wide_mlp", TRUTH},
@@ -313,6 +316,7 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     const json_t *scaling = json_object_get(json, "rope_scaling");
     real(&config->rope.theta, json, "rope_theta");
     real(&config->rope.theta, json, "rotary_emb_base");
+    real(&config->rope.theta, json, "global_rope_theta");
     if (!json_is_object(full)) /* one RoPE for all layers, or the old form */
         full = json_is_object(scaling) ? scaling : parameters;
     spry_status status =
@@ -326,6 +330,7 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     }
     real(&config->rope_sliding.theta, json, "rope_local_base_freq");
     real(&config->rope_sliding.theta, json, "swa_rope_theta");
+    real(&config->rope_sliding.theta, json, "local_rope_theta");
     uint32_t head_dim = config->slide.head_dim ? config->slide.head_dim : config->head_dim;
     return read_rope(&config->rope_sliding, &config->slide.rope_dim, head_dim, config, json, sliding, name, arena,
                      error);
@@ -857,6 +862,7 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         truth(json, "qkv_bias",
               truth(json, "attention_bias", !config->arch->mamba && truth(json, "use_bias", config->arch->qkv_bias)));
     config->every_bias = !config->arch->mamba && truth(json, "use_bias", config->arch->every_bias);
+    config->norm_bias = truth(json, "norm_bias", config->arch->norm_bias);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
     config->unscaled_stream = !truth(json, "altup_correct_scale", true);
     if (truth(json, "mup_enabled", false))

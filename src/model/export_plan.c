@@ -541,7 +541,7 @@ static void add_dense(spry_export_plan *plan)
     for (size_t i = 0; i < p->n_dense; i++) {
         const spry_dense *d = &p->dense[i];
         char name[32];
-        if (d->is_tanh && !p->ranks && !plan->status)
+        if (d->act != SPRY_DENSE_PLAIN && !p->ranks && !plan->status)
             plan->status =
                 spry_fail(plan->error, SPRY_ERR_UNSUPPORTED,
                           "%s: GGUF has no place for the tanh after a matrix of embeddings", plan->model->name);
@@ -555,6 +555,8 @@ static void add_dense(spry_export_plan *plan)
             add(plan, name, w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){d->n_out, d->n_in});
         spry_pooling_tensor_name(name, p, i, "bias");
         add_vector(plan, name, d->bias, d->n_out);
+        add_vector(plan, "cls.norm.weight", d->norm, d->n_out);
+        add_vector(plan, "cls.norm.bias", d->norm_bias, d->n_out);
     }
 }
 

@@ -498,7 +498,8 @@ static spry_status open_folder(spry_model *model, const char *folder, bool whole
     if (!status)
         status = spry_pooling_from_folder(&model->pooling, folder, model->config.n_embd, &model->arena, error);
     if (!status && model->config.arch->encoder)
-        status = spry_pooling_from_classifier(&model->pooling, model->files, folder, &model->arena, error);
+        status = spry_pooling_from_classifier(&model->pooling, model->files, folder, model->config.norm_eps,
+                                              &model->arena, error);
     if (!status && whole && (has_file(folder, "tokenizer.json") || has_file(folder, "tokenizer.model")))
         status = spry_tokenizer_open(&model->tokenizer, folder, error);
     if (!status && whole)
@@ -522,7 +523,7 @@ static spry_status bind_gguf(spry_model *model, bool whole, spry_error *error)
             spry_weights_bind(&model->weights, &model->config, model->gguf, NULL, model->name, &model->arena, error);
     if (!status)
         status = spry_pooling_from_gguf(&model->pooling, model->gguf, model->config.arch->gguf, model->config.n_embd,
-                                        &model->arena, error);
+                                        model->config.norm_eps, &model->arena, error);
     if (!status && whole && spry_gguf_get_string(model->gguf, "tokenizer.ggml.model", &text))
         status = spry_tokenizer_from_gguf(&model->tokenizer, model->gguf, error);
     if (status || !whole)

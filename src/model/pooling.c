@@ -16,6 +16,8 @@ enum { SETTINGS_BYTES = 1 << 20, MAX_WIDTH = 1 << 16 };
 #define KEY_PROMPTS   "spry.embedding.prompts"
 #define KEY_NORMALISE "spry.embedding.normalize"
 #define KEY_TYPES     "spry.rerank.second_type"
+#define KEY_MEAN      "spry.rerank.mean"
+#define NORM_NAME     "cls.norm"
 
 /* ---- sentence-transformers --------------------------------------------------------------------------------------- */
 
@@ -99,7 +101,7 @@ static spry_status read_floats(const float **out, const reader *r, const spry_te
 }
 
 /* Adds a matrix after the existing ones. */
-static spry_status add_dense(const reader *r, const spry_tensor *weight, const spry_tensor *bias, bool is_tanh)
+static spry_status add_dense(const reader *r, const spry_tensor *weight, const spry_tensor *bias, spry_dense_act act)
 {
     spry_pooling *p = r->out;
     spry_dense *d = &p->dense[p->n_dense];
@@ -109,7 +111,7 @@ static spry_status add_dense(const reader *r, const spry_tensor *weight, const s
         return spry_fail(r->error, SPRY_ERR_FORMAT,
                          "%s: a matrix of %zu by %zu after embeddings of %zu, or more than %d of them", r->folder,
                          weight->dims[0], weight->dims[1], p->width, SPRY_MAX_DENSE);
-    *d = (spry_dense){.n_out = weight->dims[0], .n_in = weight->dims[1], .is_tanh = is_tanh};
+    *d = (spry_dense){.n_out = weight->dims[0], .n_in = weight->dims[1], .act = act};
     spry_status status = read_floats(&d->weight, r, weight, count);
     if (!status && bias)
         status = read_floats(&d->bias, r, bias, d->n_out);
@@ -121,8 +123,8 @@ static spry_status add_dense(const reader *r, const spry_tensor *weight, const s
 static spry_status read_dense(const reader *r, const char *path, const json_t *json)
 {
     const char *activation = json_string_value(json_object_get(json, "activation_function"));
-    bool is_tanh = !activation || strstr(activation, "Tanh");
-    if (activation && !is_tanh && !strstr(activation, "Identity"))
+    spry_dense_act act = !activation || strstr(activation, "Tanh") ? SPRY_DENSE_TANH : SPRY_DENSE_PLAIN;
+    if (activation && act == SPRY_DENSE_PLAIN && !strstr(activation, "Identity"))
         return spry_fail(r->error, SPRY_ERR_UNSUPPORTED,
                          "%s/%s: activation_function '%.60s' is not supported; known are Identity and Tanh", r->folder,
                          path, activation);
@@ -138,7 +140,7 @@ static spry_status read_dense(const reader *r, const char *path, const json_t *j
         status = spry_fail(r->error, SPRY_ERR_FORMAT, "%s: tensor 'linear.%s' is missing", folder.data,
                            weight ? "bias" : "weight");
     if (!status)
-        status = add_dense(r, weight, bias, is_tanh);
+        status = add_dense(r, weight, bias, act);
     spry_safetensors_close(files);
     spry_buffer_deinit(&folder);
     return status;
@@ -255,19 +257,50 @@ static bool gives_types(const json_t *tokenizer)
     return !json_is_array(inputs) && !general;
 }
 
+/* Adds the norm after the first matrix of a head, if there is one. */
+static spry_status add_norm(const reader *r, const spry_tensor *weight, const spry_tensor *bias, float eps)
+{
+    spry_dense *d = &r->out->dense[0];
+    d->norm_eps = eps;
+    spry_status status = weight ? read_floats(&d->norm, r, weight, d->n_out) : SPRY_OK;
+    return !status && bias ? read_floats(&d->norm_bias, r, bias, d->n_out) : status;
+}
+
+/* ModernBERT's config.json says which rows its head reads. */
+static spry_status read_head_kind(const reader *r)
+{
+    json_t *config = NULL;
+    spry_status status = read_json(&config, r, "config.json", "", "");
+    const char *kind = json_string_value(json_object_get(config, "classifier_pooling"));
+    const char *act = json_string_value(json_object_get(config, "classifier_activation"));
+    r->out->kind = kind && !strcmp(kind, "mean") ? SPRY_POOL_MEAN : SPRY_POOL_FIRST;
+    if (!status && kind && strcmp(kind, "mean") != 0 && strcmp(kind, "cls") != 0)
+        status = spry_fail(r->error, SPRY_ERR_UNSUPPORTED, "%s: classifier_pooling is '%.60s'; known are cls and mean",
+                           r->folder, kind);
+    if (!status && act && strcmp(act, "gelu") != 0)
+        status = spry_fail(r->error, SPRY_ERR_UNSUPPORTED, "%s: classifier_activation is '%.60s'; known is gelu",
+                           r->folder, act);
+    json_decref(config);
+    return status;
+}
+
 spry_status spry_pooling_from_classifier(spry_pooling *p, const spry_safetensors *files, const char *name,
-                                         spry_arena *arena, spry_error *error)
+                                         float norm_eps, spry_arena *arena, spry_error *error)
 {
     static const char *const first[] = {"classifier.dense", "bert.pooler.dense", "pooler.dense"};
+    static const char *const normed[] = {"head.dense"}, *const norm[] = {"head.norm"}; /* ModernBERT */
     static const char *const last[] = {"classifier.out_proj", "classifier"};
     const reader r = {p, name, arena, error};
     const spry_tensor *head = find_any(files, last, SPRY_COUNT(last), "weight");
-    const spry_tensor *dense = find_any(files, first, SPRY_COUNT(first), "weight");
+    const spry_tensor *scales = find_any(files, norm, 1, "weight");
+    const char *const *names = scales ? normed : first;
+    size_t n_names = scales ? SPRY_COUNT(normed) : SPRY_COUNT(first);
+    const spry_tensor *dense = find_any(files, names, n_names, "weight");
     if (!head || head->dims[0] != 1 || p->n_dense)
         return SPRY_OK;
     if (!dense)
-        return spry_fail(error, SPRY_ERR_FORMAT,
-                         "%s: tensor 'classifier.dense.weight' or 'pooler.dense.weight' is missing", name);
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: tensor '%s.weight'%s is missing", name, names[0],
+                         scales ? "" : " or 'pooler.dense.weight'");
     json_t *tokenizer = NULL;
     spry_status status = read_json(&tokenizer, &r, "tokenizer_config.json", "", "");
     p->second_type = gives_types(tokenizer);
@@ -275,9 +308,14 @@ spry_status spry_pooling_from_classifier(spry_pooling *p, const spry_safetensors
     p->kind = SPRY_POOL_FIRST;
     p->ranks = true;
     p->normalise = false;
+    if (!status && scales)
+        status = read_head_kind(&r);
     if (!status)
-        status = add_dense(&r, dense, find_any(files, first, SPRY_COUNT(first), "bias"), true);
-    return status ? status : add_dense(&r, head, find_any(files, last, SPRY_COUNT(last), "bias"), false);
+        status =
+            add_dense(&r, dense, find_any(files, names, n_names, "bias"), scales ? SPRY_DENSE_GELU : SPRY_DENSE_TANH);
+    if (!status)
+        status = add_norm(&r, scales, find_any(files, norm, 1, "bias"), norm_eps);
+    return status ? status : add_dense(&r, head, find_any(files, last, SPRY_COUNT(last), "bias"), SPRY_DENSE_PLAIN);
 }
 
 /* ---- GGUF -------------------------------------------------------------------------------------------------------- */
@@ -291,8 +329,9 @@ void spry_pooling_tensor_name(char name[32], const spry_pooling *p, size_t dense
     snprintf(name, 32, "dense_%zu.%s", dense + 2, suffix); /* numbered as in the folders */
 }
 
-static spry_status read_gguf_dense(const reader *r, const spry_gguf *gguf)
+static spry_status read_gguf_dense(const reader *r, const spry_gguf *gguf, float norm_eps)
 {
+    const spry_tensor *norm = spry_gguf_find_tensor(gguf, SPRY_VIEW(NORM_NAME ".weight"));
     spry_status status = SPRY_OK;
     for (size_t i = 0; !status && i < (r->out->ranks ? 2 : SPRY_MAX_DENSE); i++) {
         char name[32], bias[32];
@@ -301,7 +340,10 @@ static spry_status read_gguf_dense(const reader *r, const spry_gguf *gguf)
         const spry_tensor *t = spry_gguf_find_tensor(gguf, spry_view_of(name));
         if (!t)
             break;
-        status = add_dense(r, t, spry_gguf_find_tensor(gguf, spry_view_of(bias)), r->out->ranks && i == 0);
+        spry_dense_act act = !r->out->ranks || i ? SPRY_DENSE_PLAIN : norm ? SPRY_DENSE_GELU : SPRY_DENSE_TANH;
+        status = add_dense(r, t, spry_gguf_find_tensor(gguf, spry_view_of(bias)), act);
+        if (!status && r->out->ranks && i == 0)
+            status = add_norm(r, norm, spry_gguf_find_tensor(gguf, SPRY_VIEW(NORM_NAME ".bias")), norm_eps);
     }
     return !status && r->out->ranks && r->out->width != 1
                ? spry_fail(r->error, SPRY_ERR_UNSUPPORTED,
@@ -311,7 +353,7 @@ static spry_status read_gguf_dense(const reader *r, const spry_gguf *gguf)
 }
 
 spry_status spry_pooling_from_gguf(spry_pooling *p, const spry_gguf *gguf, const char *arch, size_t n_embd,
-                                   spry_arena *arena, spry_error *error)
+                                   float norm_eps, spry_arena *arena, spry_error *error)
 {
     const reader r = {p, spry_gguf_name(gguf), arena, error};
     char key[128];
@@ -329,9 +371,13 @@ spry_status spry_pooling_from_gguf(spry_pooling *p, const spry_gguf *gguf, const
     p->normalise = !p->ranks;
     p->second_type = p->ranks;
     spry_gguf_get_bool(gguf, KEY_TYPES, &p->second_type);
-    p->kind = p->ranks ? SPRY_POOL_FIRST : kind ? (spry_pool_kind)kind : SPRY_POOL_MEAN; /* 0: the file does not say */
+    bool mean = false;
+    spry_gguf_get_bool(gguf, KEY_MEAN, &mean);
+    p->kind = p->ranks ? mean ? SPRY_POOL_MEAN : SPRY_POOL_FIRST
+              : kind   ? (spry_pool_kind)kind
+                       : SPRY_POOL_MEAN; /* 0: the file does not say */
     spry_gguf_get_bool(gguf, KEY_NORMALISE, &p->normalise);
-    spry_status status = read_gguf_dense(&r, gguf);
+    spry_status status = read_gguf_dense(&r, gguf, norm_eps);
     if (!status && spry_gguf_get_string(gguf, KEY_PROMPTS, &prompts)) {
         json_t *json;
         status = spry_json_object(&json, prompts, error);
@@ -350,6 +396,8 @@ void spry_pooling_to_gguf(const spry_pooling *p, spry_gguf_writer *writer, const
     spry_gguf_writer_bool(writer, KEY_NORMALISE, p->normalise);
     if (p->ranks)
         spry_gguf_writer_bool(writer, KEY_TYPES, p->second_type);
+    if (p->ranks && p->kind == SPRY_POOL_MEAN)
+        spry_gguf_writer_bool(writer, KEY_MEAN, true);
     json_t *prompts = json_object(), *all;
     const char *chosen = NULL;
     for (size_t i = 0; i < p->n_prompts; i++) {
@@ -376,14 +424,30 @@ const char *spry_pooling_prompt(const spry_pooling *p, const char *name)
     return NULL;
 }
 
+static void apply_norm(double *x, const spry_dense *d)
+{
+    double mean = 0, square = 0, n = (double)d->n_out;
+    for (size_t i = 0; i < d->n_out; i++)
+        mean += x[i] / n;
+    for (size_t i = 0; i < d->n_out; i++)
+        square += (x[i] - mean) * (x[i] - mean) / n;
+    for (size_t i = 0; i < d->n_out; i++)
+        x[i] = (x[i] - mean) / sqrt(square + (double)d->norm_eps) * (double)d->norm[i] +
+               (d->norm_bias ? (double)d->norm_bias[i] : 0);
+}
+
 static void apply_dense(double *out, const spry_dense *d, const double *in)
 {
     for (size_t o = 0; o < d->n_out; o++) {
         double sum = d->bias ? (double)d->bias[o] : 0;
         for (size_t i = 0; i < d->n_in; i++)
             sum += (double)d->weight[o * d->n_in + i] * in[i];
-        out[o] = d->is_tanh ? tanh(sum) : sum;
+        out[o] = d->act == SPRY_DENSE_TANH   ? tanh(sum)
+                 : d->act == SPRY_DENSE_GELU ? sum * (1 + erf(sum / sqrt(2))) / 2
+                                             : sum;
     }
+    if (d->norm)
+        apply_norm(out, d);
 }
 
 static double squares(const double *values, size_t n)

@@ -20,11 +20,15 @@ typedef enum spry_pool_kind {
 
 enum { SPRY_MAX_DENSE = 4 };
 
-/* out = activation(weight * in + bias) */
+typedef enum spry_dense_act { SPRY_DENSE_PLAIN, SPRY_DENSE_TANH, SPRY_DENSE_GELU } spry_dense_act;
+
+/* out = norm(activation(weight * in + bias)) */
 typedef struct spry_dense {
     const float *weight, *bias; /* [n_out, n_in], [n_out] or NULL */
     size_t n_out, n_in;
-    bool is_tanh; /* activation is tanh; otherwise none */
+    spry_dense_act act;
+    const float *norm, *norm_bias; /* [n_out] or NULL: a layer norm */
+    float norm_eps;
 } spry_dense;
 
 typedef struct spry_text_prompt {
@@ -49,17 +53,18 @@ typedef struct spry_pooling {
 spry_status spry_pooling_from_folder(spry_pooling *pooling, const char *folder, size_t n_embd, spry_arena *arena,
                                      spry_error *error);
 spry_status spry_pooling_from_gguf(spry_pooling *pooling, const spry_gguf *gguf, const char *arch, size_t n_embd,
-                                   spry_arena *arena, spry_error *error);
+                                   float norm_eps, spry_arena *arena, spry_error *error);
 
-/* Reads the head of a cross-encoder, if the checkpoint of an encoder has a head with one output. */
+/* Reads the head of a cross-encoder, if the checkpoint of an encoder has a head with one output. `norm_eps`: of layer
+ * norms. */
 spry_status spry_pooling_from_classifier(spry_pooling *pooling, const spry_safetensors *files, const char *name,
-                                         spry_arena *arena, spry_error *error);
+                                         float norm_eps, spry_arena *arena, spry_error *error);
 
 /* Writes the keys; the matrices are written as tensors, named by spry_pooling_tensor_name. */
 void spry_pooling_to_gguf(const spry_pooling *pooling, spry_gguf_writer *writer, const char *arch);
 
 /* The name of a matrix in GGUF: "dense_2.weight" for the first one; in cross-encoders "cls.weight", and
- * "cls.output.weight" for the last one. */
+ * "cls.output.weight" for the last one. The norm after the first one is "cls.norm". */
 void spry_pooling_tensor_name(char name[32], const spry_pooling *pooling, size_t dense, const char *suffix);
 
 /* The text of a prompt; `name` NULL: the default prompt. NULL: there is no such prompt. */

@@ -23,14 +23,17 @@ static const spry_tensor *find(const spry_binder *b, char name[SPRY_TENSOR_NAME_
     return spry_bind_find(b, name);
 }
 
-static spry_status bind_norm(const spry_binder *b, const float **out, const char *suffix, const char *older)
+static spry_status bind_norm(const spry_binder *b, const float **out, const char *suffix, const char *older,
+                             bool required)
 {
     char name[SPRY_TENSOR_NAME_MAX], other[SPRY_TENSOR_NAME_MAX];
     const char *hf = b->config->arch->hf_embedding_norm;
     const spry_tensor *t = find(b, name, "token_embd_norm", hf, suffix);
     if (!t && !b->gguf)
         t = find(b, other, "token_embd_norm", hf, older);
-    return t ? spry_bind_vector(b, out, t, b->config->n_embd, 0) : spry_bind_missing(b, name);
+    if (!t)
+        return required ? spry_bind_missing(b, name) : SPRY_OK;
+    return spry_bind_vector(b, out, t, b->config->n_embd, 0);
 }
 
 /* The table of positions limits the length of a text. */
@@ -59,9 +62,9 @@ static spry_status bind_token_types(const spry_binder *b)
 
 static spry_status bind_encoder(const spry_binder *b)
 {
-    spry_status status = bind_norm(b, &b->out->embedding_norm, "weight", "gamma");
+    spry_status status = bind_norm(b, &b->out->embedding_norm, "weight", "gamma", REQUIRED);
     if (!status)
-        status = bind_norm(b, &b->out->embedding_norm_bias, "bias", "beta");
+        status = bind_norm(b, &b->out->embedding_norm_bias, "bias", "beta", b->config->norm_bias);
     if (!status && b->config->arch->positions)
         status = bind_positions(b);
     return status ? status : bind_token_types(b);
@@ -205,7 +208,7 @@ static spry_status layer_norm_with_bias(const spry_binder *b, const float **out,
         !status && b->config->layer_norm ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
     if (!status && !t && !b->gguf && b->config->arch->encoder)
         t = spry_bind_find_in_layer(b, (char[SPRY_TENSOR_NAME_MAX]){0}, layer, ours, 0, "beta");
-    if (!status && !t && b->config->arch->norm_bias && b->config->layer_norm)
+    if (!status && !t && b->config->norm_bias && b->config->layer_norm)
         return spry_bind_missing(b, name);
     return t ? spry_bind_vector(b, bias, t, b->config->n_embd, 0) : status;
 }
@@ -442,7 +445,8 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
     bool after = norms == SPRY_NORMS_AROUND || norms == SPRY_NORMS_AFTER, sums = norms == SPRY_NORMS_SUM;
     spry_status status = SPRY_OK;
     bool mixes = b->config->kinds[i] != SPRY_LAYER_FEEDS, feeds = spry_config_feeds(b->config, i);
-    if (mixes && norms != SPRY_NORMS_AFTER && !sums)
+    bool bare = b->config->arch->inner_norms && i == 0; /* the embeddings are normalised */
+    if (mixes && norms != SPRY_NORMS_AFTER && !sums && !bare)
         status = layer_norm_with_bias(b, &l->attn_norm, &l->attn_norm_bias, i, "attn_norm");
     if (!status && feeds && norms != SPRY_NORMS_AFTER && norms != SPRY_NORMS_PARALLEL && !sums)
         status = layer_norm_with_bias(b, &l->ffn_norm, &l->ffn_norm_bias, i, "ffn_norm");
@@ -526,7 +530,7 @@ static spry_status bind_output_norm(const spry_binder *b)
         spry_bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
     snprintf(name, sizeof name, "%s%s.bias", b->gguf ? "" : b->prefix, norm);
     t = !status && c->layer_norm ? spry_bind_find(b, name) : NULL;
-    if (!status && !t && c->arch->norm_bias)
+    if (!status && !t && c->norm_bias)
         return spry_bind_missing(b, name);
     return t ? spry_bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0) : status;
 }
@@ -560,7 +564,9 @@ static spry_status bind_ends(spry_binder *b)
     spry_status status = spry_bind_matrix(b, &b->out->embedding, t, c->n_vocab, c->n_embd);
     if (status)
         return status;
-    status = c->arch->encoder ? bind_encoder(b) : bind_output_norm(b);
+    status = c->arch->encoder ? bind_encoder(b) : SPRY_OK;
+    if (!status && (!c->arch->encoder || c->arch->inner_norms))
+        status = bind_output_norm(b);
     return status ? status : bind_output(b);
 }
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-const char *const text_encoders[TEXT_ENCODERS] = {"bert", "xlm-roberta", "nomic-bert"};
+const char *const text_encoders[TEXT_ENCODERS] = {"bert", "xlm-roberta", "nomic-bert", "modernbert"};
 
 void texts_open(golden_texts *g, const char *folder)
 {
@@ -29,7 +29,10 @@ void texts_open(golden_texts *g, const char *folder)
         assert_in_range(c->n_ids, 1, MAX_IDS);
         for (size_t k = 0; k < c->n_ids; k++)
             c->ids[k] = (int32_t)json_integer_value(json_array_get(ids, k));
-        rows += c->n_ids;
+        const json_t *kept = json_object_get(item, "rows"); /* of a long text only the first are kept */
+        c->n_rows = kept ? (size_t)json_integer_value(kept) : c->n_ids;
+        assert_in_range(c->n_rows, 1, c->n_ids);
+        rows += c->n_rows;
     }
     snprintf(path, sizeof path, "%s/golden.f32", folder);
     FILE *file = fopen(path, "rb");
@@ -37,7 +40,7 @@ void texts_open(golden_texts *g, const char *folder)
     assert_true(file && g->values);
     assert_int_equal(fread(g->values, g->width * sizeof *g->values, rows, file), rows);
     fclose(file);
-    for (size_t i = 0, at = 0; i < g->n; at += g->cases[i++].n_ids)
+    for (size_t i = 0, at = 0; i < g->n; at += g->cases[i++].n_rows)
         g->cases[i].rows = g->values + at * g->width;
 }
 

@@ -40,7 +40,7 @@ static double compare(const model_runner *r, const float *expected, const float 
 static void hidden_states_agree_with_recorded_ones(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TEXT_ENCODERS; i++) {
+    for (size_t i = 0; i < GPU_ENCODERS; i++) {
         char folder[512];
         golden_texts g;
         model_runner r;

@@ -35,7 +35,7 @@ static void compare(const char *folder, const char *path, const char *label, con
     for (size_t i = 0; i < g.n; i++) {
         const text_case *c = &g.cases[i];
         float *hidden = runner_hidden(&r, c->ids, c->n_ids);
-        for (size_t row = 0; row < c->n_ids; row++) {
+        for (size_t row = 0; row < c->n_rows; row++) {
             double largest = 0;
             for (size_t k = 0; k < g.width; k++)
                 largest = fmax(largest, fabs((double)c->rows[row * g.width + k]));
@@ -130,8 +130,9 @@ static void check_ids(const char *path, const golden_texts *g)
         assert_int_equal(spry_tokenizer_encode(model->tokenizer, &ids, spry_view_of(c->prompt), NULL, 0,
                                                SPRY_ENCODE_BOS_EOS, &error),
                          SPRY_OK);
-        assert_int_equal(ids.count, c->n_ids);
-        assert_memory_equal(ids.ids, c->ids, c->n_ids * sizeof *ids.ids);
+        bool cut = ids.count > c->n_ids && c->n_rows < c->n_ids; /* the reference cuts long texts */
+        assert_true(ids.count == c->n_ids || cut);
+        assert_memory_equal(ids.ids, c->ids, (cut ? c->n_ids - 1 : c->n_ids) * sizeof *ids.ids);
         spry_tokens_deinit(&ids);
     }
     spry_model_close(model);

@@ -87,7 +87,7 @@ static void compare_pairs(const char *folder, const char *path, const char *cpu)
     json_decref(golden);
 }
 
-static const char *const rerankers[] = {"reranker-bert", "reranker-xlmr"};
+static const char *const rerankers[] = {"reranker-bert", "reranker-xlmr", "reranker-modernbert"};
 
 static void test_pairs(void **state)
 {

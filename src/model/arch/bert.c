@@ -90,3 +90,54 @@ const spry_arch spry_arch_nomic_bert = {
     .names = nomic_bert_names,
     .defaults = nomic_bert_defaults,
 };
+
+/* ---- ModernBERT -------------------------------------------------------------------------------------------------- */
+
+/* ModernBERT: an encoder with rope and norms before attention and feed-forward (the first layer has none before
+ * attention, because the embeddings are normalised), and a norm of the output. Every third layer sees the whole text;
+ * the others see a window to both sides and have a rope of their own. */
+
+static void modern_bert_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->layer_norm_eps = 1e-5f;
+    config->tied = true;
+    config->window = 128;
+    config->window_layers = 3;
+    config->rope.theta = 160000;
+    config->rope_sliding.theta = 10000;
+}
+
+static bool modern_bert_slides(const spry_config *config, uint32_t layer)
+{
+    return config->window_layers && layer % config->window_layers != 0;
+}
+
+static const spry_tensor_name modern_bert_names[] = {
+    {"attn_norm", "attn_norm", NULL},
+    {"attn_qkv", "attn.Wqkv", NULL},
+    {"attn_output", "attn.Wo", NULL},
+    {"ffn_norm", "mlp_norm", NULL},
+    {"ffn_up", "mlp.Wi", NULL},
+    {"ffn_down", "mlp.Wo", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_modern_bert = {
+    .name = "ModernBERT",
+    .gguf = "modern-bert",
+    .hf_type = "modernbert",
+    .hf_embedding = "embeddings.tok_embeddings",
+    .hf_embedding_norm = "embeddings.norm",
+    .hf_output_norm = "final_norm",
+    .gate = SPRY_GATE_GELU,
+    .layer_norm = true,
+    .fused_qkv = true,
+    .fused_gate_up = true,
+    .two_ropes = true,
+    .encoder = true,
+    .inner_norms = true,
+    .names = modern_bert_names,
+    .defaults = modern_bert_defaults,
+    .slides = modern_bert_slides,
+};
