@@ -1,5 +1,5 @@
 # Kernels for NVIDIA GPUs, compiled by nvcc: each file of src/device/cuda/kernels becomes an image for several GPUs, and all
-# images are linked into the library. Without them the list of images is empty. Nothing of NVIDIA's is linked.
+# images are linked into the module spry_cuda, which the library opens when a GPU is used. Nothing of NVIDIA's is linked.
 # Compiling takes minutes, so by default it happens only where a GPU is found, and for that GPU alone.
 set(SPRY_CUDA "AUTO" CACHE STRING "Compile GPU kernels: AUTO (where an NVIDIA GPU is found), ON or OFF")
 set(SPRY_CUDA_ARCHITECTURES "" CACHE STRING "GPUs to compile for, such as 90; empty: this machine's (AUTO) or all known ones (ON)")
@@ -83,15 +83,13 @@ elseif(CUDA_WANTED)
   message(NOTICE "nvcc not found: built without GPU kernels")
 endif()
 if(NOT CUDA_IMAGES)
-  file(CONFIGURE OUTPUT ${CUDA_FOLDER}/no_images.c CONTENT "const void *const spry_cuda_images[] = {0};\n")
-  list(APPEND LIB_SOURCES ${CUDA_FOLDER}/no_images.c)
   return()
 endif()
 file(WRITE ${CUDA_FOLDER}/kernel_images.S.new "\
     .section .data.rel.ro,\"aw\"
     .balign 8
     .globl spry_cuda_images
-    .hidden spry_cuda_images
+    .type spry_cuda_images, %object
 spry_cuda_images:
 ${CUDA_LABELS}    .quad 0
     .section .rodata
@@ -99,4 +97,6 @@ ${CUDA_BYTES}    .section .note.GNU-stack,\"\",%progbits
 ")
 configure_file(${CUDA_FOLDER}/kernel_images.S.new ${CUDA_FOLDER}/kernel_images.S COPYONLY)
 set_source_files_properties(${CUDA_FOLDER}/kernel_images.S PROPERTIES OBJECT_DEPENDS "${CUDA_IMAGES}")
-list(APPEND LIB_SOURCES ${CUDA_FOLDER}/kernel_images.S)
+add_library(spry_cuda MODULE ${CUDA_FOLDER}/kernel_images.S)
+set_target_properties(spry_cuda PROPERTIES PREFIX "" LINKER_LANGUAGE C)
+target_link_libraries(spry_cuda PRIVATE hardening)

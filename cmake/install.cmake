@@ -13,7 +13,7 @@ write_basic_package_version_file(spryConfigVersion.cmake COMPATIBILITY SameMinor
 
 if(TARGET spry)
   install(TARGETS spry RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(TARGETS spry_voice LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/spry)
+  install(TARGETS spry_voice spry_page LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/spry)
   if(NOT CMAKE_CROSSCOMPILING) # the program prints its completions
     foreach(shell bash zsh fish)
       add_custom_command(TARGET spry POST_BUILD COMMAND spry completions ${shell} > ${CMAKE_BINARY_DIR}/completions.${shell} VERBATIM)
@@ -23,6 +23,9 @@ if(TARGET spry)
     install(FILES ${CMAKE_BINARY_DIR}/completions.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME spry.fish)
   endif()
   install(FILES ${CMAKE_BINARY_DIR}/spry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+if(TARGET spry_cuda)
+  install(TARGETS spry_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/spry)
 endif()
 if(MPI_FOUND)
   install(TARGETS spry_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/spry)

@@ -1,5 +1,4 @@
-/* The style and the scripts of the page, and Chart.js of the system; each ends with a zero. CMake sets the include
- * folder and, when the library was found, SPRY_CHART_FILE. */
+/* The style and the scripts of the page; each ends with a zero. CMake sets the include folder. */
 #include "base/embed.S"
 
     embed_begin
@@ -11,12 +10,6 @@
     embed spry_report_js
     .incbin "report.js"
     .incbin "page.js"
-    .byte 0
-
-    embed spry_report_library
-#ifdef SPRY_CHART_FILE
-    .incbin SPRY_CHART_FILE
-#endif
     .byte 0
 
     embed_end

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "web/page_libraries.h"
+
 /* page.S */
-extern const char spry_report_css[], spry_report_js[], spry_report_library[];
+extern const char spry_report_css[], spry_report_js[];
 
 /* The data cannot end its element, since '<' is escaped; and nothing on the page can reach the network. */
 void spry_report_page(spry_buffer *out, const json_t *data)
@@ -28,7 +30,7 @@ void spry_report_page(spry_buffer *out, const json_t *data)
     }
     free(json);
     spry_buffer_text(out, "</script>\n<script>\n");
-    spry_buffer_text(out, spry_report_library);
+    spry_buffer_text(out, spry_page_libraries_get()->chart);
     spry_buffer_text(out, "\n</script>\n<script>\n");
     spry_buffer_text(out, spry_report_js);
     spry_buffer_text(out, "</script></body></html>\n");

@@ -16,17 +16,4 @@
 #define INCLUDE(symbol, path, file, type) begin symbol NEXT .incbin file NEXT end symbol NEXT
     SPRY_WEB_FILES(INCLUDE)
 
-    /* SPRY_WEB_LIBRARIES */
-    begin highlight
-#ifdef SPRY_HIGHLIGHT_FILE
-    .incbin SPRY_HIGHLIGHT_FILE
-#endif
-    end highlight
-
-    begin katex
-#ifdef SPRY_KATEX_FILE
-    .incbin SPRY_KATEX_FILE
-#endif
-    end katex
-
     embed_end

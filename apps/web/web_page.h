@@ -38,17 +38,10 @@
     FILE(ja, "/translations/ja.json", "translations/ja.json", SPRY_WEB_JSON)                                           \
     FILE(zh, "/translations/zh.json", "translations/zh.json", SPRY_WEB_JSON)
 
-/* LIBRARY(symbol, path on the server): libraries of the system, compressed with gzip; empty when they were not
- * installed at build time. */
-#define SPRY_WEB_LIBRARIES(LIBRARY)                                                                                    \
-    LIBRARY(highlight, "/highlight.js")                                                                                \
-    LIBRARY(katex, "/katex.js")
-
 #ifndef __ASSEMBLER__
 /* Texts without a terminating zero. */
 #define SPRY_WEB_DECLARE(symbol, ...) extern const unsigned char spry_web_##symbol##_begin[], spry_web_##symbol##_end[];
 SPRY_WEB_FILES(SPRY_WEB_DECLARE)
-SPRY_WEB_LIBRARIES(SPRY_WEB_DECLARE)
 #endif
 
 #endif

@@ -135,16 +135,30 @@ bool spry_environment_library_folder(spry_buffer *out, const char *from_there)
 
 void *spry_module_symbol(const char *name, const char *symbol, spry_error *error)
 {
-    static const char *const folders[] = {".", SPRY_MODULE_DIR};
-    char program[PATH_MAX] = "", path[2 * PATH_MAX];
-    char *slash = spry_os_program(program, sizeof program) ? strrchr(program, '/') : NULL;
-    void *module = NULL;
+    static const char *const by_program[] = {".", SPRY_MODULE_DIR}, *const by_library[] = {".", "spry"};
+    char folder[PATH_MAX] = "", path[2 * PATH_MAX];
+    char *slash = spry_os_program(folder, sizeof folder) ? strrchr(folder, '/') : NULL;
+    bool there = false;
     if (slash)
         *slash = 0;
-    for (size_t i = 0; slash && !module && i < SPRY_COUNT(folders); i++) {
-        snprintf(path, sizeof path, "%s/%s/%s.so", program, folders[i], name);
-        module = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI opens modules that need its symbols */
+    for (size_t i = 0; slash && !there && i < SPRY_COUNT(by_program); i++) {
+        snprintf(path, sizeof path, "%s/%s/%s.so", folder, by_program[i], name);
+        there = access(path, F_OK) == 0;
     }
+    /* A program that is not spry's, such as Python, loaded the library from elsewhere. */
+    spry_buffer library;
+    spry_buffer_init(&library, sizeof folder);
+    for (size_t i = 0; !there && i < SPRY_COUNT(by_library); i++)
+        if (spry_environment_library_folder(&library, by_library[i])) {
+            snprintf(path, sizeof path, "%s/%s.so", library.data, name);
+            there = access(path, F_OK) == 0;
+        }
+    spry_buffer_deinit(&library);
+    if (!there) {
+        spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s.so is neither beside the program nor in the library's folder", name);
+        return NULL;
+    }
+    void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI opens modules that need its symbols */
     void *found = module ? dlsym(module, symbol) : NULL;
     if (!found) {
         const char *reason = dlerror();

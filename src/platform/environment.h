@@ -45,8 +45,8 @@ bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place);
  * known. */
 bool spry_environment_library_folder(spry_buffer *out, const char *from_there);
 
-/* A symbol of the module `name`, which stays open. It is beside the program, or in the library folder of the tree
- * that the program was installed to. NULL: there is none, and the error says why. */
+/* A symbol of the module `name`, which stays open. It is beside the program or this library, or in the folder for modules
+ * of the tree that one of them was installed to. NULL: there is none, and the error says why. */
 void *spry_module_symbol(const char *name, const char *symbol, spry_error *error);
 
 #endif

@@ -69,8 +69,8 @@ static spry_status open_after(spry_device **out, const char *piece, const spry_d
         return spry_device_kind_vulkan.open(out, "", setup, error);
     spry_status status = cuda_runner_real ? spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error) : SPRY_OK;
     return status ? status
-                  : spry_cuda_device_open(out, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
-                                          setup, error);
+                  : spry_cuda_device_open(out, &driver, cuda_runner_real ? spry_cuda_images() : cuda_imitation_images,
+                                          0, setup, error);
 }
 
 void cuda_runner_open(model_runner *r, const char *path, const char *lora, const char *type, spry_dtype kv)

@@ -28,9 +28,8 @@ static bool real;
 static float *mel;
 
 /* In place of the driver's library and the program's kernels, which may not be there: what `real` chooses. */
-extern const void *const __real_spry_cuda_images[];
-extern const void *const __wrap_spry_cuda_images[];
-const void *const __wrap_spry_cuda_images[] = {"", NULL};
+const void *const *__real_spry_cuda_images(void);
+const void *const *__wrap_spry_cuda_images(void);
 
 spry_status __real_spry_cuda_open(spry_cuda *cuda, const char *library, spry_error *error);
 spry_status __wrap_spry_cuda_open(spry_cuda *cuda, const char *library, spry_error *error);
@@ -38,6 +37,12 @@ spry_status __real_spry_cuda_context_init(spry_cuda_context *context, const spry
                                           const void *const *images, spry_error *error);
 spry_status __wrap_spry_cuda_context_init(spry_cuda_context *context, const spry_cuda *cuda, int index,
                                           const void *const *images, spry_error *error);
+
+const void *const *__wrap_spry_cuda_images(void)
+{
+    static const void *const one[] = {"", NULL};
+    return one;
+}
 
 spry_status __wrap_spry_cuda_open(spry_cuda *cuda, const char *library, spry_error *error)
 {
@@ -49,7 +54,7 @@ spry_status __wrap_spry_cuda_context_init(spry_cuda_context *context, const spry
                                           const void *const *images, spry_error *error)
 {
     (void)images;
-    return __real_spry_cuda_context_init(context, cuda, index, real ? __real_spry_cuda_images : cuda_imitation_images,
+    return __real_spry_cuda_context_init(context, cuda, index, real ? __real_spry_cuda_images() : cuda_imitation_images,
                                          error);
 }
 
@@ -96,7 +101,7 @@ static spry_status open_gpu(spry_whisper_device **device, const scene *s, int in
 {
     spry_cuda driver;
     spry_status status = spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error);
-    return status ? status : spry_cuda_whisper_open(device, &driver, spry_cuda_images, index, &s->setup, error);
+    return status ? status : spry_cuda_whisper_open(device, &driver, spry_cuda_images(), index, &s->setup, error);
 }
 
 static void close_gpu(spry_whisper_device *device)

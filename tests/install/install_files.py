@@ -3,9 +3,13 @@
 import glob
 import os
 import re
+import sys
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "server"))
+
 import install_support
+import server_support
 from install_support import BUILD, HOME, PREFIX, ROOT, files_below, install, library_folder, pkg_config, run
 
 
@@ -49,6 +53,30 @@ class Files(unittest.TestCase):
             self.skipTest("no libsndfile")
         run(program, "voice", "--say", "Hello.", "--tts-cmd", "cat >/dev/null; head -c 3200 /dev/zero", "--out", heard)
         self.assertEqual(os.path.getsize(heard), 3200 + 44)
+
+    def test_libraries_of_the_page_are_a_module(self):
+        """The page and reports have them when the module is there; without it, or with a file that is no library, the program works."""
+        program = os.path.join(PREFIX, "bin", "spry")
+        (module,) = glob.glob(os.path.join(PREFIX, "lib*", "**", "spry_page.so"), recursive=True)
+        server_support.SPRY = program
+        with open(module, "rb") as file:
+            content = file.read()
+        built_with = [path for path, mark in (("/highlight.js", "highlight.js"), ("/katex.js", "katex"))
+                      if os.path.isdir(os.path.join("/usr/share/javascript", mark))]
+        for what, bytes_there, libraries in (("as built", content, built_with), ("no library", b"text", []), ("none", None, [])):
+            os.remove(module)
+            if bytes_there is not None:
+                with open(module, "wb") as file:
+                    file.write(bytes_there)
+            server = server_support.Server()
+            try:
+                self.assertEqual(server.get("/page.json").json["libraries"], libraries, what)
+                if not libraries:
+                    self.assertIn("is not installed", server.get("/katex.js").text)
+                self.assertEqual(server.get("/").status, 200)
+            finally:
+                server.stop()
+        install()
 
     def test_manual_page_names_every_command(self):
         overview = run(os.path.join(PREFIX, "bin", "spry"), "--help").split("Commands:\n")[1].split("\n\n")[0]

@@ -20,7 +20,7 @@
 
 /* Images for a real GPU: the program's, or a test's own. */
 #ifndef REAL_IMAGES
-#define REAL_IMAGES spry_cuda_images
+#define REAL_IMAGES spry_cuda_images()
 #endif
 
 static spry_cuda_context gpu;

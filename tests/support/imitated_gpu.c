@@ -27,7 +27,11 @@
 enum { LOST = 719, DEFAULT_MIB = 256, WATTS = 100, BUSY = 40 };
 
 static const char image[] = "kernels";
-const void *const spry_cuda_images[] = {image, NULL};
+const void *const *spry_cuda_images(void)
+{
+    static const void *const images[] = {image, NULL};
+    return images;
+}
 
 static spry_cuda plain; /* the imitation's own functions */
 static atomic_size_t *held;

@@ -17,6 +17,7 @@
 #include "server/request/completion.h"
 #include "server/server_setup.h"
 #include "server/status/status_text.h"
+#include "web/page_libraries.h"
 #include "web/web_page.h"
 
 /* Appends the words of a list with commas between them. */
@@ -286,19 +287,28 @@ typedef struct page_file {
 #define FILE_ROW(symbol, path, file, type) {path, spry_web_##symbol##_begin, spry_web_##symbol##_end, type},
 static const page_file files[] = {SPRY_WEB_FILES(FILE_ROW)};
 
-#define LIBRARY_ROW(symbol, path) {path, spry_web_##symbol##_begin, spry_web_##symbol##_end, SPRY_WEB_JS},
-static const page_file libraries[] = {SPRY_WEB_LIBRARIES(LIBRARY_ROW)};
+#define LIBRARY_ROW(symbol, path) {path, offsetof(spry_page_libraries, symbol)},
+static const struct {
+    const char *path;
+    size_t place; /* of its bytes in spry_page_libraries */
+} libraries[] = {SPRY_WEB_LIBRARIES(LIBRARY_ROW)};
 
-static spry_view bytes_of(const page_file *file)
+static spry_view view_of(const unsigned char *begin, const unsigned char *end)
 {
-    return (spry_view){(const char *)file->begin, (size_t)((uintptr_t)file->end - (uintptr_t)file->begin)};
+    return (spry_view){(const char *)begin, (size_t)((uintptr_t)end - (uintptr_t)begin)};
+}
+
+static spry_view library_bytes(size_t place)
+{
+    const spry_page_script *library = (const void *)((const char *)spry_page_libraries_get() + place);
+    return view_of(library->begin, library->end);
 }
 
 void spry_page_file(spry_exchange *x)
 {
     for (size_t i = 0; i < SPRY_COUNT(files); i++)
         if (strcmp(files[i].path, x->path) == 0) {
-            spry_reply_text(x, bytes_of(&files[i]), files[i].type, policy);
+            spry_reply_text(x, view_of(files[i].begin, files[i].end), files[i].type, policy);
             return;
         }
 }
@@ -306,18 +316,18 @@ void spry_page_file(spry_exchange *x)
 void spry_page_library(spry_exchange *x)
 {
     for (size_t i = 0; i < SPRY_COUNT(libraries); i++)
-        if (strcmp(libraries[i].path, x->path) == 0 && bytes_of(&libraries[i]).size) {
-            spry_reply_compressed(x, bytes_of(&libraries[i]), libraries[i].type);
+        if (strcmp(libraries[i].path, x->path) == 0 && library_bytes(libraries[i].place).size) {
+            spry_reply_compressed(x, library_bytes(libraries[i].place), SPRY_WEB_JS);
             return;
         }
-    spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "this program was built without the library");
+    spry_reply_error(x, SPRY_HTTP_NOT_FOUND, NULL, "the module spry_page with the library is not installed");
 }
 
 void spry_page_features(spry_exchange *x)
 {
     json_t *paths = json_array();
     for (size_t i = 0; i < SPRY_COUNT(libraries); i++)
-        if (bytes_of(&libraries[i]).size)
+        if (library_bytes(libraries[i].place).size)
             json_array_append_new(paths, json_string(libraries[i].path));
     const spry_serve_settings *settings = x->server->settings;
     spry_reply_json(x, SPRY_HTTP_OK,

@@ -23,7 +23,8 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
 {
     if (!images[0])
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "this program was built without GPU kernels: `make CUDA=ON` builds them (it needs nvcc)");
+                         "no GPU kernels are installed: the package spry-cuda has them, and `make CUDA=ON` builds "
+                         "them (it needs nvcc)");
     for (size_t i = 0; !c->fault && images[i]; i++) {
         if (i == SPRY_CUDA_MODULES_MAX)
             return spry_fail(error, SPRY_ERR_UNSUPPORTED, "more than %d images of kernels", SPRY_CUDA_MODULES_MAX);

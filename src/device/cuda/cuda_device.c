@@ -339,7 +339,7 @@ static spry_status open_piece(spry_device **out, const char *piece, const spry_d
     int index;
     *out = NULL;
     spry_status status = open_driver(&driver, &index, piece, error);
-    return status ? status : spry_cuda_device_open(out, &driver, spry_cuda_images, index, setup, error);
+    return status ? status : spry_cuda_device_open(out, &driver, spry_cuda_images(), index, setup, error);
 }
 
 static spry_status open_whisper(spry_whisper_device **out, const char *piece, const spry_whisper_setup *setup,
@@ -349,7 +349,7 @@ static spry_status open_whisper(spry_whisper_device **out, const char *piece, co
     int index;
     *out = NULL;
     spry_status status = open_driver(&driver, &index, piece, error);
-    return status ? status : spry_cuda_whisper_open(out, &driver, spry_cuda_images, index, setup, error);
+    return status ? status : spry_cuda_whisper_open(out, &driver, spry_cuda_images(), index, setup, error);
 }
 
 /* Total or free memory of a GPU. */
@@ -359,7 +359,7 @@ static size_t count_memory(const char *piece, bool free_only)
     int index, device = 0;
     size_t bytes = 0, all;
     void *context;
-    if (!spry_cuda_images[0] || !read_index(&index, piece) || spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, NULL))
+    if (!spry_cuda_images()[0] || !read_index(&index, piece) || spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, NULL))
         return 0;
     if (driver.init(0) || driver.device(&device, index) || driver.device_memory(&bytes, device))
         bytes = 0;
@@ -390,7 +390,7 @@ static void explain(const char *piece, spry_error *why)
     spry_cuda_context *c = calloc(1, sizeof *c);
     int index;
     if (c && read_index(&index, piece) && !spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, why)) {
-        if (!spry_cuda_context_init(c, &driver, index, spry_cuda_images, why))
+        if (!spry_cuda_context_init(c, &driver, index, spry_cuda_images(), why))
             spry_cuda_context_deinit(c);
         spry_cuda_close(&driver);
     }

@@ -13,8 +13,8 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
 /* The memory that a device reserves; see spry_device_estimate. */
 bool spry_cuda_device_estimate(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use);
 
-/* The compiled kernels, one fatbin for each file of kernels/, linked into the program; none if it was built without
- * nvcc. Ends with NULL. */
-extern const void *const spry_cuda_images[];
+/* The compiled kernels, one fatbin for each file of kernels/, which the module spry_cuda contains. Ends with NULL; there
+ * are none if the module is not installed. */
+const void *const *spry_cuda_images(void);
 
 #endif
