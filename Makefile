@@ -1,7 +1,8 @@
 # The short way to everything; CMakeLists.txt does the work.
 #
 #   make                         build the program
-#   make run PROMPT="..."        install what is missing, build, and tell a tale; without PROMPT, on a random subject
+#   make run PROMPT="..."        install what is missing, build, and tell a tale; without PROMPT, on a random subject. A new
+#                                build folder has the CPU kernels of this machine only; everything else makes all
 #   make test                    install what is missing, build, check the rules, run the tests (10 minutes on two cores)
 #   make test-all                the long tests too, and GPU kernels are compiled (before a release, and after changes of
 #                                kernels, KV or formats)
@@ -32,6 +33,7 @@ WERROR   :=
 LTO      :=
 PLATFORM :=
 CUDA     :=
+KERNELS  := all
 SAN_KERNELS :=
 PREFIX   := /usr/local
 PROMPT   :=
@@ -43,7 +45,8 @@ compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))$(addprefix -,$(PLATFORM))
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
 flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefix -DSPRY_WERROR=,$(WERROR)) \
-            $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_PLATFORM=,$(PLATFORM)) $(addprefix -DSPRY_CUDA=,$(CUDA)) $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
+            $(addprefix -DSPRY_LTO=,$(LTO)) $(addprefix -DSPRY_PLATFORM=,$(PLATFORM)) $(addprefix -DSPRY_CUDA=,$(CUDA)) -DSPRY_KERNELS=$(KERNELS) \
+            $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
 .PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind soak sbom release fuzz test-agents setup install format clean
@@ -63,7 +66,7 @@ configure:
 	    printf '%s\n' '$(CURDIR) $(flags)' >$(BUILD)/flags; }
 
 run: setup
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all KERNELS=$(shell grep -Lsx SPRY_KERNELS:STRING=native $(BUILD)/CMakeCache.txt | grep -q . && echo all || echo native)
 	@scripts/tale $(BUILD)/spry
 
 test: setup

@@ -23,12 +23,20 @@ static const struct {
 } tables[] = {
     {&spry_ops_ref, 0},
 #if defined(__x86_64__)
+#ifndef SPRY_WITHOUT_AVX2 /* cmake/cpu_kernels.cmake leaves out what this processor does not need */
     {&spry_ops_avx2, SPRY_CPU_AVX2},
+#endif
+#ifndef SPRY_WITHOUT_AVX512BW
     {&spry_ops_avx512bw, SPRY_CPU_AVX2 | SPRY_CPU_AVX512},
+#endif
+#ifndef SPRY_WITHOUT_AVXVNNI
     {&spry_ops_avxvnni, SPRY_CPU_AVX2 | SPRY_CPU_AVXVNNI},
+#endif
+#ifndef SPRY_WITHOUT_AVX512
     {&spry_ops_avx512, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI},
     {&spry_ops_avx512bf16, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_VBMI | SPRY_CPU_BF16},
     {&spry_ops_amx, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_VBMI | SPRY_CPU_BF16 | SPRY_CPU_AMX},
+#endif
 #elif defined(__aarch64__)
     {&spry_ops_neon, 0},
     {&spry_ops_dotprod, SPRY_CPU_DOTPROD},

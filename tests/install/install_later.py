@@ -2,6 +2,8 @@
 checkout, or of other flags, is made anew."""
 
 import os
+import platform
+import re
 import shutil
 import unittest
 
@@ -60,6 +62,28 @@ class OldFolder(unittest.TestCase):
         shutil.copytree(self.checkout, copy, symlinks=True)
         self.checkout = copy
         self.assertIn("CMAKE_HOME_DIRECTORY:INTERNAL=" + copy, self.configured())
+        every = self.kernels()
+        self.configured("KERNELS=native")
+        self.assertLess(self.kernels(), every)  # a part of them
+        if platform.machine() == "x86_64":
+            self.assertEqual(every, {"avx2", "avxvnni", "avx512bw", "avx512"})
+            self.assertLessEqual(len(self.kernels()), 1)
+        self.assertEqual(self.chosen_by_run(), "native")
+        self.configured()
+        self.assertEqual(self.kernels(), every)
+        self.assertEqual(self.chosen_by_run(), "all")  # a folder with all of them keeps them
+        shutil.rmtree(os.path.join(self.checkout, "build"))
+        self.assertEqual(self.chosen_by_run(), "native")
+
+    def kernels(self):
+        with open(os.path.join(self.checkout, "build", "compile_commands.json"), encoding="utf-8") as file:
+            return set(re.findall(r'kernels/x86/ops_(\w+)\.c"', file.read()))
+
+    def chosen_by_run(self):
+        """The kernels that `make run` asks for in this build folder."""
+        with open(os.path.join(self.checkout, "Makefile"), encoding="utf-8") as file:
+            rule = re.search(r"KERNELS=\$\(shell (.*)\)$", file.read(), re.MULTILINE).group(1)
+        return run("sh", "-c", rule.replace("$(BUILD)", os.path.join(self.checkout, "build"))).strip()
 
 
 if __name__ == "__main__":
