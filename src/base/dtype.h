@@ -41,6 +41,13 @@
     X(IQ2_S, iq2_s, 22, 256, 82, 82)                                                                                   \
     X(IQ3_XXS, iq3_xxs, 18, 256, 98, 98)                                                                               \
     X(IQ3_S, iq3_s, 21, 256, 110, 110)
+/* Blocks without packed layouts, only read. */
+#define SPRY_DTYPES_PLAIN(X)                                                                                           \
+    X(IQ1_S, iq1_s, 19, 256, 50, 0)                                                                                    \
+    X(IQ1_M, iq1_m, 29, 256, 56, 0)                                                                                    \
+    X(NVFP4, nvfp4, 40, 64, 36, 0)                                                                                     \
+    X(Q1_0, q1_0, 41, 128, 18, 0)                                                                                      \
+    X(Q2_0, q2_0, 42, 64, 18, 0)
 /* Of our own, in no GGUF file: 8-bit floats of safetensors in blocks with a scale. */
 #define SPRY_DTYPES_OWN(X) X(F8, f8, 47, 32, 36, 0)
 /* Parts of weights in safetensors, without arithmetic: 8-bit numbers without their scales, words that hold several
@@ -55,7 +62,7 @@
     SPRY_DTYPES_WRITTEN(X)                                                                                             \
     SPRY_DTYPES_READ(X) /* all for integer products with packed rows                                                   \
                          */
-#define SPRY_DTYPES_GGUF(X)  SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_BLOCK(X) SPRY_DTYPES_GRID(X)
+#define SPRY_DTYPES_GGUF(X)  SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_BLOCK(X) SPRY_DTYPES_GRID(X) SPRY_DTYPES_PLAIN(X)
 #define SPRY_DTYPES_KNOWN(X) SPRY_DTYPES_GGUF(X) SPRY_DTYPES_OWN(X) /* there is arithmetic for them */
 
 /* Values are GGUF's type ids; gaps are types that GGUF has retired or spry does not read. */

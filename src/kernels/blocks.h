@@ -179,6 +179,50 @@ typedef struct spry_block_tq2_0 {
     spry_half scale;
 } spry_block_tq2_0;
 
+/* ---- blocks of other sizes, and codes of one bit and a half ------------------------------------------------------ */
+
+/* 256 values in parts of 32: scale * (2 s + 1) * (q + d), q of -1, 0, 1 from the table spry_grid_iq1, 8 values a code.
+ * A word (its first byte is the lower one) of a part has the upper 3 bits of its 4 codes, then s of 3 bits, and its top
+ * bit says whether d is -1/8 or 1/8. */
+typedef struct spry_block_iq1_s {
+    spry_half scale;
+    uint8_t low[32];
+    uint8_t words[8][2];
+} spry_block_iq1_s;
+
+/* 256 values in parts of 16 with a scale each: scale * (2 s + 1) * (q + d). A nibble of `high` has the upper 3 bits of
+ * a code and the sign of its d. A word of `scales` has s of four parts, 3 bits each, and in its top nibble 4 bits of
+ * the scale, the lowest ones in the first word. */
+typedef struct spry_block_iq1_m {
+    uint8_t low[32];
+    uint8_t high[16];
+    uint8_t scales[4][2];
+} spry_block_iq1_m;
+
+/* 64 values in parts of 16: the part's scale, an 8-bit float (four bits of exponent, three of mantissa; 127 is 0),
+ * times the 4-bit float q. 8 bytes of `low` are a part: low nibbles are its first 8 values. */
+typedef struct spry_block_nvfp4 {
+    uint8_t scales[4];
+    uint8_t low[32];
+} spry_block_nvfp4;
+
+/* 128 values: scale where the bit is set, -scale where it is not. */
+typedef struct spry_block_q1_0 {
+    spry_half scale;
+    uint8_t bits[16];
+} spry_block_q1_0;
+
+/* 64 values: scale * (q - 1), four neighbours in a byte, the first in its lowest bits. */
+typedef struct spry_block_q2_0 {
+    spry_half scale;
+    uint8_t low[16];
+} spry_block_q2_0;
+
+static_assert(sizeof(spry_block_iq1_s) == 50, "iq1_s has padding");
+static_assert(sizeof(spry_block_iq1_m) == 56, "iq1_m has padding");
+static_assert(sizeof(spry_block_nvfp4) == 36, "nvfp4 has padding");
+static_assert(sizeof(spry_block_q1_0) == 18, "q1_0 has padding");
+static_assert(sizeof(spry_block_q2_0) == 18, "q2_0 has padding");
 static_assert(sizeof(spry_block_q4_0) == 18, "q4_0 has padding");
 static_assert(sizeof(spry_block_q4_1) == 20, "q4_1 has padding");
 static_assert(sizeof(spry_block_q5_0) == 22, "q5_0 has padding");

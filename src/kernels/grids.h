@@ -1,5 +1,6 @@
-/* The code tables of the IQ2 and IQ3 formats, and levels of other types. An entry holds the magnitudes of 8 (IQ2) or 4
- * (IQ3) weights as indexes of levels, the first in the lowest bits: 2 bits each for IQ2, 3 for IQ3. */
+/* The code tables of the IQ1, IQ2 and IQ3 formats, and levels of other types. An entry holds the magnitudes of 8 (IQ2)
+ * or 4 (IQ3) weights as indexes of levels, the first in the lowest bits: 2 bits each for IQ2, 3 for IQ3. For IQ1 it
+ * holds 8 weights plus 1, of 2 bits each. */
 #ifndef SPRY_KERNELS_GRIDS_H
 #define SPRY_KERNELS_GRIDS_H
 
@@ -7,6 +8,7 @@
 
 extern const uint16_t spry_grid_iq2_xxs[256], spry_grid_iq2_xs[512], spry_grid_iq2_s[1024];
 extern const uint16_t spry_grid_iq3_xxs[256], spry_grid_iq3_s[512];
+extern const uint16_t spry_grid_iq1[2048];
 
 /* Levels of IQ2 and of IQ3_XXS; the levels of IQ3_S are 2 * index + 1. */
 static const uint8_t spry_levels_iq2[4] = {8, 25, 43, 0};

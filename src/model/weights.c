@@ -142,7 +142,7 @@ spry_status spry_bind_vector(const spry_binder *b, const float **out, const spry
 
 static size_t alignment_of(spry_dtype type)
 {
-    return type == SPRY_F32 ? 4 : type == SPRY_MXFP4 ? 1 : 2;
+    return type == SPRY_F32 ? 4 : type == SPRY_MXFP4 || type == SPRY_NVFP4 ? 1 : 2;
 }
 
 /* Binds a matrix, or slice number `part` of a stacked tensor. */
@@ -252,6 +252,24 @@ static spry_status bind_limits(const spry_binder *b, spry_weight *out, uint32_t 
     return SPRY_OK;
 }
 
+/* NVFP4 tensors of GGUF files may have a factor beside them; those of experts one for each. */
+spry_status spry_bind_factor(const spry_binder *b, spry_weight *out, uint32_t layer, const char *ours, uint32_t expert)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    const float *factors = NULL;
+    const spry_tensor *t =
+        b->gguf && out->type == SPRY_NVFP4 ? spry_bind_find_in_layer(b, name, layer, ours, 0, "scale") : NULL;
+    if (!t)
+        return SPRY_OK;
+    bool one = t->dims[0] == 1 || !strstr(ours, "_exps");
+    spry_status status = spry_bind_vector(b, &factors, t, one ? 1 : b->config->n_experts, 0);
+    float factor = status ? 1 : factors[one ? 0 : expert];
+    if (!status && !(fabsf(factor) > 0 && isfinite(factor)))
+        return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' holds %g", b->name, name, (double)factor);
+    out->scale = factor != 1 ? factor : 0;
+    return status;
+}
+
 spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
                              size_t n_out, size_t n_in, bool required)
 {
@@ -267,6 +285,8 @@ spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t la
         return required ? spry_bind_missing(b, name) : SPRY_OK;
     if (t)
         status = spry_bind_matrix(b, out, t, n_out, n_in);
+    if (!status)
+        status = spry_bind_factor(b, out, layer, gguf_name, 0);
     if (!status && b->config->arch->limited)
         status = bind_limits(b, out, layer, gguf_name);
     t = status ? NULL : spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "bias");

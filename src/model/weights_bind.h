@@ -46,6 +46,9 @@ spry_status spry_bind_slice(const spry_binder *b, spry_weight *out, const spry_t
 spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t layer, const char *ours, size_t n_out,
                              size_t n_in, bool required);
 
+/* Reads the factor of a layer's NVFP4 matrix, if a GGUF file has one. */
+spry_status spry_bind_factor(const spry_binder *b, spry_weight *out, uint32_t layer, const char *ours, uint32_t expert);
+
 /* Rows [begin, begin + count) of a matrix. */
 spry_weight spry_weight_rows(const spry_weight *whole, size_t begin, size_t count);
 

@@ -55,6 +55,8 @@ static spry_status bind_kind(const spry_binder *b, spry_weight **out, uint32_t l
         status = stacked ? check_stacked(b, t, n_out, n_in) : spry_bind_matrix(b, &(*out)[e], t, n_out, n_in);
         if (!status && stacked)
             status = spry_bind_slice(b, &(*out)[e], t, n_out, n_in, e);
+        if (!status)
+            status = spry_bind_factor(b, &(*out)[e], layer, ours, e);
         t = status || stacked ? NULL : spry_bind_find_in_layer(b, name, layer, ours, e, "bias");
         if (t)
             status = spry_bind_vector(b, &(*out)[e].bias, t, n_out, 0);
@@ -431,7 +433,8 @@ spry_status spry_bind_scale(const spry_binder *b, spry_weight *w, float in, floa
     if (w->bias && !bias)
         return spry_fail_memory(b->error, "a bias", w->n_out * sizeof *bias);
     w->bias = bias;
-    w->scale = in * out != 1 ? in * out : 0;
+    float scale = in * out * (w->scale != 0 ? w->scale : 1);
+    w->scale = scale != 1 ? scale : 0;
     return SPRY_OK;
 }
 

@@ -23,6 +23,16 @@ static void set_halves(unsigned char *block, spry_dtype type, float first, float
     }
 }
 
+/* The scale of an IQ1_M block is in the top nibbles of its last four words; an NVFP4 block has four 8-bit floats. */
+static void set_scattered(unsigned char *block, spry_dtype type, float scale)
+{
+    uint16_t half = spry_f16_encode(scale);
+    for (int i = 0; type == SPRY_IQ1_M && i < 4; i++)
+        block[49 + 2 * i] = (unsigned char)((block[49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4);
+    for (int i = 0; type == SPRY_NVFP4 && i < 4; i++)
+        block[i] = scale > 0 ? 0x38 : 0; /* 1 */
+}
+
 /* Scales of 1, and small ones of parts, so that sums stay exact for long. */
 static void set_f8(unsigned char *block, spry_dtype type, float scale)
 {
@@ -38,6 +48,7 @@ static void make_whole(unsigned char *block, spry_dtype type)
         block[i] &= 3;
     for (int i = 192; type == SPRY_Q6_K && i < 208; i++)
         block[i] = (unsigned char)(block[i] % 7 - 3);
+    set_scattered(block, type, 8);
     if (type == SPRY_MXFP4)
         block[0] = 128;
     for (int i = 4; type == SPRY_F8 && i < 36; i++)
@@ -51,6 +62,7 @@ static void make_extreme(check *c, unsigned char *block, spry_dtype type)
     static const unsigned char patterns[] = {0xff, 0xff, 0x00, 0x80, 0x7f};
     memset(block, patterns[check_between(c, 0, SPRY_COUNT(patterns) - 1)], spry_dtype_bytes(type));
     set_halves(block, type, check_uniform(c), check_uniform(c));
+    set_scattered(block, type, check_uniform(c));
     if (type == SPRY_MXFP4)
         block[0] = 127;
     for (int i = 4; type == SPRY_F8 && i < 36; i++)
@@ -66,6 +78,8 @@ static void make_odd_scales(check *c, unsigned char *block, spry_dtype type)
     if (check_between(c, 0, 3) == 0)
         memset(block, 0, spry_dtype_bytes(type));
     set_f8(block, type, scales[check_between(c, 0, SPRY_COUNT(scales) - 1)]);
+    if (type == SPRY_IQ1_M)
+        set_scattered(block, type, scales[check_between(c, 0, SPRY_COUNT(scales) - 1)]);
     if (type == SPRY_MXFP4)
         block[0] = (unsigned char)check_between(c, 90, 150);
 }

@@ -223,6 +223,34 @@ static double iq3_s(const unsigned char *b, size_t i)
     return (1 + 2.0 * scale) * (2 * iq3_level(spry_grid_iq3_s, code, i) + 1) * (bit(b + 74, i) ? -1 : 1);
 }
 
+/* Value i of 256 of IQ1, without its scale: `code` has 8 values. */
+static double iq1(unsigned code, size_t i, bool minus)
+{
+    return (double)(spry_grid_iq1[code] >> 2 * (i % 8) & 3) - 1 + (minus ? -0.125 : 0.125);
+}
+
+static double iq1_s(const unsigned char *b, size_t i)
+{
+    unsigned word = half_bits(b + 34 + i / 32 * 2);
+    return half_at(b) * (2.0 * (word >> 12 & 7) + 1) *
+           iq1(b[2 + i / 8] + (word >> i / 8 % 4 * 3 & 7) * 256, i, word >> 15);
+}
+
+static double iq1_m(const unsigned char *b, size_t i)
+{
+    const unsigned char *words = b + 48;
+    unsigned char scale[2] = {(unsigned char)(words[1] >> 4 | (words[3] & 240)),
+                              (unsigned char)(words[5] >> 4 | (words[7] & 240))};
+    unsigned part = half_bits(words + i / 64 * 2) >> i % 64 / 16 * 3 & 7, upper = b[32 + i / 16] >> i % 16 / 8 * 4 & 15;
+    return half_at(scale) * (2.0 * part + 1) * iq1(b[i / 8] + upper % 8 * 256, i, upper / 8);
+}
+
+static double nvfp4(const unsigned char *b, size_t i)
+{
+    unsigned scale = b[i / 16] & 127, both = b[4 + i / 16 * 8 + i % 8];
+    return (scale == 127 ? 0 : e4m3(scale)) * e2m1(i % 16 < 8 ? both & 15 : both >> 4);
+}
+
 static double large_value(double *magnitude, spry_dtype type, const unsigned char *b, size_t i)
 {
     switch (type) {
@@ -241,6 +269,11 @@ static double large_value(double *magnitude, spry_dtype type, const unsigned cha
     case SPRY_IQ3_S: return exact(magnitude, half_at(b) * iq3_s(b, i));
     case SPRY_TQ1_0: return tq1_0(magnitude, b, i);
     case SPRY_TQ2_0: return symmetric(magnitude, half_at(b + 64), two_bits(b, i), 1);
+    case SPRY_IQ1_S: return exact(magnitude, iq1_s(b, i));
+    case SPRY_IQ1_M: return exact(magnitude, iq1_m(b, i));
+    case SPRY_NVFP4: return exact(magnitude, nvfp4(b, i));
+    case SPRY_Q1_0: return exact(magnitude, half_at(b) * (bit(b + 2, i) ? 1 : -1));
+    case SPRY_Q2_0: return symmetric(magnitude, half_at(b), b[2 + i / 4] >> i % 4 * 2 & 3, 1);
     default: return NAN;
     }
 }
@@ -272,6 +305,7 @@ void check_half_offsets(int offsets[2], spry_dtype type)
         {SPRY_Q4_K, {0, 2}},    {SPRY_Q5_K, {0, 2}},    {SPRY_Q6_K, {208, -1}},  {SPRY_IQ4_XS, {0, -1}},
         {SPRY_TQ1_0, {52, -1}}, {SPRY_TQ2_0, {64, -1}}, {SPRY_MXFP4, {-1, -1}},  {SPRY_IQ2_XXS, {0, -1}},
         {SPRY_IQ2_XS, {0, -1}}, {SPRY_IQ2_S, {0, -1}},  {SPRY_IQ3_XXS, {0, -1}}, {SPRY_IQ3_S, {0, -1}},
+        {SPRY_IQ1_S, {0, -1}},  {SPRY_Q1_0, {0, -1}},   {SPRY_Q2_0, {0, -1}},
     };
     offsets[0] = offsets[1] = -1;
     for (size_t i = 0; i < SPRY_COUNT(places); i++)
@@ -307,6 +341,9 @@ void check_fill_type(check *c, void *out, spry_dtype type, size_t n)
             b[i] = (b[i] & 127) == 127 ? 0 : b[i]; /* no NaN */
         if (type == SPRY_F8)
             memcpy(b, &(float){check_uniform(c) * 0.1f}, sizeof(float));
+        uint16_t quarter = spry_f16_encode(check_uniform(c) * 0.1f);
+        for (size_t i = 0; type == SPRY_IQ1_M && i < 4; i++) /* a scale in four nibbles */
+            b[49 + 2 * i] = (unsigned char)((b[49 + 2 * i] & 15) | (quarter >> 4 * i & 15) << 4);
         if (type == SPRY_MXFP4)
             b[0] = (unsigned char)check_between(c, 120, 130);
     }

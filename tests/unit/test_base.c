@@ -403,6 +403,11 @@ static const struct {
     {SPRY_TQ1_0, 34, "TQ1_0", 256, 48 + 4 + 2},
     {SPRY_TQ2_0, 35, "TQ2_0", 256, 64 + 2},
     {SPRY_MXFP4, 39, "MXFP4", 32, 1 + 16},
+    {SPRY_IQ1_S, 19, "IQ1_S", 256, 2 + 32 + 16},
+    {SPRY_IQ1_M, 29, "IQ1_M", 256, 32 + 16 + 8},
+    {SPRY_NVFP4, 40, "NVFP4", 64, 4 + 32},
+    {SPRY_Q1_0, 41, "Q1_0", 128, 2 + 16},
+    {SPRY_Q2_0, 42, "Q2_0", 64, 2 + 16},
 };
 
 static void dtype_table_is_gguf(void **state)

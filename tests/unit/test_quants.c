@@ -99,7 +99,7 @@ static void every_recorded_vector_decodes_to_the_same_bits(void **state)
     assert_non_null(vectors);
     for (size_t i = 0; i < json_array_size(vectors); i++, n_types++)
         compare_vector(json_array_get(vectors, i), data, size);
-    assert_int_equal(n_types, 22);
+    assert_int_equal(n_types, 27);
     json_decref(vectors);
     free(data);
 }

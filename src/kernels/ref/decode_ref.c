@@ -360,3 +360,72 @@ static void block_iq3_s(float *out, const spry_block_iq3_s *block)
     }
 }
 SPRY_DECODE_BLOCKS(iq3_s, SPRY_BLOCK_LARGE)
+
+/* ---- codes of one bit and a half --------------------------------------------------------------------------------- */
+
+/* Eight values of a code. */
+static void eight_iq1(float *out, float scale, unsigned code, bool minus)
+{
+    unsigned quants = spry_grid_iq1[code];
+    float shift = minus ? -0.125f : 0.125f;
+    for (unsigned i = 0; i < 8; i++)
+        out[i] = scale * ((float)(int)(quants >> 2 * i & 3) - 1 + shift);
+}
+
+static void block_iq1_s(float *out, const spry_block_iq1_s *block)
+{
+    float scale = spry_f16_decode(block->scale);
+    for (unsigned k = 0; k < 32; k++, out += 8) {
+        unsigned word = block->words[k / 4][0] | (unsigned)block->words[k / 4][1] << 8;
+        float part_scale = scale * (float)(2 * (word >> 12 & 7) + 1);
+        eight_iq1(out, part_scale, block->low[k] | (word >> 3 * (k % 4) & 7) << 8, word >> 15);
+    }
+}
+SPRY_DECODE_BLOCKS(iq1_s, SPRY_BLOCK_LARGE)
+
+static void block_iq1_m(float *out, const spry_block_iq1_m *block)
+{
+    unsigned bits = 0;
+    for (unsigned i = 0; i < 4; i++)
+        bits |= (unsigned)(block->scales[i][1] >> 4) << 4 * i;
+    float scale = spry_f16_decode((uint16_t)bits);
+    for (unsigned k = 0; k < 32; k++, out += 8) {
+        unsigned word = block->scales[k / 8][0] | (unsigned)block->scales[k / 8][1] << 8;
+        unsigned upper = block->high[k / 2] >> 4 * (k % 2);
+        float part_scale = scale * (float)(2 * (word >> 3 * (k % 8 / 2) & 7) + 1);
+        eight_iq1(out, part_scale, block->low[k] | (upper & 7) << 8, upper & 8);
+    }
+}
+SPRY_DECODE_BLOCKS(iq1_m, SPRY_BLOCK_LARGE)
+
+/* ---- blocks of other sizes --------------------------------------------------------------------------------------- */
+
+static void block_nvfp4(float *out, const spry_block_nvfp4 *block)
+{
+    for (int part = 0; part < 4; part++, out += 16) {
+        unsigned bits = block->scales[part] & 127;                           /* a scale has no sign */
+        float scale = bits == 127 ? 0 : spry_e4m3_decode((uint8_t)bits) / 2; /* the levels are doubled */
+        for (int i = 0; i < 8; i++) {
+            unsigned both = block->low[8 * part + i];
+            out[i] = scale * (float)spry_levels_e2m1[both & 15];
+            out[i + 8] = scale * (float)spry_levels_e2m1[both >> 4];
+        }
+    }
+}
+SPRY_DECODE_BLOCKS(nvfp4, 64)
+
+static void block_q1_0(float *out, const spry_block_q1_0 *block)
+{
+    float scale = spry_f16_decode(block->scale);
+    for (int i = 0; i < 128; i++)
+        out[i] = block->bits[i / 8] >> i % 8 & 1 ? scale : -scale;
+}
+SPRY_DECODE_BLOCKS(q1_0, 128)
+
+static void block_q2_0(float *out, const spry_block_q2_0 *block)
+{
+    float scale = spry_f16_decode(block->scale);
+    for (int i = 0; i < 64; i++)
+        out[i] = (float)((block->low[i / 4] >> 2 * (i % 4) & 3) - 1) * scale;
+}
+SPRY_DECODE_BLOCKS(q2_0, 64)
