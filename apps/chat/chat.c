@@ -154,13 +154,22 @@ static bool answer(spry_chat_loop *c)
 void spry_chat_say(spry_chat_loop *c, spry_view text)
 {
     spry_error error;
+    spry_buffer message;
     size_t left_out = c->n_left_out;
-    if (spry_conversation_add(c->conversation, "user", text, &error) != SPRY_OK) {
+    spry_buffer_init(&message, 2 * (size_t)MESSAGE_BYTES_MAX);
+    if (!spry_chat_pictures_message(c, &message, text)) {
+        spry_buffer_deinit(&message);
+        return;
+    }
+    if (spry_conversation_add(c->conversation, "user", spry_buffer_view(&message), &error) != SPRY_OK) {
         spry_complain("%s", error.message);
-    } else if (!answer(c)) {
+    } else if (answer(c)) {
+        spry_chat_pictures_drop(c);
+    } else {
         spry_conversation_drop_last(c->conversation);
         c->n_left_out = left_out;
     }
+    spry_buffer_deinit(&message);
 }
 
 void spry_chat_retry(spry_chat_loop *c)
@@ -270,6 +279,7 @@ static int run_chat(spry_chat_job *job, void *user)
         spry_path_user_data(&history, "history");
     spry_answer_init(&c.answer);
     spry_buffer_init(&c.shape, MESSAGE_BYTES_MAX);
+    spry_buffer_init(&c.pictures, MESSAGE_BYTES_MAX);
     spry_arena_init(&c.texts);
     const spry_line_editor_options options = {
         .history_path = history.size ? history.data : NULL, .complete = spry_chat_complete, .user = &c};
@@ -290,6 +300,7 @@ static int run_chat(spry_chat_job *job, void *user)
     spry_answer_deinit(&c.answer);
     spry_tokens_deinit(&c.ids);
     spry_buffer_deinit(&c.shape);
+    spry_buffer_deinit(&c.pictures);
     spry_buffer_deinit(&history);
     spry_arena_deinit(&c.texts);
     return status == SPRY_OK ? SPRY_EXIT_OK : spry_complain_error(&error);

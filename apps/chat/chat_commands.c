@@ -12,7 +12,6 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/file.h"
-#include "spry_pictures.h"
 
 static void report(const spry_error *error)
 {
@@ -51,6 +50,7 @@ static void do_clear(spry_chat_loop *c, const char *argument)
     (void)argument;
     spry_conversation_clear(c->conversation);
     spry_chat_saver_restart(c->job.saver);
+    spry_chat_pictures_drop(c);
     c->n_left_out = 0;
     spry_chat_note("The conversation is empty.");
 }
@@ -355,11 +355,14 @@ static void do_model(spry_chat_loop *c, const char *argument)
 
 static void do_image(spry_chat_loop *c, const char *argument)
 {
-    (void)argument;
-    if (spry_engine_sees(c->job.engine))
-        spry_complain("a chat takes no pictures yet; ask about one with: spry run --image FILE -p \"...\"");
-    else
-        spry_complain("%s cannot see pictures: it is a model of text", c->job.source.name);
+    if (argument[0]) {
+        spry_chat_picture_add(c, argument);
+    } else if (c->pictures.size) {
+        spry_chat_pictures_drop(c);
+        spry_chat_note("The next message is without pictures.");
+    } else {
+        spry_complain("/image needs the name of a file");
+    }
 }
 
 static void do_stats(spry_chat_loop *c, const char *argument)
@@ -401,7 +404,7 @@ static const struct chat_command {
     {"forget", "", "Delete the stored chat and stop storing it", do_forget, NO_ARGUMENT},
     {"save", " FILE", "Write the conversation to a JSON file", do_save, FILE_NAME},
     {"load", " FILE", "Continue a saved conversation", do_load, FILE_NAME},
-    {"image", " FILE", "Show the model a picture", do_image, FILE_NAME},
+    {"image", " FILE", "Add a picture to the next message; alone: leave it out again", do_image, FILE_NAME},
     {"stats", "", "Show time and memory use of the last answer", do_stats, NO_ARGUMENT},
     {"bye", "", "Leave; Ctrl-D does too", do_quit, NO_ARGUMENT},
     {"quit", "", NULL, do_quit, NO_ARGUMENT},

@@ -24,6 +24,7 @@ typedef struct spry_chat_loop {
     size_t n_left_out;  /* first turns that no longer fit the context */
     spry_energy *meter; /* NULL: not measured */
     bool leave;
+    spry_buffer pictures; /* lines of pictures that wait for the next message: spry_image_line */
     struct {
         spry_mcp *mcp;   /* NULL: none */
         json_t *allowed; /* names of tools that may be called without asking */
@@ -44,6 +45,18 @@ void spry_chat_command(spry_chat_loop *c, char *line);
 
 /* Completes commands, their arguments, and names of files; `user` is the spry_chat_loop. */
 size_t spry_chat_complete(void *user, spry_buffer *out, spry_view text);
+
+/* ---- pictures ---------------------------------------------------------------------------------------------------- */
+
+/* Encodes a picture file, which is then part of the next message. False: it cannot be, and the user knows why. */
+bool spry_chat_picture_add(spry_chat_loop *c, const char *path);
+
+/* Drops the pictures that wait for a message. */
+void spry_chat_pictures_drop(spry_chat_loop *c);
+
+/* Makes a message of the waiting pictures and `text`. Paths of pictures in it, as terminals paste them, become pictures
+ * as well, and names. False: there is no text besides, so the pictures wait for it; or one of them was refused. */
+bool spry_chat_pictures_message(spry_chat_loop *c, spry_buffer *message, spry_view text);
 
 /* ---- tools ------------------------------------------------------------------------------------------------------- */
 

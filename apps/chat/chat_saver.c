@@ -59,10 +59,15 @@ void spry_chat_saver_deinit(spry_chat_saver *saver)
 
 static bool give_title(spry_chat_saver *saver, const spry_conversation *conversation)
 {
-    spry_buffer title;
+    spry_buffer title, path;
+    spry_view text = spry_view_of(conversation->count ? conversation->slots[1].content : "");
     spry_buffer_init(&title, TITLE_BYTES);
+    spry_buffer_init(&path, text.size + 1);
+    while (spry_image_line_take(&path, &text))
+        ;
+    spry_buffer_deinit(&path);
     if (conversation->count)
-        spry_chat_make_title(&title, spry_view_of(conversation->slots[1].content));
+        spry_chat_make_title(&title, text);
     bool given = spry_chat_set(&saver->chat.title, spry_buffer_view(&title));
     spry_buffer_deinit(&title);
     return given;

@@ -18,7 +18,7 @@
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-enum { TEXT_BYTES_MAX = 1 << 28 };
+enum { TEXT_BYTES_MAX = 1 << 28, MAX_PATH_BYTES = 1 << 16 };
 
 void spry_answer_init(spry_answer *answer)
 {
@@ -32,7 +32,7 @@ void spry_answer_deinit(spry_answer *answer)
     spry_buffer_deinit(&answer->text);
     spry_buffer_deinit(&answer->thoughts);
     free(answer->tokens);
-    free(answer->call_constraint);
+    spry_chat_prompt_deinit(&answer->prompt);
     json_decref(answer->calls);
     *answer = (spry_answer){0};
 }
@@ -193,19 +193,19 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     spry_request_default(&request);
     request.prompt = job->prompt->ids;
     request.n_prompt = job->prompt->count;
-    request.spans = job->spans;
-    request.n_spans = job->n_spans;
-    request.pictures = job->pictures;
-    request.n_pictures = job->n_pictures;
+    request.spans = answer->prompt.spans;
+    request.n_spans = answer->prompt.n_spans;
+    request.pictures = answer->prompt.pictures;
+    request.n_pictures = (size_t)answer->prompt.n_pictures;
     request.span_repair = job->span_repair;
     request.speculation = job->speculation;
     request.draft_most = job->flags->draft_most;
     request.draft_precise = strcmp(job->flags->draft_mode, "precise") == 0;
     request.constraint = job->constraint;
     request.constraint_text = job->constraint_text;
-    if (job->constraint == SPRY_ANY_TEXT && answer->call_constraint) {
+    if (job->constraint == SPRY_ANY_TEXT && answer->prompt.call_constraint) {
         request.constraint = SPRY_TOOL_CALLS;
-        request.constraint_text = answer->call_constraint;
+        request.constraint_text = answer->prompt.call_constraint;
     }
     request.json_style = spry_answer_flags_style(job->flags);
     request.max_tokens = job->flags->max_tokens;
@@ -259,36 +259,68 @@ static spry_status make_room(spry_tokens *out, size_t count, spry_error *error)
     return SPRY_OK;
 }
 
+spry_status spry_answer_prompt(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                               const spry_answer_flags *flags, json_t *messages, spry_error *error)
+{
+    json_t *request = json_pack("{s:O}", "messages", messages);
+    if (strcmp(flags->think, "off") == 0)
+        json_object_set_new(request, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 0));
+    if (answer->tools)
+        json_object_set(request, "tools", answer->tools);
+    char *json = request ? json_dumps(request, 0) : NULL;
+    spry_chat_prompt_deinit(&answer->prompt);
+    spry_status status = json ? spry_engine_chat_prompt(engine, &answer->prompt, json, strlen(json), error)
+                              : spry_fail_memory(error, "the conversation", json_array_size(messages));
+    spry_laps_prompt(&answer->laps, &answer->prompt);
+    free(out->ids);
+    *out = (spry_tokens){answer->prompt.ids, answer->prompt.count, answer->prompt.count};
+    answer->prompt.ids = NULL;
+    free(json);
+    json_decref(request);
+    return status;
+}
+
+/* A message, with its pictures where the model can see them. */
+static json_t *message_json(const spry_engine *engine, const spry_message *message, spry_status *status,
+                            spry_error *error)
+{
+    spry_buffer path;
+    spry_view text = spry_view_of(message->content);
+    json_t *parts = json_array();
+    spry_buffer_init(&path, MAX_PATH_BYTES);
+    while (!*status && spry_engine_sees(engine) && strcmp(message->role, "user") == 0 &&
+           spry_image_line_take(&path, &text)) {
+        const char *file = spry_buffer_view(&path).data;
+        *status = spry_parts_add_image(parts, file, error);
+        if (*status == SPRY_ERR_FILE) { /* the file was moved since: the chat continues without it */
+            json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text",
+                                                   json_sprintf("[image: %s, which is no longer there]\n", file)));
+            *status = SPRY_OK;
+        }
+    }
+    spry_buffer_deinit(&path);
+    if (json_array_size(parts)) {
+        json_array_append_new(parts, json_pack("{s:s, s:s%}", "type", "text", "text", text.data, text.size));
+        return json_pack("{s:s, s:o}", "role", message->role, "content", parts);
+    }
+    json_decref(parts);
+    return json_pack("{s:s, s:s}", "role", message->role, "content", message->content);
+}
+
 spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
                                  const spry_answer_flags *flags, const spry_message *messages, size_t n_messages,
                                  spry_error *error)
 {
-    json_t *list = json_array(), *request = json_pack("{s:o}", "messages", list);
-    if (strcmp(flags->think, "off") == 0)
-        json_object_set_new(request, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 0));
-    for (size_t i = 0; i < n_messages; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
-    bool complete = json_array_size(list) == n_messages;
-    if (answer->tools)
-        json_object_set(request, "tools", answer->tools);
+    spry_status status = SPRY_OK;
+    json_t *list = json_array();
+    for (size_t i = 0; !status && i < n_messages; i++)
+        if (json_array_append_new(list, message_json(engine, &messages[i], &status, error)) && !status)
+            status = spry_fail_memory(error, "the conversation", n_messages);
     if (answer->more)
         json_array_extend(list, answer->more);
-    char *json = complete ? json_dumps(request, 0) : NULL;
-    spry_chat_prompt prompt = {0};
-    spry_status status = json ? spry_engine_chat_prompt(engine, &prompt, json, strlen(json), error)
-                              : spry_fail_memory(error, "the conversation", n_messages);
-    uint64_t now = spry_clock_ns();
-    spry_lap_until(&answer->laps, SPRY_PART_TEMPLATE, now - (uint64_t)(prompt.tokenize_ms * 1e6));
-    spry_lap_until(&answer->laps, SPRY_PART_TOKENIZE, now);
-    free(out->ids);
-    *out = (spry_tokens){prompt.ids, prompt.count, prompt.count};
-    prompt.ids = NULL;
-    free(answer->call_constraint);
-    answer->call_constraint = prompt.call_constraint;
-    prompt.call_constraint = NULL;
-    spry_chat_prompt_deinit(&prompt);
-    free(json);
-    json_decref(request);
+    if (!status)
+        status = spry_answer_prompt(answer, out, engine, flags, list, error);
+    json_decref(list);
     return status;
 }
 
@@ -364,6 +396,8 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
             per_second(computed, r->prefill_ms));
     if (r->reused_tokens)
         fprintf(stderr, ", %zu more were cached", r->reused_tokens);
+    if (r->picture_tokens)
+        fprintf(stderr, ", %zu in all are pictures", r->picture_tokens);
     if (r->restored_tokens)
         fprintf(stderr, ", %zu of them on disk (%s)", r->restored_tokens, spry_amount_time(time, r->restore_ms));
     if (r->span_tokens)
@@ -553,6 +587,8 @@ static void add_cache(json_t *object, spry_engine *engine, const spry_result *r)
     for (size_t i = 0; i < SPRY_COUNT(figures); i++)
         json_object_set_new(kv, figures[i].name, json_integer((json_int_t)figures[i].value));
     json_object_set_new(object, "kv", kv);
+    if (r->picture_tokens)
+        json_object_set_new(object, "picture_tokens", json_integer((json_int_t)r->picture_tokens));
     json_object_set_new(object, "restored_tokens", json_integer((json_int_t)r->restored_tokens));
     json_object_set_new(object, "span_tokens", json_integer((json_int_t)r->span_tokens));
     json_object_set_new(object, "repaired_tokens", json_integer((json_int_t)r->repaired_tokens));

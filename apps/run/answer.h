@@ -18,12 +18,12 @@ typedef struct spry_answer_token {
 } spry_answer_token;
 
 typedef struct spry_answer {
-    spry_buffer text;      /* whole, valid UTF-8 */
-    spry_buffer thoughts;  /* likewise */
-    json_t *tools;         /* declared to the model, as chat completions have them; NULL: none */
-    json_t *more;          /* messages that follow those of the conversation; NULL: none */
-    json_t *calls;         /* calls of tools: [{"id", "name", "arguments": text}] */
-    char *call_constraint; /* what the prompt says about calls */
+    spry_buffer text;        /* whole, valid UTF-8 */
+    spry_buffer thoughts;    /* likewise */
+    json_t *tools;           /* declared to the model, as chat completions have them; NULL: none */
+    json_t *more;            /* messages that follow those of the conversation; NULL: none */
+    json_t *calls;           /* calls of tools: [{"id", "name", "arguments": text}] */
+    spry_chat_prompt prompt; /* the last prompt, without its ids: spans, pictures, constraint of calls */
     spry_answer_token *tokens;
     size_t n_tokens, capacity;
     spry_result result; /* its parts cover the whole request, from spry_answer_begin on */
@@ -37,10 +37,7 @@ typedef struct spry_answer_job {
     spry_session *session;
     const spry_tokens *prompt;
     const spry_answer_flags *flags;
-    const spry_span *spans; /* fragments of the prompt */
-    size_t n_spans, span_repair;
-    const spry_placed *pictures; /* pictures of the prompt */
-    size_t n_pictures;
+    size_t span_repair;
     spry_speculation speculation;
     spry_constraint constraint;
     const char *constraint_text;
@@ -65,7 +62,13 @@ void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_ener
  * SPRY_FINISH_CANCELLED. A long prompt shows its progress. */
 spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job, spry_error *error);
 
-/* The ids of a conversation in the model's template, for an answer that was begun. */
+/* The ids of a conversation in the model's template, for an answer that was begun; its spans and pictures stay in the
+ * answer. `messages` as chat completions have them. */
+spry_status spry_answer_prompt(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                               const spry_answer_flags *flags, json_t *messages, spry_error *error);
+
+/* The same of plain messages. Lines `[image: PATH]` that a message of a user begins with (spry_image_line) are pictures
+ * for a model that can see them. */
 spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
                                  const spry_answer_flags *flags, const spry_message *messages, size_t n_messages,
                                  spry_error *error);
@@ -99,22 +102,26 @@ json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, cons
 spry_status spry_answer_shape(spry_constraint *constraint, spry_buffer *text, const spry_answer_flags *flags,
                               spry_error *error);
 
-/* ---- fragments --------------------------------------------------------------------------------------------------- */
+/* ---- fragments and pictures ---------------------------------------------------------------------------------------
+ */
 
 enum { SPRY_FRAGMENTS_MAX = 64, SPRY_IMAGES_MAX = 16 };
 
-typedef struct spry_fragments {
-    spry_span spans[SPRY_FRAGMENTS_MAX];
-    size_t count;
-    spry_placed *pictures; /* the caller frees them: spry_placed_free */
-    size_t n_pictures;
-} spry_fragments;
-
 /* The ids of a conversation whose user message is the files, each a fragment, and the pictures, followed by `text`.
  * `system` may be NULL. */
-spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
-                                  const spry_option_list *files, const spry_option_list *images, const char *system,
-                                  spry_view text, spry_error *error);
+spry_status spry_fragments_prompt(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                                  const spry_answer_flags *flags, const spry_option_list *files,
+                                  const spry_option_list *images, const char *system, spry_view text,
+                                  spry_error *error);
+
+/* Appends a picture file to the parts of a message. */
+spry_status spry_parts_add_image(json_t *parts, const char *path, spry_error *error);
+
+/* Appends the line that stands for a picture file in a message of a chat. */
+void spry_image_line(spry_buffer *out, const char *path);
+
+/* The path in the line that `text` begins with, which is removed; false: it is no such line. */
+bool spry_image_line_take(spry_buffer *path, spry_view *text);
 
 /* Parses --span-repair: a number of tokens, or "all". */
 spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error);

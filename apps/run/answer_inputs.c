@@ -145,7 +145,7 @@ static spry_status add_file(json_t *parts, const char *path, spry_error *error)
 }
 
 /* A picture as a data: URL, which names no type: the bytes say it. */
-static spry_status add_image(json_t *parts, const char *path, spry_error *error)
+spry_status spry_parts_add_image(json_t *parts, const char *path, spry_error *error)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     spry_buffer bytes, url;
@@ -172,49 +172,46 @@ static spry_status add_image(json_t *parts, const char *path, spry_error *error)
     return status;
 }
 
-static spry_status to_ids(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine, const json_t *request,
-                          spry_error *error)
+static const char image_line[] = "[image: "; /* and the absolute path */
+
+void spry_image_line(spry_buffer *out, const char *path)
 {
-    char *json = json_dumps(request, 0);
-    if (!json)
-        return spry_fail_memory(error, "the conversation", 0);
-    spry_chat_prompt prompt;
-    spry_status status = spry_engine_chat_prompt(engine, &prompt, json, strlen(json), error);
-    fragments->count = prompt.n_spans;
-    if (prompt.n_spans > SPRY_FRAGMENTS_MAX)
-        status = spry_fail(error, SPRY_ERR_INPUT, "%zu fragments are more than %d", prompt.n_spans, SPRY_FRAGMENTS_MAX);
-    else if (prompt.n_spans)
-        memcpy(fragments->spans, prompt.spans, prompt.n_spans * sizeof *prompt.spans);
-    fragments->pictures = prompt.pictures;
-    fragments->n_pictures = (size_t)prompt.n_pictures;
-    prompt.pictures = NULL;
-    prompt.n_pictures = 0;
-    free(out->ids);
-    *out = (spry_tokens){prompt.ids, prompt.count, prompt.count};
-    prompt.ids = NULL;
-    spry_chat_prompt_deinit(&prompt);
-    free(json);
-    return status;
+    spry_buffer_format(out, "%s%s]\n", image_line, path);
 }
 
-spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
-                                  const spry_option_list *files, const spry_option_list *images, const char *system,
-                                  spry_view text, spry_error *error)
+bool spry_image_line_take(spry_buffer *path, spry_view *text)
+{
+    const size_t head = sizeof image_line - 1;
+    const char *end = memchr(text->data, '\n', text->size);
+    size_t line = end ? (size_t)(end - text->data) : text->size;
+    if (line <= head + 1 || memcmp(text->data, image_line, head) != 0 || text->data[line - 1] != ']' ||
+        text->data[head] != '/')
+        return false;
+    spry_buffer_clear(path);
+    if (!spry_buffer_append(path, text->data + head, line - head - 1))
+        return false;
+    line += end != NULL;
+    *text = (spry_view){text->data + line, text->size - line};
+    return true;
+}
+
+spry_status spry_fragments_prompt(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                                  const spry_answer_flags *flags, const spry_option_list *files,
+                                  const spry_option_list *images, const char *system, spry_view text, spry_error *error)
 {
     json_t *parts = json_array(), *messages = json_array();
     spry_status status = SPRY_OK;
     for (size_t i = 0; status == SPRY_OK && i < files->count; i++)
         status = add_file(parts, files->items[i], error);
     for (size_t i = 0; status == SPRY_OK && i < images->count; i++)
-        status = add_image(parts, images->items[i], error);
+        status = spry_parts_add_image(parts, images->items[i], error);
     json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text", json_stringn(text.data, text.size)));
     if (system)
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
     json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content", parts));
-    json_t *request = json_pack("{s:o}", "messages", messages);
     if (status == SPRY_OK)
-        status = to_ids(out, fragments, engine, request, error);
-    json_decref(request);
+        status = spry_answer_prompt(answer, out, engine, flags, messages, error);
+    json_decref(messages);
     return status;
 }
 

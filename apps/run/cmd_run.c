@@ -113,14 +113,14 @@ static spry_status prompt_text(spry_buffer *out, const run_settings *settings, s
     return status;
 }
 
-static spry_status prompt_ids(spry_answer *answer, spry_tokens *out, spry_fragments *fragments,
-                              const spry_engine *engine, const run_settings *settings, const char *system,
-                              spry_view text, spry_error *error)
+static spry_status prompt_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                              const run_settings *settings, const char *system, spry_view text, spry_error *error)
 {
     if (settings->raw)
         return spry_answer_text_ids(out, engine, text, settings->chat.answer.special, error);
     if (settings->spans.count || settings->images.count)
-        return spry_fragments_prompt(out, fragments, engine, &settings->spans, &settings->images, system, text, error);
+        return spry_fragments_prompt(answer, out, engine, &settings->chat.answer, &settings->spans, &settings->images,
+                                     system, text, error);
     spry_message messages[] = {{"system", system}, {"user", text.data}};
     size_t skipped = system ? 0 : 1;
     return spry_answer_chat_ids(answer, out, engine, &settings->chat.answer, messages + skipped,
@@ -144,7 +144,6 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
                                spry_view prompt, spry_error *error)
 {
     spry_tokens ids = {0};
-    spry_fragments fragments = {0};
     spry_answer answer;
     spry_buffer shape;
     spry_answer_init(&answer);
@@ -160,17 +159,13 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
                            .keep_tokens = settings->json,
                            .logprobs = settings->logprobs};
     job.speculation = speculation;
-    job.spans = fragments.spans;
     spry_answer_begin(&answer, engine, meter);
     spry_status status = spry_answer_shape(&job.constraint, &shape, &settings->chat.answer, error);
     if (status == SPRY_OK)
         status = spry_fragments_repair(&job.span_repair, settings->span_repair, error);
     if (status == SPRY_OK)
-        status = prompt_ids(&answer, &ids, &fragments, engine, settings, system, prompt, error);
+        status = prompt_ids(&answer, &ids, engine, settings, system, prompt, error);
     job.constraint_text = shape.data;
-    job.n_spans = fragments.count;
-    job.pictures = fragments.pictures;
-    job.n_pictures = fragments.n_pictures;
     if (status == SPRY_OK)
         status = spry_answer_generate(&answer, &job, error);
     if (status == SPRY_OK && settings->json)
@@ -183,7 +178,6 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
             spry_answer_print_stats(&answer, engine, model, job.seed);
     }
     spry_answer_deinit(&answer);
-    spry_placed_free(fragments.pictures, fragments.n_pictures);
     spry_tokens_deinit(&ids);
     spry_buffer_deinit(&shape);
     return status;

@@ -15,7 +15,7 @@ import urllib.request
 
 import cli_support
 import scripted_model
-from cli_support import HOME, SPRY, TIMEOUT, environment, tiny
+from cli_support import HOME, SPRY, TIMEOUT, environment, spry, tiny
 
 DRAFT = "Spry-Tales-Draft-4M"
 ANSWER = "It was a **bold** little boat with extraordinarily long ropes, and nobody in the harbour knew its name."
@@ -365,6 +365,46 @@ class TerminalTest(cli_support.CliTest):
         self.assertRegex(screen.text, r"\n +1  first\n")
         screen.keys("C-d")
         screen.wait("ended with 0")
+
+    def test_pictures_by_command_and_by_pasted_path(self):
+        model, folder = tiny("qwen3-vl", ""), tempfile.mkdtemp(dir=HOME)
+        self.addCleanup(shutil.rmtree, folder)
+        cat, dog = os.path.join(folder, "cat.png"), os.path.join(folder, "my dog.PNG")
+        for i, path in enumerate((cat, dog)):
+            shutil.copy(os.path.join(model, "image%d.png" % i), path)
+        with open(os.path.join(folder, "text.png"), "w", encoding="utf-8") as file:
+            file.write("<svg/>")
+        options = ("--temp", "0", "--max-tokens", "8", "--kv-type", "f32", "--cpu", "ref")
+        alone = self.succeeds(spry("run", model, "--image", cat, "-p", "What is it?", *options)).text.rstrip("\n")
+        screen = self.screen(*options, "--seed", "0", model=model)
+        screen.say("/image")
+        screen.wait("/image needs the name of a file")
+        screen.say("/image %s/none.png" % folder)
+        screen.wait("there is no such file")
+        screen.say("/image %s/text.png" % folder)
+        screen.wait("is no PNG, JPEG, WebP or GIF file")
+        screen.say("/image " + cat)
+        screen.wait("cat.png: 6 tokens, seen in")
+        screen.say("What is it?")
+        self.assertEqual(self.messages(screen), ["[image: %s]\nWhat is it?" % cat, alone])
+        screen.say("'%s' " % dog)  # as a terminal pastes a file that is dropped on it
+        screen.wait("my dog.PNG: ", "Now ask about it")
+        screen.say("/image")
+        screen.wait("without pictures")
+        screen.say(dog)  # as another terminal does
+        screen.say("And in %s?" % cat.replace("cat", "c\\at"))
+        self.assertEqual(self.messages(screen)[2], "[image: %s]\n[image: %s]\nAnd in cat.png?" % (dog, cat))
+        screen.say("/undo")
+        os.remove(cat)
+        screen.say("Is it there?")
+        self.assertEqual(len(self.messages(screen)), 4)
+        screen.keys("C-d")
+        screen.wait("ended with 0")
+        screen = self.screen("--temp", "0", model=self.scripted, XDG_DATA_HOME=screen.data)
+        screen.say("/resume")
+        self.assertRegex(screen.text, r"\n +1  What is it\?\n")
+        screen.say(dog)
+        self.assertEqual(self.messages(screen)[0], dog)
 
     def test_a_stored_chat_is_resumed(self):
         screen = self.screen("--think", "off")
