@@ -135,7 +135,6 @@ typedef struct spry_engine_info {
     const char *device;                       /* the device: "cuda:0", "cpu+cuda:0, 12 of 28 layers on cuda:0" */
     uint64_t reserved[15];
 } spry_engine_info;
-
 SPRY_API void spry_engine_describe(const spry_engine *engine, spry_engine_info *info);
 
 /* KV memory. "Now": at this moment; other figures count from the opening of the engine. */
@@ -152,7 +151,6 @@ typedef struct spry_kv_figures {
         host_loaded_pages;                              /* a GPU's pages in host memory; first two now */
     uint64_t known_prompts, found_prompts, reserved[9]; /* first page was computed before; of these: still cached */
 } spry_kv_figures;
-
 SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);
 
 /* Lets a smaller model with the same vocabulary draft tokens for this one; NULL: ends that. The drafter is borrowed
@@ -168,7 +166,6 @@ typedef struct spry_trace spry_trace;
 
 SPRY_API spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_error *error);
 SPRY_API spry_status spry_trace_close(spry_trace *trace, spry_error *error);
-
 SPRY_API spry_trace *spry_engine_trace(const spry_engine *engine); /* from its options, or NULL. Any thread. */
 
 /* What the time of a request is spent on. Parts follow each other without a gap and add up to the total. */
@@ -187,11 +184,12 @@ typedef enum spry_part {
     SPRY_PART_DETOKENIZE = 11, /* ids to text, stop strings */
     SPRY_PART_WRITE = 12,      /* delivering the text */
     SPRY_PART_OTHERS = 13,     /* between steps, and other requests of the same step */
-    SPRY_PART_COUNT = 14       /* number of parts in this header */
+    SPRY_PART_PREPROCESS = 14, /* decoding and resizing pictures */
+    SPRY_PART_ENCODE = 15,     /* the vision tower: pictures to rows of the prompt */
+    SPRY_PART_COUNT = 16       /* number of parts in this header */
 } spry_part;
 
-enum { SPRY_PARTS_ROOM = 32 }; /* length of arrays of parts: no version has more */
-
+enum { SPRY_PARTS_ROOM = 32 };                       /* length of arrays of parts: no version has more */
 SPRY_API const char *spry_part_name(spry_part part); /* "prefill"; "unknown". Any thread. */
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
@@ -237,10 +235,12 @@ typedef struct spry_chat_prompt {
     size_t n_spans;
     double template_ms, tokenize_ms; /* duration of its two parts */
     /* With tools: a SPRY_TOOL_CALLS constraint; "tool_choice" decides whether a call is required. */
-    char *call_constraint;        /* NULL: no tools, or too many */
-    char *reserved_texts[2];      /* NULL */
-    struct spry_placed *pictures; /* spry_pictures.h */
-    uint64_t n_pictures, reserved[6];
+    char *call_constraint;               /* NULL: no tools, or too many */
+    char *reserved_texts[2];             /* NULL */
+    struct spry_placed *pictures;        /* spry_pictures.h */
+    uint64_t n_pictures, picture_tokens; /* picture_tokens: of `count`, those that are rows of pictures */
+    double preprocess_ms, encode_ms;     /* before the template: duration of the pictures' parts */
+    uint64_t reserved[3];
 } spry_chat_prompt;
 
 /* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
@@ -282,7 +282,6 @@ typedef struct spry_sampling {
     const char *penalty_scope; /* tokens that penalties count: "generated" (or NULL); "all": also the prompt */
     uint64_t reserved[7];
 } spry_sampling;
-
 SPRY_API void spry_sampling_default(spry_sampling *settings); /* any thread */
 /* Any thread. Overwrites `settings` with the model's recommendations (temperature, top-k, top-p, min-p, repeat
  * penalty); fields without a recommendation stay. */
@@ -454,7 +453,8 @@ typedef struct spry_result {
     size_t forced_tokens;   /* tokens of the answer that the constraint determined without a run of the model */
     size_t dropped_tokens;  /* tokens of the conversation that sliding dropped */
     double span_divergence; /* estimated cost of reused spans, in nats per token; 0: none were reused */
-    uint64_t reserved[13];
+    size_t picture_tokens;  /* tokens of the prompt that are rows of pictures */
+    uint64_t reserved[12];
 } spry_result;
 
 SPRY_API void spry_request_default_sized(spry_request *request, size_t size); /* any thread */

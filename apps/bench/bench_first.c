@@ -192,11 +192,14 @@ static spry_status ask(spry_bench *b, ttft *t, bool warm, double *ms)
     if (!status)
         status = spry_session_generate(session, &result, &request, b->error);
     *ms = 0;
-    for (size_t i = 0; !status && i < SPRY_PART_COUNT; i++) {
-        parts[i] = result.first_parts_ms[i];
-        parts[i] += i == SPRY_PART_TEMPLATE ? prompt.template_ms : i == SPRY_PART_TOKENIZE ? prompt.tokenize_ms : 0;
+    if (!status)
+        memcpy(parts, result.first_parts_ms, SPRY_PART_COUNT * sizeof *parts);
+    parts[SPRY_PART_PREPROCESS] += prompt.preprocess_ms;
+    parts[SPRY_PART_ENCODE] += prompt.encode_ms;
+    parts[SPRY_PART_TEMPLATE] += prompt.template_ms;
+    parts[SPRY_PART_TOKENIZE] += prompt.tokenize_ms;
+    for (size_t i = 0; !status && i < SPRY_PART_COUNT; i++)
         *ms += parts[i];
-    }
     t->prompt_tokens = prompt.count;
     t->hit_tokens[t->count] = status ? 0 : result.reused_tokens;
     spry_session_destroy(session);

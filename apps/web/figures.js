@@ -11,6 +11,8 @@ const TERMS = {
     receive: "Receiving the request and reading its fields.",
     template: "Writing the messages as one prompt, in the form that the model was trained with.",
     tokenize: "Cutting the prompt into tokens, the units that the model reads.",
+    preprocess: "Decoding and resizing pictures.",
+    "encode pictures": "Turning pictures into tokens, with the model's vision tower.",
     queue: "Waiting for the model to be loaded, and for other requests.",
     "cache lookup": "Finding what is already computed of the prompt.",
     restore: "Reading cached pages from disk.",
@@ -23,6 +25,7 @@ const TERMS = {
     send: "Sending the text to this browser.",
     "other requests": "Time in shared steps that went to other requests.",
     "prefix reused": "Tokens at the beginning of the prompt that were cached and not computed again.",
+    pictures: "Tokens of the prompt that are pictures.",
     spans: "Documents and other fragments that were reused at another place; some of their tokens are computed again there.",
     "drafts accepted": "Guessed tokens that the model agreed with; each saves a step.",
     energy: "Energy of processor and GPU during the request, as far as this machine measures it.",
@@ -44,6 +47,8 @@ export function term(word, explanation = TERMS[word]) {
 /** @type {Record<string, string>} */
 export const PART_WORDS = {
     read: "receive",
+    preprocess: "preprocess",
+    encode: "encode pictures",
     template: "template",
     tokenize: "tokenize",
     queue: "queue",
@@ -156,6 +161,7 @@ function timingFacts(timings) {
             "prefix reused",
             say("{0} of {1}, {2}", inCount(cached_tokens), inPromptTokens(finite(prompt_tokens)), inPercent(finite(cached_tokens), finite(prompt_tokens))),
         ],
+        finite(timings.picture_tokens) > 0 ? ["pictures", inTokens(finite(timings.picture_tokens))] : null,
         finite(timings.restore_ms) > 0 ? ["restore", inTime(timings.restore_ms)] : null,
         span_tokens > 0
             ? ["spans", say("{0}, {1} of them computed again", inTokens(span_tokens + finite(timings.repaired_tokens)), inCount(timings.repaired_tokens))]

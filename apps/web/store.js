@@ -37,6 +37,7 @@ import { finite, say } from "./language.js";
  * @property {number} [prompt_tokens]
  * @property {number} [cached_tokens]
  * @property {number} [span_tokens]
+ * @property {number} [picture_tokens]
  * @property {number} [repaired_tokens]
  * @property {number} [drafted_tokens]
  * @property {number} [accepted_tokens]

@@ -98,7 +98,7 @@ class _ChatPrompt(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("ids", POINTER(c_int32)), ("count", c_size_t), ("spans", c_void_p),
                 ("n_spans", c_size_t), ("template_ms", c_double), ("tokenize_ms", c_double), ("call_constraint", c_void_p),
                 ("reserved_texts", c_void_p * 2), ("pictures", c_void_p), ("n_pictures", c_uint64),
-                ("reserved", c_uint64 * 6)]
+                ("picture_tokens", c_uint64), ("preprocess_ms", c_double), ("encode_ms", c_double), ("reserved", c_uint64 * 3)]
 
 
 class _LogitBias(ctypes.Structure):
@@ -139,7 +139,7 @@ class _Result(ctypes.Structure):
                 ("drafts", _DraftReport), ("parts_ms", c_double * _PARTS_ROOM),
                 ("first_parts_ms", c_double * _PARTS_ROOM), ("n_parts", c_size_t), ("finish", c_int),
                 ("stop", c_uint32), ("forced_tokens", c_size_t), ("dropped_tokens", c_size_t),
-                ("span_divergence", c_double), ("reserved", c_uint64 * 13)]
+                ("span_divergence", c_double), ("picture_tokens", c_size_t), ("reserved", c_uint64 * 12)]
 
 
 class _JobOptions(ctypes.Structure):

@@ -385,6 +385,7 @@ typedef struct fragments {
     json_t *texts;                     /* by number: strings, and numbers of pictures */
     spry_seen *pictures[MAX_PICTURES]; /* whose marks are replaced by their tokens */
     size_t n_pictures;
+    spry_eyes_cost cost; /* time that the pictures took */
 } fragments;
 
 static void print_mark(char out[MARK_BYTES], const fragments *f, size_t number)
@@ -446,7 +447,7 @@ static spry_status mark_picture(fragments *f, json_t *part, spry_error *error)
     spry_status status = read_data_url(&file, url, name, error);
     spry_seen *seen = NULL;
     if (!status)
-        status = spry_eyes_look(f->engine->eyes, &seen, file.data, file.size, name, error);
+        status = spry_eyes_look(f->engine->eyes, &seen, &f->cost, file.data, file.size, name, error);
     spry_buffer_deinit(&file);
     if (status)
         return status;
@@ -650,6 +651,8 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
         status = mark_all(&f, json_object_get(request, "messages"), error);
     if (!status)
         status = make_pieces(&p, prompt, &f, &input);
+    prompt->preprocess_ms = (double)f.cost.preprocess_ns / 1e6;
+    prompt->encode_ms = (double)f.cost.encode_ns / 1e6;
     if (!status && !json_is_false(json_object_get(request, "add_generation_prompt")))
         status = constrain_calls(prompt, &p.ids, e, request, json_object_get(request, "tools"), error);
     if (status) {
@@ -662,6 +665,8 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
     prompt->n_spans = p.spans.size / sizeof *prompt->spans;
     prompt->pictures = (spry_placed *)(void *)p.pictures.data;
     prompt->n_pictures = p.pictures.size / sizeof *prompt->pictures;
+    for (size_t i = 0; i < prompt->n_pictures; i++)
+        prompt->picture_tokens += prompt->pictures[i].picture->n_rows;
     for (size_t i = 0; i < f.n_pictures; i++)
         spry_seen_unref(f.pictures[i]);
     if (status)

@@ -9,6 +9,7 @@
 
 #include "base/number.h"
 #include "model/tower.h"
+#include "platform/clock.h"
 #include "sched/driver.h"
 
 enum {
@@ -401,17 +402,22 @@ static void keep(spry_eyes *eyes, spry_kv_key file, spry_seen *seen)
     eyes->kept_bytes += seen->bytes;
 }
 
-static spry_status see(spry_eyes *eyes, spry_seen **out, const void *file, size_t size, const char *name,
-                       spry_error *error)
+/* *decoded_ns: when the sheets were ready. */
+static spry_status see(spry_eyes *eyes, spry_seen **out, uint64_t *decoded_ns, const void *file, size_t size,
+                       const char *name, spry_error *error)
 {
     spry_image image;
     spry_sheets sheets = {0};
     spry_status status = spry_image_decode(&image, file, size, FILE_PIXELS, name, error);
-    if (!status)
+    if (!status) {
+        spry_driver_enter(eyes->engine->driver); /* the engine's workers pack the tower's weights */
         status = open_tower(eyes, error);
+        spry_driver_leave(eyes->engine->driver);
+    }
     if (!status)
         status = spry_tower_sheets(eyes->tower, &sheets, &image, (double)eyes->engine->max_image_pixels, error);
     spry_image_deinit(&image);
+    *decoded_ns = spry_clock_ns();
     if (!status)
         status = describe(eyes, out, &sheets, error);
     spry_sheets_deinit(&sheets);
@@ -422,18 +428,22 @@ static spry_status see(spry_eyes *eyes, spry_seen **out, const void *file, size_
     return status;
 }
 
-spry_status spry_eyes_look(spry_eyes *eyes, spry_seen **out, const void *file, size_t size, const char *name,
-                           spry_error *error)
+spry_status spry_eyes_look(spry_eyes *eyes, spry_seen **out, spry_eyes_cost *cost, const void *file, size_t size,
+                           const char *name, spry_error *error)
 {
+    uint64_t began = spry_clock_ns(), locked, decoded;
     XXH128_hash_t hash = XXH3_128bits(file, size);
     const spry_kv_key key = {hash.low64, hash.high64};
     spry_status status = SPRY_OK;
     pthread_mutex_lock(&eyes->lock);
+    locked = decoded = spry_clock_ns();
     *out = find(eyes, key);
     if (*out)
         atomic_fetch_add(&(*out)->references, 1);
-    else if (!(status = see(eyes, out, file, size, name, error)))
+    else if (!(status = see(eyes, out, &decoded, file, size, name, error)))
         keep(eyes, key, *out);
     pthread_mutex_unlock(&eyes->lock);
+    cost->preprocess_ns += decoded - locked;
+    cost->encode_ns += spry_clock_ns() - decoded + (locked - began);
     return status;
 }

@@ -27,9 +27,14 @@ typedef struct spry_seen {
 
 void spry_seen_unref(spry_seen *seen);
 
-/* What the model sees in a picture file, with a reference for the caller. Any thread: other work of the engine waits
- * while the tower computes. `name`: for messages. */
-spry_status spry_eyes_look(spry_eyes *eyes, spry_seen **out, const void *file, size_t size, const char *name,
-                           spry_error *error);
+/* Time that pictures took: decoding and resizing them; the tower, with waiting for it. */
+typedef struct spry_eyes_cost {
+    uint64_t preprocess_ns, encode_ns;
+} spry_eyes_cost;
+
+/* What the model sees in a picture file, with a reference for the caller; its time is added to `cost`. Any thread:
+ * other work of the engine waits while the tower computes. `name`: for messages. */
+spry_status spry_eyes_look(spry_eyes *eyes, spry_seen **out, spry_eyes_cost *cost, const void *file, size_t size,
+                           const char *name, spry_error *error);
 
 #endif

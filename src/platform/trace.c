@@ -452,7 +452,8 @@ const char *spry_part_name(spry_part part)
         [SPRY_PART_QUEUE] = "queue",       [SPRY_PART_LOOKUP] = "lookup",     [SPRY_PART_RESTORE] = "restore",
         [SPRY_PART_PREFILL] = "prefill",   [SPRY_PART_DRAFT] = "draft",       [SPRY_PART_DECODE] = "decode",
         [SPRY_PART_SAMPLING] = "sampling", [SPRY_PART_GRAMMAR] = "grammar",   [SPRY_PART_DETOKENIZE] = "detokenize",
-        [SPRY_PART_WRITE] = "write",       [SPRY_PART_OTHERS] = "others",
+        [SPRY_PART_WRITE] = "write",       [SPRY_PART_OTHERS] = "others",     [SPRY_PART_PREPROCESS] = "preprocess",
+        [SPRY_PART_ENCODE] = "encode",
     };
     return (size_t)part < SPRY_COUNT(names) ? names[part] : "unknown";
 }
@@ -481,6 +482,20 @@ void spry_lap_until(spry_laps *laps, spry_part part, uint64_t ns)
 void spry_lap(spry_laps *laps, spry_part part)
 {
     spry_lap_until(laps, part, spry_clock_ns());
+}
+
+void spry_laps_prompt(spry_laps *laps, const spry_chat_prompt *prompt)
+{
+    uint64_t now = spry_clock_ns(), tokenize = now - (uint64_t)(prompt->tokenize_ms * 1e6);
+    uint64_t seen = tokenize - (uint64_t)(prompt->template_ms * 1e6);
+    uint64_t decoded = seen - (uint64_t)(prompt->encode_ms * 1e6);
+    if (prompt->n_pictures) {
+        spry_lap_until(laps, SPRY_PART_TEMPLATE, decoded - (uint64_t)(prompt->preprocess_ms * 1e6));
+        spry_lap_until(laps, SPRY_PART_PREPROCESS, decoded);
+        spry_lap_until(laps, SPRY_PART_ENCODE, seen);
+    }
+    spry_lap_until(laps, SPRY_PART_TEMPLATE, tokenize);
+    spry_lap_until(laps, SPRY_PART_TOKENIZE, now);
 }
 
 void spry_laps_ms(const spry_laps *laps, double ms[SPRY_PART_COUNT])

@@ -61,6 +61,9 @@ void spry_laps_begin(spry_laps *laps, spry_trace *trace, uint32_t lane, uint64_t
 void spry_lap(spry_laps *laps, spry_part part);
 void spry_lap_until(spry_laps *laps, spry_part part, uint64_t ns);
 
+/* Charges the time up to now to the parts of spry_engine_chat_prompt, which has just returned. */
+void spry_laps_prompt(spry_laps *laps, const spry_chat_prompt *prompt);
+
 /* The parts in milliseconds. */
 void spry_laps_ms(const spry_laps *laps, double ms[SPRY_PART_COUNT]);
 

@@ -6,6 +6,14 @@
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
+static void init_result(spry_job *job)
+{
+    const spry_request *r = &job->answer.request;
+    spry_result_init(&job->result, job->n_ids);
+    for (size_t i = 0; i < r->n_pictures; i++)
+        job->result.picture_tokens += r->pictures[i].picture->n_rows;
+}
+
 static spry_status begin(spry_job *job, bool alone, spry_error *error)
 {
     spry_answer *a = &job->answer;
@@ -14,7 +22,7 @@ static spry_status begin(spry_job *job, bool alone, spry_error *error)
                                       .matcher = a->matcher,
                                       .cancelled = job->cancelled,
                                       .laps = &job->laps};
-    spry_result_init(&job->result, job->n_ids);
+    init_result(job);
     spry_status status = spry_session_prepare(job->session, &a->generation, alone, error);
     a->drafter = a->generation.drafter;
     a->needs_quiet = a->drafter && (a->drafter->self == job->engine->drafter || a->drafter->read);

@@ -234,6 +234,8 @@ static void compare(const float *got, const float *expected, size_t n, double bo
 
 static const double row_bound = 1e-4;
 
+static spry_eyes_cost cost; /* of all pictures */
+
 static void check_features(const char *model)
 {
     static file_bytes file, features, deep;
@@ -251,7 +253,7 @@ static void check_features(const char *model)
         spry_seen *seen, *again;
         snprintf(name, sizeof name, "image%d.png", i);
         read_file(&file, pictures, name);
-        if (spry_eyes_look(engine->eyes, &seen, file.data, file.size, name, &error))
+        if (spry_eyes_look(engine->eyes, &seen, &cost, file.data, file.size, name, &error))
             fail_msg("%s: %s", model, error.message);
         for (size_t n = 0; n < seen->n_placed; n++) {
             const spry_picture *picture = seen->placed[n].picture;
@@ -266,12 +268,13 @@ static void check_features(const char *model)
                 first += picture->n_embd;
             }
         }
-        assert_int_equal(spry_eyes_look(engine->eyes, &again, file.data, file.size, name, &error), SPRY_OK);
+        assert_int_equal(spry_eyes_look(engine->eyes, &again, &cost, file.data, file.size, name, &error), SPRY_OK);
         assert_ptr_equal(seen, again); /* kept */
         spry_seen_unref(seen);
         spry_seen_unref(again);
     }
     assert_int_equal(first, all);
+    assert_true(cost.preprocess_ns && cost.encode_ns);
     spry_engine_close(engine);
 }
 
@@ -371,6 +374,7 @@ static void test_prompts_logits_and_continuations(void **state)
             if (spry_engine_chat_prompt(engine, &prompt, text, strlen(text), &error))
                 fail_msg("%s", error.message);
             assert_int_equal(prompt.count, c->n_ids);
+            assert_true(!prompt.n_pictures == !prompt.picture_tokens && prompt.picture_tokens < prompt.count);
             assert_memory_equal(prompt.ids, c->ids, c->n_ids * sizeof *c->ids);
             if (!strcmp(cpu, "ref"))
                 check_logits(engine, &prompt, c, fmax(1e-3, 8 * c->wobble), model);
@@ -389,7 +393,8 @@ static void expect_bad(spry_engine *engine, const void *data, size_t size, const
 {
     spry_error error = {0};
     spry_seen *seen;
-    hostile_expect(spry_eyes_look(engine->eyes, &seen, data, size, "picture 1", &error), &error, SPRY_ERR_INPUT, words);
+    hostile_expect(spry_eyes_look(engine->eyes, &seen, &cost, data, size, "picture 1", &error), &error, SPRY_ERR_INPUT,
+                   words);
 }
 
 static void test_bad_pictures(void **state)

@@ -85,6 +85,22 @@ class Pictures(PictureTest):
         cached = again["usage"]["prompt_tokens_details"]["cached_tokens"]
         self.assertGreaterEqual(cached, 14, (first["usage"], again["usage"]))
 
+    def test_costs(self):
+        """Decoding, tower and prefill are parts of the time to the first token; a picture costs its tower once."""
+        message = openai(png(200, 200, 7), text="Cost?")
+        first, again = (self.chat(message).json["timings"] for _ in range(2))
+        self.assertEqual((first["picture_tokens"], again["picture_tokens"]), (36, 36))
+        for timings in first, again:
+            self.assertAlmostEqual(sum(timings["first_parts_ms"].values()), timings["ttft_ms"], delta=0.02 * timings["ttft_ms"])
+            self.assertAlmostEqual(timings["encode_ms"], timings["parts_ms"].get("encode", 0), delta=0.01)
+        self.assertGreater(first["parts_ms"]["preprocess"], 0)
+        self.assertLess(again["encode_ms"] + again["preprocess_ms"], 0.2 * (first["encode_ms"] + first["preprocess_ms"]))
+        self.assertNotIn("picture_tokens", self.chat(openai()).json["timings"])
+        metrics = self.server.ask("GET", "/metrics").text
+        self.assertRegex(metrics, r'spry_pictures_total\{model="qwen3-vl"\} [1-9]')
+        self.assertRegex(metrics, r'spry_picture_tokens_total\{model="qwen3-vl"\} [1-9]\d')
+        self.assertRegex(metrics, r'spry_picture_microseconds_total\{model="qwen3-vl"\} [1-9]')
+
     def test_models_without_eyes(self):
         self.answer(self.chat(openai(PICTURES[0])))  # it is loaded
         self.refused(self.chat(openai(PICTURES[0]), model="llama"), 400, "llama cannot see pictures", "these can: qwen3-vl")
@@ -157,7 +173,7 @@ class WholePictures(PictureTest):
 
     def test_beside_answers(self):
         pictures = [png(64, 48, seed) for seed in range(3)]
-        for arguments in ((), ("--chunk", "32")):
+        for arguments in ((), ("--chunk", "32")) * 3:  # the tower is opened while an answer is computed
             self.server = Server(self.model, *arguments, "--parallel", "4")
             try:
                 cold = [self.answer(self.ask(picture)) for picture in pictures]

@@ -13,7 +13,7 @@ import server_support
 from server_support import HOME, MODEL, TALE, Server, ServerTest, eventually, spry
 
 NAMES = {"read", "template", "tokenize", "queue", "lookup", "restore", "prefill", "draft", "decode", "sampling", "grammar",
-         "detokenize", "write", "others"}
+         "detokenize", "write", "others", "preprocess", "encode"}
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 9}}, "required": ["age"]}
 
 

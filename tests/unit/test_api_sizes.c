@@ -156,8 +156,8 @@ static void test_fixed(void **state)
     assert_int_equal(sizeof(spry_error), 516);
 #endif
     assert_true((int)SPRY_PART_COUNT <= (int)SPRY_PARTS_ROOM);
-    assert_true(SPRY_ERR_BUSY == 8 && SPRY_PART_OTHERS == 13 && SPRY_FINISH_CANCELLED == 4 && SPRY_JSON_OBJECT == 5 &&
-                SPRY_DRAFT_MODEL == 3);
+    assert_true(SPRY_ERR_BUSY == 8 && SPRY_PART_OTHERS == 13 && SPRY_PART_ENCODE == 15 && SPRY_FINISH_CANCELLED == 4 &&
+                SPRY_JSON_OBJECT == 5 && SPRY_DRAFT_MODEL == 3);
     assert_string_equal(spry_part_name((spry_part)31), "unknown");
     assert_string_equal(spry_finish_name((spry_finish)99), "unknown");
     assert_string_equal(spry_status_name((spry_status)99), "unknown");

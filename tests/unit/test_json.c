@@ -177,8 +177,7 @@ static void test_numbers(void **state)
     assert_int_equal(spry_json_read(&json, SPRY_VIEW("[1000000000000000000000000000000, 3, 1e400]"), 0, 0, &error),
                      SPRY_ERR_FORMAT);
     assert_non_null(strstr(error.message, "line 1, column 38"));
-    assert_int_equal(spry_json_read(&json, SPRY_VIEW("[1000000000000000000000000000000, 3]"), 0, 0, &error),
-                     SPRY_OK);
+    assert_int_equal(spry_json_read(&json, SPRY_VIEW("[1000000000000000000000000000000, 3]"), 0, 0, &error), SPRY_OK);
     assert_true(json_real_value(json_array_get(json, 0)) == 1e30);
     assert_true(json_is_integer(json_array_get(json, 1)));
     json_decref(json);

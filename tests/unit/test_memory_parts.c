@@ -82,7 +82,8 @@ static bool can_count(const char *test)
     static unsigned char probe[1 << 17];
     size_t bytes = 0;
     memset(probe, 1, sizeof probe);
-    if (strcmp(TEST_PLATFORM, "linux") == 0 && spry_memory_resident(&bytes, probe, sizeof probe) && bytes && spry_memory_now())
+    if (strcmp(TEST_PLATFORM, "linux") == 0 && spry_memory_resident(&bytes, probe, sizeof probe) && bytes &&
+        spry_memory_now())
         return true;
     print_message("SKIPPED %s: this system or platform does not tell which pages of files are resident\n", test);
     return false;

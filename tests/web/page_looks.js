@@ -9,6 +9,8 @@ const TIMINGS = {
     decode_ms: 500,
     parts_ms: {
         read: 1,
+        preprocess: 2,
+        encode: 9,
         template: 1,
         tokenize: 1,
         queue: 2,

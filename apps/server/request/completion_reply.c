@@ -408,6 +408,11 @@ json_t *spry_completion_timings(const spry_completion *c)
         (json_int_t)n.dropped, "span_divergence", r->span_divergence, "context_tokens", (json_int_t)info.context);
     add_rates(timings, r);
     add_shape(timings, c);
+    if (c->prompts.n_pictures) {
+        json_object_set_new(timings, "picture_tokens", json_integer((json_int_t)r->picture_tokens));
+        json_object_set_new(timings, "preprocess_ms", json_real(lap_ms(c, SPRY_PART_PREPROCESS)));
+        json_object_set_new(timings, "encode_ms", json_real(lap_ms(c, SPRY_PART_ENCODE)));
+    }
     if (first->first_call.ns) {
         double ms = (double)(first->first_call.ns - c->exchange->began_ns) / 1e6;
         json_object_set_new(timings, "first_call_ms", json_real(ms));
@@ -473,7 +478,10 @@ void spry_completion_record(const spry_completion *c)
                                 .prompt_tokens = n.prompt,
                                 .cached_tokens = n.cached,
                                 .span_tokens = n.span,
-                                .generated_tokens = n.generated};
+                                .generated_tokens = n.generated,
+                                .pictures = c->prompts.n_pictures,
+                                .picture_tokens = first->picture_tokens};
+    counts.picture_us = (uint64_t)(1e3 * (lap_ms(c, SPRY_PART_PREPROCESS) + lap_ms(c, SPRY_PART_ENCODE)));
     for (uint32_t i = 0; i < c->n_choices; i++)
         count_choice(&counts, &c->choices[i], x->began_ns);
     spry_registry_add_counts(&x->server->registry, c->model->name, &counts);

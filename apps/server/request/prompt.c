@@ -135,7 +135,7 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
     spry_agent_prompt_deinit(&arranged);
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
-    spry_lap_until(&c->costs.laps, SPRY_PART_TEMPLATE, spry_clock_ns() - (uint64_t)(prompt.tokenize_ms * 1e6));
+    spry_laps_prompt(&c->costs.laps, &prompt);
     if (status == SPRY_OK)
         status = take_prompt(c, &prompt, error);
     spry_chat_prompt_deinit(&prompt);

@@ -37,6 +37,8 @@ typedef struct spry_model_counts {
     uint64_t prompt_us, decode_us; /* time of computing prompts and of decoding answers */
     uint64_t longest;              /* prompt and answer together, in tokens */
     uint64_t prompt_tokens, cached_tokens, span_tokens, generated_tokens, drafted_tokens, accepted_tokens;
+    uint64_t pictures, picture_tokens,
+        picture_us;             /* pictures of prompts, their tokens, time of decoding and encoding */
     uint64_t first_call_tokens; /* until the first tool call of an answer was complete */
     uint64_t tried_at[SPRY_DRAFT_MOST], accepted_at[SPRY_DRAFT_MOST]; /* draft tokens, by position in their step */
     uint64_t draft_lengths[SPRY_DRAFT_MOST + 1];                      /* steps, by number of draft tokens */
@@ -67,7 +69,7 @@ typedef struct spry_histogram_field {
     size_t offset; /* a spry_histogram in spry_model_counts */
 } spry_histogram_field;
 
-enum { SPRY_COUNTER_FIELDS = 17, SPRY_HISTOGRAM_FIELDS = 4 };
+enum { SPRY_COUNTER_FIELDS = 20, SPRY_HISTOGRAM_FIELDS = 4 };
 
 extern const spry_counter_field spry_counter_fields[SPRY_COUNTER_FIELDS];
 extern const spry_histogram_field spry_histogram_fields[SPRY_HISTOGRAM_FIELDS];
