@@ -48,8 +48,9 @@ typedef struct spry_rope {
 /* How the logits of a router become scores. The numbers are those of GGUF. */
 typedef enum spry_routing { SPRY_ROUTING_SOFTMAX = 1, SPRY_ROUTING_SIGMOID = 2, SPRY_ROUTING_CHOSEN = 3 } spry_routing;
 
-/* How matrices stored as .qweight, .qzeros and .scales are encoded. Older GPTQ files store zero points minus 1. */
-typedef enum spry_int4 { SPRY_INT4_NONE, SPRY_INT4_GPTQ, SPRY_INT4_GPTQ_V2, SPRY_INT4_AWQ } spry_int4;
+/* How matrices stored as .qweight, .qzeros and .scales are encoded, older GPTQ files store zero points minus 1; or that
+ * they are stored as .weight_packed and .weight_scale. */
+typedef enum spry_int4 { SPRY_INT4_NONE, SPRY_INT4_GPTQ, SPRY_INT4_GPTQ_V2, SPRY_INT4_AWQ, SPRY_INT4_PACKED } spry_int4;
 
 /* Features of models beyond the plain block. A device says which of them it can compute (device/device_impl.h) and
  * refuses models that need others. */

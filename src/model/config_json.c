@@ -552,15 +552,26 @@ static spry_status read_int4(spry_config *config, const json_t *stored, const ch
     return SPRY_OK;
 }
 
-/* Checks the settings of compressed-tensors: symmetric integers or floats of 8 bits, whose scales are tensors. How
- * other programs would quantise activations does not matter. */
-static spry_status check_compressed(const json_t *stored, const char *name, spry_error *error)
+/* Checks the settings of compressed-tensors: symmetric integers or floats of 8 bits, whose scales are tensors; packed
+ * integers and 4-bit floats. How other programs would quantise activations does not matter. */
+static spry_status check_compressed(spry_config *config, const json_t *stored, const char *name, spry_error *error)
 {
+    static const struct {
+        const char *format, *type;
+        bool four, eight, zeros, packed;
+    } forms[] = {{"int-quantized", "int", false, true, false, false},
+                 {"naive-quantized", "int", false, true, false, false},
+                 {"float-quantized", "float", false, true, false, false},
+                 {"pack-quantized", "int", true, true, true, true},
+                 {"nvfp4-pack-quantized", "float", true, false, false, true},
+                 {"mxfp4-pack-quantized", "float", true, false, false, true}};
     const char *format = json_string_value(json_object_get(stored, "format")), *wrong = NULL, *key;
     const char *sparse = json_string_value(json_object_get(json_object_get(stored, "sparsity_config"), "format"));
     json_t *group;
-    bool floats = format && !strcmp(format, "float-quantized");
-    if (!format || (strcmp(format, "int-quantized") != 0 && strcmp(format, "naive-quantized") != 0 && !floats))
+    size_t form = 0;
+    while (form < SPRY_COUNT(forms) && (!format || strcmp(format, forms[form].format) != 0))
+        form++;
+    if (form == SPRY_COUNT(forms))
         wrong = "its format";
     else if (sparse && strcmp(sparse, "dense") != 0)
         wrong = "its sparsity_config";
@@ -568,19 +579,36 @@ static spry_status check_compressed(const json_t *stored, const char *name, spry
     {
         const json_t *weights = json_object_get(group, "weights");
         const char *type = json_string_value(json_object_get(weights, "type"));
-        if (!type || strcmp(type, floats ? "float" : "int") != 0 ||
-            json_integer_value(json_object_get(weights, "num_bits")) != 8)
+        double bits = json_number_value(json_object_get(weights, "num_bits"));
+        if (wrong)
+            break;
+        bool known = (bits == 4 && forms[form].four) || (bits == 8 && forms[form].eight);
+        if (!type || strcmp(type, forms[form].type) != 0 || !known)
             wrong = "type or num_bits of its weights";
-        else if (!json_is_true(json_object_get(weights, "symmetric")))
+        else if (!json_is_true(json_object_get(weights, "symmetric")) && !(forms[form].zeros && bits == 4))
             wrong = "weights that are not symmetric";
     }
-    if (!wrong)
-        return SPRY_OK;
-    return spry_fail(
-        error, SPRY_ERR_UNSUPPORTED,
-        "%s: weights are stored by compressed-tensors (format '%.40s') in a form that is not read because of "
-        "%s; read are symmetric int8 weights of the format int-quantized and 8-bit floats of float-quantized",
-        name, format ? format : "?", wrong);
+    if (wrong)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: weights are stored by compressed-tensors (format '%.40s') in a form that is not read "
+                         "because of %s; read are symmetric int8 weights of the format int-quantized, 8-bit floats of "
+                         "float-quantized, integers of 4 and 8 bits of pack-quantized, and nvfp4- and "
+                         "mxfp4-pack-quantized",
+                         name, format ? format : "?", wrong);
+    config->int4 = forms[form].packed ? SPRY_INT4_PACKED : SPRY_INT4_NONE;
+    return SPRY_OK;
+}
+
+/* Checks the settings of ModelOpt: 4-bit floats in groups of 16, or 8-bit floats. */
+static spry_status check_modelopt(const json_t *stored, const char *name, spry_error *error)
+{
+    const char *algorithm = json_string_value(json_object_get(stored, "quant_algo"));
+    bool known =
+        algorithm && (!strcmp(algorithm, "NVFP4") || !strcmp(algorithm, "W4A16_NVFP4") || !strcmp(algorithm, "FP8"));
+    return known ? SPRY_OK
+                 : spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                             "%s: weights are stored by modelopt as '%.40s'; known are NVFP4 and FP8", name,
+                             algorithm ? algorithm : "?");
 }
 
 /* Reads quantization_config: 8-bit floats with a scale for each block of rows and columns; 4-bit floats, which are
@@ -594,11 +622,13 @@ static spry_status read_stored_types(spry_config *config, const json_t *json, co
     if (method && (!strcmp(method, "gptq") || !strcmp(method, "awq")))
         return read_int4(config, stored, method, name, error);
     if (method && !strcmp(method, "compressed-tensors"))
-        return check_compressed(stored, name, error);
+        return check_compressed(config, stored, name, error);
+    if (method && !strcmp(method, "modelopt"))
+        return check_modelopt(stored, name, error);
     if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "fbgemm_fp8") != 0 && strcmp(method, "mxfp4") != 0))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s: weights are stored by the method '%.60s'%s; known are fp8 (e4m3 in blocks), mxfp4, gptq "
-                         "and awq of 4 bits, and compressed-tensors of int8",
+                         "and awq of 4 bits, compressed-tensors, and modelopt of nvfp4 and fp8",
                          name, method ? method : "?",
                          method && !strcmp(method, "bitsandbytes")
                              ? ", whose nf4 and int8 forms are not read: take the original checkpoint and --quantize"

@@ -175,6 +175,8 @@ spry_status spry_bind_slice(const spry_binder *b, spry_weight *out, const spry_t
 
 spry_status spry_bind_matrix(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
 {
+    if (t->type == SPRY_U8)
+        return spry_bind_nvfp4(b, out, t, n_out, n_in);
     /* a vector [n] is accepted as a matrix [1, n], as GGUF files store Qwen2-MoE's shared gate */
     bool row = n_out == 1 && t->n_dims == 1 && t->dims[0] == n_in;
     if (!row && (t->dims[0] != n_out || t->dims[1] != n_in || t->dims[2] != 1 || t->dims[3] != 1))
@@ -280,7 +282,7 @@ spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t la
     bool packed = false;
     spry_status status = SPRY_OK;
     if (!t && b->config->int4)
-        status = spry_bind_int4(b, &packed, out, layer, gguf_name, n_out, n_in);
+        status = spry_bind_int4(b, &packed, out, layer, gguf_name, 0, n_out, n_in);
     if (!t && !packed && !status)
         return required ? spry_bind_missing(b, name) : SPRY_OK;
     if (t)

@@ -89,10 +89,22 @@ spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tens
  * of Q8_0. */
 spry_status spry_bind_int8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in);
 
-/* Binds a layer's matrix of 4-bit integers (GPTQ, AWQ) as blocks of Q4_0 if all zero points are 8, otherwise of Q4_1.
- * *found becomes false, and nothing else happens, if there is no such matrix. */
+/* Binds a layer's matrix, or an expert's, of 4-bit integers (GPTQ, AWQ) as blocks of Q4_0 if all zero points are 8,
+ * otherwise of Q4_1; or one of compressed-tensors (weights_packed.c). *found becomes false, and nothing else happens,
+ * if there is no such matrix. */
 spry_status spry_bind_int4(const spry_binder *b, bool *found, spry_weight *out, uint32_t layer, const char *ours,
-                           size_t n_out, size_t n_in);
+                           uint32_t expert, size_t n_out, size_t n_in);
+
+/* Binds `t`, NAME_packed of compressed-tensors: integers of 4 or 8 bits, which become Q4_0, Q4_1 or Q8_0, or 4-bit
+ * floats, which become NVFP4 or MXFP4. */
+spry_status spry_bind_packed(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in);
+
+/* Binds `t`, bytes of two 4-bit floats each, with the scales NAME_scale of 16 values each and a factor for all. */
+spry_status spry_bind_nvfp4(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in);
+
+/* Makes `out` a matrix of a type with memory of its own, for the values of `t`. */
+spry_status spry_bind_room(const spry_binder *b, spry_weight *out, unsigned char **room, const spry_tensor *t,
+                           spry_dtype type, size_t n_out, size_t n_in);
 
 /* The rows of one expert in a tensor of all experts: rows first, first + step, ..., n_out of n_all. */
 typedef struct spry_expert_part {

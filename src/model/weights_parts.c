@@ -50,6 +50,11 @@ static spry_status bind_kind(const spry_binder *b, spry_weight **out, uint32_t l
     spry_status status = make_list(b, out);
     for (uint32_t e = 0; !status && e < b->config->n_experts; e++) {
         const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, ours, e, "weight");
+        bool packed = false;
+        if (!t && b->config->int4 && !stacked)
+            status = spry_bind_int4(b, &packed, &(*out)[e], layer, ours, e, n_out, n_in);
+        if (packed || status)
+            continue;
         if (!t)
             return spry_bind_missing(b, name);
         status = stacked ? check_stacked(b, t, n_out, n_in) : spry_bind_matrix(b, &(*out)[e], t, n_out, n_in);

@@ -6,9 +6,8 @@
 #include "kernels/half.h"
 #include "model/weights_bind.h"
 
-/* Makes `out` a matrix of a type with memory of its own. */
-static spry_status make_room(const spry_binder *b, spry_weight *out, unsigned char **room, const spry_tensor *t,
-                             spry_dtype type, size_t n_out, size_t n_in)
+spry_status spry_bind_room(const spry_binder *b, spry_weight *out, unsigned char **room, const spry_tensor *t,
+                           spry_dtype type, size_t n_out, size_t n_in)
 {
     size_t row_bytes, bytes;
     if (!spry_dtype_size(&row_bytes, type, n_in) || !spry_checked_mul(&bytes, row_bytes, n_out))
@@ -66,7 +65,7 @@ spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tens
     spry_status status = find_f8_scales(b, &scales, &rows, &columns, t, n_out, n_in);
     size_t n_column_blocks = (n_in + columns - 1) / columns;
     if (!status)
-        status = make_room(b, out, &room, t, SPRY_F8, n_out, n_in);
+        status = spry_bind_room(b, out, &room, t, SPRY_F8, n_out, n_in);
     for (size_t row = 0; !status && row < n_out; row++)
         for (size_t at = 0; at < n_in; at += SPRY_BLOCK_SMALL, room += sizeof(spry_block_f8)) {
             spry_block_f8 block;
@@ -128,7 +127,7 @@ spry_status spry_bind_int8(const spry_binder *b, spry_weight *out, const spry_te
     if (!status)
         status = check_zero_points(b, t);
     if (!status)
-        status = make_room(b, out, &room, t, SPRY_Q8_0, n_out, n_in);
+        status = spry_bind_room(b, out, &room, t, SPRY_Q8_0, n_out, n_in);
     for (size_t row = 0; !status && row < n_out; row++)
         for (size_t at = 0; at < n_in; at += SPRY_BLOCK_SMALL, room += sizeof(spry_block_q8_0)) {
             spry_block_q8_0 block;
@@ -159,7 +158,7 @@ spry_status spry_bind_mxfp4(const spry_binder *b, spry_weight *out, const spry_t
         return spry_bind_wrong_shape(b, blocks, n_rows, part->n_in);
     if (scales->type != SPRY_U8 || scales->dims[0] != n || scales->dims[1] != n_rows || scales->dims[2] != n_blocks)
         return spry_bind_wrong_shape(b, scales, n_rows, n_blocks);
-    spry_status status = make_room(b, out, &room, blocks, SPRY_MXFP4, part->n_out, part->n_in);
+    spry_status status = spry_bind_room(b, out, &room, blocks, SPRY_MXFP4, part->n_out, part->n_in);
     if (!status)
         spry_bind_use(b, scales, SPRY_USE_COPIED);
     for (size_t o = 0; !status && o < part->n_out; o++)
@@ -180,7 +179,7 @@ spry_status spry_bind_columns(const spry_binder *b, spry_weight *out, const spry
     if (spry_dtype_block(t->type) != 1 || !spry_dtype_known(t->type) || t->dims[0] != b->config->n_experts ||
         t->dims[1] != n_in || t->dims[2] != n_columns)
         return spry_bind_wrong_shape(b, t, n_in, n_columns);
-    spry_status status = make_room(b, out, &room, t, t->type, part->n_out, n_in);
+    spry_status status = spry_bind_room(b, out, &room, t, t->type, part->n_out, n_in);
     for (size_t o = 0; !status && o < part->n_out; o++)
         for (size_t i = 0; i < n_in; i++, room += size)
             memcpy(room, t->data + ((part->expert * n_in + i) * n_columns + part->first + o * part->step) * size, size);
@@ -283,19 +282,22 @@ static void fill_int4(const spry_binder *b, unsigned char *room, const int4_matr
 }
 
 spry_status spry_bind_int4(const spry_binder *b, bool *found, spry_weight *out, uint32_t layer, const char *ours,
-                           size_t n_out, size_t n_in)
+                           uint32_t expert, size_t n_out, size_t n_in)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
     const spry_config *c = b->config;
     int4_matrix m = {.n_out = n_out, .n_in = n_in, .form = (spry_int4)c->int4};
     m.group = c->int4_group ? c->int4_group : n_in;
-    m.weight = spry_bind_find_in_layer(b, name, layer, ours, 0, "qweight");
+    bool packed = c->int4 == SPRY_INT4_PACKED;
+    m.weight = spry_bind_find_in_layer(b, name, layer, ours, expert, packed ? "weight_packed" : "qweight");
     *found = m.weight;
     if (!m.weight)
         return SPRY_OK;
-    m.groups = spry_bind_find_in_layer(b, name, layer, ours, 0, "g_idx");
-    if (!(m.zeros = spry_bind_find_in_layer(b, name, layer, ours, 0, "qzeros")) ||
-        !(m.scales = spry_bind_find_in_layer(b, name, layer, ours, 0, "scales")))
+    if (packed)
+        return spry_bind_packed(b, out, m.weight, n_out, n_in);
+    m.groups = spry_bind_find_in_layer(b, name, layer, ours, expert, "g_idx");
+    if (!(m.zeros = spry_bind_find_in_layer(b, name, layer, ours, expert, "qzeros")) ||
+        !(m.scales = spry_bind_find_in_layer(b, name, layer, ours, expert, "scales")))
         return spry_bind_missing(b, name);
     const float *scales = NULL;
     unsigned char *room = NULL;
@@ -304,7 +306,7 @@ spry_status spry_bind_int4(const spry_binder *b, bool *found, spry_weight *out, 
         status = spry_bind_vector(b, &scales, m.scales, n_in / m.group * n_out, 0);
     bool symmetric = !status && is_symmetric(&m);
     if (!status)
-        status = make_room(b, out, &room, m.weight, symmetric ? SPRY_Q4_0 : SPRY_Q4_1, n_out, n_in);
+        status = spry_bind_room(b, out, &room, m.weight, symmetric ? SPRY_Q4_0 : SPRY_Q4_1, n_out, n_in);
     if (status)
         return status;
     spry_bind_use(b, m.zeros, SPRY_USE_COPIED);

@@ -246,7 +246,7 @@ static void other_forms_are_refused(void **state)
         json_t *config;
         const char *says;
     } cases[] = {
-        {compressed("pack-quantized", "int", 4, true), "pack-quantized"},
+        {compressed("marlin-24", "int", 4, true), "marlin-24"},
         {compressed("float-quantized", "float", 4, true), "num_bits"},
         {compressed("int-quantized", "int", 4, true), "num_bits"},
         {compressed("int-quantized", "float", 8, true), "type or num_bits"},
