@@ -20,6 +20,8 @@
 #   make test-torture            fail every call of the system once: allocations, files, threads, sockets (an hour)
 #   make soak MINUTES=10         a server under random clients: nothing leaks, answers stay right
 #   make sbom                    the libraries of the program and their packages, as CycloneDX
+#   make deb                     Debian packages, in build-packages/deb; with CUDA=ON also one of GPU kernels
+#   make test-packages           build all packages, and install, use and remove them in clean roots (as root; takes minutes)
 #   make release KEY=FILE        sources, that list and their sums, signed with an SSH key, in build/release
 #   make test-agents             with coding agents from npm, which are fetched into a cache; writes the table in docs/AGENTS.md
 #   make install PREFIX=/usr/local DESTDIR=
@@ -49,7 +51,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind soak sbom release fuzz test-agents setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind soak sbom release deb test-packages fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -97,6 +99,12 @@ sbom: all
 
 release: all
 	@scripts/release $(BUILD) "$(KEY)" $(BUILD)/release
+
+deb:
+	@CUDA=$(CUDA) scripts/package deb
+
+test-packages:
+	@CUDA=$(CUDA) scripts/test-packages
 
 soak: all
 	@SPRY=$(BUILD)/spry PYTHONDONTWRITEBYTECODE=1 python3 tests/server/soak.py $(MINUTES)
