@@ -15,7 +15,7 @@ enum {
     FIRST_LEAST = 10,   /* bytes of a first clause that ends at a comma */
     LATER_LEAST = 40,   /* the same for a later clause */
     LONGEST = 240,      /* bytes; a clause without an end is cut at a space */
-    LONGEST_WORD = 480, /* where there is no space, text is cut between two characters */
+    LONGEST_WORD = 240, /* where there is no space, text is cut between two characters */
 };
 
 void spry_clauses_init(spry_clauses *clauses)

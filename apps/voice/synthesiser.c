@@ -3,12 +3,15 @@
 
 #include <ctype.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buffer.h"
 #include "platform/child.h"
+#include "platform/isolated.h"
 #include "platform/threads.h"
 #include "spry_voice.h"
 #include "voice/sound.h"
@@ -168,6 +171,73 @@ const spry_synthesiser_kind spry_synthesiser_command = {
 const spry_synthesiser_kind spry_synthesiser_espeak = {
     .name = "espeak", .wanted = espeak_wanted, .open = open_espeak, .close = close_process, .speak = speak_espeak};
 
+/* ---- Flite ------------------------------------------------------------------------------------------------------- */
+
+/* Flite cannot be interrupted within a clause, and keeps voices in globals: each clause is spoken by a child process
+ * without rights, which can be ended. */
+
+typedef struct clause {
+    void *state;
+    const char *text;
+} clause;
+
+typedef struct to_parent {
+    spry_isolated_write write;
+    void *self;
+} to_parent;
+
+static bool write_samples(void *user, const int16_t *samples, size_t count)
+{
+    const to_parent *t = user;
+    return t->write(t->self, samples, count * sizeof *samples);
+}
+
+static void speak_in_child(void *context, spry_isolated_write write, void *self)
+{
+    const clause *c = context;
+    spry_error error;
+    to_parent t = {write, self};
+    if (spry_voice_libraries_get()->flite->speak(c->state, c->text, write_samples, &t, &error) != SPRY_OK)
+        abort();
+}
+
+static spry_status speak_isolated(void *state, const char *text, spry_sound_sink sink, void *user, spry_error *error)
+{
+    clause c = {state, text};
+    passing p = {.sink = sink, .user = user};
+    spry_isolated *child;
+    char bytes[1 << 12];
+    size_t n;
+    bool wanted = true;
+    spry_status status = spry_isolated_start(&child, speak_in_child, &c, SPEAK_SECONDS, error);
+    if (status != SPRY_OK)
+        return status;
+    while (wanted && (n = spry_isolated_read(child, bytes, sizeof bytes)) > 0)
+        wanted = pass_on(&p, bytes, n);
+    status = spry_isolated_end(child, error);
+    if (!wanted || status == SPRY_ERR_CANCELLED)
+        return wanted ? status : SPRY_OK;
+    return status ? spry_fail(error, SPRY_ERR_DEVICE, "flite cannot speak this text") : SPRY_OK;
+}
+
+/* Flite takes a whole processor: one clause is spoken at a time, and a text of many clauses lets others pass. */
+static spry_status speak_in_turn(void *state, const char *text, spry_sound_sink sink, void *user, spry_error *error)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    static atomic_uint waiting;
+    const struct timespec pause = {.tv_nsec = 2 * SPRY_LOCK_NAP_NS};
+    atomic_fetch_add(&waiting, 1);
+    bool taken = spry_lock_patiently(&turn);
+    atomic_fetch_sub(&waiting, 1);
+    if (!taken)
+        return spry_fail(error, SPRY_ERR_CANCELLED, "the text was not spoken: cancelled");
+    spry_status status = speak_isolated(state, text, sink, user, error);
+    pthread_mutex_unlock(&turn);
+    if (atomic_load(&waiting))
+        nanosleep(&pause, NULL); /* a waiting thread looks meanwhile */
+    return status;
+}
+
 /* ---- the choice of a synthesiser --------------------------------------------------------------------------------- */
 
 enum { TEXT_MAX = 1 << 20, KINDS = 3 };
@@ -223,7 +293,6 @@ static void clean(spry_buffer *out, spry_view text, bool *audible)
 spry_status spry_synthesiser_speak(spry_synthesiser *synthesiser, spry_view text, spry_sound_sink sink, void *user,
                                    spry_error *error)
 {
-    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER; /* Flite's voices are global */
     spry_buffer cleaned;
     bool audible = false;
     spry_status status = SPRY_OK;
@@ -231,14 +300,10 @@ spry_status spry_synthesiser_speak(spry_synthesiser *synthesiser, spry_view text
     clean(&cleaned, text, &audible);
     if (cleaned.failed)
         status = spry_fail(error, SPRY_ERR_INPUT, "a text of %zu bytes is too long to be spoken at once", text.size);
-    if (status == SPRY_OK && audible) {
-        bool waits = synthesiser->kind == spry_voice_libraries_get()->flite;
-        if (waits && !spry_lock_patiently(&turn))
-            status = spry_fail(error, SPRY_ERR_CANCELLED, "the text was not spoken: cancelled");
-        else
-            status = synthesiser->kind->speak(synthesiser->state, cleaned.data, sink, user, error);
-        if (waits && status != SPRY_ERR_CANCELLED)
-            pthread_mutex_unlock(&turn);
+    if (status == SPRY_OK && audible && synthesiser->kind == spry_voice_libraries_get()->flite) {
+        status = speak_in_turn(synthesiser->state, cleaned.data, sink, user, error);
+    } else if (status == SPRY_OK && audible) {
+        status = synthesiser->kind->speak(synthesiser->state, cleaned.data, sink, user, error);
     }
     spry_buffer_deinit(&cleaned);
     return status;

@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "model/tower.h"
 #include "platform/clock.h"
+#include "platform/threads.h"
 #include "sched/driver.h"
 
 enum {
@@ -189,6 +190,7 @@ static spry_status open_tower(spry_eyes *eyes, spry_error *error)
     if (eyes->device)
         return SPRY_OK;
     spry_status status = read_tower(eyes, error);
+    spry_driver_enter(eyes->engine->driver); /* whose threads pack the weights */
     if (!status)
         status = spry_tower_pack(eyes->tower, eyes->engine->threads, error);
     if (!status)
@@ -197,6 +199,7 @@ static spry_status open_tower(spry_eyes *eyes, spry_error *error)
         status = find_token(eyes, &eyes->row_end, eyes->tower->kind->row_end, error);
     if (!status)
         status = open_device(eyes, error);
+    spry_driver_leave(eyes->engine->driver);
     if (!status)
         eyes->tower_hash = spry_tower_hash(eyes->tower);
     if (status)
@@ -435,7 +438,9 @@ spry_status spry_eyes_look(spry_eyes *eyes, spry_seen **out, spry_eyes_cost *cos
     XXH128_hash_t hash = XXH3_128bits(file, size);
     const spry_kv_key key = {hash.low64, hash.high64};
     spry_status status = SPRY_OK;
-    pthread_mutex_lock(&eyes->lock);
+    *out = NULL;
+    if (!spry_lock_patiently(&eyes->lock))
+        return spry_fail(error, SPRY_ERR_CANCELLED, "%s was not looked at: cancelled", name);
     locked = decoded = spry_clock_ns();
     *out = find(eyes, key);
     if (*out)

@@ -532,7 +532,7 @@ size_t spry_threads_count(const spry_threads *threads)
 
 bool spry_lock_patiently(pthread_mutex_t *lock)
 {
-    const struct timespec nap = {.tv_nsec = 10000000};
+    const struct timespec nap = {.tv_nsec = SPRY_LOCK_NAP_NS};
     while (pthread_mutex_trylock(lock) != 0) {
         if (spry_interrupted(SPRY_INTERRUPT_WORK))
             return false;

@@ -30,7 +30,9 @@ void spry_threads_share(spry_threads *threads, spry_threads_block_fn fn, void *c
 /* Runs fn for as many parts as there are workers and returns when all are done. A worker may run several. */
 void spry_threads_run(spry_threads *threads, spry_threads_fn fn, void *context);
 
-/* Waits for a lock. False, and the lock is not held: the request of this thread is over (base/interrupt.h). */
+/* Waits for a lock, at which it looks every SPRY_LOCK_NAP_NS. False, and the lock is not held: the request of this
+ * thread is over (base/interrupt.h). */
+enum { SPRY_LOCK_NAP_NS = 10000000 };
 bool spry_lock_patiently(pthread_mutex_t *lock);
 
 /* Processors available to this process (affinity and cgroup limit), at least 1. */

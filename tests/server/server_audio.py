@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -262,6 +263,53 @@ class Voices(unittest.TestCase):
         self.assertTrue(eventually(lambda: commands() == 1))
         self.assertEqual(server.stop(), 0)
         clients[1].close()
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class LongClauses(unittest.TestCase):
+    """"w" has three syllables: texts of it take the longest to speak."""
+
+    def ask(self, server, text):
+        connection = server.connect()
+        connection.request("POST", "/v1/audio/speech", json.dumps({"input": text, "voice": "alloy"}))
+        return connection
+
+    def begin(self, server):
+        """A text of many clauses, of which the first is being spoken."""
+        before = server.cpu()
+        connection = self.ask(server, "w" * 60000)
+        self.assertTrue(eventually(lambda: subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True,
+                                                          check=False).stdout or server.cpu() > before + 1))
+        return connection
+
+    def test_the_end_does_not_wait(self):
+        """Also within a clause. Processor time tells: that of all children is the server's."""
+        used = []
+        for cut in False, True:
+            server = Server("--grace", "0")
+            connection = self.begin(server) if cut else self.ask(server, "w" * 200)
+            if not cut:
+                connection.getresponse().read()
+            server.process.send_signal(signal.SIGTERM)
+            _, status, usage = os.wait4(server.process.pid, 0)
+            server.process.returncode = status
+            self.assertEqual(status, 0)
+            used.append(usage.ru_utime + usage.ru_stime)
+            connection.close()
+            server.stop()
+        if not server_support.SANITIZED:
+            self.assertLess(used[1], used[0] / 2 + 0.2)
+
+    def test_others_are_spoken_meanwhile(self):
+        server = Server()
+        connection = self.begin(server)
+        self.assertEqual(self.ask(server, WORDS).getresponse().status, 200)
+        reply = self.ask(server, WORDS).getresponse()
+        self.assertGreater(len(reply.read()), 10000)
+        connection.close()  # in the middle of a clause
+        self.assertTrue(eventually(lambda: not subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True,
+                                                              check=False).stdout))
+        self.assertEqual(server.stop(), 0)
 
 
 class Missing(ServerTest):

@@ -39,7 +39,9 @@ spry_status spry_job_finish(spry_job *job, spry_costs *costs, spry_error *error)
     spry_laps *laps = &costs->laps;
     spry_status status = SPRY_OK;
     while (status == SPRY_OK && spry_job_wait(job, CHECK_MS, NULL) != SPRY_OK)
-        status = spry_http_check_reader(costs->exchange, error);
+        status = atomic_load(&costs->exchange->server->cutting)
+                     ? spry_fail(error, SPRY_ERR_CANCELLED, "the server is stopping")
+                     : spry_http_check_reader(costs->exchange, error);
     if (status != SPRY_OK)
         return status;
     status = spry_job_result(job, &result, error);

@@ -1,4 +1,4 @@
-/* Flite, in this process. Its sound is passed on while it is made. */
+/* Flite, whose sound is passed on while it is made. It runs in a child process (voice/synthesiser.c). */
 #include "voice/synthesiser.h"
 
 #ifdef SPRY_HAVE_FLITE
