@@ -19,6 +19,22 @@ static bool is_instruction(const json_t *message)
     return has_role(message, "system") || has_role(message, "developer");
 }
 
+/* The role in place of one that few templates know; NULL: the role is a common one, or there is none. */
+static const char *common_role(const json_t *message)
+{
+    static const char *const common[] = {"system", "developer", "user", "assistant", "tool", "function", "ipython"};
+    static const char *const answers[] = {"ai", "model", "bot"};
+    for (size_t i = 0; i < SPRY_COUNT(common); i++)
+        if (has_role(message, common[i]))
+            return NULL;
+    if (!json_is_string(json_object_get(message, "role")))
+        return NULL;
+    for (size_t i = 0; i < SPRY_COUNT(answers); i++)
+        if (has_role(message, answers[i]))
+            return "assistant";
+    return "user";
+}
+
 static json_t *text_part(const json_t *text)
 {
     return json_pack("{s:s, s:O}", "type", "text", "text", text);
@@ -91,7 +107,8 @@ spry_status spry_chat_roles_apply(json_t **out, bool *differs, const json_t *mes
         else if (instruction)
             made = add(*out, message, knows ? role : "system", leading, differs);
         else
-            made = add(*out, message, role, follows, differs);
+            made = add(*out, message, roles > SPRY_ROLES_MERGED && common_role(message) ? common_role(message) : role,
+                       follows, differs);
         moved = to_user || follows;
     }
     if (made && *out)
@@ -123,7 +140,8 @@ bool spry_chat_roles_rendered(const json_t *messages, spry_view text)
         first++;
     for (size_t i = first; i < json_array_size(messages); i++) {
         const json_t *message = json_array_get(messages, i);
-        spry_view start = is_instruction(message) ? beginning(message) : (spry_view){NULL, 0};
+        bool checked = is_instruction(message) || common_role(message);
+        spry_view start = checked ? beginning(message) : (spry_view){NULL, 0};
         if (start.size && (!text.size || !memmem(text.data, text.size, start.data, start.size)))
             return false;
     }

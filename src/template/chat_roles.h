@@ -11,7 +11,8 @@
 typedef enum spry_chat_roles {
     SPRY_ROLES_MERGED,        /* instructions at the beginning become one message; the role developer becomes system if
                                * the template does not know it */
-    SPRY_ROLES_LATER_AS_USER, /* also, later instructions become text of the user */
+    SPRY_ROLES_LATER_AS_USER, /* also, later instructions become text of the user, as do messages of roles that few
+                               * templates know; those of "ai" and "model" become the assistant's */
     SPRY_ROLES_ALL_AS_USER,   /* all instructions become text of the user */
     SPRY_ROLES_FORMS
 } spry_chat_roles;
@@ -22,7 +23,7 @@ spry_status spry_chat_roles_apply(json_t **out, bool *differs, const json_t *mes
                                   spry_view source, spry_error *error);
 
 /* True if a rendered text contains the beginning of every instruction in `messages` that is not among the first
- * messages: templates may omit such instructions. */
+ * messages, and of every message of a role that few templates know: templates may omit these. */
 bool spry_chat_roles_rendered(const json_t *messages, spry_view text);
 
 #endif

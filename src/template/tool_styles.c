@@ -467,11 +467,12 @@ static spry_status read_choice(spry_tool_choice *out, const json_t *tools, const
 {
     const char *word = json_string_value(choice), *type = json_string_value(json_object_get(choice, "type"));
     const char *only = name_of(choice);
+    word = word || only ? word : type; /* {"type": "auto"}, as some clients send it */
     if (word && strcmp(word, "none") == 0)
         return SPRY_OK;
     if (type && strcmp(type, "allowed_tools") == 0)
         return add_allowed(out, tools, names, choice, error);
-    out->required = only || (word && strcmp(word, "required") == 0);
+    out->required = only || (word && (strcmp(word, "required") == 0 || strcmp(word, "any") == 0));
     if (out->required && !json_array_size(tools))
         return spry_fail(error, SPRY_ERR_INPUT, "tool_choice asks for a call, but there are no tools");
     if (only)

@@ -518,7 +518,7 @@ class BadInput(ScriptTest):
             self.assertEqual(self.messages(messages=messages).status, 400, messages)
         for edits in (5, [5], [{}], [{"type": "clear_tool_uses_20250919", "keep": {"value": -5}, "trigger": "x", "exclude_tools": 7}]):
             self.assertEqual(self.messages(context_management={"edits": edits}).status, 200, edits)
-        for items in ([5], [{"type": "custom_tool_call"}], [{"type": "function_call_output"}], [{"type": "message", "role": "user"}]):
+        for items in ([5], [{"type": "custom_tool_call"}], [{"type": "function_call_output"}], [{"type": "message"}], [{"type": "message", "role": "user"}, 5]):
             self.assertEqual(self.responses(items).status, 400, items)
         for tools in ([5], [{"type": "namespace"}], [{"type": "custom"}], [{"type": "function"}]):
             self.assertEqual(self.responses(tools=tools).status, 400, tools)

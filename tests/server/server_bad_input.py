@@ -93,7 +93,7 @@ class Bodies(ServerTest):
                 ("/v1/embeddings", "encoding_format", "utf-7"), ("/v1/responses", "truncation", "some"),
                 ("/v1/responses", "input", [{"type": "dream"}]),
                 ("/v1/messages", "tool_choice", {"type": "sometimes"}),
-                ("/v1/messages", "thinking", {"type": "loud"}), ("/v1/messages", "messages", [{"role": "wizard", "content": "x"}]),
+                ("/v1/messages", "thinking", {"type": 5}), ("/v1/messages", "messages", [{"role": "wizard", "content": "x"}]),
                 ("/v1/messages", "messages", [{"role": "user", "content": [{"type": "smell"}]}]),
                 ("/api/chat", "format", "xml"), ("/api/chat", "think", "loud"), ("/api/chat", "keep_alive", "soon"),
                 ("/api/generate", "format", "xml"), ("/rerank", "method", "guess")):

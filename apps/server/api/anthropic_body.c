@@ -231,12 +231,55 @@ static void add_definition(json_t *parts, reader *r, const char *name)
     json_decref(whole);
 }
 
+/* The texts inside the result of a tool that another server ran: the model reads what it read before. */
+static void add_texts(json_t *parts, const json_t *value)
+{
+    static const char *const names[] = {"title", "url",        "text",    "stdout", "stderr",
+                                        "data",  "error_code", "content", "source"};
+    const json_t *item;
+    size_t i;
+    if (json_is_string(value) && json_string_length(value)) {
+        spry_chat_body_add_text(parts, value);
+        spry_chat_body_add_sentence(parts, "\n");
+    }
+    json_array_foreach(value, i, item) add_texts(parts, item);
+    for (i = 0; json_is_object(value) && i < SPRY_COUNT(names); i++)
+        add_texts(parts, json_object_get(value, names[i]));
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t size = strlen(text), n = strlen(end);
+    return size >= n && strcmp(text + size - n, end) == 0;
+}
+
+/* Calls of tools that another server ran, and their results, as text; false: the block is neither. */
+static bool add_hosted(json_t *parts, const json_t *block)
+{
+    const char *type = spry_chat_body_string(block, "type");
+    if (strcmp(type, "server_tool_use") == 0 || strcmp(type, "mcp_tool_use") == 0) {
+        char *input = json_dumps(json_object_get(block, "input"), JSON_COMPACT);
+        spry_chat_body_add_sentence(parts, "\n[%.100s %.3000s]\n", spry_chat_body_string(block, "name"),
+                                    input ? input : "");
+        free(input);
+        return true;
+    }
+    if (strcmp(type, "tool_result") == 0 || !ends_with(type, "_tool_result"))
+        return false;
+    add_texts(parts, json_object_get(block, "content"));
+    return true;
+}
+
 static void add_part(json_t *parts, reader *r, const char *place, const json_t *block)
 {
     const char *type = spry_chat_body_string(block, "type");
-    const json_t *text = json_object_get(block, "text");
-    if (strcmp(type, "text") == 0 && json_is_string(text))
+    const json_t *text = json_is_string(block) ? block : json_object_get(block, "text");
+    if ((json_is_string(block) || strcmp(type, "text") == 0) && json_is_string(text))
         spry_chat_body_add_text(parts, text);
+    else if (strcmp(type, "text") == 0 && json_is_null(text))
+        return; /* says nothing */
+    else if (add_hosted(parts, block))
+        return;
     else if (strcmp(type, "text") == 0)
         spry_fields_refuse(r->fields, "messages", "%s has no text", place);
     else if (strcmp(type, "image") == 0)
@@ -264,6 +307,8 @@ static void add_parts(json_t *parts, reader *r, const char *place, const json_t 
     size_t i;
     if (json_is_string(content))
         spry_chat_body_add_text(parts, content);
+    else if (json_is_object(content))
+        add_part(parts, r, place, content);
     else if (content && !json_is_null(content) && !json_is_array(content))
         spry_fields_refuse(r->fields, "messages", "%s must be a string or a list of blocks", place);
     json_array_foreach(content, i, block)
@@ -291,11 +336,17 @@ static void add_result(json_t *messages, reader *r, const char *place, const jso
 static void add_call(json_t *calls, reader *r, const char *place, const json_t *block)
 {
     const json_t *name = json_object_get(block, "name"), *input = json_object_get(block, "input");
-    if (!json_is_string(name) || !json_is_object(input)) {
+    json_t *object = json_is_string(input)
+                         ? spry_json_value((spry_view){json_string_value(input), json_string_length(input)})
+                     : !input || json_is_null(input) ? json_object()
+                                                     : json_incref((json_t *)(uintptr_t)input);
+    char *text = json_is_object(object) ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    if (!json_is_string(name) || !text) {
         spry_fields_refuse(r->fields, "messages", "%s must have a name and an input, which is an object", place);
+        free(text);
         return;
     }
-    char *text = json_dumps(input, JSON_COMPACT);
     json_array_append_new(calls,
                           spry_chat_body_call(json_object_get(block, "id"), name, json_string(text ? text : "{}")));
     free(text);
@@ -327,6 +378,23 @@ static void append(spry_buffer *out, const json_t *text)
     spry_buffer_append(out, json_string_value(text), json_string_length(text));
 }
 
+/* What else the assistant has said: strings, and the tools of another server. */
+static void add_other(spry_buffer *said, reader *r, const char *place, const json_t *block)
+{
+    const char *type = spry_chat_body_string(block, "type");
+    json_t *parts = json_array();
+    if (json_is_string(block)) {
+        append(said, block);
+    } else if (add_hosted(parts, block)) {
+        json_t *text = spry_chat_body_joined(parts);
+        append(said, text);
+        json_decref(text);
+    } else if (strcmp(type, "redacted_thinking") != 0 && strcmp(type, "text") != 0 && strcmp(type, "thinking") != 0) {
+        ignore_block(r, place, block);
+    }
+    json_decref(parts);
+}
+
 static void add_assistant(json_t *messages, reader *r, const char *role, const char *place, const json_t *content)
 {
     json_t *calls = json_array();
@@ -348,8 +416,8 @@ static void add_assistant(json_t *messages, reader *r, const char *role, const c
             append(&thoughts, thought);
         else if (spry_chat_body_is(block, "type", "tool_use"))
             add_call(calls, r, inner, block);
-        else if (!spry_chat_body_is(block, "type", "redacted_thinking"))
-            ignore_block(r, inner, block);
+        else
+            add_other(&said, r, inner, block);
     }
     json_t *message = json_pack("{s:s, s:o}", "role", role, "content", spry_buffer_json(&said));
     if (thoughts.size)
@@ -365,7 +433,8 @@ static void add_assistant(json_t *messages, reader *r, const char *role, const c
 static void add_message(json_t *messages, reader *r, const json_t *message, size_t number)
 {
     const json_t *content = json_object_get(message, "content");
-    const char *role = spry_chat_body_string(message, "role");
+    const char *given = spry_chat_body_string(message, "role");
+    const char *role = strcmp(given, "developer") == 0 ? "system" : given;
     bool assistant = strcmp(role, "assistant") == 0;
     char place[PLACE_BYTES];
     snprintf(place, sizeof place, "messages[%zu].content", number);
@@ -374,6 +443,8 @@ static void add_message(json_t *messages, reader *r, const json_t *message, size
                            number);
     else if (json_is_string(content))
         json_array_append_new(messages, json_pack("{s:s, s:O}", "role", role, "content", content));
+    else if (!content || json_is_null(content))
+        return; /* says nothing */
     else if (!json_is_array(content))
         spry_fields_refuse(r->fields, "messages", "%s must be a string or a list of blocks", place);
     else
@@ -409,6 +480,8 @@ static void add_messages(json_t *body, reader *r)
         spry_fields_refuse(r->fields, "messages", "messages must be a list with at least one message");
     manage_context(body, r->fields, list);
     json_array_foreach(list, i, message) add_message(messages, r, message, i);
+    if (!json_array_size(messages))
+        spry_fields_refuse(r->fields, "messages", "messages say nothing");
     message = json_array_get(messages, json_array_size(messages) - 1);
     if (spry_chat_body_is(message, "role", "assistant") && !json_object_get(message, "tool_calls"))
         json_object_set_new(body, "continue_final_message", json_true());
@@ -506,7 +579,7 @@ static json_t *read_tool(reader *r, const json_t *tool, size_t number)
         spry_fields_ignore(r->fields, "tools", ignored, "the server runs no tools, and this one is not the client's");
         return NULL;
     }
-    if (json_is_string(name) && json_is_object(schema))
+    if (json_is_string(name) && (json_is_object(schema) || json_is_null(schema)))
         return spry_chat_body_tool(name, json_object_get(tool, "description"), schema);
     spry_fields_refuse(r->fields, "tools", "tools[%zu] must have a name and an input_schema, which is an object",
                        number);
@@ -535,11 +608,34 @@ static void add_tools(json_t *body, reader *r)
     json_decref(tools);
 }
 
-static void add_choice(json_t *body, spry_fields *fields)
+/* Whether a tool that the choice forces was left out, because another server would run it. */
+static bool is_left_out(const json_t *body, const reader *r, const json_t *choice, const json_t *name)
 {
+    const json_t *tools = json_object_get(body, "tools"), *tool;
+    bool given = false;
+    size_t i;
+    if (spry_chat_body_is(choice, "type", "any"))
+        return json_array_size(r->tools) && !json_array_size(tools);
+    json_array_foreach(r->tools, i, tool) given = given || (name && json_equal(json_object_get(tool, "name"), name));
+    json_array_foreach(tools, i, tool)
+    {
+        if (name && json_equal(json_object_get(json_object_get(tool, "function"), "name"), name))
+            return false;
+    }
+    return given;
+}
+
+static void add_choice(json_t *body, const reader *r)
+{
+    spry_fields *fields = r->fields;
     const json_t *choice = spry_fields_object(fields, "tool_choice"), *name = json_object_get(choice, "name");
     if (!choice)
         return;
+    if (is_left_out(body, r, choice, name)) {
+        spry_fields_ignore(fields, "tool_choice", "tool_choice",
+                           "the tool is not the client's, and the server runs none");
+        return;
+    }
     if (spry_chat_body_is(choice, "type", "auto"))
         json_object_set_new(body, "tool_choice", json_string("auto"));
     else if (spry_chat_body_is(choice, "type", "any"))
@@ -560,9 +656,12 @@ static void add_choice(json_t *body, spry_fields *fields)
 static void add_thinking(json_t *body, spry_fields *fields)
 {
     const json_t *thinking = spry_fields_object(fields, "thinking");
-    bool on = spry_chat_body_is(thinking, "type", "enabled") || spry_chat_body_is(thinking, "type", "adaptive");
-    if (thinking && !on && !spry_chat_body_is(thinking, "type", "disabled"))
+    const char *type = spry_chat_body_string(thinking, "type");
+    bool on = thinking && strcmp(type, "disabled") != 0;
+    if (thinking && !*type)
         spry_fields_refuse(fields, "thinking", "thinking.type must be \"enabled\", \"adaptive\" or \"disabled\"");
+    else if (on && strcmp(type, "enabled") != 0 && strcmp(type, "adaptive") != 0)
+        spry_fields_ignore(fields, "thinking", "thinking.type", "this type is not known; thoughts are on");
     spry_chat_body_variable(body, "enable_thinking", json_boolean(on));
     if (on && json_object_get(thinking, "budget_tokens"))
         json_object_set(body, "max_thinking_tokens", json_object_get(thinking, "budget_tokens"));
@@ -597,7 +696,7 @@ json_t *spry_chat_body_anthropic(spry_fields *fields)
     spry_fields_copy(body, fields, &spry_fields_anthropic);
     add_messages(body, &r);
     add_tools(body, &r);
-    add_choice(body, fields);
+    add_choice(body, &r);
     add_thinking(body, fields);
     add_format(body, fields);
     json_decref(r.deferred);

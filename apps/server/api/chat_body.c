@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "server/request/completion.h"
 
 bool spry_chat_body_is(const json_t *object, const char *key, const char *text)
@@ -84,6 +85,31 @@ json_t *spry_chat_body_tool(const json_t *name, const json_t *description, const
     return json_pack("{s:s, s:{s:O, s:O*, s:O*}}", "type", "function", "function", "name", name, "description",
                      json_is_null(description) ? NULL : description, "parameters",
                      json_is_null(schema) ? NULL : schema);
+}
+
+json_t *spry_chat_body_custom_tool(const json_t *name, const char *description, const char *syntax, const char *rule)
+{
+    json_t *input = json_pack("{s:s}", "type", "string"), *about;
+    if (*rule && strcmp(syntax, "regex") == 0)
+        json_object_set_new(input, "pattern", json_sprintf("^(?:%s)$", rule));
+    else if (*rule && strcmp(syntax, "lark") == 0)
+        json_object_set_new(input, "x-spry-lark", json_string(rule));
+    about = *rule ? json_sprintf("%s\n\"input\" is text of this %s grammar:\n%s", description, syntax, rule)
+                  : json_sprintf("%s\n\"input\" is text.", description);
+    json_t *schema = json_pack("{s:s, s:{s:o}, s:[s], s:b}", "type", "object", "properties", "input", input, "required",
+                               "input", "additionalProperties", 0);
+    json_t *tool = spry_chat_body_tool(name, about, schema);
+    json_decref(about);
+    json_decref(schema);
+    return tool;
+}
+
+json_t *spry_chat_body_custom_input(spry_view arguments)
+{
+    json_t *object = spry_json_value(arguments), *input = json_object_get(object, "input");
+    input = json_is_string(input) ? json_incref(input) : spry_view_json(arguments);
+    json_decref(object);
+    return input;
 }
 
 json_t *spry_chat_body_call(const json_t *id, const json_t *name, json_t *arguments)

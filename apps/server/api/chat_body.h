@@ -34,6 +34,13 @@ json_t *spry_chat_body_joined(const json_t *parts);
 /* {"type": "function", "function": {...}}; takes no reference; NULL or null members are left out. */
 json_t *spry_chat_body_tool(const json_t *name, const json_t *description, const json_t *schema);
 
+/* A tool whose input is free text, or text of a grammar, as a function with one argument: the model is told the
+ * grammar, which also constrains it. `syntax`: "regex", "lark", or "" for free text. Takes no reference. */
+json_t *spry_chat_body_custom_tool(const json_t *name, const char *description, const char *syntax, const char *rule);
+
+/* The text of a call of such a tool: its only argument, or all that the model wrote where that is no JSON. */
+json_t *spry_chat_body_custom_input(spry_view arguments);
+
 /* A call of a tool, as chat completions have it; takes `arguments`, a string. */
 json_t *spry_chat_body_call(const json_t *id, const json_t *name, json_t *arguments);
 

@@ -341,8 +341,14 @@ static void read_think(spry_completion_options *o, spry_fields *fields)
     const json_t *think = spry_fields_get(fields, "think");
     const char *level = json_string_value(think);
     o->parse_reasoning = !json_is_false(think);
-    if (level && strcmp(level, "low") != 0 && strcmp(level, "medium") != 0 && strcmp(level, "high") != 0)
+    static const char *const levels[] = {"", "minimal", "low", "medium", "high", "max"};
+    size_t i = 0;
+    while (level && i < SPRY_COUNT(levels) && strcmp(level, levels[i]) != 0)
+        i++;
+    if (i == SPRY_COUNT(levels))
         spry_fields_refuse(fields, "think", "think must be true, false, \"low\", \"medium\" or \"high\"");
+    if (level && !*level)
+        json_object_del((json_t *)(uintptr_t)fields->object, "think"); /* as if it were absent */
 }
 
 static void ollama_defaults(spry_completion_options *o)

@@ -158,6 +158,28 @@ static const char *finish_of(const spry_choice *choice)
     return choice->n_calls && is_legacy(choice->owner) ? "function_call" : spry_choice_finish_reason(choice);
 }
 
+/* Whether a call is one of a custom tool, whose input is a text. */
+static bool is_custom(const spry_completion *c, spry_view name)
+{
+    return json_object_getn(json_object_get(c->root, "custom_tools"), name.data, name.size) != NULL;
+}
+
+/* A call of a custom tool: its name at its beginning, and its input when that is complete. NULL: nothing to say. */
+static json_t *custom_delta(spry_choice *choice, const spry_chat_event *event)
+{
+    spry_choice_add(choice, event);
+    if (event->kind == SPRY_CHAT_CALL_BEGIN)
+        return json_pack("{s:[{s:i, s:s, s:s, s:{s:o, s:s}}]}", "tool_calls", "index", (int)event->index, "id",
+                         event->id, "type", "custom", "custom", "name", spry_view_json(spry_event_name(event)), "input",
+                         "");
+    if (event->kind != SPRY_CHAT_CALL_END)
+        return NULL;
+    const json_t *call = json_array_get(choice->calls, json_array_size(choice->calls) - 1);
+    const char *arguments = spry_chat_body_string(call, "arguments");
+    return json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", (int)event->index, "custom", "input",
+                     spry_chat_body_custom_input(spry_view_of(arguments)));
+}
+
 static json_t *delta_of(const spry_completion *c, const spry_chat_event *event)
 {
     if (is_legacy(c) && (event->kind == SPRY_CHAT_CALL_BEGIN || event->kind == SPRY_CHAT_ARGUMENTS))
@@ -180,9 +202,13 @@ static json_t *delta_of(const spry_completion *c, const spry_chat_event *event)
 
 static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
-    if (event->kind == SPRY_CHAT_CALL_END || event->kind == SPRY_CHAT_CALL_CUT)
+    bool custom = event->kind >= SPRY_CHAT_CALL_BEGIN && is_custom(c, spry_event_name(event));
+    if (!custom && (event->kind == SPRY_CHAT_CALL_END || event->kind == SPRY_CHAT_CALL_CUT))
         return;
-    json_t *message = chunk(c, choice, delta_of(c, event), NULL);
+    json_t *delta = custom ? custom_delta(choice, event) : delta_of(c, event);
+    if (!delta)
+        return;
+    json_t *message = chunk(c, choice, delta, NULL);
     add_logprobs(message, c, choice);
     spry_openai_add_timings(message, choice);
     spry_completion_event(c, message);
@@ -215,13 +241,23 @@ static void close_stream(spry_completion *c)
     openai_close_stream(c, "chat.completion.chunk");
 }
 
-static json_t *calls_json(const json_t *calls)
+static json_t *call_json(const spry_completion *c, const json_t *call)
+{
+    const json_t *name = json_object_get(call, "name"), *arguments = json_object_get(call, "arguments");
+    if (is_custom(c, spry_view_of(json_string_value(name))))
+        return json_pack(
+            "{s:O, s:s, s:{s:O, s:o}}", "id", json_object_get(call, "id"), "type", "custom", "custom", "name", name,
+            "input",
+            spry_chat_body_custom_input((spry_view){json_string_value(arguments), json_string_length(arguments)}));
+    return json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type", "function", "function",
+                     "name", name, "arguments", arguments);
+}
+
+static json_t *calls_json(const spry_completion *c, const json_t *calls)
 {
     json_t *list = json_array(), *call;
     size_t i;
-    json_array_foreach(calls, i, call) json_array_append_new(
-        list, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type", "function", "function",
-                        "name", json_object_get(call, "name"), "arguments", json_object_get(call, "arguments")));
+    json_array_foreach(calls, i, call) json_array_append_new(list, call_json(c, call));
     return list;
 }
 
@@ -245,7 +281,7 @@ static json_t *message_of(const spry_choice *choice)
                             json_pack("{s:O, s:O}", "name", json_object_get(first, "name"), "arguments",
                                       json_object_get(first, "arguments")));
     else if (first)
-        json_object_set_new(message, "tool_calls", calls_json(choice->calls));
+        json_object_set_new(message, "tool_calls", calls_json(choice->owner, choice->calls));
     return message;
 }
 
@@ -276,22 +312,6 @@ static const json_t *usable_tools(const spry_fields *fields)
     return json_array_size(tools) && !is_none(spry_fields_get(fields, "tool_choice")) ? tools : NULL;
 }
 
-/* The older form of messages with calls and their results. */
-static void update_message(json_t *message)
-{
-    static const char id[] = "function"; /* calls had none: a result belongs to the call before it */
-    json_t *call = json_object_get(message, "function_call");
-    if (json_is_object(call)) {
-        json_object_set_new(message, "tool_calls",
-                            json_pack("[{s:s, s:s, s:O}]", "id", id, "type", "function", "function", call));
-        json_object_del(message, "function_call");
-    }
-    if (spry_chat_body_is(message, "role", "function")) {
-        json_object_set_new(message, "role", json_string("tool"));
-        json_object_set_new(message, "tool_call_id", json_string(id));
-    }
-}
-
 /* `functions` and `function_call`, the older forms of `tools` and `tool_choice`. The first remains, and tells that the
  * reply must have the older form, too. */
 static void update_functions(json_t *body)
@@ -309,7 +329,36 @@ static void update_functions(json_t *body)
     else if (json_is_object(call))
         json_object_set_new(body, "tool_choice", json_pack("{s:s, s:O}", "type", "function", "function", call));
     json_object_set_new(body, "parallel_tool_calls", json_false());
-    json_array_foreach(json_object_get(body, "messages"), i, item) update_message(item);
+}
+
+/* A tool that is a text becomes a function; "custom_tools" has its name, for the reply. */
+static void read_custom(spry_fields *fields, json_t *tools, size_t index)
+{
+    const json_t *custom = json_object_get(json_array_get(tools, index), "custom"), *name;
+    const json_t *format = json_object_get(custom, "format"), *grammar = json_object_get(format, "grammar");
+    json_t *body = (json_t *)(uintptr_t)fields->object;
+    name = json_object_get(custom, "name");
+    if (!json_is_string(name)) {
+        spry_fields_refuse(fields, "tools", "tools[%zu].custom has no name", index);
+        return;
+    }
+    if (!json_object_get(body, "custom_tools"))
+        json_object_set_new(body, "custom_tools", json_object());
+    json_object_set_new(json_object_get(body, "custom_tools"), json_string_value(name), json_true());
+    json_array_set_new(tools, index,
+                       spry_chat_body_custom_tool(name, spry_chat_body_string(custom, "description"),
+                                                  spry_chat_body_string(grammar ? grammar : format, "syntax"),
+                                                  spry_chat_body_string(grammar ? grammar : format, "definition")));
+}
+
+/* {"type": "function", "name": ...}, as responses have it, in the form of chat completions. */
+static void read_flat(json_t *tools, size_t index)
+{
+    const json_t *tool = json_array_get(tools, index);
+    if (json_is_string(json_object_get(tool, "name")) && !json_object_get(tool, "function"))
+        json_array_set_new(tools, index,
+                           spry_chat_body_tool(json_object_get(tool, "name"), json_object_get(tool, "description"),
+                                               json_object_get(tool, "parameters")));
 }
 
 /* Leaves out tools that are no functions, by name. */
@@ -319,8 +368,14 @@ static void keep_functions(spry_fields *fields)
     char name[96];
     for (size_t i = json_array_size(tools); i-- > 0;) {
         const char *type = spry_chat_body_string(json_array_get(tools, i), "type");
-        if (!*type || strcmp(type, "function") == 0)
+        if (!*type || strcmp(type, "function") == 0) {
+            read_flat(tools, i);
             continue;
+        }
+        if (strcmp(type, "custom") == 0) {
+            read_custom(fields, tools, i);
+            continue;
+        }
         snprintf(name, sizeof name, "tools.%.60s", type);
         spry_fields_ignore(fields, "tools", name, "only functions are known");
         if (fields->ignored)
@@ -335,7 +390,7 @@ void spry_openai_chat_defaults(spry_completion_options *o)
 
 void spry_openai_chat_read(spry_completion_options *o, spry_fields *fields)
 {
-    if (spry_fields_get(fields, "functions") && json_is_array(json_object_get(fields->object, "messages")))
+    if (spry_fields_get(fields, "functions"))
         update_functions((json_t *)(uintptr_t)fields->object);
     spry_fields_messages(fields, spry_fields_array(fields, "messages"));
     if (spry_fields_tools(fields))
@@ -348,7 +403,18 @@ static json_t *variables_of(const spry_fields *fields)
 {
     const json_t *given = spry_fields_get(fields, "chat_template_kwargs");
     const json_t *effort = spry_fields_get(fields, "reasoning_effort");
+    const json_t *thinking = spry_fields_get(fields, "thinking"), *reasoning = spry_fields_get(fields, "reasoning");
+    const json_t *enable = spry_fields_get(fields, "enable_thinking");
     json_t *variables = given ? json_copy((json_t *)(uintptr_t)given) : json_object();
+    if (thinking && json_object_get(thinking, "type"))
+        json_object_set_new(variables, "enable_thinking",
+                            json_boolean(!spry_chat_body_is(thinking, "type", "disabled")));
+    if (!enable)
+        enable = json_object_get(reasoning, "enabled");
+    if (json_is_boolean(enable))
+        json_object_set(variables, "enable_thinking", (json_t *)(uintptr_t)enable);
+    if (!effort && *spry_chat_body_string(reasoning, "effort"))
+        effort = json_object_get(reasoning, "effort");
     static const char *const budgets[] = {"max_thinking_tokens", "thinking_budget", "reasoning_budget"};
     for (size_t i = 0; i < SPRY_COUNT(budgets); i++) {
         const json_t *budget = spry_fields_get(fields, budgets[i]);

@@ -183,7 +183,9 @@ typedef struct call_kind {
 static const call_kind call_kinds[] = {{"function", "function_call", "fc"},
                                        {"custom", "custom_tool_call", "ctc"},
                                        {"tool_search", "tool_search_call", "tsc"},
-                                       {"local_shell", "local_shell_call", "lsh"}};
+                                       {"local_shell", "local_shell_call", "lsh"},
+                                       {"shell", "shell_call", "sh"},
+                                       {"apply_patch", "apply_patch_call", "apc"}};
 
 /* {"type", "name", "namespace"} of the tool that a part calls; NULL: the model made it up. */
 static const json_t *tool_of(const spry_completion *c, const spry_answer_part *part)
@@ -248,16 +250,6 @@ static json_t *logprobs_of(const spry_completion *c)
     return content;
 }
 
-/* The text of a custom tool's call: its only argument, or all that the model wrote where that is no JSON. */
-static json_t *custom_input(const spry_answer_part *part)
-{
-    json_t *arguments = spry_json_value(spry_buffer_view(&part->text));
-    json_t *input = json_object_get(arguments, "input");
-    input = json_is_string(input) ? json_incref(input) : spry_buffer_json(&part->text);
-    json_decref(arguments);
-    return input;
-}
-
 static json_t *call_item(const spry_completion *c, const spry_answer_part *part, const char *id, bool done)
 {
     const json_t *made = made_call(c, part);
@@ -279,12 +271,17 @@ static json_t *call_item(const spry_completion *c, const spry_answer_part *part,
     if (*space)
         json_object_set_new(item, "namespace", json_string(space));
     if (strcmp(kind->tool, "custom") == 0)
-        json_object_set_new(item, "input", done ? custom_input(part) : json_string(""));
+        json_object_set_new(item, "input",
+                            done ? spry_chat_body_custom_input(spry_buffer_view(&part->text)) : json_string(""));
     else if (strcmp(kind->tool, "function") == 0)
         json_object_set_new(item, "arguments", done ? spry_buffer_json(&part->text) : json_string(""));
     else if (strcmp(kind->tool, "tool_search") == 0) {
         json_object_set_new(item, "execution", json_string("client"));
         json_object_set_new(item, "arguments", arguments ? json_incref(arguments) : json_object());
+    } else if (strcmp(kind->tool, "apply_patch") == 0) {
+        json_object_set_new(item, "operation", arguments ? json_incref(arguments) : json_object());
+    } else if (strcmp(kind->tool, "shell") == 0) {
+        json_object_set_new(item, "action", arguments ? json_incref(arguments) : json_pack("{s:[]}", "commands"));
     } else {
         json_t *action = json_pack("{s:s, s:[], s:{}}", "type", "exec", "command", "env");
         json_object_update(action, arguments);
@@ -521,8 +518,10 @@ static void close_item(spry_completion *c, const spry_answer_part *part)
     if (is_function(c, part)) {
         part_event(c, part, event_name(part, true), call ? "arguments" : "text", spry_buffer_json(&part->text));
     } else if (spry_chat_body_is(tool_of(c, part), "type", "custom")) {
-        part_event(c, part, "response.custom_tool_call_input.delta", "delta", custom_input(part));
-        part_event(c, part, "response.custom_tool_call_input.done", "input", custom_input(part));
+        part_event(c, part, "response.custom_tool_call_input.delta", "delta",
+                   spry_chat_body_custom_input(spry_buffer_view(&part->text)));
+        part_event(c, part, "response.custom_tool_call_input.done", "input",
+                   spry_chat_body_custom_input(spry_buffer_view(&part->text)));
     }
     if (!call)
         part_event(c, part, "response.content_part.done", "part", responses_text(part, false, NULL));

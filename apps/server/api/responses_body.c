@@ -39,6 +39,10 @@ static void add_part(json_t *parts, reader *r, size_t number, const json_t *part
     const char *type = spry_chat_body_string(part, "type");
     if (is_text(part))
         spry_chat_body_add_text(parts, json_object_get(part, "text"));
+    else if (json_is_string(part))
+        spry_chat_body_add_text(parts, part);
+    else if (json_is_object(part) && json_is_null(json_object_get(part, "text")))
+        return; /* says nothing */
     else if (json_is_string(refusal))
         spry_chat_body_add_text(parts, refusal);
     else if (strcmp(type, "input_image") == 0 && json_is_string(url))
@@ -59,7 +63,7 @@ static json_t *parts_of(reader *r, size_t number, const json_t *content)
     size_t i;
     if (json_is_string(content))
         spry_chat_body_add_text(parts, content);
-    else if (!json_is_array(content))
+    else if (!json_is_array(content) && content && !json_is_null(content))
         spry_fields_refuse(r->fields, "input", "input[%zu] must have a text or a list of parts", number);
     json_array_foreach(content, i, part) add_part(parts, r, number, part);
     return parts;
@@ -73,13 +77,11 @@ static json_t *function_name(const char *space, const char *name)
     return *space ? json_sprintf("%s__%s", space, name) : json_string(name);
 }
 
-/* Adds a tool as a function; `parts` (NULL: none): the message that defines it, because the list is already in the
- * prompt. Takes `about` and `schema`. */
-static void add_function(reader *r, json_t *parts, const char *type, const char *space, const char *own, json_t *about,
-                         json_t *schema)
+/* Adds a tool; `parts` (NULL: none): the message that defines it, because the list is already in the prompt. Takes
+ * `name` and `tool`. */
+static void add_made(reader *r, json_t *parts, const char *type, const char *space, const char *own, json_t *name,
+                     json_t *tool)
 {
-    json_t *name = function_name(space, own);
-    json_t *tool = spry_chat_body_tool(name, about, schema);
     if (parts) {
         spry_chat_body_define(parts, tool);
         spry_chat_body_defer(tool);
@@ -88,27 +90,27 @@ static void add_function(reader *r, json_t *parts, const char *type, const char 
     json_object_set_new(r->calls, json_string_value(name),
                         json_pack("{s:s, s:s, s:s}", "type", type, "name", own, "namespace", space));
     json_decref(name);
+}
+
+/* Adds a tool as a function. Takes `about` and `schema`. */
+static void add_function(reader *r, json_t *parts, const char *type, const char *space, const char *own, json_t *about,
+                         json_t *schema)
+{
+    json_t *name = function_name(space, own);
+    add_made(r, parts, type, space, own, name, spry_chat_body_tool(name, about, schema));
     json_decref(about);
     json_decref(schema);
 }
 
-/* A tool whose input is free text, or text of a grammar, becomes a function with one argument. The model is told the
- * grammar, which also constrains it. */
 static void add_custom(reader *r, json_t *parts, const char *space, const json_t *tool)
 {
     const json_t *format = json_object_get(tool, "format");
-    const char *syntax = spry_chat_body_string(format, "syntax"), *rule = spry_chat_body_string(format, "definition");
-    json_t *input = json_pack("{s:s}", "type", "string"), *about;
-    if (*rule && strcmp(syntax, "regex") == 0)
-        json_object_set_new(input, "pattern", json_sprintf("^(?:%s)$", rule));
-    else if (*rule && strcmp(syntax, "lark") == 0)
-        json_object_set_new(input, "x-spry-lark", json_string(rule));
-    about = *rule ? json_sprintf("%s\n\"input\" is text of this %s grammar:\n%s",
-                                 spry_chat_body_string(tool, "description"), syntax, rule)
-                  : json_sprintf("%s\n\"input\" is text.", spry_chat_body_string(tool, "description"));
-    add_function(r, parts, "custom", space, spry_chat_body_string(tool, "name"), about,
-                 json_pack("{s:s, s:{s:o}, s:[s], s:b}", "type", "object", "properties", "input", input, "required",
-                           "input", "additionalProperties", 0));
+    const char *own = spry_chat_body_string(tool, "name");
+    json_t *name = function_name(space, own);
+    add_made(r, parts, "custom", space, own, name,
+             spry_chat_body_custom_tool(name, spry_chat_body_string(tool, "description"),
+                                        spry_chat_body_string(format, "syntax"),
+                                        spry_chat_body_string(format, "definition")));
 }
 
 static void add_shell(reader *r, json_t *parts)
@@ -117,6 +119,31 @@ static void add_shell(reader *r, json_t *parts)
                  json_pack("{s:s, s:{s:{s:s, s:{s:s}}, s:{s:s}, s:{s:s}}, s:[s]}", "type", "object", "properties",
                            "command", "type", "array", "items", "type", "string", "working_directory", "type", "string",
                            "timeout_ms", "type", "integer", "required", "command"));
+}
+
+static void add_shell_of_commands(reader *r, json_t *parts)
+{
+    add_function(r, parts, "shell", "", "shell", json_string("Runs commands in a shell, at the same time."),
+                 json_pack("{s:s, s:{s:{s:s, s:{s:s}}, s:{s:s}, s:{s:s}}, s:[s]}", "type", "object", "properties",
+                           "commands", "type", "array", "items", "type", "string", "timeout_ms", "type", "integer",
+                           "max_output_length", "type", "integer", "required", "commands"));
+}
+
+static void add_patch(reader *r, json_t *parts)
+{
+    add_function(r, parts, "apply_patch", "", "apply_patch",
+                 json_string("Creates, changes or deletes a file. \"diff\" is a V4A diff: lines of context, lines "
+                             "that begin with - and with +."),
+                 json_pack("{s:s, s:{s:{s:s, s:[s, s, s]}, s:{s:s}, s:{s:s}}, s:[s, s]}", "type", "object",
+                           "properties", "type", "type", "string", "enum", "create_file", "update_file", "delete_file",
+                           "path", "type", "string", "diff", "type", "string", "required", "type", "path"));
+}
+
+/* Whether the client runs a shell's commands, not a container of another server. */
+static bool is_local(const json_t *tool)
+{
+    const json_t *environment = json_object_get(tool, "environment");
+    return !json_is_object(environment) || spry_chat_body_is(environment, "type", "local");
 }
 
 static json_t *shared(const json_t *object, const char *key)
@@ -141,7 +168,10 @@ static void add_tool_list(reader *r, json_t *parts, const char *space, const jso
 
 static void add_tool(reader *r, json_t *parts, const char *space, const json_t *tool, const char *place)
 {
-    const char *type = spry_chat_body_string(tool, "type"), *name = spry_chat_body_string(tool, "name");
+    const char *type = spry_chat_body_string(tool, "type");
+    if (json_is_object(json_object_get(tool, "function")) && !json_object_get(tool, "name"))
+        tool = json_object_get(tool, "function"); /* the form of chat completions */
+    const char *name = spry_chat_body_string(tool, "name");
     bool function = strcmp(type, "function") == 0, custom = strcmp(type, "custom") == 0,
          names = strcmp(type, "namespace") == 0;
     if (!*type)
@@ -158,6 +188,10 @@ static void add_tool(reader *r, json_t *parts, const char *space, const json_t *
         add_function(r, parts, type, "", type, shared(tool, "description"), shared(tool, "parameters"));
     else if (strcmp(type, "local_shell") == 0)
         add_shell(r, parts);
+    else if (strcmp(type, "shell") == 0 && is_local(tool))
+        add_shell_of_commands(r, parts);
+    else if (strcmp(type, "apply_patch") == 0)
+        add_patch(r, parts);
     else if (strcmp(type, "mcp") == 0 && !parts)
         json_array_append(r->tools, (json_t *)(uintptr_t)tool); /* rounds.h expands it */
     else
@@ -234,6 +268,10 @@ static void add_function_call(reader *r, size_t number, const json_t *item)
     json_t *arguments = json_object_get(item, "arguments");
     if (*name && json_is_string(arguments))
         add_call(r, item, name, json_incref(arguments));
+    else if (*name && json_is_object(arguments))
+        add_call(r, item, name, arguments_of(NULL, arguments));
+    else if (*name && json_is_null(arguments))
+        add_call(r, item, name, json_string("{}"));
     else
         spry_fields_refuse(r->fields, "input", "input[%zu] must have a name and arguments, which are strings", number);
 }
@@ -256,10 +294,17 @@ static void add_search_call(reader *r, size_t number, const json_t *item)
              json_is_string(arguments) ? json_incref(arguments) : arguments_of(NULL, arguments));
 }
 
-static void add_shell_call(reader *r, size_t number, const json_t *item)
+/* Calls of tools that the interface defines: what they do is in one member. */
+static void add_known_call(reader *r, size_t number, const json_t *item)
 {
-    (void)number;
-    add_call(r, item, "local_shell", arguments_of(NULL, json_object_get(item, "action")));
+    const char *type = spry_chat_body_string(item, "type");
+    const json_t *what = json_object_get(item, strcmp(type, "apply_patch_call") == 0 ? "operation" : "action");
+    char name[32];
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(type) - strlen("_call")), type);
+    if (json_is_object(what))
+        add_call(r, item, name, arguments_of(NULL, what));
+    else
+        spry_fields_refuse(r->fields, "input", "input[%zu] does not say what it does", number);
 }
 
 /* The result of a call; takes `parts`. */
@@ -278,7 +323,62 @@ static void add_output(reader *r, size_t number, const json_t *item, json_t *par
 
 static void add_result(reader *r, size_t number, const json_t *item)
 {
-    add_output(r, number, item, parts_of(r, number, json_object_get(item, "output")));
+    const json_t *output = json_object_get(item, "output");
+    json_t *text = json_is_object(output) ? arguments_of(NULL, output) : NULL;
+    add_output(r, number, item, parts_of(r, number, text ? text : output));
+    json_decref(text);
+}
+
+/* The result of a shell is a list of objects without types. */
+static void add_shell_result(reader *r, size_t number, const json_t *item)
+{
+    json_t *text = arguments_of(NULL, json_object_get(item, "output"));
+    add_output(r, number, item, parts_of(r, number, text));
+    json_decref(text);
+}
+
+/* The result of a patch may have only a status. */
+static void add_patch_result(reader *r, size_t number, const json_t *item)
+{
+    const json_t *output = json_object_get(item, "output");
+    add_output(r, number, item,
+               parts_of(r, number, json_string_length(output) ? output : json_object_get(item, "status")));
+}
+
+/* A call that the server made, as it was returned: the call and its result. */
+static void add_mcp_call(reader *r, size_t number, const json_t *item)
+{
+    const char *label = spry_chat_body_string(item, "server_label"), *name = spry_chat_body_string(item, "name");
+    const json_t *id = json_object_get(item, "id"), *output = json_object_get(item, "output");
+    const json_t *error = json_object_get(item, "error");
+    json_t *call = json_pack("{s:s, s:O*}", "namespace", label, "call_id", id);
+    json_t *arguments = json_object_get(item, "arguments");
+    json_t *result = json_pack("{s:O*, s:O*}", "call_id", id, "output", json_is_null(output) ? error : output);
+    add_call(r, call, name, json_is_string(arguments) ? json_incref(arguments) : json_string("{}"));
+    add_result(r, number, result);
+    json_decref(call);
+    json_decref(result);
+}
+
+/* A part outside of a message is the user's. */
+static void add_loose_part(reader *r, size_t number, const json_t *item)
+{
+    json_t *parts = json_array();
+    add_part(parts, r, number, item);
+    if (json_array_size(parts))
+        json_array_append_new(r->messages, json_pack("{s:s, s:O}", "role", "user", "content", parts));
+    json_decref(parts);
+}
+
+/* What one agent says to another. */
+static void add_agent_message(reader *r, size_t number, const json_t *item)
+{
+    json_t *parts = parts_of(r, number, json_object_get(item, "content"));
+    const char *author = spry_chat_body_string(item, "author");
+    if (*author)
+        json_array_insert_new(parts, 0,
+                              json_pack("{s:s, s:o}", "type", "text", "text", json_sprintf("From %.200s:\n", author)));
+    json_array_append_new(r->messages, json_pack("{s:s, s:o}", "role", "user", "content", parts));
 }
 
 /* Tools that were found are defined where they were found, so that the list of tools and the cached prompt remain. */
@@ -330,8 +430,16 @@ static void add_item(reader *r, size_t number, const json_t *item)
                  {"function_call_output", add_result},
                  {"custom_tool_call", add_custom_call},
                  {"custom_tool_call_output", add_result},
-                 {"local_shell_call", add_shell_call},
+                 {"local_shell_call", add_known_call},
                  {"local_shell_call_output", add_result},
+                 {"shell_call", add_known_call},
+                 {"shell_call_output", add_shell_result},
+                 {"apply_patch_call", add_known_call},
+                 {"apply_patch_call_output", add_patch_result},
+                 {"mcp_call", add_mcp_call},
+                 {"agent_message", add_agent_message},
+                 {"input_text", add_loose_part},
+                 {"input_image", add_loose_part},
                  {"tool_search_call", add_search_call},
                  {"tool_search_output", add_search_result},
                  {"additional_tools", add_more_tools},
@@ -358,18 +466,60 @@ static void add_items(reader *r)
         json_array_append_new(r->messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
     else
         json_array_foreach(input, i, item) add_item(r, i, item);
-    if (!json_array_size(r->messages))
+    if (!json_array_size(r->messages) && !json_string_length(spry_fields_get(r->fields, "instructions")))
         spry_fields_refuse(r->fields, "input", "input must be a text or a list with at least one item");
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the tool of a choice, which was not left out, is among the tools. */
+static bool can_call(const reader *r, const json_t *tool)
+{
+    const char *type = spry_chat_body_string(tool, "type"), *own = spry_chat_body_string(tool, "name");
+    json_t *name = function_name(spry_chat_body_string(tool, "namespace"), *own ? own : type);
+    bool found = json_object_get(r->calls, json_string_value(name)) != NULL;
+    json_decref(name);
+    return found || strcmp(type, "function") == 0 || strcmp(type, "custom") == 0;
+}
+
+/* {"type": "allowed_tools"} without tools that were left out; where none remains, the model may decide. */
+static void add_allowed(json_t *body, reader *r, const json_t *choice)
+{
+    json_t *kept = json_array(), *tool;
+    size_t i;
+    json_array_foreach(json_object_get(choice, "tools"), i, tool)
+    {
+        if (can_call(r, tool))
+            json_array_append_new(kept, json_pack("{s:s, s:o}", "type", "function", "name",
+                                                  function_name(spry_chat_body_string(tool, "namespace"),
+                                                                *spry_chat_body_string(tool, "name")
+                                                                    ? spry_chat_body_string(tool, "name")
+                                                                    : spry_chat_body_string(tool, "type"))));
+        else
+            ignore(r, "tool_choice", spry_chat_body_string(tool, "type"));
+    }
+    if (json_array_size(kept))
+        json_object_set_new(body, "tool_choice",
+                            json_pack("{s:s, s:O*, s:O}", "type", "allowed_tools", "mode",
+                                      json_object_get(choice, "mode"), "tools", kept));
+    json_decref(kept);
+}
 
 static void add_choice(json_t *body, reader *r)
 {
     const json_t *choice = spry_fields_get(r->fields, "tool_choice");
     const char *type = spry_chat_body_string(choice, "type"), *name = spry_chat_body_string(choice, "name");
     bool named = (strcmp(type, "function") == 0 || strcmp(type, "custom") == 0) && *name;
-    if (json_is_string(choice) || strcmp(type, "allowed_tools") == 0)
+    bool known = !named && *type && json_object_get(r->calls, type); /* a tool that the interface defines */
+    bool none_left = json_array_size(spry_fields_get(r->fields, "tools")) && !json_array_size(r->tools);
+    if (json_array_size(json_object_get(choice, "tools")) && strcmp(type, "allowed_tools") == 0)
+        add_allowed(body, r, choice);
+    else if (json_is_string(choice) && none_left)
+        ignore(r, "tool_choice", json_string_value(choice));
+    else if (known)
+        json_object_set_new(body, "tool_choice",
+                            json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", type));
+    else if (json_is_string(choice) || strcmp(type, "allowed_tools") == 0)
         json_object_set(body, "tool_choice", (json_t *)(uintptr_t)choice);
     else if (named)
         json_object_set_new(body, "tool_choice",

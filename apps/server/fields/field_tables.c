@@ -146,8 +146,9 @@ static const spry_field_table *const openai_inside[] = {&stream_options_table, N
 static const spry_field chat[] = {
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
              "parts are text and, for models with eyes, `image_url` with a data: URL; others are refused"),
-    HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]",
-             "functions, and `{\"type\": \"mcp\", \"server_label\": ...}` for those of a server of `--mcp`"),
+    HONOURED(
+        "tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]",
+        "functions, `custom` tools, and `{\"type\": \"mcp\", \"server_label\": ...}` for those of a server of `--mcp`"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
     BOUND("parallel_tool_calls", BOOL, "false", "`false`: the answer has at most one call", TO_NOT(one_call)),
     BOUND("max_tokens", INTEGER, "8", "limit for the answer; -1: none", LIMIT(1)),
@@ -177,8 +178,14 @@ static const spry_field chat[] = {
     HONOURED("function_call", STRING | OBJECT, "\"auto\"", "the older form of `tool_choice`: `auto`, `none` or a name"),
     REFUSED("modalities", LIST, "[\"audio\"]", "only text", "[[\"text\"]]"),
     REFUSED("audio", OBJECT, "{\"voice\": \"x\"}", "only text", NULL),
-    REFUSED("prediction", OBJECT, "{\"type\": \"content\", \"content\": \"x\"}", "drafts need no hints", NULL),
-    REFUSED("web_search_options", OBJECT, "{\"a\": 1}", "the server has no search", NULL),
+    NO_EFFECT("prediction", OBJECT, "{\"type\": \"content\", \"content\": \"x\"}", "drafts need no hints"),
+    BOUND("thinking", OBJECT, "{\"type\": \"disabled\"}",
+          "`type` `enabled` or `disabled`: as `enable_thinking`; `budget_tokens`: as `max_thinking_tokens`",
+          .read = spry_read_thinking),
+    HONOURED("enable_thinking", BOOL, "false", "a variable of the template"),
+    BOUND("reasoning", OBJECT, "{\"effort\": \"low\"}",
+          "`effort`: as `reasoning_effort`; `max_tokens`: as `max_thinking_tokens`; `enabled`: as `enable_thinking`",
+          .read = spry_read_thinking),
 };
 
 static const spry_field completion[] = {
@@ -262,7 +269,6 @@ static const spry_field prompt[] = {
     HONOURED("thinking", OBJECT, "{\"type\": \"disabled\"}",
              "`enable_thinking` of the template; `budget_tokens`: most tokens of a thought"),
     NO_EFFECT("cache_control", OBJECT, "{\"type\": \"ephemeral\"}", "every prompt is cached"),
-    REFUSED("mcp_servers", LIST, "[{\"name\": \"x\"}]", "the server runs no tools", "[[]]"),
     HONOURED("context_management", OBJECT, "{\"edits\": [{\"type\": \"clear_thinking_20251015\"}]}",
              "`clear_thinking_20251015` and `clear_tool_uses_20250919` shorten the prompt; their limits in tokens are "
              "compared with a quarter of the bytes of the messages"),
@@ -284,7 +290,6 @@ static const spry_field anthropic[] = {
     NO_EFFECT("metadata", OBJECT, "{\"user_id\": \"u1\"}", NO_CLIENTS),
     NO_EFFECT("service_tier", STRING, "\"auto\"", NO_CHOICE),
     NO_EFFECT("inference_geo", STRING, "\"eu\"", "the answer is made here"),
-    REFUSED("container", STRING | OBJECT, "\"c\"", "the server runs no code", NULL),
 };
 
 static const char *const anthropic_sampling[] = {"temperature", "top_p", "top_k", NULL};

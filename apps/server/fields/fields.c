@@ -10,7 +10,7 @@
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 
-static const char *type_name(const json_t *value)
+const char *spry_fields_type_name(const json_t *value)
 {
     static const char *const names[] = {"an object", "a list", "a string", "a number",
                                         "a number",  "true",   "false",    "null"};
@@ -76,7 +76,8 @@ void spry_fields_refuse_memory(spry_fields *fields, const char *key)
 
 void spry_fields_refuse_type(spry_fields *fields, const char *key, const json_t *value, const char *wanted)
 {
-    spry_fields_refuse(fields, key, "%s%s is %s, but must be %s", fields->within, key, type_name(value), wanted);
+    spry_fields_refuse(fields, key, "%s%s is %s, but must be %s", fields->within, key, spry_fields_type_name(value),
+                       wanted);
 }
 
 /* Whether the list has a name, between commas. */
@@ -188,92 +189,6 @@ const json_t *spry_fields_tools(spry_fields *fields)
     if (json_array_size(tools) > TOOLS_MAX)
         spry_fields_refuse(fields, "tools", "tools has %zu tools; the limit is %d", json_array_size(tools), TOOLS_MAX);
     return tools;
-}
-
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-
-/* Pictures, sound and files are refused where they are the question. In a conversation with tools, and before the last
- * message, a sentence takes their place: an error would end the work of an agent, which sends its history again and
- * again. */
-
-static bool is_media(const char *type)
-{
-    static const char *const types[] = {"image_url", "image", "input_audio", "file", "video_url"};
-    for (size_t i = 0; i < SPRY_COUNT(types); i++)
-        if (strcmp(type, types[i]) == 0)
-            return true;
-    return false;
-}
-
-/* The part that takes the place of `part`; NULL: the part is refused, or of an unknown type and left out. */
-static json_t *replaced_part(spry_fields *fields, const json_t *part, size_t number, size_t index, bool history)
-{
-    const char *type = json_string_value(json_object_get(part, "type"));
-    const json_t *refusal = json_object_get(part, "refusal");
-    char name[96], sentence[128];
-    bool media = type && is_media(type);
-    if (type && strcmp(type, "refusal") == 0 && json_is_string(refusal))
-        return json_pack("{s:s, s:O}", "type", "text", "text", refusal);
-    if (!type || strcmp(type, "text") == 0 || (media && (!history || !fields->ignored))) {
-        spry_fields_refuse(fields, "messages",
-                           "messages[%zu].content[%zu] must be {\"type\": \"text\", \"text\": ...}: only text is "
-                           "understood",
-                           number, index);
-        return NULL;
-    }
-    snprintf(name, sizeof name, "messages.%.60s", type);
-    spry_fields_ignore(fields, "messages", name, "this type of part is not known");
-    snprintf(sentence, sizeof sentence, "[%.60s: not shown, this model reads only text]", type);
-    return media ? json_pack("{s:s, s:s}", "type", "text", "text", sentence) : NULL;
-}
-
-/* Leaves only parts that are text, and pictures: what becomes of them depends on the model (request/prompt.c). */
-static void check_parts(spry_fields *fields, json_t *content, size_t number, bool history)
-{
-    json_t *kept = NULL;
-    for (size_t i = 0; i < json_array_size(content) && !fields->wrong[0]; i++) {
-        json_t *part = json_array_get(content, i);
-        const char *type = json_string_value(json_object_get(part, "type"));
-        bool text = type && strcmp(type, "text") == 0 && json_is_string(json_object_get(part, "text"));
-        text = text || (type && strcmp(type, "image_url") == 0 && json_object_get(part, "image_url"));
-        if (!text && !kept) {
-            kept = json_array();
-            for (size_t k = 0; k < i; k++)
-                json_array_append(kept, json_array_get(content, k));
-        }
-        json_t *replaced = text ? json_incref(part) : replaced_part(fields, part, number, i, history);
-        if (replaced && kept)
-            json_array_append(kept, replaced);
-        json_decref(replaced);
-    }
-    if (kept) {
-        json_array_clear(content);
-        json_array_extend(content, kept);
-    }
-    json_decref(kept);
-}
-
-void spry_fields_messages(spry_fields *fields, const json_t *messages)
-{
-    size_t i, count = json_array_size(messages);
-    const json_t *message;
-    bool agent = json_array_size(json_object_get(fields->object, "tools"));
-    if (count == 0)
-        spry_fields_refuse(fields, "messages", "messages must be a list with at least one message");
-    json_array_foreach(messages, i, message)
-    {
-        json_t *content = json_object_get(message, "content");
-        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
-            spry_fields_refuse(fields, "messages", "messages[%zu] must be an object with a \"role\"", i);
-        else if (content && !json_is_null(content) && !json_is_string(content) && !json_is_array(content))
-            spry_fields_refuse(fields, "messages",
-                               "messages[%zu].content is %s, but must be a string or a list of parts", i,
-                               type_name(content));
-        else
-            check_parts(fields, content, i, agent || i + 1 < count);
-        if (fields->wrong[0])
-            return;
-    }
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
@@ -393,10 +308,10 @@ static void check_field(spry_fields *fields, const spry_field_table *table, cons
 {
     const spry_field *field = spry_fields_find(table, name);
     const spry_option *option = field ? NULL : find_option(table, name);
+    if (json_is_null(value) || (field && is_neutral(field, value)))
+        return;
     if (!field && !option)
         spry_fields_ignore(fields, name, name, "there is no such field; docs/API_FIELDS.md lists all fields");
-    else if (json_is_null(value) || (field && is_neutral(field, value)))
-        return;
     else if (field && field->use == SPRY_FIELD_REFUSED)
         spry_fields_refuse(fields, name, "%s%s is not supported: %s", fields->within, name, field->about);
     else

@@ -59,8 +59,11 @@ const json_t *spry_fields_array(spry_fields *fields, const char *key);  /* NULL:
 /* "tools", a list of bounded length; NULL: absent. */
 const json_t *spry_fields_tools(spry_fields *fields);
 
-/* Checks that messages have the form that templates expect. Parts of the history that are no text are replaced by a
- * sentence, and ignored by name. */
+/* "an object", "a list", ... */
+const char *spry_fields_type_name(const json_t *value);
+
+/* Brings messages into the one form that templates expect, whatever form of it the client sends, and refuses what is no
+ * message. Parts of the history that are no text are replaced by a sentence, and ignored by name. */
 void spry_fields_messages(spry_fields *fields, const json_t *messages);
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */

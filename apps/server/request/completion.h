@@ -76,6 +76,7 @@ void spry_read_limit(void *options, spry_fields *fields, const spry_field *field
 void spry_read_keep(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
 void spry_read_stop(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
 void spry_read_bias(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
+void spry_read_thinking(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
 void spry_read_thoughts(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
 void spry_read_logprobs(void *options, spry_fields *fields, const spry_field *field, const json_t *value);
 void spry_read_constraint(void *options, spry_fields *fields, const spry_field *field, const json_t *value);

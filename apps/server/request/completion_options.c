@@ -83,6 +83,18 @@ void spry_read_thoughts(void *options, spry_fields *fields, const spry_field *fi
     o->request.thought_budget = tokens < 0 ? 0 : tokens == 0 ? 1 : (uint32_t)tokens;
 }
 
+void spry_read_thinking(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
+{
+    spry_completion_options *o = options;
+    const char *key = json_object_get(value, "budget_tokens") ? "budget_tokens" : "max_tokens";
+    spry_fields inside = {.object = (json_t *)(uintptr_t)value, .within = "", .ignored = fields->ignored};
+    int64_t tokens = spry_fields_integer(&inside, key, -1, -1, UINT32_MAX);
+    if (inside.wrong[0])
+        spry_fields_refuse(fields, field->name, "%s.%s", field->name, inside.error.message);
+    if (tokens > 0)
+        o->request.thought_budget = (uint32_t)tokens;
+}
+
 void spry_read_logprobs(void *options, spry_fields *fields, const spry_field *field, const json_t *value)
 {
     spry_completion_options *o = options;
