@@ -57,6 +57,7 @@ static const spry_arch *const table[] = {
     &spry_arch_mamba2,
     &spry_arch_granite_hybrid,
     &spry_arch_bamba,
+    &spry_arch_olmo_hybrid,
     &spry_arch_falcon_h1,
     &spry_arch_nemotron_h,
     &spry_arch_nemotron_h_moe,
@@ -96,7 +97,8 @@ const char *spry_arch_gguf_names(void)
            "gemma-embedding, lfm2, "
            "qwen3next, mistral3, mistral4, minimax-m2, hunyuan-moe, exaone-moe, lfm2moe, llama4, afmoe, cohere2moe, "
            "gemma4, mimo2, "
-           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, qwen2vl, qwen3vl";
+           "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, olmo-hybrid, "
+           "qwen2vl, qwen3vl";
 }
 
 const char *spry_arch_hf_names(void)
@@ -108,5 +110,5 @@ const char *spry_arch_hf_names(void)
            "hunyuan_v1_moe, "
            "exaone_moe, glm4_moe_lite, lfm2_moe, llama4_text, afmoe, cohere2_moe, gemma4_text, mimo_v2_flash, "
            "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, "
-           "qwen2_5_vl_text, qwen3_vl_text";
+           "olmo_hybrid, qwen2_5_vl_text, qwen3_vl_text";
 }

@@ -89,6 +89,7 @@ static const field fields[] = {
     REAL("expert_weights_scale", JSON("routed_scaling_factor", "route_scale"), routed_scale),
     REAL("attention.temperature_scale", JSON("attn_scale"), temperature_scale),
     WHOLE("attention.temperature_length", JSON("floor_scale"), temperature_length, 1 << 30),
+    REAL("ssm.beta_scale", JSON(NULL), beta_scale),
     REAL("embedding_scale", JSON("embedding_multiplier"), embedding_scale),
     REAL("residual_scale", JSON("residual_multiplier"), residual_scale),
     REAL("logit_scale", JSON("logit_scale", "logits_scaling", "lm_head_multiplier"), logit_scale),
@@ -272,7 +273,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_TEMPERATURE, c->temperature_length},
         {SPRY_FEATURE_CHUNKED, arch->chunked && c->window},
         {SPRY_FEATURE_GATES, arch->attention_gate},
-        {SPRY_FEATURE_INNER_NORMS, arch->inner_norms},
+        {SPRY_FEATURE_INNER_NORMS, arch->inner_norms || arch->delta_norms_before},
         {SPRY_FEATURE_MIXING, c->n_experts && (arch->scales_inputs || c->average_shared || c->weight_eps > 0 ||
                                                (arch->groups_by_two && c->n_groups > 1))},
     };
@@ -308,7 +309,7 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "parts beside the block",
                                         "tokens of a second type",
                                         "Mamba-2 layers",
-                                        "encoders with norms before attention and feed-forward"};
+                                        "norms in other places in some layers"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -639,7 +640,7 @@ static void read_convolutions(spry_config *config, const source *from)
         config->kinds[i] = feeds ? SPRY_LAYER_FEEDS : SPRY_LAYER_MIXES;
     }
     full_key(key, from, "rope.scaling.finetuned");
-    if (config->arch->mamba && spry_gguf_get_bool(from->gguf, key, &rotates))
+    if ((config->arch->mamba || config->arch->delta_norms_before) && spry_gguf_get_bool(from->gguf, key, &rotates))
         config->unrotated = !rotates;
 }
 

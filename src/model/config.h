@@ -80,7 +80,7 @@ typedef enum spry_feature {
     SPRY_FEATURE_BESIDE = 1 << 21,      /* experts in addition to a dense part, layer scalars, inputs for each layer */
     SPRY_FEATURE_TYPES = 1 << 22,       /* tokens of a second type */
     SPRY_FEATURE_MAMBA = 1 << 23,       /* Mamba-2, layers of a single part, scaled products */
-    SPRY_FEATURE_INNER_NORMS = 1 << 24, /* encoders with norms before attention and feed-forward */
+    SPRY_FEATURE_INNER_NORMS = 1 << 24, /* norms in other places in some layers */
     SPRY_FEATURES_END = 1 << 25
 } spry_feature;
 

@@ -106,6 +106,7 @@ static const typed_key config_keys[] = {
     {"global_rope_theta", NUMBER},
     {"local_rope_theta", NUMBER},
     {"norm_bias", TRUTH},
+    {"linear_allow_neg_eigval", TRUTH},
     {"attention_k_eq_v", TRUTH},
     {"enable_moe_block", TRUTH},
     {"use_double_wide_mlp", TRUTH},
@@ -892,6 +893,10 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         truth(json, "qkv_bias",
               truth(json, "attention_bias", !config->arch->mamba && truth(json, "use_bias", config->arch->qkv_bias)));
     config->every_bias = !config->arch->mamba && truth(json, "use_bias", config->arch->every_bias);
+    config->beta_scale = truth(json, "linear_allow_neg_eigval", false) ? 2 : 1;
+    if (config->arch->delta_norms_before) /* OLMo hybrid rotates only if the config has a rope */
+        config->unrotated = !json_object_size(json_object_get(json, "rope_parameters")) &&
+                            !json_is_number(json_object_get(json, "rope_theta"));
     config->norm_bias = truth(json, "norm_bias", config->arch->norm_bias);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
     config->unscaled_stream = !truth(json, "altup_correct_scale", true);

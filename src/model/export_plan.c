@@ -318,6 +318,24 @@ static void add_head_values(spry_export_plan *plan, uint32_t layer, const char *
     add_vector(plan, layer_name(name, plan, layer, what, suffix), ordered ? ordered : values, n);
 }
 
+/* Adds a table of floats. */
+static void add_table(spry_export_plan *plan, uint32_t layer, const char *what, const char *suffix, const float *values,
+                      size_t n_out, size_t n_in)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    spry_weight *w = values ? keep(plan, (spry_weight){.data = (const unsigned char *)values,
+                                                       .type = SPRY_F32,
+                                                       .n_out = n_out,
+                                                       .n_in = n_in,
+                                                       .row_bytes = n_in * sizeof *values})
+                            : NULL;
+    spry_export_item *item =
+        w ? add(plan, layer_name(name, plan, layer, what, suffix), w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){n_out, n_in})
+          : NULL;
+    if (item)
+        item->as.type = SPRY_F32;
+}
+
 static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -328,7 +346,13 @@ static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
                                                  .n_out = n,
                                                  .n_in = c->n_conv,
                                                  .row_bytes = c->n_conv * sizeof *l->delta_conv});
-    add_ordered(plan, i, "attn_qkv", &l->delta_qkv[0], tiled_rows(plan, keys, size), NULL);
+    if (c->arch->delta_parts) {
+        add_linear(plan, i, "delta_q", &l->delta_qkv[0], 0);
+        add_linear(plan, i, "delta_k", &l->delta_qkv[1], 0);
+        add_linear(plan, i, "delta_v", &l->delta_qkv[2], 0);
+    } else {
+        add_ordered(plan, i, "attn_qkv", &l->delta_qkv[0], tiled_rows(plan, keys, size), NULL);
+    }
     add_ordered(plan, i, "attn_gate", &l->delta_gate, tiled_rows(plan, 0, size), NULL);
     if (c->arch == &spry_arch_qwen3_next) {
         spry_weight *both = keep(plan, l->delta_b);
@@ -343,6 +367,13 @@ static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_head_values(plan, i, "ssm_a", "", l->delta_fading);
     add_head_values(plan, i, "ssm_dt", "bias", l->delta_dt);
     add_norm(plan, i, "ssm_norm", l->delta_norm, c->delta_value_dim);
+    const float *rows = l->delta_conv;
+    if (c->arch->delta_parts) {
+        add_table(plan, i, "ssm_conv1d_q", "weight", rows, keys / 2, c->n_conv);
+        add_table(plan, i, "ssm_conv1d_k", "weight", rows + keys / 2 * c->n_conv, keys / 2, c->n_conv);
+        add_table(plan, i, "ssm_conv1d_v", "weight", rows + keys * c->n_conv, n - keys, c->n_conv);
+        return;
+    }
     count = plan->count;
     if (conv)
         add_ordered(plan, i, "ssm_conv1d", conv, tiled_rows(plan, keys, size), NULL);
@@ -372,24 +403,6 @@ static void add_parts(spry_export_plan *plan, uint32_t layer, const char *what, 
     add(plan, layer_name(name, plan, layer, what, "weight"), pieces, count, 2,
         (size_t[SPRY_TENSOR_DIMS]){n_out, pieces[0].n_in});
     add_vector(plan, layer_name(name, plan, layer, what, "bias"), bias, n_out);
-}
-
-/* Adds a table of floats. */
-static void add_table(spry_export_plan *plan, uint32_t layer, const char *what, const char *suffix, const float *values,
-                      size_t n_out, size_t n_in)
-{
-    char name[SPRY_TENSOR_NAME_MAX];
-    spry_weight *w = values ? keep(plan, (spry_weight){.data = (const unsigned char *)values,
-                                                       .type = SPRY_F32,
-                                                       .n_out = n_out,
-                                                       .n_in = n_in,
-                                                       .row_bytes = n_in * sizeof *values})
-                            : NULL;
-    spry_export_item *item =
-        w ? add(plan, layer_name(name, plan, layer, what, suffix), w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){n_out, n_in})
-          : NULL;
-    if (item)
-        item->as.type = SPRY_F32;
 }
 
 static void add_mamba(spry_export_plan *plan, const spry_layer *l, uint32_t i)
@@ -572,7 +585,7 @@ static void check_usual(spry_export_plan *plan)
     usual.window = c->window;
     if (c->arch->chunked && !c->window)
         usual.rope_interval = 0;
-    for (uint32_t i = 0; i < c->n_layers && !c->arch->mamba; i++)
+    for (uint32_t i = 0; i < c->n_layers && !c->arch->mamba && !c->arch->delta_norms_before; i++)
         if (c->rotated[i] != (!c->arch->rotates || c->arch->rotates(&usual, i)))
             unsaid = "which layers have rope";
     if (c->interleaved != c->arch->interleaved && !c->arch->permuted_in_gguf)

@@ -134,6 +134,10 @@ static void write_delta(keys *k, const spry_config *c, bool head)
     whole(k, "ssm.time_step_rank", c->n_delta_heads);
     whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
     whole(k, "full_attention_interval", c->attention_interval);
+    if (c->beta_scale != 1)
+        real(k, "ssm.beta_scale", c->beta_scale);
+    if (c->arch->delta_norms_before)
+        spry_gguf_writer_bool(k->writer, below(k, "rope.scaling.finetuned"), !c->unrotated);
     if (!regular)
         spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers + head);
 }

@@ -464,6 +464,8 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     size_t n = b->config->n_embd;
     spry_norm_places norms = b->config->arch->norms;
+    if (b->config->arch->delta_norms_before && b->config->convolves[i])
+        norms = SPRY_NORMS_BEFORE;
     bool after = norms == SPRY_NORMS_AROUND || norms == SPRY_NORMS_AFTER, sums = norms == SPRY_NORMS_SUM;
     spry_status status = SPRY_OK;
     bool mixes = b->config->kinds[i] != SPRY_LAYER_FEEDS, feeds = spry_config_feeds(b->config, i);

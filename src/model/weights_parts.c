@@ -364,9 +364,24 @@ static spry_status bind_ba(const spry_binder *b, spry_layer *l, uint32_t i)
     return status ? status : spry_bind_linear(b, &l->delta_a, i, "ssm_alpha", c->n_delta_heads, c->n_embd, REQUIRED);
 }
 
+/* Binds queries, keys and values, a matrix each. */
+static spry_status bind_apart(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    size_t keys = (size_t)c->n_delta_keys * c->delta_key_dim, values = (size_t)c->n_delta_heads * c->delta_value_dim;
+    spry_status status = spry_bind_linear(b, &l->delta_qkv[0], i, "delta_q", keys, c->n_embd, REQUIRED);
+    if (!status)
+        status = spry_bind_linear(b, &l->delta_qkv[1], i, "delta_k", keys, c->n_embd, REQUIRED);
+    if (!status)
+        status = spry_bind_linear(b, &l->delta_qkv[2], i, "delta_v", values, c->n_embd, REQUIRED);
+    return status ? status : spry_bind_linear(b, &l->delta_gate, i, "attn_gate", values, c->n_embd, REQUIRED);
+}
+
 static spry_status bind_inputs(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
+    if (c->arch->delta_parts)
+        return bind_apart(b, l, i);
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim, n_mixed = spry_config_delta_mixed(c);
     char name[SPRY_TENSOR_NAME_MAX] = "";
     bool together = b->gguf ? spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight") != NULL
@@ -403,6 +418,29 @@ static spry_status bind_fading(const spry_binder *b, spry_layer *l, uint32_t i)
     return status;
 }
 
+/* Reads the convolution: of queries, keys and values together, or of each. */
+static spry_status bind_delta_conv(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    static const char *const names[] = {"ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v"};
+    const spry_config *c = b->config;
+    size_t keys = (size_t)c->n_delta_keys * c->delta_key_dim, mixed = spry_config_delta_mixed(c), reach = c->n_conv;
+    const size_t sizes[] = {keys, keys, mixed - 2 * keys};
+    if (!c->arch->delta_parts)
+        return vector(b, &l->delta_conv, i, "ssm_conv1d", "weight", mixed * reach);
+    float *all = spry_arena_alloc(b->arena, mixed * reach, sizeof *all);
+    if (!all)
+        return spry_fail_memory(b->error, "a convolution", mixed * reach * sizeof *all);
+    l->delta_conv = all;
+    for (size_t part = 0; part < SPRY_COUNT(names); all += sizes[part++] * reach) {
+        const float *values = NULL;
+        spry_status status = vector(b, &values, i, names[part], "weight", sizes[part] * reach);
+        if (status)
+            return status;
+        memcpy(all, values, sizes[part] * reach * sizeof *all);
+    }
+    return SPRY_OK;
+}
+
 spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
@@ -413,7 +451,7 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t i)
     if (!status)
         status = spry_bind_linear(b, &l->delta_out, i, "ssm_out", c->n_embd, n_values, REQUIRED);
     if (!status)
-        status = vector(b, &l->delta_conv, i, "ssm_conv1d", "weight", spry_config_delta_mixed(c) * c->n_conv);
+        status = bind_delta_conv(b, l, i);
     if (!status)
         status = vector(b, &l->delta_dt, i, "ssm_dt", "bias", c->n_delta_heads);
     if (!status)

@@ -25,14 +25,15 @@ const char *const golden_models[] = {
     "exaone-moe",  "glm4-moe-lite", "lfm2-moe",    "llama4",         "afmoe",
     "cohere2-moe", "gemma4-dense",  "gemma4-ple",  "gemma4-moe",     "mimo-v2-flash",
     "qwen3.5",     "qwen3.5-moe",   "mamba2",      "granite-hybrid", "granite-hybrid-dense",
-    "bamba",       "falcon-h1",     "nemotron-h",  "nemotron-h-moe", NULL,
+    "bamba",       "falcon-h1",     "nemotron-h",  "nemotron-h-moe", "olmo-hybrid",
+    NULL,
 };
 
 const char *const golden_heads[] = {"qwen3.5", "qwen3-next-mtp", "glm4-moe-mtp", NULL};
 
 const char *const golden_recurrent[] = {
-    "qwen3-next", "qwen3.5",    "qwen3.5-moe",    "mamba2", "granite-hybrid", "granite-hybrid-dense", "bamba",
-    "falcon-h1",  "nemotron-h", "nemotron-h-moe", NULL};
+    "qwen3-next", "qwen3.5",   "qwen3.5-moe", "mamba2",         "granite-hybrid", "granite-hybrid-dense",
+    "bamba",      "falcon-h1", "nemotron-h",  "nemotron-h-moe", "olmo-hybrid",    NULL};
 
 bool golden_recurs(const char *model)
 {

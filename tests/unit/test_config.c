@@ -620,6 +620,8 @@ static const struct {
     {"bert", "{'hidden_act': 'relu'}", SPRY_ERR_UNSUPPORTED, "relu"},
     {"bert", "{'model_type': 'xlm-roberta', 'pad_token_id': -2}", SPRY_ERR_FORMAT, "pad_token_id"},
     {"bert", "{'model_type': 'roberta', 'pad_token_id': 255}", SPRY_ERR_FORMAT, "offset"},
+    {"olmo-hybrid", "{'layer_types': ['linear_attention']}", SPRY_ERR_FORMAT, "layer_types lists 1 layers of 4"},
+    {"olmo-hybrid", "{'linear_allow_neg_eigval': 2}", SPRY_ERR_FORMAT, "linear_allow_neg_eigval is not true"},
     {"modernbert", "{'norm_bias': 1}", SPRY_ERR_FORMAT, "norm_bias is not true or false"},
     {"modernbert", "{'layer_types': ['full_attention']}", SPRY_ERR_FORMAT, "layer_types lists 1 layers of 4"},
     {"modernbert", "{'hidden_activation': 'relu'}", SPRY_ERR_UNSUPPORTED, "relu"},
