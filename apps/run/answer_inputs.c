@@ -147,20 +147,12 @@ static spry_status add_file(json_t *parts, const char *path, spry_error *error)
 /* A picture as a data: URL, which names no type: the bytes say it. */
 spry_status spry_parts_add_image(json_t *parts, const char *path, spry_error *error)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     spry_buffer bytes, url;
     spry_buffer_init(&bytes, IMAGE_BYTES_MAX);
     spry_buffer_init(&url, 2 * (size_t)IMAGE_BYTES_MAX);
     spry_status status = spry_file_read(&bytes, path, error);
     spry_buffer_text(&url, "data:;base64,");
-    const unsigned char *data = (const unsigned char *)spry_buffer_view(&bytes).data;
-    for (size_t i = 0; i < bytes.size; i += 3) {
-        size_t n = bytes.size - i;
-        uint32_t three = (uint32_t)data[i] << 16 | (n > 1 ? (uint32_t)data[i + 1] << 8 : 0) | (n > 2 ? data[i + 2] : 0);
-        const char four[] = {digits[three >> 18], digits[three >> 12 & 63], n > 1 ? digits[three >> 6 & 63] : '=',
-                             n > 2 ? digits[three & 63] : '='};
-        spry_buffer_append(&url, four, sizeof four);
-    }
+    spry_buffer_base64(&url, spry_buffer_view(&bytes));
     if (status == SPRY_OK && !bytes.size)
         status = spry_fail(error, SPRY_ERR_INPUT, "%s: the file is empty", path);
     if (status == SPRY_OK &&

@@ -4,6 +4,7 @@
 import { requestMessage } from "./documents.js";
 import { byId } from "./dom.js";
 import { say } from "./language.js";
+import { loadPictures } from "./pictures.js";
 import { continueStream, noteFailure, pause, readStream, ServerError } from "./server.js";
 import { samplingSettings } from "./settings.js";
 import { cleanText, cleanTimings, conversationSettings, newId, systemMessage } from "./store.js";
@@ -46,7 +47,8 @@ export function requestMessages(path, own = systemMessage()) {
 }
 
 /** @param {Said[]} path */
-export function requestBody(path) {
+export async function requestBody(path) {
+    await loadPictures(path);
     return {
         model: byId("model").value || undefined,
         messages: requestMessages(path),

@@ -9,6 +9,7 @@ import { showContext } from "./figures.js";
 import { firstLine, say } from "./language.js";
 import { decide, isAllowed, mcpPlace, waitsForUser } from "./mcp.js";
 import { editMessage, messageItem, showAnswer } from "./message.js";
+import { loadPictures } from "./pictures.js";
 import { cancelStream, continueStream, openStream, readStream, ServerError, serverFeatures } from "./server.js";
 import {
     addMessage, childrenOf, chooseMessage, cleanTools, conversationSettings, current, emptyConversation, endAt,
@@ -362,6 +363,7 @@ async function nameConversation(own, message) {
         return;
     }
     const abort = (naming = new AbortController());
+    await loadPictures(path);
     const answer = emptyAnswer("assistant");
     const body = {
         model,
@@ -431,11 +433,11 @@ function saveWriting() {
 /** @param {Message | null} question */
 function writeAnswer(question) {
     const own = current.conversation;
-    const body = requestBody(current.path);
+    const body = requestBody([...current.path]);
     const message = addMessage(own, question, emptyAnswer("assistant"));
     appendMessage(message);
     saveConversation(own);
-    return runAnswer(own, message, signal => openStream({ ...body, stream_id: message.stream }, signal));
+    return runAnswer(own, message, async signal => openStream({ ...(await body), stream_id: message.stream }, signal));
 }
 
 // Answers what the tools that an answer called have returned.
@@ -455,10 +457,12 @@ function continueAnswer(message) {
     stopWriting();
     const own = current.conversation;
     const at = current.path.indexOf(message);
-    const body = { ...requestBody(current.path.slice(0, at + 1)), continue_final_message: true };
+    const body = requestBody(current.path.slice(0, at + 1));
     Object.assign(message, { finish: "", error: "", stream: newId(), event: "" });
     byId("input").focus();
-    return runAnswer(own, message, signal => openStream({ ...body, stream_id: message.stream }, signal));
+    return runAnswer(own, message, async signal =>
+        openStream({ ...(await body), continue_final_message: true, stream_id: message.stream }, signal),
+    );
 }
 
 // Reads on in the stream of an answer that was being written when the page was left.
@@ -515,14 +519,13 @@ async function summariseBefore(message) {
     const at = current.path.indexOf(message);
     const open = message.finish === "full" && at > 0 ? current.path[at - 1] : null;
     const before = current.path.slice(0, open ? at - 1 : at + 1);
-    const body = {
-        ...requestBody([...before, { role: "user", content: SUMMARY_REQUEST }]),
-        context_overflow: "truncate_middle",
-        max_tokens: 400,
-    };
+    const body = requestBody([...before, { role: "user", content: SUMMARY_REQUEST }]);
     const summary = addMessage(own, before.at(-1) ?? null, emptyAnswer("summary"));
     showConversation();
-    await runAnswer(own, summary, signal => openStream({ ...body, stream_id: summary.stream }, signal));
+    const limits = { context_overflow: "truncate_middle", max_tokens: 400 };
+    await runAnswer(own, summary, async signal =>
+        openStream({ ...(await body), ...limits, stream_id: summary.stream }, signal),
+    );
     if (summary.content === "" && own === current.conversation) {
         const sentence = summary.error || say("The answer was interrupted.");
         withoutMessages(own, new Set([summary.id]));

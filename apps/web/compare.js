@@ -13,6 +13,7 @@ import { finite, firstLine, inCount, inFigures, inTime, say } from "./language.j
 import { decorateBlocks, renderMarkdown } from "./markdown.js";
 import { FINISH_NOTES, showPartsBefore } from "./message.js";
 import { selectModel } from "./models.js";
+import { loadPictures } from "./pictures.js";
 import { cancelStream, openStream } from "./server.js";
 import { fieldValue, SAMPLING_FIELDS, samplingSettings } from "./settings.js";
 import {
@@ -203,6 +204,7 @@ async function writeSide(side, body, signal) {
 // Writes both answers. An invalid field is shown at its side, and nothing is asked.
 async function runComparison() {
     const prompt = byId("compare-prompt").value.trim();
+    await loadPictures([...compared.before, { role: "user", content: prompt, documents: compared.documents }]);
     const bodies = compared.sides.map((side, at) => sideBody(at, prompt));
     const wrong = compared.sides.map((side, at) => sideRequest(at).wrong);
     compared.sides.forEach((side, at) => {

@@ -2,9 +2,10 @@
 // copies on the server, and their files.
 
 import { changeConversation, chatHooks, forgetConversation, openConversation, showConversation } from "./chat.js";
-import { documentTexts, plainContent, takeDocumentTexts } from "./documents.js";
+import { documentPictures, documentTexts, plainContent, takeDocumentTexts } from "./documents.js";
 import { byId, download, iconButton, inside, make, showHash, toast } from "./dom.js";
 import { finite, firstLine, inDay, say, several } from "./language.js";
+import { loadPictures } from "./pictures.js";
 import { callServer, parseAnswer, serverFeatures } from "./server.js";
 import {
     addMessage, changeSetting, childrenOf, chooseMessage, cleanConversation, cleanMessage, cleanText,
@@ -258,11 +259,11 @@ async function importFile() {
 
 function startExport() {
     const dialog = byId("export-choice");
-    /** @param {"export-markdown" | "export-json" | "export-all"} id @param {() => [string, string]} work */
+    /** @param {"export-markdown" | "export-json" | "export-all"} id @param {() => [string, string] | Promise<[string, string]>} work */
     const save = (id, work) =>
-        byId(id).addEventListener("click", () => {
+        byId(id).addEventListener("click", async () => {
             dialog.close();
-            download(...work());
+            download(...(await work()));
         });
     byId("export").addEventListener("click", () => {
         const empty = current.conversation.messages.length === 0;
@@ -272,7 +273,7 @@ function startExport() {
     byId("close-export").addEventListener("click", () => dialog.close());
     save("export-markdown", () => [fileName(current.conversation, ".md"), markdownTranscript(current.conversation)]);
     save("export-json", () => [fileName(current.conversation, ".json"), jsonTranscript(current.conversation)]);
-    save("export-all", () => ["spry-conversations.json", exportConversations()]);
+    save("export-all", async () => ["spry-conversations.json", await exportConversations()]);
     byId("import").addEventListener("click", () => byId("import-file").click());
     byId("import-file").addEventListener("change", importFile);
 }
@@ -535,12 +536,14 @@ function jsonTranscript(own) {
     );
 }
 
-function exportConversations() {
+async function exportConversations() {
     const conversations = listConversations()
         .map(entry => loadConversation(entry.id))
         .filter(own => own !== null);
+    await loadPictures(conversations.flatMap(own => own.messages));
     const documents = documentTexts(conversations);
-    return JSON.stringify({ format: "spry-conversations", version: 2, conversations, documents }, null, 1);
+    const pictures = documentPictures(conversations);
+    return JSON.stringify({ format: "spry-conversations", version: 2, conversations, documents, pictures }, null, 1);
 }
 
 // A name for the file of a conversation.
@@ -601,7 +604,7 @@ function readConversations(text, name) {
         file?.format === "spry-conversations" && Array.isArray(file.conversations)
             ? listOf(file.conversations).map(cleanConversation).filter(own => own !== null)
             : [fromTranscript(file ?? readMarkdown(text))].filter(own => own !== null);
-    takeDocumentTexts(file?.documents);
+    takeDocumentTexts(file?.documents, file?.pictures);
     if (read.length === 0) {
         throw new Error(say("The file has no conversations: no turns in JSON, and no headings \u201c## User\u201d in Markdown."));
     }

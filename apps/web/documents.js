@@ -1,34 +1,26 @@
 // Documents of messages. A message has `documents` [{doc, name, size}]; the text of each is stored once, under a hash of it,
 // apart from the conversations. In a request every document is a part with `cache: span` (docs/SPANS.md), so that the server
 // computes it once and knows it afterwards in any order and in any conversation.
+// Pictures are documents with a width (pictures.js), for models that see.
 // Documents for the message that is being written are picked, dropped or pasted. They are read at once and stored when the message
 // is sent.
 
 import { byId, fitHeight, icon, iconButton, make, speak, toast } from "./dom.js";
 import { finite, inBytes, inCount, inTime, say } from "./language.js";
+import {
+    dropOldPictures, isPicture, modelSees, openPicture, pictureUrl, readPicture, storePicture, takePictures, thumbnail,
+} from "./pictures.js";
 import { callServer, parseAnswer } from "./server.js";
 import {
-    cleanText, documentName, DOCUMENTS_MAX, lasting, listConversations, listOf, pathOf, readJson,
+    cleanText, documentName, DOCUMENTS_MAX, hashText, lasting, listConversations, listOf, pathOf, readJson,
 } from "./store.js";
 
+/** @import { Picture } from "./pictures.js" */
 /** @import { Conversation, Message, Said, StoredDocument } from "./store.js" */
 
 const DOCUMENT_MAX = 1 << 20; // characters of a text
 const PDF_MAX = 24 << 20; // bytes of a file
 const ASKED_MAX = 400;
-
-// A hash of two halves and the length.
-/** @param {string} text */
-function documentId(text) {
-    let one = 0x811c9dc5;
-    let other = 0x2545f491;
-    for (let at = 0; at < text.length; at++) {
-        const unit = text.charCodeAt(at);
-        one = Math.imul(one ^ unit, 0x01000193);
-        other = Math.imul((other ^ (other >>> 15)) + unit, 0x5bd1e995);
-    }
-    return [one >>> 0, other >>> 0, text.length].map(part => part.toString(36)).join("x");
-}
 
 // ---- files ---------------------------------------------------------------------------------------------------------
 
@@ -47,12 +39,16 @@ function decodeText(bytes) {
     }
 }
 
-/** @param {File} file */
-async function pdfText(file) {
+// What the server reads in a PDF: "text" or "pages".
+/** @param {File} file @param {string} what */
+async function readPdf(file, what) {
     const form = new FormData();
     form.append("file", file, "document.pdf");
-    return cleanText(parseAnswer(await (await callServer("/v1/documents/text", form)).text()).text);
+    return parseAnswer(await (await callServer("/v1/documents/" + what, form)).text())[what];
 }
+
+/** @param {Blob} file */
+const isPdf = async file => (await file.slice(0, 5).text().catch(() => "")) === "%PDF-";
 
 // The text of a file; throws an error with a sentence where it has none.
 /** @param {File} file */
@@ -64,12 +60,12 @@ async function fileText(file) {
     };
     /** @param {Blob} part */
     const bytes = async part => new Uint8Array(await part.arrayBuffer().catch(() => refuse("{0} cannot be read.")));
-    const pdf = String.fromCharCode(...(await bytes(file.slice(0, 5)))) === "%PDF-";
+    const pdf = await isPdf(file);
     if (file.size > (pdf ? PDF_MAX : 4 * DOCUMENT_MAX)) {
         refuse("{0} is too large: at most {1}.", inBytes(pdf ? PDF_MAX : DOCUMENT_MAX));
     }
     const text = pdf
-        ? await pdfText(file).catch(error => refuse("{0}: {1}", error.message))
+        ? cleanText(await readPdf(file, "text").catch(error => refuse("{0}: {1}", error.message)))
         : decodeText(await bytes(file));
     if (text === null) {
         return refuse("{0} is not a text file.");
@@ -92,7 +88,7 @@ const storedText = document => lasting.read("doc." + document.doc);
 // Stores a text and returns the document.
 /** @param {string} name @param {string} text */
 function storeDocument(name, text) {
-    const doc = documentId(text);
+    const doc = hashText(text);
     if (lasting.read("doc." + doc) === null) {
         lasting.write("doc." + doc, text);
     }
@@ -102,10 +98,13 @@ function storeDocument(name, text) {
 // Removes texts that no conversation has any more.
 function dropOldDocuments() {
     const chats = listConversations().map(entry => lasting.read("chat." + entry.id) ?? "");
+    /** @param {string} id */
+    const isUsed = id => chats.some(chat => chat.includes(`"${id}"`));
     lasting
         .keys()
-        .filter(key => key.startsWith("doc.") && !chats.some(chat => chat.includes(`"${key.slice(4)}"`)))
+        .filter(key => key.startsWith("doc.") && !isUsed(key.slice(4)))
         .forEach(lasting.remove);
+    dropOldPictures(isUsed);
 }
 
 // The texts that these conversations have, by id, for a file.
@@ -114,12 +113,23 @@ export const documentTexts = conversations =>
     Object.fromEntries(
         conversations
             .flatMap(own => own.messages.flatMap(message => message.documents ?? []))
-            .map(document => [document.doc, storedText(document)])
+            .map(document => [document.doc, isPicture(document) ? null : storedText(document)])
             .filter(([, text]) => text !== null),
     );
 
-/** @param {any} value */
-export function takeDocumentTexts(value) {
+// Likewise the pictures, once they are loaded.
+/** @param {Conversation[]} conversations */
+export const documentPictures = conversations =>
+    Object.fromEntries(
+        conversations
+            .flatMap(own => own.messages.flatMap(message => (message.documents ?? []).filter(isPicture)))
+            .map(document => [document.doc, pictureUrl(document)])
+            .filter(([, url]) => url !== null),
+    );
+
+/** @param {any} value @param {any} pictures */
+export function takeDocumentTexts(value, pictures) {
+    takePictures(pictures);
     for (const text of Object.values(Object(value))) {
         if (typeof text === "string" && text.length <= DOCUMENT_MAX) {
             storeDocument("", text);
@@ -133,29 +143,37 @@ export function takeDocumentTexts(value) {
 /** @param {Said} message */
 const documentParts = message =>
     (message.documents ?? [])
+        .filter(document => !isPicture(document))
         .map(document => [document.name, storedText(document)])
         .filter(([, text]) => text !== null)
         .map(([name, text]) => `Document ${name}:\n\n${text}\n\n`);
 
 // A message as one text, for files and stored chats.
 /** @param {Said} message */
-export const plainContent = message => documentParts(message).join("") + message.content;
+export const plainContent = message =>
+    [
+        ...(message.documents ?? []).filter(isPicture).map(picture => `[image: ${picture.name}]\n`),
+        ...documentParts(message),
+        message.content,
+    ].join("");
 
-// A message of a request. Fragments cannot slide out of a full context, plain text can.
+// A message of a request, whose pictures are loaded. Fragments cannot slide out of a full context, plain text can.
 /** @param {Said} message @param {boolean} slides @returns {{ role: string, [member: string]: any }} */
 export function requestMessage(message, slides) {
     const texts = documentParts(message);
     const { role, content } = message;
-    if (texts.length === 0) {
+    const pictures = (message.documents ?? []).filter(isPicture).map(pictureUrl).filter(url => url !== null);
+    if (texts.length + pictures.length === 0) {
         return { role, content };
     }
-    if (slides) {
+    if (slides && pictures.length === 0) {
         return { role, content: plainContent(message) };
     }
     return {
         role,
         content: [
-            ...texts.map(text => ({ type: "text", text, cache: "span" })),
+            ...texts.map(text => ({ type: "text", text, ...(slides ? {} : { cache: "span" }) })),
+            ...pictures.map(url => ({ type: "image_url", image_url: { url } })),
             ...(content ? [{ type: "text", text: content }] : []),
         ],
     };
@@ -169,7 +187,7 @@ export function requestMessage(message, slides) {
 export function noteDocuments(own, answer) {
     const path = pathOf(own);
     const sent = path.slice(path.findLastIndex(message => message.role === "summary") + 1, path.indexOf(answer));
-    const all = sent.flatMap(message => message.documents ?? []);
+    const all = sent.flatMap(message => (message.documents ?? []).filter(document => !isPicture(document)));
     const timings = answer.timings;
     if (all.length === 0 || !timings) {
         return;
@@ -208,7 +226,7 @@ export function documentsNote({ read, timings }) {
 
 const LONG_PASTE = 8000; // characters; a longer text becomes a document
 
-/** @typedef {{ name: string, text: string | null }} Attached text is null while it is read */
+/** @typedef {{ name: string, text: string | null, picture?: Picture | null }} Attached text is null while it is read */
 
 /** @type {Attached[]} */
 const attached = []; // in their order
@@ -239,8 +257,13 @@ export function documentList(documents) {
                 {},
                 make(
                     "button",
-                    { type: "button", class: "document", onclick: () => openDocument(document.name, storedText(document)) },
-                    ...documentWords(document.name, inBytes(document.size)),
+                    {
+                        type: "button",
+                        class: "document",
+                        onclick: () =>
+                            isPicture(document) ? openPicture(document) : openDocument(document.name, storedText(document)),
+                    },
+                    ...(isPicture(document) ? [thumbnail(document)] : documentWords(document.name, inBytes(document.size))),
                 ),
             ),
         ),
@@ -261,7 +284,15 @@ function showAttached() {
             make(
                 "li",
                 { class: "document", "aria-busy": String(one.text === null) },
-                ...documentWords(one.name, one.text === null ? say("reading\u2026") : inBytes(one.text.length)),
+                ...(one.picture ? [make("img", { class: "thumbnail", src: one.picture.url, alt: "" })] : []),
+                ...documentWords(
+                    one.name,
+                    one.text === null
+                        ? say("reading\u2026")
+                        : one.picture
+                          ? `${one.picture.width} \u00d7 ${one.picture.height}`
+                          : inBytes(one.text.length),
+                ).slice(one.picture ? 1 : 0),
                 iconButton("close", say("Remove {0}", one.name), () => removeAttached(one)),
             ),
         ),
@@ -285,7 +316,59 @@ function sayRefused(sentences) {
     }
 }
 
-// Reads files one after the other; what is not text is refused with a sentence.
+// A picture for the model that is chosen; null: the file is none.
+/** @param {File} file */
+async function filePicture(file) {
+    const picture = await readPicture(file);
+    if (picture && modelSees() === "no") {
+        throw new Error(say("{0} is a picture, and {1} cannot see pictures.", documentName(file.name), byId("model").value));
+    }
+    return picture;
+}
+
+// The pages of a PDF, for models that see: in place of its text, if it was attached.
+/** @param {File} file @param {Attached} one */
+async function attachPages(file, one) {
+    const pages = listOf(await readPdf(file, "pages"));
+    const { length } = attached;
+    const at = attached.includes(one) ? attached.indexOf(one) : length;
+    const room = DOCUMENTS_MAX - length + (at < length ? 1 : 0);
+    const pictures = await Promise.all(
+        pages.slice(0, room).map(async (url, page) => {
+            const image = new Image();
+            image.src = cleanText(url, PDF_MAX);
+            await image.decode();
+            const name = documentName(one.name) + " " + (page + 1);
+            return { name, text: "", picture: { url: image.src, width: image.naturalWidth, height: image.naturalHeight } };
+        }),
+    );
+    attached.splice(at, 1, ...pictures);
+    showAttached();
+    if (pages.length > room) {
+        toast(say("A message has at most {0} documents: {1} was left out.", DOCUMENTS_MAX, `${one.name} ${room + 1}\u2026`));
+    }
+}
+
+// A PDF without text is attached as its pages; one with text can be. Returns its text, "" where the pages took its place.
+/** @param {File} file @param {Attached} one */
+async function pdfOrPages(file, one) {
+    if (modelSees() !== "yes" || !(await isPdf(file))) {
+        return fileText(file);
+    }
+    const text = await fileText(file).catch(() => "");
+    if (text === "") {
+        await attachPages(file, one).catch(error => {
+            throw new Error(say("{0}: {1}", one.name, error.message));
+        });
+    } else {
+        toast(say("{0} was attached as text.", one.name), say("Attach its pages as pictures"), () =>
+            attachPages(file, one).catch(error => toast(say("{0}: {1}", one.name, error.message))),
+        );
+    }
+    return text;
+}
+
+// Reads files one after the other; what is neither text nor a picture is refused with a sentence.
 /** @param {File[]} files */
 async function attachFiles(files) {
     /** @type {string[]} */
@@ -304,11 +387,16 @@ async function attachFiles(files) {
     showAttached();
     for (const [file, one] of taken) {
         try {
-            const text = await fileText(file);
-            if (attached.some(other => other.text === text && other.name === one.name)) {
+            const picture = await filePicture(file);
+            const text = picture ? "" : await pdfOrPages(file, one);
+            if (
+                attached.some(
+                    other => other.text === text && other.name === one.name && other.picture?.url === picture?.url,
+                )
+            ) {
                 throw new Error(say("{0} is attached already.", one.name));
             }
-            one.text = text;
+            Object.assign(one, { text, picture });
         } catch (error) {
             attached.splice(attached.indexOf(one), attached.includes(one) ? 1 : 0);
             refused.push(error.message);
@@ -362,7 +450,9 @@ export function attachedReady() {
 
 // Stores the documents and empties the list; undefined: there are none.
 export function takeAttached() {
-    const documents = attached.splice(0).map(({ name, text }) => storeDocument(name, text ?? ""));
+    const documents = attached
+        .splice(0)
+        .map(({ name, text, picture }) => (picture ? storePicture(name, picture) : storeDocument(name, text ?? "")));
     showAttached();
     return documents.length ? documents : undefined;
 }
@@ -401,6 +491,12 @@ export function startAttachments() {
     picker.addEventListener("change", () => {
         attachFiles([...(picker.files ?? [])]);
         picker.value = "";
+    });
+    const camera = byId("camera-file");
+    byId("camera").addEventListener("click", () => camera.click());
+    camera.addEventListener("change", () => {
+        attachFiles([...(camera.files ?? [])]);
+        camera.value = "";
     });
     byId("input").addEventListener("paste", takePaste);
     byId("close-document").addEventListener("click", () => byId("document").close());

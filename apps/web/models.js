@@ -4,7 +4,7 @@ import { sendMessage } from "./chat.js";
 import { byId, childrenIn, inside, make, setText } from "./dom.js";
 import { finite, inBytes, say } from "./language.js";
 import {
-    callServer, errorSentence, noteFailure, parseAnswer, ServerError, serverFeatures, textReader,
+    callServer, errorSentence, noteFailure, parseAnswer, seesOf, ServerError, serverFeatures, textReader,
 } from "./server.js";
 import { cleanText, listOf, readSettings } from "./store.js";
 
@@ -14,6 +14,7 @@ import { cleanText, listOf, readSettings } from "./store.js";
  * @property {boolean} loaded
  * @property {boolean} loading
  * @property {boolean} pinned
+ * @property {string} sees pictures (seesOf)
  * @property {number} size bytes on disk
  * @property {string} parameters
  * @property {string} type
@@ -47,6 +48,7 @@ async function fetchModelList() {
             loaded: model.state === "loaded",
             loading: model.state === "loading",
             pinned: model.pinned === true,
+            sees: seesOf(model),
             size: finite(model.size),
             parameters: cleanText(details?.parameter_size, 40),
             type: cleanText(details?.quantization_level, 40),
@@ -122,7 +124,7 @@ async function refreshModels() {
     clearTimeout(models.timer);
     try {
         models.list = await fetchModelList();
-        showModels(models.list.map(model => model.name));
+        showModels(models.list);
         sayModels("");
     } catch (error) {
         noteFailure(error);
@@ -322,16 +324,16 @@ async function showSamples() {
 
 // ---- the choice at the top -----------------------------------------------------------------------------------------
 
-/** @param {string[]} names */
-export function showModels(names) {
+/** @param {{ name: string, sees: string }[]} all */
+export function showModels(all) {
     const select = byId("model");
     const chosen = select.value || readSettings().model;
-    const wanted = names.filter(name => !isDrafter(name) || name === select.value);
-    const chatting = wanted.length ? wanted : names;
-    select.replaceChildren(...chatting.map(name => make("option", { value: name }, name)));
-    select.value = chatting.includes(chosen) ? chosen : (chatting[0] ?? "");
-    select.disabled = names.length === 0;
-    select.dispatchEvent(new CustomEvent("listed", { detail: names }));
+    const wanted = all.filter(({ name }) => !isDrafter(name) || name === select.value);
+    const chatting = wanted.length ? wanted : all;
+    select.replaceChildren(...chatting.map(({ name, sees }) => make("option", { value: name, "data-sees": sees }, name)));
+    select.value = chatting.some(({ name }) => name === chosen) ? chosen : (chatting[0]?.name ?? "");
+    select.disabled = all.length === 0;
+    select.dispatchEvent(new CustomEvent("listed", { detail: all.map(({ name }) => name) }));
 }
 
 // Chooses a model, also one that is not offered.

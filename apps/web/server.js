@@ -162,7 +162,14 @@ export function serverFeatures() {
 // The names of all models.
 export async function fetchModels() {
     const answer = parseAnswer(await (await callServer("/v1/models")).text());
-    return listOf(answer.data).map(model => String(model?.id));
+    return listOf(answer.data).map(model => ({ name: String(model?.id), sees: seesOf(model) }));
+}
+
+// Whether a model of /v1/models can see pictures: "yes" or "no"; "": it is not loaded, so this is not known.
+/** @param {any} model */
+export function seesOf(model) {
+    const inputs = listOf(model?.architecture?.input_modalities);
+    return inputs.length === 0 ? "" : inputs.includes("image") ? "yes" : "no";
 }
 
 // ---- streams of answers --------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ import { finite, say } from "./language.js";
  * @typedef {object} StoredDocument whose text is stored once, under its hash
  * @property {string} doc the hash
  * @property {string} name
- * @property {number} size characters
+ * @property {number} size characters, or bytes of a picture
+ * @property {number} [width] of a picture
+ * @property {number} [height]
  *
  * @typedef {object} Tool declared in the settings
  * @property {string} name
@@ -264,6 +266,19 @@ const cleanCalls = value =>
             failed: call?.failed === true,
         }));
 
+// A hash of two halves and the length.
+/** @param {string} text */
+export function hashText(text) {
+    let one = 0x811c9dc5;
+    let other = 0x2545f491;
+    for (let at = 0; at < text.length; at++) {
+        const unit = text.charCodeAt(at);
+        one = Math.imul(one ^ unit, 0x01000193);
+        other = Math.imul((other ^ (other >>> 15)) + unit, 0x5bd1e995);
+    }
+    return [one >>> 0, other >>> 0, text.length].map(part => part.toString(36)).join("x");
+}
+
 // A file's name as one short line, without folders, control characters and marks that change the direction of text.
 /** @param {unknown} name */
 export function documentName(name) {
@@ -283,7 +298,12 @@ const cleanDocuments = value =>
     listOf(value)
         .filter(one => isId(one?.doc))
         .slice(0, DOCUMENTS_MAX)
-        .map(one => ({ doc: one.doc, name: documentName(one.name), size: finite(one.size) }));
+        .map(one => ({
+            doc: one.doc,
+            name: documentName(one.name),
+            size: finite(one.size),
+            ...(finite(one.width) > 0 ? { width: finite(one.width), height: finite(one.height) } : {}),
+        }));
 
 // ---- conversations -------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@
     FILE(compare, "/compare.js", "compare.js", SPRY_WEB_JS)                                                            \
     FILE(conversations, "/conversations.js", "conversations.js", SPRY_WEB_JS)                                          \
     FILE(documents, "/documents.js", "documents.js", SPRY_WEB_JS)                                                      \
+    FILE(pictures, "/pictures.js", "pictures.js", SPRY_WEB_JS)                                                         \
     FILE(dom, "/dom.js", "dom.js", SPRY_WEB_JS)                                                                        \
     FILE(figures, "/figures.js", "figures.js", SPRY_WEB_JS)                                                            \
     FILE(language, "/language.js", "language.js", SPRY_WEB_JS)                                                         \

@@ -191,6 +191,19 @@ void spry_buffer_consume(spry_buffer *buffer, size_t size)
 
 /* ---- arrays of token ids ----------------------------------------------------------------------------------------- */
 
+void spry_buffer_base64(spry_buffer *buffer, spry_view bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *data = (const unsigned char *)bytes.data;
+    for (size_t i = 0; i < bytes.size; i += 3) {
+        size_t n = bytes.size - i;
+        uint32_t three = (uint32_t)data[i] << 16 | (n > 1 ? (uint32_t)data[i + 1] << 8 : 0) | (n > 2 ? data[i + 2] : 0);
+        const char four[] = {digits[three >> 18], digits[three >> 12 & 63], n > 1 ? digits[three >> 6 & 63] : '=',
+                             n > 2 ? digits[three & 63] : '='};
+        spry_buffer_append(buffer, four, sizeof four);
+    }
+}
+
 /* Arrays of token ids. */
 
 void spry_tokens_deinit(spry_tokens *tokens)

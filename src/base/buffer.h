@@ -24,6 +24,9 @@ bool spry_buffer_append(spry_buffer *buffer, const void *data, size_t size);
 bool spry_buffer_text(spry_buffer *buffer, const char *zero_terminated);
 bool spry_buffer_format(spry_buffer *buffer, const char *format, ...) SPRY_PRINTF(2, 3);
 
+/* Appends the bytes in base64. */
+void spry_buffer_base64(spry_buffer *buffer, spry_view bytes);
+
 /* Room for `size` more bytes, counted as appended, for the caller to fill; NULL on failure. */
 void *spry_buffer_extend(spry_buffer *buffer, size_t size);
 

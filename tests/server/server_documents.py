@@ -1,5 +1,7 @@
-"""/v1/documents/text: PDFs through pdftotext, or a script in its place, so that what it writes is known."""
+"""/v1/documents/text and pages: PDFs through pdftotext and pdftoppm, or a script in the place of the first, so that what it
+writes is known."""
 
+import base64
 import os
 import shutil
 import tempfile
@@ -51,6 +53,22 @@ class Documents(ServerTest):
         self.refused(self.read(pdf()), 422, "no text")
         self.refused(self.read(b"%PDF-1.4\n" + bytes(range(256)) * 50), 422, "damaged")
         self.refused(self.read(pdf("x")[:300]), 422)
+
+    @unittest.skipUnless(shutil.which("pdftoppm"), "SKIPPED server_documents: pdftoppm is not installed")
+    def test_the_pages_of_a_real_one(self):
+        def pages(data):
+            return self.server.ask("POST", "/v1/documents/pages", form(data), TYPE)
+
+        two = pdf("The fox came at night.").replace(b"/Kids [3 0 R] /Count 1", b"/Kids [3 0 R 3 0 R] /Count 2")
+        for data, count in ((pdf("x"), 1), (two, 2), (pdf(), 1)):
+            reply = pages(data)
+            self.assertEqual((reply.status, len(reply.json["pages"])), (200, count), reply.text[:200])
+            for page in reply.json["pages"]:
+                self.assertTrue(page.startswith("data:image/png;base64,"))
+                file = base64.b64decode(page.split(",")[1], validate=True)
+                self.assertEqual((file[:4], file[16:24], file[-8:-4]), (b"\x89PNG", b"\0\0\3\0\0\0\4\0", b"IEND"))
+        self.refused(pages(b"%PDF-1.4\n" + bytes(range(256)) * 50), 422, "damaged")
+        self.refused(pages(b"text"), 400, "must be a PDF")
 
 
 class Reader(ServerTest):

@@ -101,6 +101,14 @@ class Pictures(PictureTest):
         self.assertRegex(metrics, r'spry_picture_tokens_total\{model="qwen3-vl"\} [1-9]\d')
         self.assertRegex(metrics, r'spry_picture_microseconds_total\{model="qwen3-vl"\} [1-9]')
 
+    def test_which_models_see(self):
+        models = {one["id"]: one.get("architecture") for one in self.server.get("/v1/models").json["data"]}
+        self.assertEqual(models["qwen3-vl"]["input_modalities"], ["text", "image"])
+        self.assertTrue(self.server.get("/props").json["modalities"]["vision"])
+        self.answer(self.chat(openai(), model="llama"))  # it is loaded
+        models = {one["id"]: one.get("architecture") for one in self.server.get("/v1/models").json["data"]}
+        self.assertEqual(models["llama"]["input_modalities"], ["text"])
+
     def test_models_without_eyes(self):
         self.answer(self.chat(openai(PICTURES[0])))  # it is loaded
         self.refused(self.chat(openai(PICTURES[0]), model="llama"), 400, "llama cannot see pictures", "these can: qwen3-vl")

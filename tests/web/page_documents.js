@@ -91,7 +91,7 @@ test("files that are no text are refused, each with a sentence", async world => 
     const page = await openPage(world, { before: madeUp("Fine.") });
     const png = Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), Buffer.alloc(500)]);
     await page.setInputFiles("#attach-file", { name: "picture.png", mimeType: "image/png", buffer: png });
-    await says(page, /^picture\.png is not a text file\.$/);
+    await says(page, /^picture\.png is no picture that can be read\.$/);
     await page.setInputFiles("#attach-file", [file("nothing.txt", ""), file("spaces.md", " \n\n ")]);
     await says(page, /^nothing\.txt is empty\. spaces\.md is empty\.$/);
     await page.setInputFiles("#attach-file", file("long.csv", "1,2,3\n".repeat(200000)));

@@ -43,6 +43,8 @@ const OTHER_WORDS = new Set([
     "tool-schema mono",
     "quiet parts-before",
     "RIFF",
+    "WEBP",
+    "GIF8",
     "SPAN",
     "Files",
     "KB",

@@ -25,6 +25,7 @@ void spry_audio_transcriptions(spry_exchange *exchange);
 void spry_audio_translations(spry_exchange *exchange);
 void spry_audio_speech(spry_exchange *exchange);
 void spry_documents_text(spry_exchange *exchange);
+void spry_documents_pages(spry_exchange *exchange);
 void spry_tools_list(spry_exchange *exchange);
 void spry_tools_call(spry_exchange *exchange);
 /* Whether the addresses of --allow-tool (NULL: none) are tools of this machine. */

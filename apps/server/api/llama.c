@@ -578,13 +578,13 @@ void spry_llama_props(spry_exchange *x)
     bool known = find_status(&status, x, model->name);
     spry_engine_kv_figures(model->engine, &status.kv);
     const spry_pool_info *pool = &status.pool;
-    json_t *props =
-        json_pack("{s:s, s:s, s:o, s:{s:I, s:o}, s:I, s:s, s:s, s:o*, s:{s:b, s:b}, s:o}", "model_alias", model->name,
-                  "model_path", x->server->loopback && pool->path[0] ? pool->path : model->name, "chat_template",
-                  spry_view_json(source), "default_generation_settings", "n_ctx", (json_int_t)info.context, "params",
-                  default_settings(x, model), "n_params", (json_int_t)info.parameters, "architecture",
-                  info.architecture, "device", info.device, "together", known ? spry_watch_batch(&status) : NULL,
-                  "modalities", "vision", 0, "audio", 0, "memory", spry_watch_memory(&status));
+    json_t *props = json_pack(
+        "{s:s, s:s, s:o, s:{s:I, s:o}, s:I, s:s, s:s, s:o*, s:{s:b, s:b}, s:o}", "model_alias", model->name,
+        "model_path", x->server->loopback && pool->path[0] ? pool->path : model->name, "chat_template",
+        spry_view_json(source), "default_generation_settings", "n_ctx", (json_int_t)info.context, "params",
+        default_settings(x, model), "n_params", (json_int_t)info.parameters, "architecture", info.architecture,
+        "device", info.device, "together", known ? spry_watch_batch(&status) : NULL, "modalities", "vision",
+        spry_engine_sees(model->engine), "audio", 0, "memory", spry_watch_memory(&status));
     add_server(props, x->server, false);
     spry_reply_json(x, SPRY_HTTP_OK, props);
     spry_model_pool_release_unused(x->server->pool, model);

@@ -62,6 +62,10 @@ static json_t *model_json(const spry_server *server, const spry_pool_info *info)
                               "created", (json_int_t)info->modified, "owned_by", "spry", "state", states[info->state],
                               "status", "value", values[info->state], "size", (json_int_t)info->file_bytes, "pinned",
                               info->pinned, "aliases", aliases, "tags", tags);
+    if (info->state == SPRY_POOL_LOADED) /* llama-server's names */
+        json_object_set_new(model, "architecture",
+                            json_pack("{s:[s,s*], s:[s]}", "input_modalities", "text", info->sees ? "image" : NULL,
+                                      "output_modalities", "text"));
     size_t context = context_of(info);
     if (context) {
         json_object_set_new(model, "context_length", json_integer((json_int_t)context));

@@ -246,20 +246,29 @@ void spry_tools_call(spry_exchange *x)
     json_decref(none);
 }
 
-/* ---- POST /v1/documents/text ------------------------------------------------------------------------------------- */
+/* ---- POST /v1/documents/text and /v1/documents/pages --------------------------------------------------------------
+ */
 
-/* Poppler's pdftotext reads the text of a PDF. It parses files of unknown origin, so it runs in a sandbox; one runs at
- * a time. */
+/* Poppler's pdftotext reads the text of a PDF, its pdftoppm draws the pages. They parse files of unknown origin, so
+ * they run in a sandbox; one runs at a time. */
 
-enum { TEXT_BYTES = 4 << 20, READ_SECONDS = 20, WAITING_MAX = 8 };
+enum { READ_SECONDS = 20, WAITING_MAX = 8 };
 
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint documents; /* number of documents that are being read or wait to be read */
 
-typedef struct text_output {
-    spry_buffer text;
+/* A program that reads PDFs, and what becomes of its output. */
+typedef struct pdf_reader {
+    const char *const *arguments; /* the first is the program */
+    const char *what;             /* what it reads, for messages */
+    size_t output_bytes;
+    void (*reply)(spry_exchange *x, spry_view output);
+} pdf_reader;
+
+typedef struct reader_output {
+    spry_buffer bytes;
     bool full;
-} text_output;
+} reader_output;
 
 static bool drop_output(void *user, const char *data, size_t size)
 {
@@ -267,9 +276,11 @@ static bool drop_output(void *user, const char *data, size_t size)
     return true;
 }
 
-static bool has_reader(void)
+static bool has_program(const char *name)
 {
-    const char *const look[] = {"sh", "-c", "command -v pdftotext", NULL};
+    char command[64];
+    snprintf(command, sizeof command, "command -v %s", name);
+    const char *const look[] = {"sh", "-c", command, NULL};
     const spry_child child = {.arguments = look, .on_output = drop_output};
     spry_error ignored;
     return spry_child_run(&child, &ignored) == SPRY_OK;
@@ -277,8 +288,8 @@ static bool has_reader(void)
 
 static bool on_output(void *user, const char *data, size_t size)
 {
-    text_output *out = user;
-    out->full = !spry_buffer_append(&out->text, data, size);
+    reader_output *out = user;
+    out->full = !spry_buffer_append(&out->bytes, data, size);
     return !out->full;
 }
 
@@ -293,7 +304,7 @@ static bool is_blank(spry_view text)
 static void reply_text(spry_exchange *x, spry_view text)
 {
     spry_buffer valid;
-    spry_buffer_init(&valid, 3 * TEXT_BYTES);
+    spry_buffer_init(&valid, 3 * text.size + 1);
     spry_utf8_append_valid(&valid, text);
     if (is_blank(text))
         spry_reply_error(x, SPRY_HTTP_UNPROCESSABLE_CONTENT, "file", "the PDF has no text; its pages may be images");
@@ -302,11 +313,59 @@ static void reply_text(spry_exchange *x, spry_view text)
     spry_buffer_deinit(&valid);
 }
 
-static spry_status run_reader(text_output *out, spry_view file, spry_error *error)
+/* The bytes of the PNG file that `data` begins with, up to the end of its last chunk; 0: it is none. */
+static size_t png_size(spry_view data)
 {
-    const char *const reader[] = {"pdftotext", "-q", "-nopgbrk", "-enc", "UTF-8", "-", "-", NULL};
+    const unsigned char *bytes = (const unsigned char *)data.data;
+    size_t at = 8;
+    if (!spry_view_starts(data, SPRY_VIEW("\x89PNG\r\n\x1a\n")))
+        return 0;
+    while (at + 12 <= data.size) {
+        size_t chunk =
+            (size_t)bytes[at] << 24 | (size_t)bytes[at + 1] << 16 | (size_t)bytes[at + 2] << 8 | bytes[at + 3];
+        bool last = memcmp(bytes + at + 4, "IEND", 4) == 0;
+        if (chunk > data.size - at - 12)
+            return 0;
+        at += chunk + 12;
+        if (last)
+            return at;
+    }
+    return 0;
+}
+
+/* The program writes the pages one after the other. */
+static void reply_pages(spry_exchange *x, spry_view data)
+{
+    json_t *pages = json_array();
+    spry_buffer url;
+    size_t size;
+    while ((size = png_size(data))) {
+        spry_buffer_init(&url, 2 * size + 64);
+        spry_buffer_text(&url, "data:image/png;base64,");
+        spry_buffer_base64(&url, (spry_view){data.data, size});
+        json_array_append_new(pages, json_stringn(spry_buffer_view(&url).data, url.size));
+        spry_buffer_deinit(&url);
+        data = (spry_view){data.data + size, data.size - size};
+    }
+    if (json_array_size(pages)) {
+        spry_reply_json(x, SPRY_HTTP_OK, json_pack("{s:o}", "pages", pages));
+    } else {
+        json_decref(pages);
+        spry_reply_error(x, SPRY_HTTP_UNPROCESSABLE_CONTENT, "file", "the PDF has no pages that can be drawn");
+    }
+}
+
+static const char *const text_arguments[] = {"pdftotext", "-q", "-nopgbrk", "-enc", "UTF-8", "-", "-", NULL};
+static const pdf_reader text_reader = {text_arguments, "text", 4 << 20, reply_text};
+
+/* Pages of at most 1,024 pixels a side: about as many as a model gets of a picture. At most 20. */
+static const char *const pages_arguments[] = {"pdftoppm", "-q", "-png", "-scale-to", "1024", "-l", "20", "-", NULL};
+static const pdf_reader pages_reader = {pages_arguments, "pages", 48 << 20, reply_pages};
+
+static spry_status run_reader(const pdf_reader *reader, reader_output *out, spry_view file, spry_error *error)
+{
     const spry_sandbox sandbox = {.readable = spry_sandbox_programs, .memory = 1 << 30, .cpu_s = READ_SECONDS};
-    const spry_child child = {.arguments = reader,
+    const spry_child child = {.arguments = reader->arguments,
                               .sandbox = &sandbox,
                               .seconds = READ_SECONDS,
                               .input = file,
@@ -319,30 +378,30 @@ static spry_status run_reader(text_output *out, spry_view file, spry_error *erro
     return status;
 }
 
-static void read_document(spry_exchange *x, spry_view file)
+static void read_document(spry_exchange *x, const pdf_reader *reader, spry_view file)
 {
-    text_output out = {0};
+    reader_output out = {0};
     spry_error error;
     if (atomic_fetch_add(&documents, 1) >= WAITING_MAX) {
         atomic_fetch_sub(&documents, 1);
         spry_reply_error(x, SPRY_HTTP_SERVICE_UNAVAILABLE, NULL, "%d PDFs are being read; try again", WAITING_MAX);
         return;
     }
-    spry_buffer_init(&out.text, TEXT_BYTES);
-    spry_status status = run_reader(&out, file, &error);
+    spry_buffer_init(&out.bytes, reader->output_bytes);
+    spry_status status = run_reader(reader, &out, file, &error);
     atomic_fetch_sub(&documents, 1);
     if (out.full)
-        spry_reply_error(x, SPRY_HTTP_CONTENT_TOO_LARGE, "file", "the text of the PDF has more than %d bytes",
-                         TEXT_BYTES);
+        spry_reply_error(x, SPRY_HTTP_CONTENT_TOO_LARGE, "file", "the %s of the PDF has more than %zu bytes",
+                         reader->what, reader->output_bytes);
     else if (status != SPRY_OK)
         spry_reply_error(x, SPRY_HTTP_UNPROCESSABLE_CONTENT, "file",
                          "the PDF cannot be read: it is damaged, needs a password or takes too long");
     else
-        reply_text(x, spry_buffer_view(&out.text));
-    spry_buffer_deinit(&out.text);
+        reader->reply(x, spry_buffer_view(&out.bytes));
+    spry_buffer_deinit(&out.bytes);
 }
 
-void spry_documents_text(spry_exchange *x)
+static void read_form(spry_exchange *x, const pdf_reader *reader)
 {
     spry_form form;
     if (!spry_form_open(&form, x))
@@ -350,9 +409,20 @@ void spry_documents_text(spry_exchange *x)
     spry_view file = spry_form_get(&form, "file");
     if (!spry_view_starts(file, SPRY_VIEW("%PDF-")))
         spry_reply_error(x, SPRY_HTTP_BAD_REQUEST, "file", "file must be a PDF");
-    else if (!has_reader())
+    else if (!has_program(reader->arguments[0]))
         spry_reply_error(x, SPRY_HTTP_NOT_IMPLEMENTED, NULL,
-                         "this server cannot read PDFs: pdftotext is not installed (poppler-utils on Debian)");
+                         "this server cannot read PDFs: %s is not installed (poppler-utils on Debian)",
+                         reader->arguments[0]);
     else
-        read_document(x, file);
+        read_document(x, reader, file);
+}
+
+void spry_documents_text(spry_exchange *x)
+{
+    read_form(x, &text_reader);
+}
+
+void spry_documents_pages(spry_exchange *x)
+{
+    read_form(x, &pages_reader);
 }

@@ -28,6 +28,7 @@ static const spry_route routes[] = {
     {"POST", "/v1/audio/translations", spry_audio_translations, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"POST", "/v1/audio/speech", spry_audio_speech, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"POST", "/v1/documents/text", spry_documents_text, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
+    {"POST", "/v1/documents/pages", spry_documents_pages, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"GET", "/v1/tools", spry_tools_list, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"POST", "/v1/tools/call", spry_tools_call, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
     {"POST", "/v1/responses", spry_responses_create, SPRY_ERRORS_OPENAI, SPRY_ROUTE_KEYED},
