@@ -225,6 +225,7 @@ enum { SPRY_PAGE_TOKENS = 32 };              /* tokens of a KV page, the unit of
 #define SPRY_REPAIR_ALL    SIZE_MAX          /* fragments are computed like other text, never reused */
 #define SPRY_REPAIR_FIRST  ((size_t)1 << 30) /* + tokens: the first pages of each, instead of those that count most */
 #define SPRY_REPAIR_SPREAD ((size_t)1 << 29) /* + tokens: pages spread over each */
+#define SPRY_REPAIR_BOUND  ((size_t)1 << 28) /* + thousandths of a nat: as many as the expected divergence needs */
 
 /* A prompt made from a conversation. */
 typedef struct spry_chat_prompt {
@@ -313,8 +314,7 @@ SPRY_API spry_status spry_session_pin(spry_session *session, size_t *tokens, boo
 SPRY_API spry_status spry_session_eval(spry_session *session, const float **logits, const int32_t *ids, size_t count,
                                        spry_error *error);
 
-/* As spry_session_eval, with fragments in the prompt, in ascending order. `repair`: tokens of each fragment that are
- * computed in place, rounded up to whole pages. */
+/* As spry_session_eval, with fragments in the prompt, in ascending order. `repair`: span_repair of spry_request. */
 SPRY_API spry_status spry_session_eval_spans(spry_session *session, const float **logits, const int32_t *ids,
                                              size_t count, const spry_span *spans, size_t n_spans, size_t repair,
                                              spry_error *error);

@@ -123,7 +123,7 @@ void spry_image_line(spry_buffer *out, const char *path);
 /* The path in the line that `text` begins with, which is removed; false: it is no such line. */
 bool spry_image_line_take(spry_buffer *path, spry_view *text);
 
-/* Parses --span-repair: a number of tokens, or "all". */
+/* Parses --span-repair: a number of tokens, or which: first:N, spread:N, auto, auto:NATS, all. */
 spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error);
 
 #endif

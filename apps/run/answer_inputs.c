@@ -207,6 +207,8 @@ spry_status spry_fragments_prompt(spry_answer *answer, spry_tokens *out, const s
     return status;
 }
 
+static const double default_bound = 0.03; /* nats per token */
+
 spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error)
 {
     static const struct {
@@ -218,14 +220,24 @@ spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *
         *repair = SPRY_REPAIR_ALL;
         return SPRY_OK;
     }
+    double bound = default_bound;
+    if (strcmp(text, "auto") == 0 ||
+        (strncmp(text, "auto:", 5) == 0 && spry_number_double(&bound, spry_view_of(text + 5)) && bound >= 0.001 &&
+         bound <= 10)) {
+        *repair = SPRY_REPAIR_BOUND + (size_t)(bound * 1000);
+        return SPRY_OK;
+    }
     for (size_t i = 0; i < SPRY_COUNT(modes); i++) {
         size_t length = strlen(modes[i].prefix);
         if (strncmp(text, modes[i].prefix, length) != 0 || !spry_number_u64(&tokens, spry_view_of(text + length)) ||
-            tokens >= SPRY_REPAIR_SPREAD)
+            tokens >= SPRY_REPAIR_BOUND)
             continue;
         *repair = modes[i].mode + (size_t)tokens;
         return SPRY_OK;
     }
-    return spry_fail(error, SPRY_ERR_INPUT,
-                     "--span-repair is '%.40s', but takes a number of tokens, first:N, spread:N, or all", text);
+    return spry_fail(
+        error, SPRY_ERR_INPUT,
+        "--span-repair is '%.40s', but takes a number of tokens, first:N, spread:N, auto, auto:NATS (0.001 "
+        "to 10), or all",
+        text);
 }

@@ -65,7 +65,8 @@ static const spry_option prompt_options[] = {
     OPTION("span-repair", STRING, span_repair, .metavar = "N",
            .help =
                "Tokens for each fragment that are recomputed in place, in whole pages of 32, where they count most; "
-               "first:N, spread:N: at its beginning, spread over it; 0: none; all: as if it were no fragment"),
+               "first:N, spread:N: at its beginning, spread over it; auto: as many as an expected divergence of 0.03 "
+               "nats per token takes, auto:X: of X; 0: none; all: as if it were no fragment"),
 };
 
 static const spry_option output_options[] = {

@@ -211,6 +211,16 @@ static spry_status open_device(spry_engine *e, spry_error *error)
     return SPRY_OK;
 }
 
+/* The token that the tokenizer puts before every text. */
+static void find_start_token(spry_engine *e)
+{
+    spry_error ignored;
+    int32_t id = -1;
+    size_t count = 0;
+    spry_status status = spry_engine_tokenize(e, &id, 1, &count, "", 0, false, &ignored);
+    e->start_token = !status && count && id == spry_engine_begin_token(e) ? id : -1;
+}
+
 /* Opens everything except the model. */
 static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
@@ -251,6 +261,7 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
         return status;
     tell_placement(e);
     warn_of_template(e);
+    find_start_token(e);
     status = spry_driver_create(&e->driver, e, error);
     return status ? status : start_tracing(e, o->trace, error);
 }

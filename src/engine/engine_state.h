@@ -56,6 +56,7 @@ struct spry_engine {
     size_t expert_bytes;             /* limit for experts; 0: all are in memory */
     size_t experts_apart;            /* bytes of experts beyond it */
     uint32_t span_pages;       /* undeclared fragments with at least this number of cached pages are reused; 0: never */
+    int32_t start_token;       /* begins every text, and fragments are computed after it; -1: texts have none */
     uint32_t logit_rows;       /* maximum per step */
     uint32_t n_sessions;       /* existing, and reserved for jobs; protected by the driver's lock */
     spry_device_source source; /* its `quantize` is valid only while the engine is opened */

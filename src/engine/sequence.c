@@ -2,6 +2,7 @@
  * prompt is laid out page by page from cached, allocated and recomputed pages. */
 #include "engine/sequence.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
  * them, and on the first page of the fragment that is only partly recomputed, whose first tokens draw attention that in
  * the whole prompt goes elsewhere. So what may be recomputed for all fragments together is spent from the end. */
 
-enum { MODES = SPRY_REPAIR_FIRST | SPRY_REPAIR_SPREAD };
+enum { MODES = SPRY_REPAIR_FIRST | SPRY_REPAIR_SPREAD | SPRY_REPAIR_BOUND };
 
 static size_t page_count(const spry_span *span)
 {
@@ -46,7 +47,21 @@ static size_t take_last_pages(size_t *left, const spry_span *span)
     return taken;
 }
 
-static spry_span_choice choose_tail(const spry_prompt *p, const spry_span *span, size_t tokens)
+/* Tokens of neighbouring spans that are recomputed: an average asked for, or what the bound of the divergence takes; a
+ * page of which less than a quarter fits is left out, so a quarter more. */
+static size_t tokens_to_spend(const spry_prompt *p, const spry_span *first, const spry_span *last, bool start_token)
+{
+    const size_t asked = p->repair & ~(size_t)MODES, n_spans = (size_t)(last - first + 1);
+    size_t all = 0;
+    if (!(p->repair & SPRY_REPAIR_BOUND))
+        return (asked < p->count ? asked : p->count) * n_spans;
+    for (const spry_span *span = first; span <= last; span++)
+        all += span->end - span->begin;
+    double share = spry_span_share((double)asked / 1000, start_token);
+    return share > 0 ? (size_t)ceil(share * (double)all) + SPRY_PAGE_TOKENS / 4 : 0;
+}
+
+static spry_span_choice choose_tail(const spry_prompt *p, const spry_span *span, bool start_token)
 {
     const spry_span *first = span, *last = span, *end = p->spans + p->n_spans - 1;
     size_t taken = 0, n = page_count(span), left;
@@ -54,7 +69,7 @@ static spry_span_choice choose_tail(const spry_prompt *p, const spry_span *span,
         first--;
     while (last < end && together(last, last + 1))
         last++;
-    left = tokens * (size_t)(last - first + 1);
+    left = tokens_to_spend(p, first, last, start_token);
     for (; last >= span; last--)
         taken = take_last_pages(&left, last);
     if (taken == n)
@@ -62,7 +77,7 @@ static spry_span_choice choose_tail(const spry_prompt *p, const spry_span *span,
     return (spry_span_choice){.head = taken ? 1 : 0, .tail = taken ? n - taken + 1 : n};
 }
 
-static spry_span_choice span_choose(const spry_prompt *p, const spry_span *span)
+static spry_span_choice span_choose(const spry_prompt *p, const spry_span *span, bool start_token)
 {
     size_t asked = p->repair & ~(size_t)MODES, tokens = asked < p->count ? asked : p->count, n = page_count(span);
     size_t pages = (tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
@@ -70,21 +85,41 @@ static spry_span_choice span_choose(const spry_prompt *p, const spry_span *span)
         return (spry_span_choice){.head = pages, .tail = n};
     if (p->repair & SPRY_REPAIR_SPREAD)
         return (spry_span_choice){.tail = n, .step = pages ? (n + pages - 1) / pages : 0};
-    return choose_tail(p, span, tokens);
+    return choose_tail(p, span, start_token);
 }
 
-double spry_span_divergence(size_t spans, size_t repaired, size_t prompt)
+/* Share of the spans that is recomputed, divergence where nearly all of the prompt is spans: docs/SPANS.md. Without a
+ * start token (the bundled model), and with one (TinyLlama-1.1B). */
+enum { MEASURED = 7 };
+static const double measured[2][MEASURED][2] = {
+    {{0, 0.050}, {0.11, 0.026}, {0.13, 0.0135}, {0.15, 0.0066}, {0.2, 0.0014}, {0.6, 0.0007}, {1, 0}},
+    {{0, 0.225}, {0.17, 0.166}, {0.3, 0.124}, {0.46, 0.063}, {0.61, 0.032}, {0.76, 0.0065}, {1, 0}},
+};
+
+static double between(double at, const double *a, const double *b, size_t from, size_t to)
 {
-    /* share of the spans that is recomputed, divergence where nearly all of the prompt is spans: docs/SPANS.md */
-    static const double measured[][2] = {{0, 0.050},     {0.11, 0.026}, {0.13, 0.0135},
-                                         {0.15, 0.0066}, {0.2, 0.0014}, {1, 0}};
+    return a[to] + (b[to] - a[to]) * (at - a[from]) / (b[from] - a[from]);
+}
+
+double spry_span_divergence(size_t spans, size_t repaired, size_t prompt, bool start_token)
+{
+    const double(*m)[2] = measured[start_token];
     double share = spans ? (double)repaired / (double)(spans + repaired) : 1;
     size_t i = 1;
-    while (i + 1 < SPRY_COUNT(measured) && measured[i][0] < share)
+    while (i + 1 < MEASURED && m[i][0] < share)
         i++;
-    const double *a = measured[i - 1], *b = measured[i];
-    double all = a[1] + (b[1] - a[1]) * (share - a[0]) / (b[0] - a[0]);
-    return prompt ? all * (double)(spans + repaired) / (double)prompt : 0;
+    return prompt ? between(share, m[i - 1], m[i], 0, 1) * (double)(spans + repaired) / (double)prompt : 0;
+}
+
+double spry_span_share(double bound, bool start_token)
+{
+    const double(*m)[2] = measured[start_token];
+    size_t i = 1;
+    if (bound >= m[0][1])
+        return 0;
+    while (i + 1 < MEASURED && m[i][1] > bound)
+        i++;
+    return between(bound, m[i - 1], m[i], 1, 0);
 }
 
 /* ---- search in cached pages -------------------------------------------------------------------------------------- */
@@ -156,7 +191,7 @@ enum { SLIDE_PARTS = 8 }; /* a window slides by this part of it, which limits th
 spry_status spry_sequence_init(spry_sequence *s, spry_kv_cache *cache, spry_kv_key root, size_t max_tokens,
                                spry_error *error)
 {
-    *s = (spry_sequence){.cache = cache, .root = root, .capacity = max_tokens};
+    *s = (spry_sequence){.cache = cache, .root = root, .capacity = max_tokens, .span_start = -1};
     s->tokens = calloc(max_tokens, sizeof *s->tokens);
     if (!s->tokens)
         return spry_fail_memory(error, "a sequence", max_tokens * sizeof *s->tokens);
@@ -285,6 +320,7 @@ void spry_sequence_deinit(spry_sequence *s)
     spry_sequence_release(s);
     spry_kv_table_deinit(&s->table, s->cache->pool);
     free(s->spans);
+    free(s->span_texts);
     free(s->stops);
     free(s->work);
     free(s->tokens);
@@ -799,22 +835,39 @@ static spry_status link_page(lane *l, uint32_t page, size_t count, size_t positi
     return spry_kv_table_append(l->table, l->sequence->cache->pool, page, count, position, &mark, l->error);
 }
 
-/* The first `to` tokens of a span of `count`: chosen pages are computed in place, the others alone and linked. */
+/* The tokens of a span's table: the start token, if texts have one, then the span. */
+static const int32_t *add_span_text(spry_sequence *s, const int32_t *tokens, size_t count)
+{
+    int32_t *text = s->span_texts + s->n_span_texts;
+    const size_t start = s->span_start >= 0;
+    text[0] = s->span_start;
+    memcpy(text + start, tokens, count * sizeof *text);
+    s->n_span_texts += start + count;
+    return text;
+}
+
+/* The first `to` tokens of a span of `count`: chosen pages are computed in place, the others alone and linked. The
+ * start token before them has a page of its own, which is not linked: models give the first token of a text much
+ * attention, and in the whole prompt that token is another one. */
 static spry_status lay_pages(lane *l, const spry_span_choice *choice, const int32_t *tokens, size_t count, size_t to)
 {
     spry_sequence *s = l->sequence;
+    const size_t start = s->span_start >= 0;
     size_t n_work = s->n_work, alone = (to + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, page = 0;
     while (alone && spry_span_chosen(choice, alone - 1))
         alone--;
     spry_kv_table *table = &s->spans[s->n_spans++];
-    spry_status status = spry_kv_table_init(table, count, l->error);
+    spry_status status = spry_kv_table_init(table, start + count, l->error);
     lane span = *l;
     span.table = table;
-    span.tokens = tokens;
+    span.tokens = add_span_text(s, tokens, count);
     span.root = span.parent = spry_kv_key_span_root(s->root);
-    span.compute_from = count;
+    span.compute_from = start + count;
+    span.needed_at = l->table->n_tokens;
+    if (!status && start && alone)
+        status = lay_page(&span, start, true);
     if (!status)
-        restore(&span, alone * SPRY_PAGE_TOKENS < count ? alone * SPRY_PAGE_TOKENS : count);
+        restore(&span, start + (alone * SPRY_PAGE_TOKENS < count ? alone * SPRY_PAGE_TOKENS : count));
     for (size_t at = 0; !status && at < to; at += SPRY_PAGE_TOKENS, page++) {
         size_t left = count - at, part = left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS;
         span.needed_at = l->table->n_tokens;
@@ -823,7 +876,7 @@ static spry_status lay_pages(lane *l, const spry_span_choice *choice, const int3
         if (!status && spry_span_chosen(choice, page))
             status = lay_text(l, l->table->n_tokens + part, true);
         else if (!status)
-            status = link_page(l, table->entries[page].page, part, at, span.parent);
+            status = link_page(l, table->entries[start + page].page, part, start + at, span.parent);
     }
     if (n_work == s->n_work) /* nothing to compute: the links reference what they need */
         spry_kv_table_deinit(&s->spans[--s->n_spans], s->cache->pool);
@@ -843,7 +896,7 @@ static size_t count_chosen(const spry_span_choice *choice, size_t to)
 /* A fragment. The last page of a prompt is always computed in place. */
 static spry_status lay_span(lane *l, spry_found *found, const spry_prompt *p, const spry_span *span)
 {
-    const spry_span_choice choice = span_choose(p, span);
+    const spry_span_choice choice = span_choose(p, span, l->sequence->span_start >= 0);
     size_t count = span->end - span->begin, to = count;
     if (span->end == p->count)
         to = (count - 1) / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
@@ -863,7 +916,7 @@ static bool has_fragments(const spry_sequence *s, const spry_prompt *p)
 static spry_status lay_run(lane *l, spry_found *found, const spry_prompt *p, const spry_span *run,
                            const uint32_t *pages)
 {
-    const spry_span_choice choice = span_choose(p, run);
+    const spry_span_choice choice = span_choose(p, run, l->sequence->span_start >= 0);
     const size_t n_pages = (run->end - run->begin) / SPRY_PAGE_TOKENS;
     spry_status status = lay_text(l, run->begin, true);
     for (size_t i = 0; !status && i < n_pages; i++) {
@@ -1097,14 +1150,28 @@ static spry_status lay_resumed(lane *l, spry_found *found, const spry_prompt *p,
     }
 }
 
+/* Room for the tables of a prompt's spans and for their texts. */
+static spry_status make_spans(spry_sequence *s, const spry_prompt *p, spry_error *error)
+{
+    size_t n_tokens = p->n_spans; /* start tokens */
+    for (size_t i = 0; i < p->n_spans; i++)
+        n_tokens += p->spans[i].end - p->spans[i].begin;
+    free(s->spans);
+    free(s->span_texts);
+    s->spans = p->n_spans ? calloc(p->n_spans, sizeof *s->spans) : NULL;
+    s->span_texts = p->n_spans ? calloc(n_tokens, sizeof *s->span_texts) : NULL;
+    s->n_span_texts = 0;
+    if (p->n_spans && (!s->spans || !s->span_texts))
+        return spry_fail_memory(error, "fragments", p->n_spans * sizeof *s->spans + n_tokens * sizeof *s->span_texts);
+    return SPRY_OK;
+}
+
 static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_prompt *p, spry_error *error)
 {
     size_t count = count_laid_out(s, p);
     spry_status status = s->n_pictures ? make_contents(s, p->ids, count, error) : SPRY_OK;
-    free(s->spans);
-    s->spans = p->n_spans ? calloc(p->n_spans, sizeof *s->spans) : NULL;
-    if (p->n_spans && !s->spans)
-        status = spry_fail_memory(error, "fragments", p->n_spans * sizeof *s->spans);
+    if (!status)
+        status = make_spans(s, p, error);
     if (!status)
         status = note_stops(s, p, error);
     lane own = {.sequence = s,
@@ -1166,7 +1233,7 @@ spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_
     }
     size_t pending = spry_sequence_pending(s) - p->n_more;
     found->reused = pending < p->count ? p->count - pending : 0;
-    found->divergence = spry_span_divergence(found->spans, found->repaired, p->count);
+    found->divergence = spry_span_divergence(found->spans, found->repaired, p->count, s->span_start >= 0);
     /* A restored page need not be reused: the figure counts reused tokens only. */
     const size_t restored = (size_t)(s->cache->figures.restored_tokens - before.restored_tokens);
     found->restored = restored < found->reused ? restored : found->reused;

@@ -4,9 +4,9 @@
  * recorded: ranges of rows. The caller that runs steps gets the next rows as segments, alone or with segments of other
  * sequences, and reports when they are done. Computed pages are added to the cache at once.
  *
- * Spans are computed without the text before them, in separate tables, and then linked in at their position; some of
- * their pages are recomputed in place. The same prompt with the same spans therefore gives the same
- * bits for any contents of the cache.
+ * Spans are computed without the text before them, in separate tables that begin with the model's start token, and then
+ * linked in at their position without it; some of their pages are recomputed in place. The same prompt with the same
+ * spans therefore gives the same bits for any contents of the cache.
  *
  * A picture begins a page and ends one; its pages are found together or not at all, and it slides out whole. A prompt
  * with pictures has no fragments: their pages could be at other places of rope than tokens say.
@@ -50,7 +50,8 @@ typedef struct spry_sequence {
     spry_work *work;
     size_t n_work, next_work, work_capacity;
     spry_kv_table *spans; /* tables of spans that are being computed */
-    size_t n_spans;
+    int32_t *span_texts;  /* their tokens, one text after another */
+    size_t n_spans, n_span_texts;
     const int32_t *rest; /* the part of a long prompt that is still to be appended to the table; borrowed */
     size_t n_rest;
 
@@ -66,6 +67,7 @@ typedef struct spry_sequence {
     size_t n_stops;
     bool fixed;          /* pages are valid only where they were computed: fragments are plain text */
     uint32_t span_pages; /* undeclared fragments with at least this number of cached pages are reused; 0: never */
+    int32_t span_start;  /* spans are computed after this token, whose page is then left out; -1: after nothing */
 } spry_sequence;
 
 /* The contents of a sequence. */
@@ -147,8 +149,12 @@ static inline bool spry_span_chosen(const spry_span_choice *choice, size_t page)
 }
 
 /* What reusing `spans` tokens of a prompt, with `repaired` more of them recomputed in place, is expected to cost: the
- * mean KL divergence from full prefill, in nats per token, as measured with the bundled model. */
-double spry_span_divergence(size_t spans, size_t repaired, size_t prompt);
+ * mean KL divergence from full prefill, in nats per token, as measured with a model that has a start token or one that
+ * has none. */
+double spry_span_divergence(size_t spans, size_t repaired, size_t prompt, bool start_token);
+
+/* The share of the spans that must be recomputed for a divergence of at most `bound`, if all of a prompt is spans. */
+double spry_span_share(double bound, bool start_token);
 
 /* Undeclared fragments: text of a prompt that is in cached pages, at any position. */
 

@@ -25,6 +25,7 @@ spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_erro
     s->sequence.fixed = s->sequence.unshared || engine->model->weights.positions.data ||
                         engine->model->config.arch->delta; /* a state runs through all of the text */
     s->sequence.span_pages = engine->span_pages;
+    s->sequence.span_start = engine->start_token;
     spry_draft_cost_init(&s->cost, &engine->steps);
     if (status)
         spry_session_unmake(s);

@@ -144,7 +144,12 @@ class Memory(cli_support.CliTest):
         self.fails(spry("run", "-p", "x", "--span", "/no/such/file"), FAILURE, "/no/such/file")
         first, spread = (ask(paths, "--span-repair", mode + ":32")["repaired_tokens"] for mode in ("first", "spread"))
         self.assertTrue(0 < first and 0 < spread, (first, spread))
-        for wrong in ("some", "first:", "first:x", "last:3", "536870912", "first:536870912"):
+        for bound in (0.03, 0.004):
+            some = ask(paths, "--span-repair", "auto:%g" % bound)
+            self.assertTrue(0 < some["span_divergence"] <= bound, some)
+        self.assertEqual(ask(paths, "--span-repair", "auto")["repaired_tokens"],
+                         ask(paths, "--span-repair", "auto:0.03")["repaired_tokens"])
+        for wrong in ("some", "first:", "first:x", "last:3", "auto:", "auto:0", "auto:x", "auto:11", "536870912", "first:536870912"):
             self.fails(spry("run", "-p", "x", "--span", paths[0], "--span-repair", wrong), FAILURE, "--span-repair")
 
     # ---- the context

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "cli"))
 sys.path.insert(0, os.path.join(HERE, "..", "server"))
 
 import onnx_folder  # noqa: E402
-from cli_support import main  # noqa: E402
+from cli_support import ROOT, main  # noqa: E402
 from server_support import Server  # noqa: E402
 
 SPRY = os.path.abspath(os.environ["SPRY"])
@@ -93,6 +93,17 @@ class TinyLlama(RealTest):
 
     def test_tokens_of_llama_cpp(self):
         self.assertGreater(self.follows(TINYLLAMA, RECORDED["tinyllama-1.1b-chat.gguf"]), 40)
+
+    def test_a_fragment_after_the_start_token(self):
+        """Before the fragment is the start token alone, after which it was computed: nothing is lost."""
+        docs, questions = path("one"), path("one.txt")
+        os.mkdir(docs)
+        shutil.copy(os.path.join(ROOT, "tests", "data", "span", "fresh", "1_ferry.txt"), docs)
+        with open(questions, "w", encoding="utf-8") as file:
+            file.write("The heron paid old Bram with\n")
+        results = json.loads(spry("eval", "span", TINYLLAMA, "--docs", docs, "--questions", questions, "--shuffles", "0",
+                                  "--tokens", "8", "--json"))["results"]
+        self.assertLess(results[0]["kl"]["mean"], 0.03)
 
     @there(STORIES)
     def test_a_drafter_of_another_kind(self):

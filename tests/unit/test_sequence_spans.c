@@ -100,6 +100,38 @@ static double allowed_difference(double of_floats)
     return ops->attend_halves ? 0x1p-5 : of_floats;
 }
 
+/* A fragment is computed after the model's start token: with that token alone before it, it is what it is in the whole
+ * prompt, up to the rounding of sums over other pages. A repair by a bound keeps the estimate below it. */
+static void test_start_token(void **state)
+{
+    enum { START = 7 };
+    spry_engine *engine = scene_engine("llama", CONTEXT, 48, 0);
+    spry_session *with = fixture_session(engine), *without = fixture_session(engine);
+    prompt p = make_prompt("1 a7", 0, 1), many = make_prompt("1 adad", SPRY_REPAIR_BOUND + 100, 1);
+    spry_error error;
+    spry_found found;
+    (void)state;
+    p.ids[0] = many.ids[0] = START;
+    with->sequence.span_start = START;
+    without->sequence.span_start = -1;
+    logits plain = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, NULL);
+    logits after = scene_eval(with, p.ids, p.count, &p.f), again = scene_eval(with, p.ids, p.count, &p.f);
+    logits alone = scene_eval(without, p.ids, p.count, &p.f);
+    scene_same(&after, &again);
+    assert_true(8 * worst_difference(&after, &plain) < worst_difference(&alone, &plain));
+    const spry_prompt whole = {.ids = many.ids,
+                               .count = many.count,
+                               .compute_from = many.count - 1,
+                               .spans = many.f.spans,
+                               .n_spans = many.f.n_spans,
+                               .repair = many.f.repair};
+    assert_int_equal(spry_sequence_begin(&with->sequence, &found, &whole, &error), SPRY_OK);
+    assert_true(found.repaired && found.spans && found.divergence <= 0.1);
+    spry_session_destroy(with);
+    spry_session_destroy(without);
+    scene_close_engine(engine);
+}
+
 /* Every architecture: rope of all kinds, windows, layers without rope, norms before and after it, sinks, experts,
  * latents, shared layers, convolutions. Encoders have no sequences to go on with. */
 static void test_every_architecture(void **state)
@@ -369,6 +401,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_start_token),
         cmocka_unit_test(test_every_architecture),
         cmocka_unit_test(test_fragments_are_what_they_say),
         cmocka_unit_test(test_fragments_are_found_anywhere),

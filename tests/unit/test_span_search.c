@@ -213,18 +213,22 @@ static void test_little_room(void **state)
     }
 }
 
-/* More repair never costs more, and nothing reused costs nothing. */
+/* More repair never costs more, nothing reused costs nothing, and a bound is met by the share that it asks for. */
 static void test_estimate(void **state)
 {
     (void)state;
-    double last = 1;
-    for (size_t repaired = 0; repaired <= 1000; repaired += 10) {
-        double now = spry_span_divergence(1000 - repaired, repaired, 1000);
-        assert_true(now >= 0 && now <= last);
-        last = now;
+    for (int start = 0; start < 2; start++) {
+        double last = 1;
+        for (size_t repaired = 0; repaired <= 1000; repaired += 10) {
+            double now = spry_span_divergence(1000 - repaired, repaired, 1000, start);
+            assert_true(now >= 0 && now <= last);
+            assert_true(spry_span_share(now + 1e-9, start) <= (double)repaired / 1000 + 1e-9);
+            last = now;
+        }
+        assert_true(spry_span_divergence(0, 0, 100, start) == 0 && last == 0);
+        assert_true(spry_span_divergence(100, 0, 1000, start) < spry_span_divergence(1000, 0, 1000, start));
+        assert_true(spry_span_share(1, start) == 0 && spry_span_share(0, start) == 1);
     }
-    assert_true(spry_span_divergence(0, 0, 100) == 0 && last == 0);
-    assert_true(spry_span_divergence(100, 0, 1000) < spry_span_divergence(1000, 0, 1000));
 }
 
 int main(void)
