@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
@@ -17,13 +18,14 @@
 #include "platform/directory.h"
 #include "platform/file.h"
 #include "platform/os.h"
+#include "pull/pull_http.h"
 
 enum { LIST_MAX = 12, ARGUMENTS_MAX = 256, TEXT_BYTES_MAX = 1 << 20, POLL_NS = 50000000 };
 
 /* ---- agents ------------------------------------------------------------------------------------------------------ */
 
-/* In texts, {URL} is the server's address, {MODEL} the model's name, {FOLDER} the folder for settings, and {LIMIT} what
- * --context says, in opencode's form. Lists end with NULL. */
+/* In texts, {URL} is the server's address, {MODEL} the model's name, {FOLDER} the folder for settings, {LIMIT} what
+ * --context says, in opencode's form, and {EYES:...} is there if the model sees pictures. Lists end with NULL. */
 typedef struct agent {
     const char *name, *about, *program, *install;
     const char *variables[LIST_MAX]; /* NAME=VALUE */
@@ -35,7 +37,9 @@ typedef struct agent {
 
 #define OPENCODE_SETTINGS                                                                                              \
     "{\"provider\": {\"spry\": {\"npm\": \"@ai-sdk/openai-compatible\", \"name\": \"spry\", \"options\": "             \
-    "{\"baseURL\": \"{URL}/v1\"}, \"models\": {\"{MODEL}\": {\"name\": \"{MODEL}\"{LIMIT}}}}}}\n"
+    "{\"baseURL\": \"{URL}/v1\"}, \"models\": {\"{MODEL}\": {\"name\": \"{MODEL}\"{LIMIT}{EYES:, \"attachment\": "     \
+    "true, "                                                                                                           \
+    "\"modalities\": {\"input\": [\"text\", \"image\"], \"output\": [\"text\"]}:EYES}}}}}}\n"
 
 static const agent agents[] = {
     {.name = "claude",
@@ -71,8 +75,11 @@ static const agent agents[] = {
      .about = "Qwen Code",
      .program = "qwen",
      .install = "@qwen-code/qwen-code",
-     .variables = {"OPENAI_BASE_URL={URL}/v1", "OPENAI_API_KEY=spry", "OPENAI_MODEL={MODEL}"},
-     .arguments = {"--auth-type", "openai"}},
+     .variables = {"OPENAI_BASE_URL={URL}/v1", "OPENAI_API_KEY=spry", "OPENAI_MODEL={MODEL}",
+                   "QWEN_CODE_SYSTEM_DEFAULTS_PATH={FOLDER}/defaults.json"},
+     .arguments = {"--auth-type", "openai"},
+     .file = "defaults.json",
+     .settings = "{\"model\": {\"generationConfig\": {{EYES:\"modalities\": {\"image\": true}:EYES}}}}\n"},
     {.name = "copilot",
      .about = "GitHub Copilot CLI",
      .program = "copilot",
@@ -93,7 +100,7 @@ static const agent agents[] = {
      .arguments = {"--provider", "spry", "--model", "{MODEL}"},
      .file = "models.json",
      .settings = "{\"providers\": {\"spry\": {\"baseUrl\": \"{URL}/v1\", \"api\": \"openai-completions\", \"apiKey\": "
-                 "\"spry\", \"models\": [{\"id\": \"{MODEL}\"}]}}}\n"},
+                 "\"spry\", \"models\": [{\"id\": \"{MODEL}\"{EYES:, \"input\": [\"text\", \"image\"]:EYES}}]}}}\n"},
     {.name = "continue",
      .about = "Continue",
      .program = "cn",
@@ -101,7 +108,8 @@ static const agent agents[] = {
      .arguments = {"--config", "{FOLDER}/config.yaml"},
      .file = "config.yaml",
      .settings = "name: spry\nversion: 0.0.1\nschema: v1\nmodels:\n  - name: {MODEL}\n    provider: openai\n    model: "
-                 "{MODEL}\n    apiBase: {URL}/v1\n    apiKey: spry\n    roles: [chat]\n    capabilities: [tool_use]\n"},
+                 "{MODEL}\n    apiBase: {URL}/v1\n    apiKey: spry\n    roles: [chat]\n    capabilities: "
+                 "[tool_use{EYES:, image_input:EYES}]\n"},
 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -147,6 +155,7 @@ typedef struct launch {
     spry_buffer folder, url;
     const char *model; /* name of the model on the server */
     char limit[96];
+    bool sees;
 } launch;
 
 /* A text with its marks replaced; the caller frees it. NULL: memory is short. */
@@ -158,10 +167,16 @@ static char *filled(const launch *l, const char *text)
                  {"{MODEL}", l->model},
                  {"{FOLDER}", spry_buffer_view(&l->folder).data},
                  {"{LIMIT}", l->limit}};
+    static const char eyes[] = "{EYES:", eyes_end[] = ":EYES}";
     spry_buffer out;
     spry_buffer_init(&out, TEXT_BYTES_MAX);
     while (*text) {
         size_t i = 0;
+        const char *end = strncmp(text, eyes, strlen(eyes)) == 0 ? strstr(text, eyes_end) : NULL;
+        if (end || strncmp(text, eyes_end, strlen(eyes_end)) == 0) {
+            text = end && !l->sees ? end + strlen(eyes_end) : text + strlen(eyes);
+            continue;
+        }
         while (i < SPRY_COUNT(marks) && strncmp(text, marks[i].mark, strlen(marks[i].mark)) != 0)
             i++;
         if (i < SPRY_COUNT(marks)) {
@@ -334,6 +349,43 @@ static pid_t start_server(launch *l)
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
+static size_t on_text(char *data, size_t size, size_t count, void *user)
+{
+    return spry_buffer_append(user, data, size * count) ? size * count : 0;
+}
+
+/* Whether the server says that the model sees pictures. */
+static bool ask_sight(const launch *l)
+{
+    enum { ADDRESS_BYTES = 2048, PATIENCE_S = 20 };
+    char address[ADDRESS_BYTES];
+    spry_buffer text;
+    struct curl_slist *headers = NULL;
+    json_t *model = NULL, *input;
+    CURL *curl = curl_easy_init();
+    bool sees = false;
+    size_t i;
+    spry_buffer_init(&text, TEXT_BYTES_MAX);
+    snprintf(address, sizeof address, "%s/v1/models/%s", spry_buffer_view(&l->url).data, l->model);
+    if (curl) {
+        spry_http_prepare(curl, &headers, address, NULL);
+        curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)PATIENCE_S);
+        curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_text);
+        curl_easy_setopt(curl, CURLOPT_WRITEDATA, &text);
+        if (curl_easy_perform(curl) == CURLE_OK)
+            model = spry_json_value(spry_buffer_view(&text));
+    }
+    json_array_foreach(json_object_get(json_object_get(model, "architecture"), "input_modalities"), i, input)
+    {
+        sees = sees || (json_is_string(input) && strcmp(json_string_value(input), "image") == 0);
+    }
+    json_decref(model);
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    spry_buffer_deinit(&text);
+    return sees;
+}
+
 static spry_status write_settings(const launch *l, spry_error *error)
 {
     spry_buffer path;
@@ -424,6 +476,7 @@ static int launch_agent(launch *l, const char *const *more, size_t n_more)
     signal(SIGHUP, on_end);
     if (!l->flags->url && (server = start_server(l)) < 0)
         return SPRY_EXIT_FAILURE;
+    l->sees = ask_sight(l);
     status = write_settings(l, &error);
     int code = status == SPRY_OK ? run_agent(l, more, n_more) : spry_complain_error(&error);
     end(server);

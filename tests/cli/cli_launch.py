@@ -84,6 +84,17 @@ class Launch(unittest.TestCase):
         first, second = (json.loads(line)["arguments"] for line in done.text.splitlines())
         self.assertEqual((first[0], second[-1]), ("auth", "task"))
 
+    def test_eyes(self):
+        """Agents are told whether the model sees pictures."""
+        for model, sees in ((os.path.join(cli_support.DATA, "models", "qwen3-vl"), True), (MODEL, False)):
+            path = launch("opencode", "--model", model).json["variables"]["OPENCODE_CONFIG"]
+            with open(path, encoding="utf-8") as file:
+                found = json.load(file)["provider"]["spry"]["models"]["spry"]
+            self.assertEqual(found.get("modalities", {}).get("input"), ["text", "image"] if sees else None)
+            path = launch("qwen", "--model", model).json["variables"]["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["model"]["generationConfig"], {"modalities": {"image": True}} if sees else {})
+
     def test_print(self):
         """Nothing is started; what is printed can be given to a shell."""
         done = launch("codex", "--model", "it's", "--print", "--", "exec", "a b")

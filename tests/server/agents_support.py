@@ -69,16 +69,34 @@ def make_model(folder=FOLDER, context=1 << 18):
     return folder
 
 
-class ScriptServer(Server):
-    """`rules`: what it answers; see tests/support/script/script_device.c. The model is served as `name`."""
+def make_seeing_model(folder=FOLDER + "-sees", context=1 << 18):
+    """The same with the vision tower of tests/data/models/qwen3-vl, which is computed."""
+    if os.path.isdir(folder):
+        return folder
+    shutil.copytree(tiny("qwen3-vl", ""), folder)
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    config["text_config"]["max_position_embeddings"] = context
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    with open(os.path.join(folder, "chat_template.jinja"), "w", encoding="utf-8") as file:
+        file.write(TEMPLATE)
+    return folder
 
-    def __init__(self, *arguments, rules=(), name="script", context=1 << 18):
+
+class ScriptServer(Server):
+    """`rules`: what it answers; see tests/support/script/script_device.c. The model is served as `name`; `sees`: it has a vision
+    tower."""
+
+    def __init__(self, *arguments, rules=(), name="script", context=1 << 18, sees=False):
         self.folder = tempfile.mkdtemp(dir=HOME)
         self.script, self.log_file = os.path.join(self.folder, "script.json"), os.path.join(self.folder, "prompts.jsonl")
         self.hold_file = os.path.join(self.folder, "hold")
         self.answer(*rules)
         os.environ["SPRY_SCRIPT"] = self.script
-        super().__init__("%s=%s" % (name, make_model(FOLDER + str(context), context)), "--only-named", *arguments,
+        model = make_seeing_model() if sees else make_model(FOLDER + str(context), context)
+        super().__init__("%s=%s" % (name, model), "--only-named", *arguments,
                          kv="256M", device=("--device", "script"))
 
     def answer(self, *rules):

@@ -1,6 +1,7 @@
 """What coding agents send, and what they need back. The requests of tests/data/agents were captured from real agents; texts of
 their vendors are replaced by filler."""
 
+import base64
 import json
 import lzma
 import os
@@ -380,6 +381,94 @@ class Ollama(ScriptTest):
         reply = self.server.post("/api/chat", dict(body, messages=[picture], tools=[TOOL]))
         self.assertEqual(reply.headers["x-spry-ignored"], "messages.image_url")
         self.assertIn("not shown", self.prompt())
+
+
+class Seeing(ScriptTest):
+    """Pictures in the tool loops of agents, with a model that sees: its tower is computed, its answers are the script's."""
+    rules = ("A red square.",)
+    PICTURES = [base64.b64encode(open(os.path.join(DATA, "models", "qwen3-vl", "image%d.png" % i), "rb").read()).decode() for i in (0, 1)]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = ScriptServer(rules=cls.rules, sees=True)
+
+    def loop(self, path, *pictures, call_id="c1"):
+        """A conversation in which a tool returned pictures, as agents of this interface send it."""
+        urls = ["data:image/png;base64," + data for data in pictures]
+        arguments = {"path": "shot.png"}
+        if path == "/v1/messages":
+            blocks = [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}} for data in pictures]
+            return {"max_tokens": 50, "tools": [{"name": "write", "input_schema": TOOL["function"]["parameters"]}], "messages": [
+                {"role": "user", "content": "Look."},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": call_id, "name": "write", "input": arguments}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": blocks}]}]}
+        if path == "/v1/responses":
+            return {"tools": [dict(TOOL["function"], type="function")], "input": [
+                {"type": "message", "role": "user", "content": "Look."},
+                {"type": "function_call", "call_id": call_id, "name": "write", "arguments": json.dumps(arguments)},
+                {"type": "function_call_output", "call_id": call_id, "output": [{"type": "input_image", "image_url": url} for url in urls]}]}
+        call_ = {"id": call_id, "type": "function", "function": {
+            "name": "write", "arguments": arguments if path == "/api/chat" else json.dumps(arguments)}}
+        result = {"role": "tool", "tool_call_id": call_id}
+        if path == "/api/chat":
+            result.update(content="", images=list(pictures))
+        else:
+            result["content"] = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        return {"stream": False, "tools": [TOOL], "messages": [{"role": "user", "content": "Look."},
+                                                               {"role": "assistant", "content": "", "tool_calls": [call_]}, result]}
+
+    PATHS = ("/v1/messages", "/v1/responses", "/v1/chat/completions", "/api/chat")
+
+    def ask(self, path, body):
+        reply = self.server.post(path, dict(body, model="script"))
+        self.assertEqual(reply.status, 200, reply.text[:300])
+        self.assertIn("A red square.", reply.text)
+        return reply
+
+    def test_what_is_said_of_it(self):
+        self.assertIn("vision", self.server.post("/api/show", {"model": "script"}).json["capabilities"])
+        self.assertEqual(self.server.get("/v1/models").json["data"][0]["architecture"]["input_modalities"], ["text", "image"])
+        self.assertIs(self.server.get("/props").json["modalities"]["vision"], True)
+
+    def test_tool_loops(self):
+        for path in self.PATHS:
+            with self.subTest(path):
+                reply = self.ask(path, self.loop(path, self.PICTURES[0]))
+                self.assertNotIn("x-spry-ignored", reply.headers)
+                prompt = self.prompt()
+                self.assertRegex(prompt, r"<tool_response>\n.*<\|vision_start\|>(<\|image_pad\|>)+<\|vision_end\|>")
+                self.assertEqual(prompt.count("<|vision_start|>"), 1)
+
+    def test_the_next_turn(self):
+        """The picture is in the cache; one more does not change that."""
+        body = self.loop("/v1/messages", self.PICTURES[1])
+        body["system"] = "Turn after turn. " * 40
+        first = self.ask("/v1/messages", body).json["usage"]
+        body["messages"] += [{"role": "assistant", "content": "A red square."}, {"role": "user", "content": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": self.PICTURES[0]}}]}]
+        usage = self.ask("/v1/messages", body).json["usage"]
+        self.assertGreater(usage["cache_read_input_tokens"], first["input_tokens"] + first["cache_read_input_tokens"] - 64)
+        self.assertEqual(self.server.prompts()[-1].count("<|vision_start|>"), 2)
+
+    def test_pictures_that_cannot_be_read(self):
+        """Junk in an agent's history becomes a sentence, and the pictures beside it are still seen."""
+        bad = ("no base64 at all \u00e9", "", self.PICTURES[0][:400], base64.b64encode(b"<svg/>" * 20).decode())
+        for path in self.PATHS:
+            for data in bad:
+                with self.subTest(path, data=data[:20]):
+                    reply = self.ask(path, self.loop(path, self.PICTURES[0], data, self.PICTURES[1]))
+                    self.assertEqual(reply.headers["x-spry-ignored"], "messages.image_url")
+                    prompt = self.prompt()
+                    self.assertEqual(prompt.count("<|vision_start|>"), 2)
+                    self.assertIn("not shown, picture 2", prompt)
+        question = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}]}
+        self.assertEqual(self.server.chat(messages=[question], model="script").status, 400)  # the question itself
+
+    def test_more_than_fit(self):
+        """An agent that sends a picture a turn: of too many the oldest are left out."""
+        reply = self.ask("/v1/chat/completions", self.loop("/v1/chat/completions", *[self.PICTURES[0]] * 130))
+        self.assertEqual(reply.headers["x-spry-ignored"], "messages.image_url")
+        self.assertEqual(self.prompt().count("<|vision_start|>"), 128)
 
 
 class NeverSilent(ScriptTest):

@@ -257,6 +257,8 @@ static json_t *capabilities_json(const spry_engine *engine, spry_view source)
         json_array_append_new(list, json_string("thinking"));
     if (spry_engine_can_fill_in(engine))
         json_array_append_new(list, json_string("insert"));
+    if (spry_engine_sees(engine))
+        json_array_append_new(list, json_string("vision"));
     return list;
 }
 

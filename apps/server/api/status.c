@@ -71,6 +71,11 @@ static json_t *model_json(const spry_server *server, const spry_pool_info *info)
         json_object_set_new(model, "context_length", json_integer((json_int_t)context));
         json_object_set_new(model, "meta", json_pack("{s:I}", "n_ctx", (json_int_t)context));
     }
+    if (info->state == SPRY_POOL_LOADED) { /* agents look whether pictures may be sent, in the form of model lists */
+        json_t *inputs = info->sees ? json_pack("[s, s]", "text", "image") : json_pack("[s]", "text");
+        json_object_set_new(model, "architecture",
+                            json_pack("{s:o, s:[s]}", "input_modalities", inputs, "output_modalities", "text"));
+    }
     return model;
 }
 

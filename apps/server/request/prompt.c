@@ -69,7 +69,7 @@ static spry_status take_prompt(spry_completion *c, spry_chat_prompt *prompt, spr
     return SPRY_OK;
 }
 
-/* ---- models without eyes ----------------------------------------------------------------------------------------- */
+/* ---- pictures that cannot be shown ------------------------------------------------------------------------------- */
 
 static bool add_name(void *context, const spry_pool_info *info)
 {
@@ -92,41 +92,75 @@ static spry_status refuse_picture(const spry_completion *c, spry_error *error)
     return status;
 }
 
-/* Pictures for a model without eyes: refused where they are the question; in a conversation with tools, and before the
- * last message, a sentence takes their place, as in fields.c. */
-static spry_status hide_pictures(spry_completion *c, const json_t *messages, bool agent, spry_error *error)
+/* Takes a picture out of the conversation: it is refused where it is the question; in a conversation with tools, and
+ * before the last message, a sentence takes its place, as in fields/messages.c. False: it stays. */
+static bool hide_picture(spry_completion *c, json_t *content, size_t index, bool history, const char *why)
+{
+    bool strict = c->exchange->server->settings->strict;
+    spry_fields fields = {.within = "", .ignored = &c->exchange->ignored};
+    if (strict || !history)
+        return false;
+    spry_fields_ignore(&fields, "messages", "messages.image_url", "the model cannot be shown this");
+    json_array_set_new(
+        content, index,
+        json_pack("{s:s, s:o}", "type", "text", "text", json_sprintf("[image_url: not shown, %s]", why)));
+    return true;
+}
+
+/* The content that has picture `number`, the first is 1, and its index there; NULL: there are fewer pictures.
+ * *history: it may be hidden. */
+static json_t *find_picture(size_t *index, bool *history, const json_t *messages, bool agent, size_t number)
 {
     size_t i, k, count = json_array_size(messages);
-    json_t *message, *part;
+    const json_t *message, *part;
     json_array_foreach(messages, i, message)
     {
         json_t *content = json_object_get(message, "content");
-        for (k = 0; k < json_array_size(content); k++) {
-            part = json_array_get(content, k);
-            if (!json_object_get(part, "image_url"))
+        json_array_foreach(content, k, part)
+        {
+            if (!json_object_get(part, "image_url") || --number)
                 continue;
-            bool strict = c->exchange->server->settings->strict;
-            spry_fields fields = {.within = "", .ignored = strict ? NULL : &c->exchange->ignored};
-            if (strict || !(agent || i + 1 < count))
-                return refuse_picture(c, error);
-            spry_fields_ignore(&fields, "messages", "messages.image_url", "the model cannot be shown this");
-            json_array_set_new(
-                content, k,
-                json_pack("{s:s, s:s}", "type", "text", "text", "[image_url: not shown, this model reads only text]"));
+            *index = k;
+            *history = agent || i + 1 < count;
+            return content;
         }
     }
+    return NULL;
+}
+
+/* Pictures for a model without eyes. */
+static spry_status hide_pictures(spry_completion *c, const json_t *messages, bool agent, spry_error *error)
+{
+    size_t index;
+    bool history;
+    json_t *content;
+    while ((content = find_picture(&index, &history, messages, agent, 1)))
+        if (!hide_picture(c, content, index, history, "this model reads only text"))
+            return refuse_picture(c, error);
     return SPRY_OK;
 }
 
-spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,
+/* Hides the picture of which an error says that it cannot be read, or the oldest of too many, so that an agent's
+ * history with such a picture is answered. False: the error stays. */
+static bool hide_unread(spry_completion *c, const json_t *messages, bool agent, const spry_error *error)
+{
+    static const char mark[] = "picture ", many[] = "a conversation can have ";
+    size_t index, number = 0;
+    bool history;
+    if (strncmp(error->message, mark, strlen(mark)) == 0)
+        number = (size_t)strtoul(error->message + strlen(mark), NULL, 10);
+    else if (strncmp(error->message, many, strlen(many)) == 0)
+        number = 1;
+    json_t *content = number ? find_picture(&index, &history, messages, agent, number) : NULL;
+    return content && hide_picture(c, content, index, history, error->message);
+}
+
+/* One attempt to make the prompt of a conversation. */
+static spry_status make_chat(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,
                              const json_t *choice, bool generate, spry_error *error)
 {
     spry_chat_prompt prompt = {0};
     spry_agent_prompt arranged;
-    spry_status blind =
-        spry_engine_sees(c->model->engine) ? SPRY_OK : hide_pictures(c, messages, json_array_size(tools) > 0, error);
-    if (blind != SPRY_OK)
-        return blind;
     spry_agent_prompt_init(&arranged, c->exchange->server->agents, spry_exchange_header(c->exchange, "User-Agent"),
                            messages, tools);
     c->prompts.agent = arranged.agent;
@@ -135,11 +169,27 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
     spry_agent_prompt_deinit(&arranged);
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
-    spry_laps_prompt(&c->costs.laps, &prompt);
+    spry_lap_until(&c->costs.laps, SPRY_PART_TEMPLATE, spry_clock_ns() - (uint64_t)(prompt.tokenize_ms * 1e6));
     if (status == SPRY_OK)
         status = take_prompt(c, &prompt, error);
     spry_chat_prompt_deinit(&prompt);
     free(json);
+    return status;
+}
+
+spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,
+                             const json_t *choice, bool generate, spry_error *error)
+{
+    spry_error why = {0};
+    bool agent = json_array_size(tools) > 0;
+    spry_status status = spry_engine_sees(c->model->engine) ? SPRY_OK : hide_pictures(c, messages, agent, error);
+    if (status != SPRY_OK)
+        return status;
+    do
+        status = make_chat(c, messages, tools, extra, choice, generate, &why);
+    while (status != SPRY_OK && status != SPRY_ERR_MEMORY && hide_unread(c, messages, agent, &why));
+    if (status != SPRY_OK && error)
+        *error = why;
     return status;
 }
 
