@@ -24,8 +24,9 @@ enum { LIST_MAX = 12, ARGUMENTS_MAX = 256, TEXT_BYTES_MAX = 1 << 20, POLL_NS = 5
 
 /* ---- agents ------------------------------------------------------------------------------------------------------ */
 
-/* In texts, {URL} is the server's address, {MODEL} the model's name, {FOLDER} the folder for settings, {LIMIT} what
- * --context says, in opencode's form, and {EYES:...} is there if the model sees pictures. Lists end with NULL. */
+/* In texts, {URL} is the server's address, {MODEL} the model's name, {FOLDER} the folder for settings, {CONTEXT} the
+ * tokens of a conversation and {OUTPUT} a quarter of them. A text between {EYES: and :EYES} is there if the model sees
+ * pictures, one between {KNOWN: and :KNOWN} if the context is known. Lists end with NULL. */
 typedef struct agent {
     const char *name, *about, *program, *install;
     const char *variables[LIST_MAX]; /* NAME=VALUE */
@@ -37,7 +38,8 @@ typedef struct agent {
 
 #define OPENCODE_SETTINGS                                                                                              \
     "{\"provider\": {\"spry\": {\"npm\": \"@ai-sdk/openai-compatible\", \"name\": \"spry\", \"options\": "             \
-    "{\"baseURL\": \"{URL}/v1\"}, \"models\": {\"{MODEL}\": {\"name\": \"{MODEL}\"{LIMIT}{EYES:, \"attachment\": "     \
+    "{\"baseURL\": \"{URL}/v1\"}, \"models\": {\"{MODEL}\": {\"name\": \"{MODEL}\"{KNOWN:, \"limit\": {\"context\": "  \
+    "{CONTEXT}, \"output\": {OUTPUT}}:KNOWN}{EYES:, \"attachment\": "                                                  \
     "true, "                                                                                                           \
     "\"modalities\": {\"input\": [\"text\", \"image\"], \"output\": [\"text\"]}:EYES}}}}}}\n"
 
@@ -48,7 +50,9 @@ static const agent agents[] = {
      .install = "@anthropic-ai/claude-code",
      .variables = {"ANTHROPIC_BASE_URL={URL}", "ANTHROPIC_AUTH_TOKEN=spry",
                    "ANTHROPIC_API_KEY=", "ANTHROPIC_SMALL_FAST_MODEL={MODEL}", "ANTHROPIC_DEFAULT_HAIKU_MODEL={MODEL}",
-                   "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"},
+                   "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+                   "{KNOWN:CLAUDE_CODE_MAX_CONTEXT_TOKENS={CONTEXT}:KNOWN}",
+                   "{KNOWN:CLAUDE_CODE_AUTO_COMPACT_WINDOW={CONTEXT}:KNOWN}"},
      .arguments = {"--model", "{MODEL}"}},
     {.name = "codex",
      .about = "Codex",
@@ -56,7 +60,7 @@ static const agent agents[] = {
      .install = "@openai/codex",
      .arguments = {"-c", "model_provider=\"spry\"", "-c",
                    "model_providers.spry={name=\"spry\",base_url=\"{URL}/v1\",wire_api=\"responses\"}", "-c",
-                   "model=\"{MODEL}\""}},
+                   "model=\"{MODEL}\"", "{KNOWN:-c:KNOWN}", "{KNOWN:model_context_window={CONTEXT}:KNOWN}"}},
     {.name = "opencode",
      .about = "opencode",
      .program = "opencode",
@@ -79,13 +83,16 @@ static const agent agents[] = {
                    "QWEN_CODE_SYSTEM_DEFAULTS_PATH={FOLDER}/defaults.json"},
      .arguments = {"--auth-type", "openai"},
      .file = "defaults.json",
-     .settings = "{\"model\": {\"generationConfig\": {{EYES:\"modalities\": {\"image\": true}:EYES}}}}\n"},
+     .settings = "{\"model\": {\"generationConfig\": {\"modalities\": {{EYES:\"image\": true:EYES}}"
+                 "{KNOWN:, \"contextWindowSize\": {CONTEXT}:KNOWN}}}}\n"},
     {.name = "copilot",
      .about = "GitHub Copilot CLI",
      .program = "copilot",
      .install = "@github/copilot",
      .variables = {"COPILOT_PROVIDER_TYPE=openai", "COPILOT_PROVIDER_BASE_URL={URL}/v1",
-                   "COPILOT_PROVIDER_API_KEY=spry", "COPILOT_MODEL={MODEL}", "COPILOT_OFFLINE=true"}},
+                   "COPILOT_PROVIDER_API_KEY=spry", "COPILOT_MODEL={MODEL}", "COPILOT_OFFLINE=true",
+                   "{KNOWN:COPILOT_PROVIDER_MAX_PROMPT_TOKENS={CONTEXT}:KNOWN}",
+                   "{KNOWN:COPILOT_PROVIDER_MAX_OUTPUT_TOKENS={OUTPUT}:KNOWN}"}},
     {.name = "cline",
      .about = "Cline",
      .program = "cline",
@@ -100,7 +107,8 @@ static const agent agents[] = {
      .arguments = {"--provider", "spry", "--model", "{MODEL}"},
      .file = "models.json",
      .settings = "{\"providers\": {\"spry\": {\"baseUrl\": \"{URL}/v1\", \"api\": \"openai-completions\", \"apiKey\": "
-                 "\"spry\", \"models\": [{\"id\": \"{MODEL}\"{EYES:, \"input\": [\"text\", \"image\"]:EYES}}]}}}\n"},
+                 "\"spry\", \"models\": [{\"id\": \"{MODEL}\"{KNOWN:, \"contextWindow\": {CONTEXT}, \"maxTokens\": "
+                 "{OUTPUT}:KNOWN}{EYES:, \"input\": [\"text\", \"image\"]:EYES}}]}}}\n"},
     {.name = "continue",
      .about = "Continue",
      .program = "cn",
@@ -109,7 +117,8 @@ static const agent agents[] = {
      .file = "config.yaml",
      .settings = "name: spry\nversion: 0.0.1\nschema: v1\nmodels:\n  - name: {MODEL}\n    provider: openai\n    model: "
                  "{MODEL}\n    apiBase: {URL}/v1\n    apiKey: spry\n    roles: [chat]\n    capabilities: "
-                 "[tool_use{EYES:, image_input:EYES}]\n"},
+                 "[tool_use{EYES:, image_input:EYES}]\n"
+                 "{KNOWN:    defaultCompletionOptions:\n      contextLength: {CONTEXT}\n:KNOWN}"},
 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -153,8 +162,8 @@ typedef struct launch {
     const agent *agent;
     const launch_flags *flags;
     spry_buffer folder, url;
-    const char *model; /* name of the model on the server */
-    char limit[96];
+    const char *model;            /* name of the model on the server */
+    char context[16], output[16]; /* tokens; empty: not known */
     bool sees;
 } launch;
 
@@ -166,17 +175,27 @@ static char *filled(const launch *l, const char *text)
     } marks[] = {{"{URL}", spry_buffer_view(&l->url).data},
                  {"{MODEL}", l->model},
                  {"{FOLDER}", spry_buffer_view(&l->folder).data},
-                 {"{LIMIT}", l->limit}};
-    static const char eyes[] = "{EYES:", eyes_end[] = ":EYES}";
+                 {"{CONTEXT}", l->context},
+                 {"{OUTPUT}", l->output}};
+    const struct {
+        const char *begin, *end;
+        bool there;
+    } parts[] = {{"{EYES:", ":EYES}", l->sees}, {"{KNOWN:", ":KNOWN}", l->context[0] != '\0'}};
     spry_buffer out;
     spry_buffer_init(&out, TEXT_BYTES_MAX);
     while (*text) {
         size_t i = 0;
-        const char *end = strncmp(text, eyes, strlen(eyes)) == 0 ? strstr(text, eyes_end) : NULL;
-        if (end || strncmp(text, eyes_end, strlen(eyes_end)) == 0) {
-            text = end && !l->sees ? end + strlen(eyes_end) : text + strlen(eyes);
-            continue;
+        bool part = false;
+        for (size_t k = 0; k < SPRY_COUNT(parts) && !part; k++) {
+            const char *begin = parts[k].begin, *end = parts[k].end;
+            bool opens = strncmp(text, begin, strlen(begin)) == 0;
+            part = opens || strncmp(text, end, strlen(end)) == 0;
+            if (part)
+                text = opens && !parts[k].there && strstr(text, end) ? strstr(text, end) + strlen(end)
+                                                                     : text + strlen(begin);
         }
+        if (part)
+            continue;
         while (i < SPRY_COUNT(marks) && strncmp(text, marks[i].mark, strlen(marks[i].mark)) != 0)
             i++;
         if (i < SPRY_COUNT(marks)) {
@@ -197,8 +216,13 @@ static bool fill_command(char *list[ARGUMENTS_MAX], const launch *l, const char 
 {
     size_t n = 0;
     list[n++] = strdup(l->agent->program);
-    for (; *own; own++)
-        list[n++] = filled(l, *own);
+    for (; *own; own++) {
+        list[n] = filled(l, *own);
+        if (list[n] && !*list[n])
+            free(list[n]);
+        else
+            n++;
+    }
     bool fits = n + n_more < ARGUMENTS_MAX;
     for (size_t i = 0; fits && i < n_more; i++)
         list[n++] = strdup(more[i]);
@@ -354,8 +378,14 @@ static size_t on_text(char *data, size_t size, size_t count, void *user)
     return spry_buffer_append(user, data, size * count) ? size * count : 0;
 }
 
-/* Whether the server says that the model sees pictures. */
-static bool ask_sight(const launch *l)
+static void set_context(launch *l, uint64_t tokens)
+{
+    snprintf(l->context, sizeof l->context, "%u", (unsigned)(tokens < UINT32_MAX ? tokens : UINT32_MAX));
+    snprintf(l->output, sizeof l->output, "%u", (unsigned)(tokens < UINT32_MAX ? tokens : UINT32_MAX) / 4);
+}
+
+/* Asks the server how long conversations can be, and whether the model sees pictures. */
+static void ask_model(launch *l)
 {
     enum { ADDRESS_BYTES = 2048, PATIENCE_S = 20 };
     char address[ADDRESS_BYTES];
@@ -363,7 +393,6 @@ static bool ask_sight(const launch *l)
     struct curl_slist *headers = NULL;
     json_t *model = NULL, *input;
     CURL *curl = curl_easy_init();
-    bool sees = false;
     size_t i;
     spry_buffer_init(&text, TEXT_BYTES_MAX);
     snprintf(address, sizeof address, "%s/v1/models/%s", spry_buffer_view(&l->url).data, l->model);
@@ -377,13 +406,14 @@ static bool ask_sight(const launch *l)
     }
     json_array_foreach(json_object_get(json_object_get(model, "architecture"), "input_modalities"), i, input)
     {
-        sees = sees || (json_is_string(input) && strcmp(json_string_value(input), "image") == 0);
+        l->sees = l->sees || (json_is_string(input) && strcmp(json_string_value(input), "image") == 0);
     }
+    if (!l->context[0] && json_integer_value(json_object_get(model, "context_length")) > 0)
+        set_context(l, (uint64_t)json_integer_value(json_object_get(model, "context_length")));
     json_decref(model);
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
     spry_buffer_deinit(&text);
-    return sees;
 }
 
 static spry_status write_settings(const launch *l, spry_error *error)
@@ -476,7 +506,7 @@ static int launch_agent(launch *l, const char *const *more, size_t n_more)
     signal(SIGHUP, on_end);
     if (!l->flags->url && (server = start_server(l)) < 0)
         return SPRY_EXIT_FAILURE;
-    l->sees = ask_sight(l);
+    ask_model(l);
     status = write_settings(l, &error);
     int code = status == SPRY_OK ? run_agent(l, more, n_more) : spry_complain_error(&error);
     end(server);
@@ -508,8 +538,7 @@ int spry_cmd_launch(int argc, char **argv)
         return spry_usage_wrong(&usage, "--model is missing: which model is the agent to use?");
     l.model = flags.url ? flags.model : "spry";
     if (flags.context)
-        snprintf(l.limit, sizeof l.limit, ", \"limit\": {\"context\": %u, \"output\": %u}", flags.context,
-                 flags.context / 4);
+        set_context(&l, flags.context);
     spry_buffer_init(&l.folder, TEXT_BYTES_MAX);
     spry_buffer_init(&l.url, TEXT_BYTES_MAX);
     spry_path_user_data(&l.folder, "agents");

@@ -93,7 +93,20 @@ class Launch(unittest.TestCase):
             self.assertEqual(found.get("modalities", {}).get("input"), ["text", "image"] if sees else None)
             path = launch("qwen", "--model", model).json["variables"]["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]
             with open(path, encoding="utf-8") as file:
-                self.assertEqual(json.load(file)["model"]["generationConfig"], {"modalities": {"image": True}} if sees else {})
+                self.assertEqual(json.load(file)["model"]["generationConfig"]["modalities"], {"image": True} if sees else {})
+
+    def test_contexts(self):
+        """Agents are told how long conversations can be, so that they compact in time: by --context, or what the server says."""
+        for arguments, tokens in (((), "2048"), (("--context", "512"), "512")):
+            done = launch("claude", "--model", MODEL, *arguments).json
+            self.assertEqual(done["variables"]["CLAUDE_CODE_MAX_CONTEXT_TOKENS"], tokens)
+            done = launch("opencode", "--model", MODEL, *arguments).json
+            with open(done["variables"]["OPENCODE_CONFIG"], encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["provider"]["spry"]["models"]["spry"]["limit"]["context"], int(tokens))
+        said = launch("codex", "--model", "x", "--print").text
+        self.assertNotIn("model_context_window", said)  # it is not known
+        self.assertNotIn("KNOWN", said)
+        self.assertIn("model_context_window=512", launch("codex", "--model", "x", "--print", "--context", "512").text)
 
     def test_print(self):
         """Nothing is started; what is printed can be given to a shell."""
