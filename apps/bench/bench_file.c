@@ -204,7 +204,7 @@ static spry_status check_format(bool *of_points, const json_t *report, spry_erro
     return spry_fail(error, SPRY_ERR_FORMAT, "its format is '%.40s', not '%s'", format, SPRY_BENCH_FORMAT);
 }
 
-static spry_status check_report(const json_t *report, spry_error *error)
+spry_status spry_bench_report_check(const json_t *report, spry_error *error)
 {
     bool of_points = false;
     spry_status status = check_format(&of_points, report, error);
@@ -240,7 +240,7 @@ spry_status spry_bench_file_open(json_t **out, const char *path, spry_bench_file
 
 spry_status spry_bench_file_read(json_t **out, const char *path, spry_error *error)
 {
-    return spry_bench_file_open(out, path, check_report, error);
+    return spry_bench_file_open(out, path, spry_bench_report_check, error);
 }
 
 void spry_bench_file_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,

@@ -115,6 +115,9 @@ json_t *spry_bench_text_json(const char *text);
 typedef spry_status (*spry_bench_file_check)(const json_t *file, spry_error *error);
 spry_status spry_bench_file_open(json_t **out, const char *path, spry_bench_file_check check, spry_error *error);
 
+/* Whether an object is a report of any kind, and every key of it that is used later is valid. */
+spry_status spry_bench_report_check(const json_t *report, spry_error *error);
+
 /* Reads a report of any kind; the caller releases *out with json_decref. Every key used later is validated. */
 spry_status spry_bench_file_read(json_t **out, const char *path, spry_error *error);
 

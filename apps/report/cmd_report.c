@@ -65,6 +65,21 @@ static spry_status check_bench(const json_t *bench, spry_error *error)
     return status;
 }
 
+/* Other measurements of bench than those of points are lists of figures. */
+static const struct {
+    const char *name, *kind;
+    spry_status (*check)(const json_t *file, spry_error *error);
+} formats[] = {
+    {SPRY_BENCH_FORMAT, "bench", check_bench},
+    {SPRY_PROFILE_FORMAT, "machine", spry_profile_check},
+    {SPRY_DRAFT_FORMAT, "figures", spry_bench_report_check},
+    {SPRY_REUSE_FORMAT, "figures", spry_bench_report_check},
+    {SPRY_WITHOUT_FORMAT, "figures", spry_bench_report_check},
+    {SPRY_CHUNK_FORMAT, "figures", spry_bench_report_check},
+    {SPRY_MIX_REPORT_FORMAT, "figures", spry_bench_report_check},
+    {SPRY_AGENT_FORMAT, "figures", spry_bench_report_check},
+};
+
 static spry_status load_object(json_t **out, const char **kind, FILE *file, spry_error *error)
 {
     char *text = malloc(SPRY_BENCH_FILE_MAX + 1);
@@ -85,11 +100,12 @@ static spry_status load_object(json_t **out, const char **kind, FILE *file, spry
         return status;
     if (!format)
         return spry_fail(error, SPRY_ERR_FORMAT, "does not say its \"format\": %s", expected);
-    const bool bench = strcmp(format, SPRY_BENCH_FORMAT) == 0;
-    if (!bench && strcmp(format, SPRY_PROFILE_FORMAT) != 0)
-        return spry_fail(error, SPRY_ERR_FORMAT, "has the format \"%.60s\": %s", format, expected);
-    *kind = bench ? "bench" : "machine";
-    return bench ? check_bench(*out, error) : spry_profile_check(*out, error);
+    for (size_t i = 0; i < SPRY_COUNT(formats); i++)
+        if (strcmp(format, formats[i].name) == 0) {
+            *kind = formats[i].kind;
+            return formats[i].check(*out, error);
+        }
+    return spry_fail(error, SPRY_ERR_FORMAT, "has the format \"%.60s\": %s", format, expected);
 }
 
 /* The first character tells a list of events, read line by line, from one object, which has a format. */
@@ -170,11 +186,13 @@ static spry_status load_all(json_t *files, const char *const *paths, size_t coun
 static const spry_usage usage = {
     .command = "report",
     .arguments = "FILE... [options]",
-    .about = "Writes one page about measurements: the parts of the time to the first token, speed by depth and "
-             "number of sequences, each op relative to the machine's limits, cache, memory, energy. Several files "
-             "are shown side by side; ratios are relative to the first.\n"
-             "A FILE comes from `spry bench --save`, --trace or `spry doctor --json`. The page is "
-             "self-contained.",
+    .about =
+        "Writes one page about measurements: the parts of the time to the first token, speed by depth and "
+        "number of sequences, each op relative to the machine's limits, cache, memory, energy. Several files "
+        "are shown side by side; ratios are relative to the first.\n"
+        "A FILE comes from `spry bench --save` (of points, --reuse, --draft, --mix, --agent, --chunk or --without), "
+        "--trace or `spry doctor --json`. The page is "
+        "self-contained.",
     .examples = "spry bench --save now.json && spry report now.json\n"
                 "spry report before.json after.json -o change.html\n"
                 "spry report trace.json machine.json -o - | gzip > report.html.gz",

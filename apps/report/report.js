@@ -135,12 +135,8 @@ const TRACE_FIGURES = [
     ["Steps begun ahead", "ahead_share", "share", 1],
 ];
 
-// One column per file, one row per figure that a file has; says in the verdict how each file compares with the first.
-function figureTable(title, files, figures, verdict) {
-    const known = figures.filter(([, path]) => files.some(file => at(file, path) !== undefined));
-    const first = path => num(files[0], path);
-    const rows = known.map(([name, path, unit, better]) => [name, ...files.map((file, i) =>
-        unit ? cell(unit, num(file, path), i ? first(path) : NaN, better) : String(at(file, path) ?? "–"))]);
+// Says how each file compares with the first; in rows the cells of the files follow the name of the figure.
+function compareWithFirst(files, rows, verdict) {
     files.slice(1).forEach((file, i) => {
         const cells = rows.map(row => ({ title: row[0], ...row[i + 2] })).filter(one => one.better && one.ratio > 0);
         const count = test => cells.filter(one => test(one.better * (one.ratio - 1))).length;
@@ -149,6 +145,15 @@ function figureTable(title, files, figures, verdict) {
             `${count(gain => gain < -0.02)} worse, ${count(gain => Math.abs(gain) <= 0.02)} within 2 %.` +
             (largest ? ` Largest change: ${largest.title}, ${show("times", largest.ratio)}.` : ""));
     });
+}
+
+// One column per file, one row per figure that a file has; says in the verdict how each file compares with the first.
+function figureTable(title, files, figures, verdict) {
+    const known = figures.filter(([, path]) => files.some(file => at(file, path) !== undefined));
+    const first = path => num(files[0], path);
+    const rows = known.map(([name, path, unit, better]) => [name, ...files.map((file, i) =>
+        unit ? cell(unit, num(file, path), i ? first(path) : NaN, better) : String(at(file, path) ?? "–"))]);
+    compareWithFirst(files, rows, verdict);
     return { columns: [title, ...files.map(file => file._name)], rows, cards: files.length === 1 };
 }
 
@@ -165,12 +170,39 @@ function introduce(bench, { prefill, decode }, verdict) {
     if (bench.ttft) {
         verdict.push(`First token: ${ms("ttft.cold_ms")} for a new prompt, ${ms("ttft.warm_ms")} for a cached one.`);
     }
+    return modelAndMachine(bench);
+}
+
+function modelAndMachine(bench) {
     return `${bench.model}: ${bench.architecture ?? "unknown architecture"}, ${show("speed", num(bench, "parameters") / 1e6)} ` +
         `million parameters, ${show("bytes", num(bench, "weight_bytes"))} of weights. ${bench.machine.cpu}, ` +
         `${plural(bench.machine.threads, "thread")}, ${bench.machine.kernels} kernels${bench.when ? "; measured at " + bench.when : ""}.`;
 }
 
+const FIGURE_KINDS = {
+    "spry-draft-1": "Drafts", "spry-reuse-1": "Reuse of cached text", "spry-without-1": "What a part is worth",
+    "spry-chunk-1": "Prefill by chunk", "spry-mix-report-1": "Workload", "spry-agent-report-1": "Session of a coding agent",
+};
+const FIGURE_UNITS = { "tok/s": "tokens/s", x: "times", us: "µs" };
+
+// Measurements that are lists of figures, those of one kind side by side.
+function figureSections(files, verdict) {
+    return Object.entries(FIGURE_KINDS).map(([format, title]) => {
+        const own = files.filter(file => file.format === format);
+        const figures = own.map(file => new Map(file.figures.map(one => [one.what, one])));
+        const rows = [...new Set(figures.flatMap(one => [...one.keys()]))].map(name => [name, ...figures.map((of, i) => {
+            const one = of.get(name);
+            const first = i ? (figures[0].get(name)?.value ?? NaN) : NaN;
+            return one ? cell(FIGURE_UNITS[one.unit] ?? one.unit, one.value, first, one.better === "more" ? 1 : -1) : "–";
+        })]);
+        compareWithFirst(own, rows, verdict);
+        return { title, blocks: [...(own.length === 1 ? own.map(modelAndMachine) : []),
+            { columns: ["Figure", ...own.map(file => file._name)], rows, cards: own.length === 1 }] };
+    });
+}
+
 const DESCRIBE = {
+    figures: file => `${FIGURE_KINDS[file.format]}: ${file.model} on ${file.machine.cpu}`,
     bench: file => `${file.model} on ${file.machine.cpu}`,
     machine: file => file.cpu.name,
     trace: file => `${plural(file.requests, "request")}, ${plural(file.steps, "step")}` +
@@ -457,6 +489,9 @@ function titleOf(files, benches) {
     if (benches.length !== 1 && files.length > 1) {
         return `${files[0]._name} and ${files.length === 2 ? files[1]._name : files.length - 1 + " others"} side by side`;
     }
+    if (files[0]._kind === "figures") {
+        return `${files[0].model}: ${FIGURE_KINDS[files[0].format].toLowerCase()}`;
+    }
     return files[0]._kind === "machine" ? files[0].cpu.name : `${benches[0]?.model ?? files[0]._name}: where the time goes`;
 }
 
@@ -481,14 +516,14 @@ function finish(sections) {
 }
 
 function reportDocument(files, version) {
-    const [benches, traces, machines] = ["bench", "trace", "machine"].map(kind => files.filter(file => file._kind === kind));
+    const [benches, traces, machines, lists] = ["bench", "trace", "machine", "figures"].map(kind => files.filter(file => file._kind === kind));
     const { points, leftOut } = allPoints(benches);
     const verdict = [];
     addSame(benches);
     const sections = finish([
         summary(files, benches, traces, verdict), firstToken(benches), ...traces.map(requests), speed(benches, points),
         betweenTokens(benches, traces, points), residency(benches, traces, points), roofline(benches), cache(benches), memory(benches),
-        energy(benches, points), batches(benches), ...machines.map(machine => machineSection(machine, verdict)),
+        energy(benches, points), batches(benches), ...figureSections(lists, verdict), ...machines.map(machine => machineSection(machine, verdict)),
     ]);
     for (const trace of traces.filter(one => one.parts.length)) {
         const part = most(trace.parts, one => one.share);
@@ -497,7 +532,7 @@ function reportDocument(files, version) {
     }
     const notes = [
         ...mixture(files, "machines", file => at(file, "machine.id") ?? file.id, file => at(file, "machine.cpu") ?? at(file, "cpu.name")),
-        ...mixture(benches, "models", file => file.model_id, file => file.model),
+        ...mixture([...benches, ...lists], "models", file => file.model_id, file => file.model),
         ...mixture(benches, "settings", settingsOf, settingsOf),
         ...(leftOut ? [`Left out: ${plural(leftOut, "point")} of the files, as a report shows at most ${ROWS_MAX} different ones.`] : []),
     ];

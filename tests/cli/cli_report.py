@@ -85,6 +85,28 @@ class Pages(ReportTest):
         self.assertEqual(len(names(self.write("x" * 100 + ".json", load("after")))[0]), 40)
 
 
+class Figures(ReportTest):
+    """Measurements of bench that are lists of figures: reuse, drafts, workloads and the like."""
+
+    def test_every_kind(self):
+        kinds = ["spry-draft-1", "spry-reuse-1", "spry-without-1", "spry-chunk-1", "spry-mix-report-1", "spry-agent-report-1"]
+        paths = [self.write("%d.json" % i, dict(load("mix"), format=kind)) for i, kind in enumerate(kinds)]
+        found = self.page(data("after"), data("draft"), *paths)
+        self.assertEqual([file["_kind"] for file in found], ["bench"] + ["figures"] * 7)
+        self.assertEqual(found[1]["figures"], load("draft")["figures"])
+
+    def test_what_bench_saves(self):
+        path = os.path.join(self.folder, "now.json")
+        self.succeeds(spry("bench", "--mix", "chat", "--mix-scale", "0.02", "--requests", "2", "--together", "1", "--save", path))
+        self.assertEqual(self.page(path)[0]["_kind"], "figures")
+
+    def test_what_is_refused(self):
+        for change, words in (({"figures": None}, "figures"), ({"model": 3}, "model"), ({"machine": None}, "machine"),
+                              ({"figures": [{"what": "x", "unit": "miles", "better": "less", "value": 1}]}, "unit"),
+                              ({"figures": load("mix")["figures"][:1] * 2}, "same name")):
+            self.fails(spry("report", self.write("x.json", dict(load("mix"), **change))), FAILURE, words)
+
+
 class Traces(ReportTest):
     def lines(self):
         with open(data("trace"), encoding="utf-8") as file:

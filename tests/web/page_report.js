@@ -122,6 +122,18 @@ async function contentOf(world, ...inputs) {
 
 // ---- what is shown for what -----------------------------------------------------------------------------------------
 
+test("drafts and workloads are tables of figures, side by side by kind", async world => {
+    const faster = { ...load("mix"), figures: load("mix").figures.map(one => ({ ...one, value: one.value * 2 })) };
+    const odd = { ...load("draft"), figures: [{ what: "__proto__", unit: "us", better: "less", value: 7 }] };
+    await withReport(world, ["mix", { faster }, "draft", { odd }], DESK, async page => {
+        const text = await page.innerText("body");
+        assert.match(text, /Workload/);
+        assert.match(text, /Drafts/);
+        assert.match(text, /faster compared with mix: 3 figures better, 6 worse/);
+        assert.match(text, /__proto__[^]*7\.00 µs/);
+    });
+});
+
 test("reports have the sections that their files have data for, and a list of them", async world => {
     const bench = [
         "Time to the first token",
