@@ -244,10 +244,10 @@ typedef struct spry_chat_prompt {
     uint64_t reserved[3];
 } spry_chat_prompt;
 
-/* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
- * "tool_choice", "parallel_tool_calls", "chat_template" (in place of the model's), "chat_template_kwargs" (its
- * variables), "add_generation_prompt" (default true), "continuation" (the beginning of the answer). Parts of a message
- * can be fragments: {"type": "text", "text": "...", "cache": "span"}. Always call spry_chat_prompt_deinit. */
+/* Makes a prompt of a conversation, a JSON object: "messages" as in OpenAI's API, and optionally "tools", "tool_choice",
+ * "parallel_tool_calls", "chat_template" (not the model's), "chat_template_kwargs" (its variables), "continuation" (the
+ * answer's beginning), "add_generation_prompt" (default true); or "prompt": parts, without a template. Parts can be
+ * fragments: {"type": "text", "text": "...", "cache": "span"}. Always call spry_chat_prompt_deinit. */
 SPRY_API spry_status spry_engine_chat_prompt(const spry_engine *engine, spry_chat_prompt *prompt, const char *json,
                                              size_t size, spry_error *error);
 SPRY_API void spry_chat_prompt_deinit(spry_chat_prompt *prompt);

@@ -10,6 +10,7 @@
 #include "platform/clock.h"
 #include "server/api/apis.h"
 #include "server/http/http_server.h"
+#include "server/request/fetch.h"
 #include "server/server_setup.h"
 
 enum { POLL_MS = 20, LAST_EVENTS_MS = 10000 };
@@ -84,6 +85,10 @@ static const spry_option reach_options[] = {
     OPTION("chats", STRING, settings.chats, .metavar = "FILE",
            .help = "File of these chats; default: spry/chats.db in the user's data folder"),
     OPTION("allow-pin", FLAG, settings.allow_pin, .help = "Allow /models/pin to pin models in memory"),
+    OPTION("allow-fetch", STRING, settings.allow_fetch, .metavar = "HOSTS",
+           .help =
+               "Fetch pictures that requests name by https addresses of these hosts (HOST or HOST:PORT, with commas "
+               "between them; http://HOST:PORT: without encryption), for models that see"),
     OPTION("allow-tool", STRING, settings.allow_tool, .metavar = "URLS",
            .help = "Allow the web page and other clients to call these tools of this machine: http:// addresses with "
                    "the host 127.0.0.1, [::1] or localhost, with commas between them"),
@@ -240,7 +245,8 @@ int spry_cmd_serve(int argc, char **argv)
         return code;
     spry_error error;
     if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK ||
-        spry_tools_check(flags.settings.allow_tool, &error) != SPRY_OK)
+        spry_tools_check(flags.settings.allow_tool, &error) != SPRY_OK ||
+        spry_fetch_check(flags.settings.allow_fetch, &error) != SPRY_OK)
         return spry_usage_wrong(&usage, "%s", error.message);
     /* Threads inherit the mask, so only this thread receives these signals. */
     sigset_t signals;

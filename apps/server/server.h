@@ -33,6 +33,7 @@ typedef struct spry_serve_settings {
     bool allow_pin;                 /* /models/pin is allowed */
     bool allow_chats;               /* /api/chats is allowed */
     const char *chats;              /* file of stored chats; NULL: the user's */
+    const char *allow_fetch;        /* hosts that pictures are fetched from, with commas between them; NULL: none */
     const char *allow_tool;         /* addresses that /v1/tools/call may call, with commas between them; NULL: none */
     uint32_t tool_s;                /* seconds that such a call may take */
     const char *mcp;                /* file of MCP servers (mcp/mcp.h); NULL: none */

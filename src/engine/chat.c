@@ -275,7 +275,7 @@ static spry_status read_request(spry_chat_input *input, const json_t *request, s
         .continuation = {json_string_value(begun), json_string_length(begun)},
         .add_generation_prompt = !json_is_false(prompt),
     };
-    if (!json_is_array(input->messages))
+    if (!json_is_array(input->messages) && !json_is_array(json_object_get(request, "prompt")))
         return spry_fail(error, SPRY_ERR_INPUT, "\"messages\" must be a list");
     if (input->tools && !json_is_array(input->tools) && !json_is_null(input->tools))
         return spry_fail(error, SPRY_ERR_INPUT, "\"tools\" must be a list");
@@ -497,18 +497,25 @@ static spry_status join_parts(json_t *message, json_t *content, spry_error *erro
     return SPRY_OK;
 }
 
-static spry_status mark_all(fragments *f, json_t *messages, spry_error *error)
+/* Marks the parts of a message; `joins`: they become one text in any case. */
+static spry_status mark_parts(fragments *f, json_t *message, json_t *content, bool joins, spry_error *error)
 {
     spry_status status = SPRY_OK;
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        json_t *message = json_array_get(messages, i), *content = json_object_get(message, "content");
-        bool pictures = false;
-        for (size_t k = 0; !status && k < json_array_size(content); k++) {
-            pictures = pictures || is_picture(json_array_get(content, k));
-            status = mark_part(f, json_array_get(content, k), error);
-        }
-        if (!status && pictures)
-            status = join_parts(message, content, error);
+    for (size_t k = 0; !status && k < json_array_size(content); k++) {
+        joins = joins || is_picture(json_array_get(content, k));
+        status = mark_part(f, json_array_get(content, k), error);
+    }
+    return status || !joins ? status : join_parts(message, content, error);
+}
+
+/* Of the messages, or of a prompt without a template, which becomes the "content" of the request. */
+static spry_status mark_all(fragments *f, json_t *request, spry_error *error)
+{
+    json_t *messages = json_object_get(request, "messages");
+    spry_status status = messages ? SPRY_OK : mark_parts(f, request, json_object_get(request, "prompt"), true, error);
+    for (size_t i = 0; !status && i < json_array_size(messages); i++) {
+        json_t *message = json_array_get(messages, i);
+        status = mark_parts(f, message, json_object_get(message, "content"), false, error);
     }
     return status;
 }
@@ -517,7 +524,7 @@ static spry_status mark_all(fragments *f, json_t *messages, spry_error *error)
 
 typedef struct pieces {
     const spry_engine *engine;
-    const spry_chat_text *text;
+    spry_chat_text *text;
     spry_tokens ids;
     spry_buffer spans;    /* spry_span */
     spry_buffer pictures; /* spry_placed */
@@ -614,14 +621,27 @@ static spry_status cut(pieces *p, const fragments *f)
     return status ? status : add_text(p, done, text.size);
 }
 
-/* Renders and tokenises; the times go to `prompt`. */
-static spry_status make_pieces(pieces *p, spry_chat_prompt *prompt, const fragments *f, spry_chat_input *input)
+/* A text without a template begins as the tokenizer wants, and all of it may be control tokens. */
+static spry_status begin_plain(pieces *p, const json_t *content)
+{
+    const spry_tokenizer *tokenizer = p->engine->model->tokenizer;
+    spry_status status =
+        spry_tokenizer_encode(tokenizer, &p->ids, SPRY_VIEW(""), NULL, 0, SPRY_ENCODE_BOS_EOS, p->error);
+    p->ids.count = p->ids.count && p->ids.ids[0] == spry_tokenizer_bos(tokenizer);
+    if (!status && !spry_buffer_append(&p->text->text, json_string_value(content), json_string_length(content)))
+        status = spry_fail_memory(p->error, "a prompt", json_string_length(content));
+    return status;
+}
+
+/* Renders and tokenises; the times go to `prompt`. `plain`: the text that is not rendered, or NULL. */
+static spry_status make_pieces(pieces *p, spry_chat_prompt *prompt, const fragments *f, spry_chat_input *input,
+                               const json_t *plain)
 {
     uint64_t start = spry_clock_ns();
     spry_chat_text text;
     spry_chat_text_init(&text, MAX_CHAT_BYTES);
     p->text = &text;
-    spry_status status = render_chat(p->engine, &text, input, p->error);
+    spry_status status = plain ? begin_plain(p, plain) : render_chat(p->engine, &text, input, p->error);
     uint64_t rendered = spry_clock_ns();
     const spry_text_range more = {text.text.size, text.text.size + input->continuation.size};
     if (!status && input->continuation.size &&
@@ -648,9 +668,10 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
     spry_buffer_init(&p.pictures, sizeof(spry_placed) * MAX_PLACED);
     spry_status status = parse_chat(&request, &input, json, size, error);
     if (!status)
-        status = mark_all(&f, json_object_get(request, "messages"), error);
+        status = mark_all(&f, request, error);
+    const json_t *plain = status || json_object_get(request, "messages") ? NULL : json_object_get(request, "content");
     if (!status)
-        status = make_pieces(&p, prompt, &f, &input);
+        status = make_pieces(&p, prompt, &f, &input, plain);
     prompt->preprocess_ms = (double)f.cost.preprocess_ns / 1e6;
     prompt->encode_ms = (double)f.cost.encode_ns / 1e6;
     if (!status && !json_is_false(json_object_get(request, "add_generation_prompt")))

@@ -93,8 +93,17 @@ static void png_feed(png_structp png, png_bytep to, size_t n)
     s->at += n;
 }
 
+static uint32_t png_number(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
 static void decode_png(decoding *d)
 {
+    /* Sides over its own limit are "Invalid IHDR data" to libpng, which would read like damage. */
+    uint32_t sides[] = {d->size < 24 ? 0 : png_number(d->file + 16), d->size < 24 ? 0 : png_number(d->file + 20)};
+    if ((sides[0] > SIDE_MAX || sides[1] > SIDE_MAX) && !begin(d, sides[0], sides[1]))
+        return;
     png_source s = {.decoding = d};
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, png_trouble, png_quiet);
     png_infop info = png ? png_create_info_struct(png) : NULL;

@@ -2,6 +2,7 @@
 in the cache, and models without eyes say which models have some."""
 
 import base64
+import http.server
 import json
 import os
 import random
@@ -116,6 +117,29 @@ class Pictures(PictureTest):
         reply = self.chat(history, model="llama")
         self.assertEqual((reply.status, reply.headers["x-spry-ignored"]), (200, "messages.image_url"))
 
+    def test_prompts_without_a_template(self):
+        """llama-server's image_data and multimodal_data; Ollama's /api/generate."""
+        text = "<|im_start|>user\n%s" + QUESTION + "<|im_end|>\n<|im_start|>assistant\n"
+        body = {"model": "qwen3-vl", "n_predict": 8, "temperature": 0, "ignore_eos": True, "top_k": 0, "top_p": 1, "min_p": 0}
+        expected = self.answer(self.chat(openai(PICTURES[0])))
+        media = dict(body, prompt={"prompt_string": text % "<__media__>", "multimodal_data": [PICTURES[0]]})
+        data = dict(body, prompt=text % "[img-12]", image_data=[{"id": 12, "data": PICTURES[0]}])
+        for one in media, data:
+            reply = self.server.post("/completion", one)
+            self.assertEqual((reply.status, reply.json.get("content")), (200, expected), reply.text)
+        two = dict(body, prompt=text % "[img-2] [img-] [img-1]",
+                   image_data=[{"id": 1, "data": PICTURES[0]}, {"id": 2, "data": PICTURES[1]}])
+        self.assertEqual(self.server.post("/completion", two).status, 200)
+        self.refused(self.server.post("/completion", dict(data, prompt="no place")), 400, "1 pictures, but the prompt 0 places")
+        self.refused(self.server.post("/completion", dict(data, prompt="[img-13]")), 400, "not in image_data")
+        self.refused(self.server.post("/completion", dict(data, model="llama")), 400, "cannot see pictures")
+        reply = self.server.post("/api/generate", {"model": "qwen3-vl", "prompt": QUESTION, "images": [PICTURES[0]], "stream": False,
+                                                   "options": {"num_predict": 8, "temperature": 0}})
+        self.assertEqual(reply.status, 200, reply.text)
+        self.assertTrue(expected.startswith(reply.json["response"]), (expected, reply.json))
+        self.assertEqual(self.server.post("/api/generate", {"model": "qwen3-vl", "prompt": "a", "images": [PICTURES[0]],
+                                                            "raw": True, "stream": False}).status, 400)
+
     def test_bad_pictures(self):
         for data, words in ((url("QUJD"), "picture 1 is no PNG"), (url(PICTURES[0][:400]), "picture 1"),
                             (url("!!!!"), "not valid base64"), ("http://127.0.0.1:1/x.png", "nothing is fetched"),
@@ -128,6 +152,150 @@ class Pictures(PictureTest):
         message = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": blanks}},
                                                 {"type": "text", "text": QUESTION}]}]
         self.assertEqual(self.answer(self.chat(message)), self.answer(self.chat(openai(PICTURES[0]))))
+
+
+class BadPictures(PictureTest):
+    """A sentence each, and the server lives."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(os.path.join(FOLDER, "qwen3-vl"), "--max-body", "4M")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def ask(self, file, kind="image/png"):
+        return self.chat(openai(base64.b64encode(file).decode()))
+
+    def test_sizes_that_files_claim(self):
+        def head(width, height):
+            part = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+            return b"\x89PNG\r\n\x1a\n\0\0\0\x0d" + part + struct.pack(">I", zlib.crc32(part)) + b"\0\0\0\0IDAT"
+
+        self.refused(self.ask(head(100000, 100000)), 400, "picture 1 has 100000 x 100000 pixels, the limit is 67108864 in all")
+        self.refused(self.ask(head(60000, 60000)), 400, "picture 1 has 60000 x 60000 pixels, the limit is 67108864 in all")
+        bits = (16383 | 16383 << 14 | 0 << 28).to_bytes(4, "little")  # width - 1, height - 1
+        data = b"VP8L" + struct.pack("<I", 64) + b"\x2f" + bits + bytes(59)
+        bomb = b"RIFF" + struct.pack("<I", 4 + len(data)) + b"WEBP" + data
+        self.refused(self.ask(bomb), 400, "picture 1 has 16384 x 16384 pixels")
+        gif = b"GIF89a" + struct.pack("<HH", 60000, 60000) + bytes(3)
+        self.refused(self.ask(gif), 400, "picture 1 has 60000 x 60000 pixels")
+
+    def test_files_that_end(self):
+        with open(os.path.join(ROOT, "tests", "data", "images", "turned.jpg"), "rb") as file:
+            photo = file.read()
+        self.answer(self.ask(photo))
+        for size in (3, 40, len(photo) // 2):
+            self.refused(self.ask(photo[:size]), 400, "picture 1 is damaged")
+        self.refused(self.ask(b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'), 400, "picture 1 is no PNG")
+
+    def test_small_and_odd_ones_are_seen(self):
+        for width, height in ((1, 1), (37, 53), (1, 200), (199, 1), (33, 65)):
+            reply = self.chat(openai(png(width, height)))
+            self.assertTrue(reply.status == 200 or "picture 1" in reply.json["error"]["message"], reply.text)
+            if width == 37:
+                self.answer(reply)
+
+    def test_a_url_of_a_gigabyte(self):
+        connection = self.server.connect()
+        connection.putrequest("POST", "/v1/chat/completions")
+        connection.putheader("Content-Length", str(1 << 30))
+        connection.putheader("Content-Type", "application/json")
+        connection.endheaders()
+        reply = server_support.Reply(connection.getresponse())
+        connection.close()
+        self.refused(reply, 413)
+        self.refused(self.chat(openai("A" * (5 << 20))), 413)
+        self.answer(self.chat(openai(PICTURES[0])))
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """A site with pictures, and with addresses that lead elsewhere."""
+
+    site = {}
+    asked = []
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        found = self.site.get(self.path)
+        if isinstance(found, str):
+            self.send_response(302)
+            self.send_header("Location", found)
+            found = b""
+        else:
+            self.send_response(200 if found else 404)
+        self.send_header("Content-Length", str(len(found or b"")))
+        self.end_headers()
+        self.wfile.write(found or b"")
+
+    def log_message(self, *arguments):
+        pass
+
+
+class Fetched(PictureTest):
+    """--allow-fetch: pictures come from its hosts, and from nowhere else, whatever redirects and names say."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sites = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) for _ in range(2)]
+        for site in cls.sites:
+            threading.Thread(target=site.serve_forever, daemon=True).start()
+        cls.near, cls.other = ("127.0.0.1:%d" % site.server_port for site in cls.sites)
+        picture = base64.b64decode(PICTURES[0])
+        Pages.site = {"/cat.png": picture, "/moved": "/cat.png", "/away": "http://%s/cat.png" % cls.other,
+                      "/round": "/round", "/secret": "file:///etc/passwd", "/large": bytes(33 << 20), "/text": b"text"}
+        named = "localhost:%d" % cls.sites[0].server_port
+        cls.server = Server(os.path.join(FOLDER, "qwen3-vl"), os.path.join(FOLDER, "llama"), "--allow-fetch",
+                            "example.org, http://%s,http://%s" % (cls.near, named))
+        cls.named = "http://" + named
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        for site in cls.sites:
+            site.shutdown()
+            site.server_close()
+
+    def ask(self, url, **more):
+        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": QUESTION}]
+        return self.chat([{"role": "user", "content": content}], **more)
+
+    def test_allowed_hosts(self):
+        expected = self.answer(self.chat(openai(PICTURES[0])))
+        for path in ("/cat.png", "/moved"):
+            self.assertEqual(self.answer(self.ask("http://%s%s" % (self.near, path))), expected)
+        reply = self.server.post("/v1/responses", {"model": "qwen3-vl", "max_output_tokens": 16, "temperature": 0, "input": [
+            {"role": "user", "content": [{"type": "input_image", "image_url": "http://%s/cat.png" % self.near},
+                                         {"type": "input_text", "text": QUESTION}]}]})
+        self.assertTrue(reply.json["output"][0]["content"][0]["text"].startswith(expected), reply.text)
+
+    def test_everything_else(self):
+        before = len(Pages.asked)
+        for url, words in (("http://%s/cat.png" % self.other, "--allow-fetch does not name it"),
+                           ("https://%s/cat.png" % self.near, "--allow-fetch does not name it"),
+                           ("http://example.org/cat.png", "--allow-fetch does not name it"),
+                           ("http://user:word@%s/cat.png" % self.near, "is no address"),
+                           (self.named + "/cat.png", "has an address of this machine"),
+                           ("file:///etc/passwd", "data: URL"), ("ftp://%s/cat.png" % self.near, "data: URL")):
+            self.refused(self.ask(url), 400, words)
+        self.assertEqual(len(Pages.asked), before)
+        for path, words in (("/away", "nothing is fetched from http://" + self.other.split(":")[0]),
+                            ("/round", "more than 3 redirects"), ("/secret", "is no address"),
+                            ("/none.png", "answered with status 404"), ("/large", "more than 33554432 bytes"),
+                            ("/text", "picture 1 is no PNG")):
+            self.refused(self.ask("http://%s%s" % (self.near, path)), 400, words)
+        self.refused(self.ask("http://%s/cat.png" % self.near, model="llama"), 400, "cannot see pictures")
+        gone = [{"type": "image_url", "image_url": {"url": "http://%s/none.png" % self.near}}]
+        reply = self.chat([{"role": "user", "content": gone}, {"role": "assistant", "content": "A cat."},
+                           {"role": "user", "content": "Why?"}])  # in the history a sentence takes its place
+        self.assertEqual((reply.status, reply.headers["x-spry-ignored"]), (200, "messages.image_url"), reply.text)
+
+    def test_wrong_lists(self):
+        for hosts in ("ftp://example.org", "example.org/cats", "http://", "*", "a@b"):
+            result = server_support.spry("serve", "--allow-fetch", hosts)
+            self.assertEqual(result.code, 2, hosts)
+            self.assertIn("--allow-fetch", result.errors)
 
 
 def make_large(folder):

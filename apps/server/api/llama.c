@@ -4,8 +4,11 @@
 #include <stdlib.h>
 
 #include "base/interrupt.h"
+#include "base/json.h"
+#include "base/number.h"
 #include "base/sampling_options.h"
 #include "server/api/apis.h"
+#include "server/api/chat_body.h"
 #include "server/api/openai.h"
 #include "server/fields/field_row.h"
 #include "server/http/http_reply.h"
@@ -260,9 +263,73 @@ static bool is_list_of_prompts(const json_t *prompt)
     return json_array_size(prompt) > 0;
 }
 
+/* The base64 of picture `number`, counted in its list or by the id in `[img-ID]`; NULL: there is none. */
+static const char *find_media(const json_t *list, bool by_id, size_t number)
+{
+    size_t i;
+    const json_t *item;
+    if (!by_id)
+        return json_string_value(json_array_get(list, number));
+    json_array_foreach(list, i, item)
+    {
+        const json_t *id = json_object_get(item, "id");
+        if (json_is_integer(id) && (uint64_t)json_integer_value(id) == number)
+            return json_string_value(json_object_get(item, "data"));
+    }
+    return NULL;
+}
+
+/* A text with pictures: "<__media__>" is the next of "multimodal_data", "[img-12]" the one of "image_data" with id 12.
+ */
+static spry_status make_media_prompt(spry_completion *c, spry_view text, const json_t *list, bool by_id,
+                                     spry_error *error)
+{
+    const char *mark = by_id ? "[img-" : "<__media__>";
+    size_t used = 0, wanted = json_array_size(list);
+    json_t *parts = json_array();
+    spry_status status = SPRY_OK;
+    while (status == SPRY_OK && text.size) {
+        const char *at = memmem(text.data, text.size, mark, strlen(mark));
+        size_t before = at ? (size_t)(at - text.data) : text.size, size = at ? strlen(mark) : 0, number = used;
+        if (at && by_id) {
+            const char *end = memchr(at, ']', text.size - before);
+            uint64_t id = 0;
+            if (!end || !spry_number_u64(&id, (spry_view){at + size, (size_t)(end - at) - size})) {
+                before += size; /* it is text */
+                at = NULL;
+            } else {
+                size = (size_t)(end - at) + 1;
+            }
+            number = (size_t)id;
+        }
+        json_array_append_new(parts, json_pack("{s:s, s:s%}", "type", "text", "text", text.data, before));
+        const char *data = at ? find_media(list, by_id, number) : NULL;
+        if (at && !data)
+            status = spry_fail(error, SPRY_ERR_INPUT, "the prompt has a place for a picture that is not in %s",
+                               by_id ? "image_data" : "multimodal_data");
+        else if (at)
+            spry_chat_body_add_image_data(parts, "image/png", data);
+        used += at != NULL;
+        before += at ? size : 0;
+        text = (spry_view){text.data + before, text.size - before};
+    }
+    if (status == SPRY_OK && used < wanted)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s has %zu pictures, but the prompt %zu places for them (%s)",
+                           by_id ? "image_data" : "multimodal_data", wanted, used, by_id ? "[img-ID]" : mark);
+    if (status == SPRY_OK)
+        status = spry_prompt_parts(c, parts, error);
+    json_decref(parts);
+    return status;
+}
+
 static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_error *error)
 {
     const json_t *prompt = json_object_get(fields->object, "prompt");
+    const json_t *images = spry_fields_get(fields, "image_data"), *media = json_object_get(prompt, "multimodal_data");
+    const json_t *text = json_is_string(prompt) ? prompt : json_object_get(prompt, "prompt_string");
+    if ((json_array_size(images) || json_array_size(media)) && json_is_string(text))
+        return make_media_prompt(c, spry_json_view(text), json_array_size(media) ? media : images,
+                                 !json_array_size(media), error);
     size_t count = c->options.several ? json_array_size(prompt) : 1;
     if (!c->options.several)
         return make_prompt(&c->prompts.ids[0], c, prompt, "prompt", error);

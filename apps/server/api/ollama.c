@@ -484,10 +484,15 @@ static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry
                                      (spry_view){json_string_value(suffix), json_string_length(suffix)}, NULL, error);
     } else if (status == SPRY_OK && spry_fields_bool(fields, "raw", false)) {
         spry_view text = {json_string_value(prompt), json_string_length(prompt)};
-        status = spry_prompt_encode(out, c->model->engine, text, true, true, error);
+        status =
+            json_array_size(json_object_get(c->root, "images"))
+                ? spry_fail(error, SPRY_ERR_INPUT, "images cannot be used with raw: a raw prompt has no place for them")
+                : spry_prompt_encode(out, c->model->engine, text, true, true, error);
     } else if (status == SPRY_OK) {
         json_t *messages = *system ? json_pack("[{s:s, s:s}]", "role", "system", "content", system) : json_array();
-        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", prompt));
+        json_array_append_new(messages, json_pack("{s:s, s:O, s:O*}", "role", "user", "content", prompt, "images",
+                                                  json_object_get(c->root, "images")));
+        move_images(fields, messages);
         status = chat_of(c, fields, messages, NULL, error);
         json_decref(messages);
     }

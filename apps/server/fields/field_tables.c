@@ -222,6 +222,9 @@ static const spry_field llama[] = {
     HONOURED("prompt", STRING | LIST | OBJECT, "\"Once\"",
              "a text, also as `prompt_string` of an object; token ids, texts and parts (`{\"text\": \"...\", "
              "\"cache\": \"span\"}` is a fragment); or a list of prompts"),
+    HONOURED("image_data", LIST, "[]",
+             "pictures `{\"data\": BASE64, \"id\": 12}` in place of `[img-12]` in `prompt`, for models with eyes; or "
+             "`multimodal_data`, a list of base64, beside `prompt_string`, in place of each `<__media__>`"),
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
     BOUND("max_tokens", INTEGER, "8", "the same as `n_predict`", LIMIT(0)),
     BOUND("n_predict", INTEGER, "8", "limit for the answer; 0: no answer, -1: no limit", LIMIT(0)),
@@ -427,7 +430,7 @@ static const spry_field generate[] = {
     BOUND("raw", BOOL, "true", "no template", TO_NOT(keep_raw_text)),
     HONOURED("context", LIST, "[5, 6]", "tokens of the conversation so far"),
     REFUSED("template", STRING, "\"{{ .Prompt }}\"", "--chat-template, or a model made with /api/create", "[\"\"]"),
-    REFUSED("images", LIST, "[\"aGk=\"]", "only text", "[[]]"),
+    HONOURED("images", LIST, "[]", "base64 of pictures, for models with eyes; not with `raw`"),
 };
 
 static const char *const ollama_sampling[] = {"temperature", "top_p", NULL};

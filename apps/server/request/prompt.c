@@ -4,12 +4,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "platform/clock.h"
 #include "server/http/http_server.h"
 #include "server/request/agents.h"
 #include "server/request/completion.h"
+#include "server/request/fetch.h"
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
 
@@ -169,7 +171,7 @@ static spry_status make_chat(spry_completion *c, const json_t *messages, const j
     spry_agent_prompt_deinit(&arranged);
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
-    spry_lap_until(&c->costs.laps, SPRY_PART_TEMPLATE, spry_clock_ns() - (uint64_t)(prompt.tokenize_ms * 1e6));
+    spry_laps_prompt(&c->costs.laps, &prompt);
     if (status == SPRY_OK)
         status = take_prompt(c, &prompt, error);
     spry_chat_prompt_deinit(&prompt);
@@ -181,15 +183,36 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
                              const json_t *choice, bool generate, spry_error *error)
 {
     spry_error why = {0};
-    bool agent = json_array_size(tools) > 0;
-    spry_status status = spry_engine_sees(c->model->engine) ? SPRY_OK : hide_pictures(c, messages, agent, error);
+    bool agent = json_array_size(tools) > 0, sees = spry_engine_sees(c->model->engine);
+    spry_status status = sees ? SPRY_OK : hide_pictures(c, messages, agent, error);
     if (status != SPRY_OK)
         return status;
-    do
-        status = make_chat(c, messages, tools, extra, choice, generate, &why);
-    while (status != SPRY_OK && status != SPRY_ERR_MEMORY && hide_unread(c, messages, agent, &why));
+    do {
+        status = sees ? spry_fetch_pictures(c->exchange, messages, &why) : SPRY_OK;
+        if (status == SPRY_OK)
+            status = make_chat(c, messages, tools, extra, choice, generate, &why);
+    } while (status != SPRY_OK && status != SPRY_ERR_MEMORY && status != SPRY_ERR_CANCELLED &&
+             hide_unread(c, messages, agent, &why));
     if (status != SPRY_OK && error)
         *error = why;
+    return status;
+}
+
+spry_status spry_prompt_parts(spry_completion *c, const json_t *parts, spry_error *error)
+{
+    spry_chat_prompt prompt = {0};
+    if (!spry_engine_sees(c->model->engine))
+        return refuse_picture(c, error);
+    json_t *request = json_pack("{s:O}", "prompt", parts);
+    char *json = request ? json_dumps(request, JSON_COMPACT) : NULL;
+    spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
+                              : spry_fail_memory(error, "the prompt", 0);
+    spry_laps_prompt(&c->costs.laps, &prompt);
+    if (status == SPRY_OK)
+        status = take_prompt(c, &prompt, error);
+    spry_chat_prompt_deinit(&prompt);
+    json_decref(request);
+    free(json);
     return status;
 }
 

@@ -16,6 +16,9 @@
 spry_status spry_prompt_chat(spry_completion *completion, const json_t *messages, const json_t *tools,
                              const json_t *extra, const json_t *choice, bool generate, spry_error *error);
 
+/* Makes the only prompt from parts without a template: texts, whose control tokens count, and pictures. */
+spry_status spry_prompt_parts(spry_completion *completion, const json_t *parts, spry_error *error);
+
 /* As spry_prompt_chat; a conversation that does not fit the context loses its oldest messages, but never a system
  * message nor its last one. */
 spry_status spry_prompt_chat_fit(spry_completion *completion, const json_t *messages, const json_t *tools,
