@@ -22,7 +22,9 @@
 #   make sbom                    the libraries of the program and their packages, as CycloneDX
 #   make deb                     Debian packages, in build-packages/deb; with CUDA=ON also one of GPU kernels
 #   make test-packages           build all packages, and install, use and remove them in clean roots (as root; takes minutes)
-#   make release KEY=FILE        sources, that list and their sums, signed with an SSH key, in build/release
+#   make tarball                 a tarball for every Linux with glibc 2.31 or later, and its install.sh, in build-packages/tarball
+#   make release KEY=FILE        sources, that list and their sums, signed with an SSH key, in build/release; PACKAGES=FOLDER:
+#                                tarballs of that folder and install.sh, too
 #   make test-agents             with coding agents from npm, which are fetched into a cache; writes the table in docs/AGENTS.md
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
@@ -51,7 +53,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind soak sbom release deb test-packages fuzz test-agents setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind soak sbom release deb tarball test-packages fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -98,10 +100,10 @@ sbom: all
 	@scripts/sbom $(BUILD)
 
 release: all
-	@scripts/release $(BUILD) "$(KEY)" $(BUILD)/release
+	@scripts/release $(BUILD) "$(KEY)" $(BUILD)/release $(PACKAGES)
 
-deb:
-	@CUDA=$(CUDA) scripts/package deb
+deb tarball:
+	@CUDA=$(CUDA) scripts/package $@
 
 test-packages:
 	@CUDA=$(CUDA) scripts/test-packages

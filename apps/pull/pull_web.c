@@ -27,10 +27,27 @@ void spry_http_init(void)
     pthread_once(&once, init_curl);
 }
 
+/* A libcurl that is linked in was told nothing of the system's certificates: where distributions store them. */
+static void use_certificates(CURL *curl)
+{
+#ifdef SPRY_CERTIFICATES
+    static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                                         "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+    for (size_t i = 0; i < SPRY_COUNT(places); i++)
+        if (access(places[i], R_OK) == 0) {
+            curl_easy_setopt(curl, CURLOPT_CAINFO, places[i]);
+            return;
+        }
+#else
+    (void)curl;
+#endif
+}
+
 void spry_http_prepare(CURL *curl, struct curl_slist **headers, const char *url, const char *bearer)
 {
     bool safe = strncasecmp(url, "https:", 6) == 0;
     char line[512];
+    use_certificates(curl);
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https");

@@ -13,7 +13,8 @@
 
 #ifdef SPRY_OS_LINUX
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+
+#include "platform/system_calls.h"
 #endif
 
 #include "base/compiler.h"

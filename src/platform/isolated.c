@@ -22,7 +22,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+
+#include "platform/system_calls.h"
 #endif
 
 enum { DONE = 77, READ_BYTES = 1 << 16, CLOCK_FACTOR = 3, POLL_MS = 100, FILES_CLOSED = 4096 };

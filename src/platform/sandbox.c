@@ -35,8 +35,9 @@ static bool set_limits(const spry_sandbox *s)
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "platform/system_calls.h"
 
 /* ---- files, network and signals: Landlock ------------------------------------------------------------------------ */
 
