@@ -14,6 +14,7 @@ fails raises spry.Error.
 """
 
 import atexit
+import base64
 import collections
 import contextlib
 import ctypes
@@ -169,6 +170,7 @@ _FUNCTIONS = [
     ("spry_engine_tokenize", Status, [c_void_p, _IDS, c_size_t, POINTER(c_size_t), c_char_p, c_size_t, c_bool]),
     ("spry_engine_detokenize", Status, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), _IDS, c_size_t, c_bool]),
     ("spry_engine_chat_prompt", Status, [c_void_p, POINTER(_ChatPrompt), c_char_p, c_size_t]),
+    ("spry_engine_sees", c_bool, [c_void_p]),
     ("spry_chat_prompt_deinit", None, [POINTER(_ChatPrompt)]),
     ("spry_request_default_sized", None, [c_void_p, c_size_t]),
     ("spry_job_options_default_sized", None, [c_void_p, c_size_t]),
@@ -417,16 +419,35 @@ def _make_request(ids, settings):
     return request
 
 
+def _with_pictures(message):
+    """A message whose "images" (paths, or bytes of files) are parts of its content, before its text."""
+    if not isinstance(message, dict) or not message.get("images"):
+        return message
+    content = message.get("content", "")
+    parts = []
+    for image in message["images"]:
+        if not isinstance(image, (bytes, bytearray)):
+            with open(image, "rb") as file:
+                image = file.read()
+        url = "data:;base64," + base64.b64encode(image).decode("ascii")
+        parts.append({"type": "image_url", "image_url": {"url": url}})
+    parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {**{name: value for name, value in message.items() if name != "images"}, "content": parts}
+
+
 class Answer(_Job):
     """An answer that is being computed: iterate over it for pieces of text as they come. After the last piece `reply`
     is the whole answer. Leaving it (close, or the end of a with statement) stops the computation."""
 
-    def __init__(self, engine, ids, settings, patient=False):
+    def __init__(self, engine, ids, settings, patient=False, prompt=None):
         settings = dict(settings)
         super().__init__(engine, settings)
         self.reply = None
         self._pieces = []
         request = _make_request(ids, settings)
+        if prompt:
+            request.pictures = prompt.pictures
+            request.n_pictures = prompt.n_pictures
         request.on_text = _on_text
         request.user = self._number
         self._submit("spry_job_create_answer", byref(request), patient=patient)  # which copies all of it
@@ -592,12 +613,11 @@ class Engine:
         """The text of ids."""
         return self._sized(c_char, "spry_engine_detokenize", *_ids(ids), special).decode("utf-8", "replace")
 
-    def chat_ids(self, messages, tools=None, template=None):
-        """Ids of a conversation as the model's chat template writes it. messages: a text of the user, or a list of
-        dictionaries with "role" and "content"; template: variables for the template."""
+    @contextlib.contextmanager
+    def _prompt(self, messages, tools=None, template=None):
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        conversation = {"messages": list(messages)}
+        conversation = {"messages": [_with_pictures(message) for message in messages]}
         if tools:
             conversation["tools"] = tools
         if template:
@@ -607,16 +627,33 @@ class Engine:
         try:
             with self._using() as engine:
                 _call("spry_engine_chat_prompt", engine, byref(prompt), data, len(data))
-            return prompt.ids[: prompt.count]
+            yield prompt
         finally:
             _lib().spry_chat_prompt_deinit(byref(prompt))
 
+    @property
+    def sees(self):
+        """Whether the model sees pictures: the "images" of messages."""
+        with self._using() as engine:
+            return bool(_lib().spry_engine_sees(engine))
+
+    def chat_ids(self, messages, tools=None, template=None):
+        """Ids of a conversation as the model's chat template writes it. messages: a text of the user, or a list of
+        dictionaries with "role" and "content", and for models that see "images" (paths, or bytes of PNG, JPEG, WebP or
+        GIF files), whose ids are placeholders; template: variables for the template."""
+        with self._prompt(messages, tools, template) as prompt:
+            return prompt.ids[: prompt.count]
+
     def chat(self, messages, tools=None, template=None, **settings):
-        """The Answer to a conversation, to be iterated over. Settings: max_tokens, temperature, top_k, top_p, min_p,
-        typical_p, seed, repeat_penalty, presence_penalty, frequency_penalty, penalty_window, logit_bias, stop, draft,
-        ignore_end, special; one of grammar, json_schema, regex, choices, json_object; slide and keep, for when the
-        context is full."""
-        return Answer(self, self.chat_ids(messages, tools, template), settings)
+        """The Answer to a conversation, to be iterated over; messages as in chat_ids. Settings: max_tokens, temperature,
+        top_k, top_p, min_p, typical_p, seed, repeat_penalty, presence_penalty, frequency_penalty, penalty_window,
+        logit_bias, stop, draft, ignore_end, special; one of grammar, json_schema, regex, choices, json_object; slide and
+        keep, for when the context is full."""
+        return self._answer(messages, settings, tools, template)
+
+    def _answer(self, messages, settings, tools=None, template=None, patient=False):
+        with self._prompt(messages, tools, template) as prompt:
+            return Answer(self, prompt.ids[: prompt.count], settings, patient=patient, prompt=prompt)
 
     def complete(self, prompt, **settings):
         """The Answer that continues a text, or a list of ids, without a chat template. Settings as in chat."""
@@ -625,8 +662,7 @@ class Engine:
     def batch(self, conversations, **settings):
         """Answers to many conversations, computed together: a list of Replies in the same order. Each conversation is
         what chat takes as messages; the settings are for all of them."""
-        return self._together(lambda messages: Answer(self, self.chat_ids(messages), settings, patient=True),
-                              conversations)
+        return self._together(lambda messages: self._answer(messages, settings, patient=True), conversations)
 
     def embed(self, texts):
         """The embedding of each text, a list of floats with length 1; of one text when it is given alone."""
@@ -664,9 +700,10 @@ class Conversation:
         self._settings = settings
         self.messages = [{"role": "system", "content": system}] if system else []
 
-    def say(self, text, **settings):
-        """Says something and gives the pieces of the answer as they come. What was not answered at all is forgotten."""
-        turn = {"role": "user", "content": text}
+    def say(self, text, images=(), **settings):
+        """Says something, with pictures as in chat_ids, and gives the pieces of the answer as they come. What was not
+        answered at all is forgotten."""
+        turn = {"role": "user", "content": text, **({"images": list(images)} if images else {})}
         said = []
         try:
             with self._engine.chat(self.messages + [turn], **{**self._settings, **settings}) as answer:

@@ -47,6 +47,38 @@ class Names(unittest.TestCase):
             self.assertIn("spry pull" if name[:1] in "nh" and name else "", str(caught.exception))
 
 
+class Pictures(unittest.TestCase):
+    def test_a_model_that_sees(self):
+        folder = os.path.join(ROOT, "tests", "data", "models", "qwen3-vl")
+        cat, dog = (os.path.join(folder, "image%d.png" % i) for i in (0, 1))
+        settings = {"max_tokens": 8, "temperature": 0, "ignore_end": True}
+        with spry.Engine(folder, context=256) as engine:
+            self.assertTrue(engine.sees)
+
+            def ask(*images):
+                return engine.chat([{"role": "user", "content": "What is it?", "images": list(images)}], **settings).result()
+
+            replies = [ask(cat), ask(dog), ask(cat, dog), ask()]
+            self.assertEqual(len({reply.text for reply in replies}), 4)
+            with open(cat, "rb") as file:
+                again = ask(file.read())
+            self.assertEqual(again.text, replies[0].text)
+            self.assertEqual(again.reused_tokens, again.prompt_tokens - 1)
+            talk = engine.conversation(**settings)
+            self.assertEqual("".join(talk.say("What is it?", images=[cat])), replies[0].text)
+            self.assertTrue("".join(talk.say("Why?")))
+            several = engine.batch([[{"role": "user", "content": "What is it?", "images": [one]}] for one in (cat, dog)], **settings)
+            self.assertEqual([one.text for one in several], [one.text for one in replies[:2]])
+            with self.assertRaises(spry.Error) as caught:
+                ask(b"<svg/>")
+            self.assertIn("picture 1 is no PNG", str(caught.exception))
+        with spry.Engine(MODEL, context=64) as engine:
+            self.assertFalse(engine.sees)
+            with self.assertRaises(spry.Error) as caught:
+                engine.chat([{"role": "user", "content": "What is it?", "images": [cat]}])
+            self.assertIn("cannot see pictures", str(caught.exception))
+
+
 FOX = "Tell me a story about a brave little fox."
 
 
