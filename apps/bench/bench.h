@@ -39,6 +39,7 @@ typedef struct spry_bench_flags {
     const char *draft_mode; /* "fast" or "precise" */
     uint32_t draft_most;    /* 0: as many as pay */
     const char *only;       /* the part of points that is measured; NULL: all */
+    const char *image;      /* the sides of a picture; NULL: not measured */
     const char *without;    /* the part that is left out; NULL: not measured */
     bool accept;
     bool agent; /* the session of an agent */
@@ -95,7 +96,7 @@ spry_status spry_bench_measure_mix(spry_bench *bench);
 void spry_bench_mix_complain(const json_t *report);
 
 extern const spry_bench_kind spry_bench_points_kind, spry_bench_reuse_kind, spry_bench_draft_kind,
-    spry_bench_chunk_kind, spry_bench_mix_kind, spry_bench_agent_kind, spry_bench_without_kind;
+    spry_bench_chunk_kind, spry_bench_mix_kind, spry_bench_agent_kind, spry_bench_without_kind, spry_bench_image_kind;
 
 /* Measures and fills bench->report, which the caller releases with json_decref. Changes the engine's context and
  * sessions in the flags to what the kind needs. */

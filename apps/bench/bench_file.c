@@ -193,7 +193,7 @@ static spry_status check_format(bool *of_points, const json_t *report, spry_erro
 {
     static const char *const known[] = {SPRY_BENCH_FORMAT, SPRY_DRAFT_FORMAT,   SPRY_REUSE_FORMAT,
                                         SPRY_CHUNK_FORMAT, SPRY_WITHOUT_FORMAT, SPRY_MIX_REPORT_FORMAT,
-                                        SPRY_AGENT_FORMAT};
+                                        SPRY_AGENT_FORMAT, SPRY_IMAGE_FORMAT};
     const char *format = json_string_value(json_object_get(report, "format"));
     if (!format)
         return spry_fail(error, SPRY_ERR_FORMAT, "it is not a report of spry bench: \"format\" is missing");

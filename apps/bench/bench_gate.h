@@ -18,6 +18,7 @@
 #define SPRY_REUSE_FORMAT       "spry-reuse-1"
 #define SPRY_WITHOUT_FORMAT     "spry-without-1"
 #define SPRY_CHUNK_FORMAT       "spry-chunk-1"
+#define SPRY_IMAGE_FORMAT       "spry-image-1"
 #define SPRY_MIX_REPORT_FORMAT  "spry-mix-report-1"
 #define SPRY_AGENT_FORMAT       "spry-agent-report-1"
 #define SPRY_TARGETS_FORMAT     "spry-targets-1"

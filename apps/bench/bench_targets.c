@@ -34,6 +34,7 @@ typedef struct target_key {
 #define MIX     SPRY_MIX_REPORT_FORMAT
 #define AGENT   SPRY_AGENT_FORMAT
 #define WITHOUT SPRY_WITHOUT_FORMAT
+#define IMAGE   SPRY_IMAGE_FORMAT
 #define KEY(key, figure, unit, less_is_better, points, format, path)                                                   \
     {                                                                                                                  \
         key, figure, SPRY_BENCH_##unit, less_is_better, points, format, path                                           \
@@ -82,6 +83,9 @@ static const target_key keys[] = {
     KEY("without_cache", "a known prompt without the cache", TIMES, false, 0, WITHOUT, "cache.ratio"),
     KEY("without_grammar", "tokens without a grammar", TIMES, false, 0, WITHOUT, "grammar.ratio"),
     KEY("mix_found_share", "known system prompts found", SHARE, false, 0, MIX, "found_share"),
+    KEY("image_first_ms", "picture, first token", MS, true, 0, IMAGE, "first_ms"),
+    KEY("image_tower_ms", "picture, tower", MS, true, 0, IMAGE, "tower_ms"),
+    KEY("image_second_share", "picture, second question, share", SHARE, true, 0, IMAGE, "second_share"),
     KEY("agent_ttft_ms", "first tokens of a session, together", MS, true, 0, AGENT, "session.ttft_ms"),
     KEY("agent_total_ms", "a session", MS, true, 0, AGENT, "session.total_ms"),
     KEY("agent_hit_share", "cached in a session", SHARE, false, 0, AGENT, "session.hit_share"),

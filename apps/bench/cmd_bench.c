@@ -46,6 +46,7 @@ static const spry_usage usage = {
                 "spry bench --policy\n"
                 "spry bench --only decode\n"
                 "spry bench --without kv\n"
+                "spry bench ./Qwen3-VL-2B-Instruct --image 1024x1024\n"
                 "spry bench --accept\n"
                 "spry bench --shape llama3.2-1b --type q8_0 --write llama-random.gguf",
 };
@@ -88,6 +89,9 @@ static const spry_option bench_options[] = {
     ACTION("without", CHOICE, without, .choices = spry_bench_parts,
            .help = "Measure instead what the engine would cost without its KV memory, batching or prompt cache, and "
                    "what a grammar costs"),
+    ACTION("image", STRING, image, .metavar = "WxH",
+           .help = "Measure instead the first token of a question on a picture of this many pixels, and of a second "
+                   "question on it"),
     ACTION("accept", FLAG, accept,
            .help = "Run all acceptance criteria on this machine, some minutes, and print each with its figure and "
                    "whether it passed; the exit code is 1 when one failed"),
@@ -208,6 +212,7 @@ static const spry_bench_kind *kind_of(const spry_bench_flags *f)
            : f->mix          ? &spry_bench_mix_kind
            : f->agent        ? &spry_bench_agent_kind
            : f->without      ? &spry_bench_without_kind
+           : f->image        ? &spry_bench_image_kind
                              : &spry_bench_points_kind;
 }
 
@@ -217,15 +222,15 @@ static int check_rules(const spry_bench_flags *f, const spry_bench_flags *said, 
 {
     const spry_bench_judge *j = &f->judge;
     const spry_bench_given *given = &j->given;
-    const int kinds =
-        f->reuse + (f->draft != NULL) + (f->chunks.count > 0) + (f->mix != NULL) + (f->without != NULL) + f->agent;
+    const int kinds = f->reuse + (f->draft != NULL) + (f->chunks.count > 0) + (f->mix != NULL) + (f->without != NULL) +
+                      f->agent + (f->image != NULL);
     const bool special = kinds > 0, sweep = f->chunks.count > 0, mix = f->mix, measured = j->measured_path,
                workload = mix || f->agent;
     static const char other_kind[] =
-        "the flags measure different things: give one of --reuse, --draft, --mix, --agent, --without and "
+        "the flags measure different things: give one of --reuse, --draft, --mix, --agent, --without, --image and "
         "several sizes of --chunk";
     static const char of_points[] =
-        "is measured without --reuse, --draft, --mix, --agent and several sizes of --chunk only";
+        "is measured without --reuse, --draft, --mix, --agent, --image and several sizes of --chunk only";
     static const char no_sweep[] = "is not measured with several sizes of --chunk";
     static const char no_mix[] = "is not part of a workload: the mix has the lengths",
                       needs_workload[] = "needs --mix or --agent";

@@ -76,6 +76,7 @@ static const struct {
     {SPRY_REUSE_FORMAT, "figures", spry_bench_report_check},
     {SPRY_WITHOUT_FORMAT, "figures", spry_bench_report_check},
     {SPRY_CHUNK_FORMAT, "figures", spry_bench_report_check},
+    {SPRY_IMAGE_FORMAT, "figures", spry_bench_report_check},
     {SPRY_MIX_REPORT_FORMAT, "figures", spry_bench_report_check},
     {SPRY_AGENT_FORMAT, "figures", spry_bench_report_check},
 };

@@ -181,7 +181,7 @@ function modelAndMachine(bench) {
 
 const FIGURE_KINDS = {
     "spry-draft-1": "Drafts", "spry-reuse-1": "Reuse of cached text", "spry-without-1": "What a part is worth",
-    "spry-chunk-1": "Prefill by chunk", "spry-mix-report-1": "Workload", "spry-agent-report-1": "Session of a coding agent",
+    "spry-chunk-1": "Prefill by chunk", "spry-image-1": "Questions on a picture", "spry-mix-report-1": "Workload", "spry-agent-report-1": "Session of a coding agent",
 };
 const FIGURE_UNITS = { "tok/s": "tokens/s", x: "times", us: "µs" };
 

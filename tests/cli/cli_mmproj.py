@@ -241,6 +241,23 @@ class Mmproj(cli_support.CliTest):
         self.assertIn(words, result.errors)
         self.assertEqual(len(result.errors.strip().splitlines()), 1)
 
+    def test_bench_of_a_picture(self):
+        path = self.path("mmproj-qwen3-vl.gguf")
+        write(path, *self.parts("qwen3-vl"))
+        bench = ("bench", tiny("qwen3-vl", ""), "--mmproj", path, "--image", "200x160", "--repeat", "2")
+        report = self.succeeds(spry(*bench, "--json")).json
+        image = report["image"]
+        self.assertEqual((report["format"], image["width"], image["height"], image["picture_tokens"]), ("spry-image-1", 200, 160, 30))
+        self.assertGreater(image["prompt_tokens"], 30)
+        self.assertLess(image["tower_ms"] + image["prefill_ms"], 1.01 * image["first_ms"])
+        self.assertLess(image["second_share"], 1)
+        self.assertEqual([f["what"] for f in report["figures"]],
+                         ["picture, first token", "picture, tower", "picture, second question, share"])
+        self.assertIn("second question", self.succeeds(spry(*bench)).text)
+        self.assertIn("cannot see pictures", spry("bench", "--image", "9x9", "--repeat", "1").errors)
+        for sides in ("200", "0x9", "9x", "99999x9", "9x9x9"):
+            self.assertIn("WIDTHxHEIGHT", spry("bench", tiny("qwen3-vl", ""), "--image", sides).errors)
+
     def test_files_that_do_not_fit(self):
         facts, tensors = self.parts("qwen3-vl")
         self.refused("has no vision tower", {"general.architecture": "qwen3"}, tensors)

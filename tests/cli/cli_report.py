@@ -89,10 +89,10 @@ class Figures(ReportTest):
     """Measurements of bench that are lists of figures: reuse, drafts, workloads and the like."""
 
     def test_every_kind(self):
-        kinds = ["spry-draft-1", "spry-reuse-1", "spry-without-1", "spry-chunk-1", "spry-mix-report-1", "spry-agent-report-1"]
+        kinds = ["spry-draft-1", "spry-reuse-1", "spry-without-1", "spry-chunk-1", "spry-image-1", "spry-mix-report-1", "spry-agent-report-1"]
         paths = [self.write("%d.json" % i, dict(load("mix"), format=kind)) for i, kind in enumerate(kinds)]
         found = self.page(data("after"), data("draft"), *paths)
-        self.assertEqual([file["_kind"] for file in found], ["bench"] + ["figures"] * 7)
+        self.assertEqual([file["_kind"] for file in found], ["bench"] + ["figures"] * 8)
         self.assertEqual(found[1]["figures"], load("draft")["figures"])
 
     def test_what_bench_saves(self):

@@ -154,6 +154,50 @@ class Pictures(PictureTest):
         self.assertEqual(self.answer(self.chat(message)), self.answer(self.chat(openai(PICTURES[0]))))
 
 
+class Together(PictureTest):
+    """Pictures with grammars, drafts, a full context, and a cache on disk."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def start(self, *arguments):
+        self.server = Server(os.path.join(FOLDER, "qwen3-vl"), *arguments)
+        self.addCleanup(self.server.stop)
+
+    def test_a_grammar_and_drafts(self):
+        self.start()
+        plain = self.answer(self.chat(openai(PICTURES[0]), max_tokens=48, draft=False))
+        self.assertEqual(self.answer(self.chat(openai(PICTURES[0]), max_tokens=48, draft=True)), plain)
+        schema = {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        reply = self.chat(openai(*PICTURES), max_tokens=40, ignore_eos=False, response_format=form)
+        self.assertIn(json.loads(self.answer(reply))["colour"], ("red", "blue"))
+
+    def test_a_picture_leaves_whole(self):
+        self.start("--context", "160", "--kv-bytes", "2M")
+        messages = openai(png(200, 200, 3)) + [{"role": "assistant", "content": "It is a"}]
+        for _ in range(2):
+            reply = self.chat(messages + [{"role": "user", "content": "Why?"}], max_tokens=200, context_overflow="slide")
+            self.answer(reply)
+            timings = reply.json["timings"]
+            self.assertEqual((timings["picture_tokens"], timings["generated_tokens"]), (36, 200))
+            self.assertGreaterEqual(timings["dropped_tokens"], 36)
+        self.answer(self.chat(openai(PICTURES[0])))
+
+    def test_a_cache_on_disk(self):
+        picture = png(300, 300, 9)
+        self.start("--cache-dir", self.folder)
+        cold = self.answer(self.chat(openai(picture)))
+        self.assertEqual(self.answer(self.chat(openai(picture))), cold)
+        self.server.stop()
+        self.start("--cache-dir", self.folder)
+        reply = self.chat(openai(picture))
+        self.assertEqual(self.answer(reply), cold)
+        self.assertGreaterEqual(reply.json["timings"]["cached_tokens"], 81)
+        self.assertGreater(reply.json["timings"]["restore_ms"], 0)
+
+
 class BadPictures(PictureTest):
     """A sentence each, and the server lives."""
 
