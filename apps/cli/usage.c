@@ -11,6 +11,7 @@
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
 #include "platform/environment.h"
+#include "platform/sandbox.h"
 
 enum { TABLES_MAX = 12, PAGE_BYTES = 1 << 16, WIDTH_MIN = 20, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
 
@@ -22,6 +23,10 @@ static const spry_option general_options[] = {
     SPRY_OPTION(spry_usage_general, "profile", STRING, profile, .metavar = "FILE",
                 .help = "Settings of this machine, which flags override; none: no profile. Default: spry/profile.json "
                         "in the user's data folder, where it is there; docs/DOCTOR.md describes it"),
+    SPRY_OPTION(spry_usage_general, "sandbox", FLAG, sandbox,
+                .help =
+                    "Let the server, and programs that read pictures, sounds and PDFs, speak or offer tools, do only "
+                    "what they need, where the system can enforce it; docs/SECURITY.md"),
 };
 
 spry_option_table spry_usage_general_table(spry_usage_general *general)
@@ -255,7 +260,7 @@ static spry_status parse(const spry_usage *usage, const spry_option_table *table
 bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_table *tables, size_t n_tables,
                       spry_option_list *positionals, int argc, char **argv)
 {
-    spry_usage_general general = {0};
+    spry_usage_general general = {.sandbox = true};
     spry_option_table all[TABLES_MAX];
     size_t n_all = 0;
     for (; n_all < n_tables && n_all + 1 < TABLES_MAX; n_all++)
@@ -272,10 +277,12 @@ bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_tabl
         *code = spry_usage_wrong(usage, "%s", error.message);
         return false;
     }
+    if (!help && !general.sandbox)
+        spry_sandbox_switch_off();
     if (!help && !general.help && !general.help_all)
         return true;
     everything = everything || general.help_all;
-    general = (spry_usage_general){0};
+    general = (spry_usage_general){.sandbox = true};
     *code = show(usage, all, n_all, everything);
     return false;
 }

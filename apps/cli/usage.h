@@ -26,6 +26,7 @@ bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_tabl
 typedef struct spry_usage_general {
     bool help, help_all;
     const char *profile; /* NULL: the user's own */
+    bool sandbox;
 } spry_usage_general;
 
 spry_option_table spry_usage_general_table(spry_usage_general *general);

@@ -1,5 +1,6 @@
 /* spry serve: its options; starting and stopping the server. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -8,6 +9,10 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/clock.h"
+#include "platform/directory.h"
+#include "platform/environment.h"
+#include "platform/file.h"
+#include "platform/sandbox.h"
 #include "server/api/apis.h"
 #include "server/http/http_server.h"
 #include "server/request/fetch.h"
@@ -228,6 +233,94 @@ static spry_status run(spry_server *server, spry_error *error)
     return SPRY_OK;
 }
 
+/* ---- the sandbox ------------------------------------------------------------------------------------------------- */
+
+enum { PLACES_MAX = 16, PLACE_BYTES = 4096 };
+
+/* Where the server writes. */
+typedef struct places {
+    char text[PLACES_MAX][PLACE_BYTES];
+    const char *paths[PLACES_MAX + 1];
+    size_t count;
+} places;
+
+static void add_place(places *p, const char *path)
+{
+    if (!path || !*path || strlen(path) >= PLACE_BYTES || p->count == PLACES_MAX)
+        return;
+    snprintf(p->text[p->count], PLACE_BYTES, "%s", path);
+    p->paths[p->count] = p->text[p->count];
+    p->count++;
+}
+
+/* A folder is made now: later it could not be. Where that fails, the part of the server that needs it says so. */
+static void add_folder(places *p, const char *path)
+{
+    spry_directory folder;
+    if (!path || !*path || spry_directory_open(&folder, path, NULL) != SPRY_OK)
+        return;
+    spry_directory_close(&folder);
+    add_place(p, path);
+}
+
+static void add_folder_of(places *p, const char *file)
+{
+    char path[PLACE_BYTES];
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    snprintf(path, sizeof path, "%.*s", slash ? (int)(slash - file + 1) : 1, slash ? file : ".");
+    if (file)
+        add_place(p, path);
+}
+
+static void add_user_folder(places *p, const char *kind)
+{
+    spry_buffer path;
+    spry_buffer_init(&path, PLACE_BYTES);
+    spry_path_user_data(&path, kind);
+    add_folder(p, spry_buffer_view(&path).data);
+    spry_buffer_deinit(&path);
+}
+
+static void add_file(places *p, const char *path, unsigned mode)
+{
+    if (path && strcmp(path, "-") != 0 && spry_path_create(path, mode))
+        add_place(p, path);
+}
+
+/* Before there are threads, which each have rights of their own. */
+static void confine(const spry_server_flags *flags)
+{
+    const spry_serve_settings *s = &flags->settings;
+    static places p;
+    spry_buffer own;
+    bool any = s->mcp || flags->speech.recogniser.command || flags->speech.synthesiser.command;
+    if (!spry_sandbox_is_on())
+        return;
+    spry_buffer_init(&own, PLACE_BYTES);
+    if (spry_environment_hub_folder(&own, SPRY_OWN_FOLDER))
+        add_folder(&p, spry_buffer_view(&own).data);
+    spry_buffer_deinit(&own);
+    add_folder(&p, flags->engine.options.cache_dir);
+    if (s->allow_pull && flags->model.models_folder)
+        add_folder(&p, flags->model.models_folder);
+    else if (s->allow_pull)
+        add_user_folder(&p, "models");
+    if (s->allow_chats && s->chats)
+        add_folder_of(&p, s->chats);
+    else if (s->allow_chats)
+        add_user_folder(&p, "");
+    add_file(&p, s->audit_log, 0600);
+    add_file(&p, flags->engine.trace.file, 0644);
+    add_place(&p, "/dev");
+    add_place(&p, "/proc/self");
+    const char *temporary = spry_environment_setting("TMPDIR");
+    add_place(&p, temporary ? temporary : "/tmp");
+    if (!temporary)
+        add_place(&p, "/var/tmp");
+    /* Commands of the operator may write anywhere, and have no more rights than the server. */
+    spry_sandbox_enter_server(any ? NULL : p.paths);
+}
+
 int spry_cmd_serve(int argc, char **argv)
 {
     spry_server_flags flags;
@@ -253,6 +346,7 @@ int spry_cmd_serve(int argc, char **argv)
     end_signals(&signals);
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    confine(&flags);
     spry_server *server;
     spry_status status = spry_server_open(&server, &flags, &named, &error);
     if (status == SPRY_OK) {

@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/file.h"
+#include "platform/memory.h"
 
 /* ---- a model's description as text ------------------------------------------------------------------------------- */
 
@@ -385,6 +386,7 @@ int spry_cmd_inspect(int argc, char **argv)
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
     spry_error error;
+    spry_json_watch(spry_memory_size);
     if (inspect(&settings, model, &error) != SPRY_OK)
         code = spry_complain_error(&error);
     return spry_out_finish(code);

@@ -235,11 +235,13 @@ static json_t *token_to_json(const spry_tokenizer *tokenizer, int32_t id)
     return json_pack("{s:i, s:o}", "id", (int)id, "text", text_to_json(spry_tokenizer_name(tokenizer, id)));
 }
 
-static json_t *tokenizer_to_json(const spry_model_file *file)
+static json_t *tokenizer_to_json(const spry_model_file *file, bool *is_short)
 {
     spry_error error;
     spry_tokenizer *tokenizer = NULL;
-    if (spry_tokenizer_load(&tokenizer, file, &error) != SPRY_OK)
+    spry_status status = spry_tokenizer_load(&tokenizer, file, &error);
+    *is_short |= status == SPRY_ERR_MEMORY;
+    if (status != SPRY_OK)
         return json_pack("{s:o}", "problem", text_to_json(spry_view_of(error.message)));
     json_t *json = json_pack("{s:s, s:o, s:o, s:o}", "algorithm", spry_tokenizer_algorithm(tokenizer), "size",
                              size_to_json(spry_tokenizer_size(tokenizer)), "bos",
@@ -324,11 +326,12 @@ static void put_placings(json_t *out, const spry_model *model)
 }
 
 /* Properties that only a model that can be opened has; otherwise the reason. */
-static void describe_model(json_t *out, const spry_model_file *file, uint32_t context)
+static void describe_model(json_t *out, const spry_model_file *file, uint32_t context, bool *is_short)
 {
     spry_error error;
     spry_model *model = NULL;
     spry_status status = spry_model_file_open(&model, file, &error);
+    *is_short |= status == SPRY_ERR_MEMORY;
     json_object_set_new(out, "runs", json_boolean(status == SPRY_OK));
     if (status != SPRY_OK) {
         json_object_set_new(out, "problem", text_to_json(spry_view_of(error.message)));
@@ -345,7 +348,7 @@ static void describe_model(json_t *out, const spry_model_file *file, uint32_t co
 /* ---- memory in use ----------------------------------------------------------------------------------------------- */
 
 /* One session with a full context; 0: the default one. */
-static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
+static json_t *parts_to_json(const spry_model_file *file, uint32_t context, bool *is_short)
 {
     spry_error error;
     spry_engine plan;
@@ -360,6 +363,7 @@ static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
     spry_model_close(plan.model);
     if (!status)
         status = spry_memory_estimate(&p, name, file->data, file->size, &options, &use, &error);
+    *is_short |= status == SPRY_ERR_MEMORY;
     if (status)
         return json_pack("{s:I, s:o}", "context", (json_int_t)context, "problem",
                          text_to_json(spry_view_of(error.message)));
@@ -370,19 +374,20 @@ static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
 
 /* At the default context and, if different, at the given one. Runs first: it counts the memory of the program
  * itself. */
-static json_t *estimates_to_json(const spry_model_file *file, uint32_t asked)
+static json_t *estimates_to_json(const spry_model_file *file, uint32_t asked, bool *is_short)
 {
     json_t *estimates = json_array();
-    json_array_append_new(estimates, parts_to_json(file, 0));
+    json_array_append_new(estimates, parts_to_json(file, 0, is_short));
     if (asked)
-        json_array_append_new(estimates, parts_to_json(file, asked));
+        json_array_append_new(estimates, parts_to_json(file, asked, is_short));
     return estimates;
 }
 
 static spry_status describe(json_t **out, const spry_model_file *file, uint32_t context, bool tensors,
                             spry_error *error)
 {
-    json_t *estimates = estimates_to_json(file, context);
+    bool is_short = false; /* what is missing for want of memory is no property of the model */
+    json_t *estimates = estimates_to_json(file, context, &is_short);
     json_t *json = json_pack("{s:s, s:o}", "model", spry_model_file_name(file), "path",
                              file->path ? text_to_json(spry_view_of(file->path)) : json_null());
     if (!json) {
@@ -396,10 +401,14 @@ static spry_status describe(json_t **out, const spry_model_file *file, uint32_t 
         json_decref(json);
         return status;
     }
-    json_object_set_new(json, "tokenizer", tokenizer_to_json(file));
-    describe_model(json, file, context);
+    json_object_set_new(json, "tokenizer", tokenizer_to_json(file, &is_short));
+    describe_model(json, file, context, &is_short);
     json_object_set(json_object_get(json, "memory"), "estimates", estimates); /* if there is such an object */
     json_decref(estimates);
+    if (is_short || spry_json_short()) {
+        json_decref(json);
+        return spry_fail_memory(error, "the description", 0);
+    }
     *out = json;
     return SPRY_OK;
 }

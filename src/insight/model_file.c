@@ -23,11 +23,13 @@ bool spry_model_file_is_gguf(const spry_model_file *file)
     if (spry_path_is_folder(file->path))
         return false;
     spry_mapping mapping;
+    if (spry_view_ends(spry_view_of(file->path), SPRY_VIEW(".gguf")))
+        return true;
     if (spry_mapping_open(&mapping, file->path, NULL) != SPRY_OK)
         return false;
     bool is = mapping.size >= 4 && memcmp(mapping.data, "GGUF", 4) == 0;
     spry_mapping_close(&mapping);
-    return is || spry_view_ends(spry_view_of(file->path), SPRY_VIEW(".gguf"));
+    return is;
 }
 
 spry_status spry_model_file_gguf(spry_gguf **out, const spry_model_file *file, spry_error *error)

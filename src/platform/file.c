@@ -21,7 +21,8 @@ enum { CHUNK_BYTES = 1 << 14, NAME_ATTEMPTS = 1000, TEMPORARY_BYTES = 8192, ABAN
 
 static spry_status fail_errno(spry_error *error, const char *path, const char *action)
 {
-    return spry_fail(error, SPRY_ERR_FILE, "%s: cannot %s: %s", path, action, strerror(errno));
+    spry_status status = errno == ENOMEM ? SPRY_ERR_MEMORY : SPRY_ERR_FILE;
+    return spry_fail(error, status, "%s: cannot %s: %s", path, action, strerror(errno));
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -161,6 +162,15 @@ bool spry_path_real(spry_buffer *out, const char *path)
     bool there = real && spry_buffer_text(out, real);
     free(real);
     return there;
+}
+
+bool spry_path_create(const char *path, unsigned mode)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, (mode_t)mode);
+    bool is_there = file >= 0 || errno == EEXIST;
+    if (file >= 0)
+        close(file);
+    return is_there;
 }
 
 bool spry_path_same(const char *a, const char *b)

@@ -36,6 +36,8 @@ int64_t spry_path_last_used(const char *path);
 /* Replaces `out` with the absolute path without links, "." or ".."; false: no such file. */
 bool spry_path_real(spry_buffer *out, const char *path);
 bool spry_path_exists(const char *path);
+/* Creates an empty file where there is nothing; whether there is something now. */
+bool spry_path_create(const char *path, unsigned mode);
 /* Whether both exist and are the same file or folder. */
 bool spry_path_same(const char *a, const char *b);
 

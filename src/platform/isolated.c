@@ -16,6 +16,7 @@
 #include "base/interrupt.h"
 #include "platform/clock.h"
 #include "platform/os.h"
+#include "platform/sandbox.h"
 
 #ifdef SPRY_OS_LINUX
 #include <linux/audit.h>
@@ -117,7 +118,7 @@ static _Noreturn void be_child(int to, spry_isolated_work work, void *context, u
     setrlimit(RLIMIT_CPU, &time);
     setrlimit(RLIMIT_FSIZE, &none);
     setrlimit(RLIMIT_CORE, &none);
-    bool without_rights = give_up_rights();
+    bool without_rights = !spry_sandbox_is_on() || give_up_rights();
     if (without_rights)
         work(context, write_all, &to);
     _exit(DONE + !without_rights);

@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include "base/compiler.h"
+
 const char *const spry_sandbox_programs[] = {"/bin",
                                              "/lib",
                                              "/lib32",
@@ -16,6 +18,18 @@ const char *const spry_sandbox_programs[] = {"/bin",
                                              "/dev/null",
                                              "/dev/urandom",
                                              NULL};
+
+static bool off;
+
+void spry_sandbox_switch_off(void)
+{
+    off = true;
+}
+
+bool spry_sandbox_is_on(void)
+{
+    return !off;
+}
 
 static bool set_limits(const spry_sandbox *s)
 {
@@ -43,6 +57,7 @@ static bool set_limits(const spry_sandbox *s)
 
 /* The kernel's interface by its numbers, since headers are older than kernels. */
 enum {
+    ABI_RENAME = 2, /* between folders */
     ABI_NETWORK = 4,
     ABI_SCOPE = 6,
     VERSION = 1, /* flag of create_ruleset: asks for the ABI */
@@ -165,12 +180,25 @@ static void restrict_files(const spry_sandbox *s)
 static const struct sock_filter filter[] = {OWN_CALLS, NO_X32 DENIED_SOCKETS, DENIED, ALLOWED};
 static const struct sock_filter with_network[] = {OWN_CALLS, NO_X32 NETWORK_SOCKETS, DENIED, ALLOWED};
 
-static void restrict_calls(const spry_sandbox *s)
+static const struct sock_filter of_server[] = {OWN_CALLS, NO_X32 DENIED, ALLOWED};
+
+static void set_filter(const struct sock_filter *chosen, size_t count)
 {
-    const struct sock_filter *chosen = s->network ? with_network : filter;
-    size_t count = s->network ? sizeof with_network / sizeof *with_network : sizeof filter / sizeof *filter;
     struct sock_fprog program = {(unsigned short)count, (struct sock_filter *)(uintptr_t)chosen};
     (void)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
+static void restrict_calls(const spry_sandbox *s)
+{
+    if (s->network)
+        set_filter(with_network, sizeof with_network / sizeof *with_network);
+    else
+        set_filter(filter, sizeof filter / sizeof *filter);
+}
+
+static void restrict_server_calls(void)
+{
+    set_filter(of_server, sizeof of_server / sizeof *of_server);
 }
 
 static bool has_seccomp(void)
@@ -186,6 +214,10 @@ static void restrict_calls(const spry_sandbox *s)
     (void)s;
 }
 
+static void restrict_server_calls(void)
+{
+}
+
 static bool has_seccomp(void)
 {
     return false;
@@ -197,9 +229,26 @@ bool spry_sandbox_enter(const spry_sandbox *s)
 {
     if (!set_limits(s) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return false;
+    if (off)
+        return true;
     restrict_files(s);
     restrict_calls(s);
     return true;
+}
+
+void spry_sandbox_enter_server(const char *const *writable)
+{
+    static const char *const all[] = {"/", NULL};
+    const spry_sandbox s = {.readable = all, .writable = writable, .network = true};
+    if (off || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return;
+    if (writable && landlock_abi() >= ABI_RENAME)
+        restrict_files(&s);
+#if !SPRY_SANITIZE_ADDRESS /* which looks for leaks with ptrace */
+    restrict_server_calls();
+#else
+    (void)restrict_server_calls;
+#endif
 }
 
 bool spry_sandbox_complete(void)
@@ -212,6 +261,11 @@ bool spry_sandbox_complete(void)
 bool spry_sandbox_enter(const spry_sandbox *s)
 {
     return set_limits(s);
+}
+
+void spry_sandbox_enter_server(const char *const *writable)
+{
+    (void)writable;
 }
 
 bool spry_sandbox_complete(void)

@@ -26,6 +26,15 @@ extern const char *const spry_sandbox_programs[];
  * calls, so that it may be used between a fork and exec. False, and errno: a limit could not be set. */
 bool spry_sandbox_enter(const spry_sandbox *sandbox);
 
+/* Restricts a server, its threads to come and its children, for good: it changes no file but those at the paths
+ * `writable` and below, the last NULL (NULL: any), and does not use the kernel's machinery for other processes and for
+ * administrators. It still reads what its user can read, opens sockets and starts programs. */
+void spry_sandbox_enter_server(const char *const *writable);
+
+/* From now on no process of this program gives up rights; limits of memory and time remain. */
+void spry_sandbox_switch_off(void);
+bool spry_sandbox_is_on(void);
+
 /* Whether this kernel has Landlock and seccomp. */
 bool spry_sandbox_complete(void);
 

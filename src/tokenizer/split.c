@@ -140,8 +140,9 @@ spry_status spry_pattern_create(spry_pattern **out, spry_view regex, bool litera
     if (!pattern->code) {
         char reason[128] = "";
         pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
-        status = spry_fail(error, SPRY_ERR_FORMAT, "the pattern \"%.*s\" cannot be compiled: %s", SPRY_VIEW_ARG(regex),
-                           reason);
+        bool is_short = code == PCRE2_ERROR_HEAP_FAILED;
+        status = spry_fail(error, is_short ? SPRY_ERR_MEMORY : SPRY_ERR_FORMAT,
+                           "the pattern \"%.*s\" cannot be compiled: %s", SPRY_VIEW_ARG(regex), reason);
         goto fail;
     }
     pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE); /* without JIT the interpreter is used */

@@ -26,7 +26,7 @@ class Words(cli_support.CliTest):
         self.assertEqual(words("run", "--kv-t"), ["--kv-type"])
         self.assertEqual(words("run", "--kv-type", ""), ["auto", "f16", "q8_0", "f32"])
         self.assertEqual(words("run", "--kv-type=q"), ["--kv-type=q8_0"])
-        self.assertEqual(words("run", "--no-sa"), ["--no-save"])
+        self.assertEqual(words("run", "--no-sav"), ["--no-save"])
         self.assertIn("--json", words("chats", "show", "--"))
         self.assertNotIn("--port", words("run", "--"))
         self.assertEqual(words("run", "-p", ""), [])

@@ -11,8 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#ifdef SPRY_OS_LINUX
+#include <sys/syscall.h>
+#endif
 
 #include "base/buffer.h"
 #include "base/interrupt.h"
@@ -145,12 +150,81 @@ static void test_sandbox(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+#if defined(SPRY_OS_LINUX) && !SPRY_SANITIZE_ADDRESS && !SPRY_SANITIZE_THREAD
+/* What a server in its sandbox can still do, one letter each. */
+static void try_all(char out[8], const char *inside, const char *outside)
+{
+    char path[512];
+    const char *const writable[] = {inside, NULL};
+    spry_sandbox_enter_server(writable);
+    snprintf(path, sizeof path, "%s/made", inside);
+    int file = open(path, O_WRONLY | O_CREAT, 0600);
+    out[0] = file >= 0 && write(file, "x", 1) == 1 ? 'w' : '-';
+    snprintf(path, sizeof path, "%s/there", outside);
+    out[1] = open(path, O_WRONLY) >= 0 ? 'w' : '-';
+    out[2] = unlink(path) == 0 ? 'u' : '-';
+    out[3] = open(path, O_RDONLY) >= 0 ? 'r' : '-';
+    out[4] = socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 's' : '-';
+    out[5] = syscall(SYS_unshare, 0x200) == 0 ? 'm' : '-';
+    out[6] = system("grep -q root /etc/passwd") == 0 ? 'p' : '-';
+}
+
+static void in_server(char out[8], const char *inside, const char *outside, bool on)
+{
+    int ends[2], status;
+    memset(out, 0, 8);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char found[8] = {0};
+        if (!on)
+            spry_sandbox_switch_off();
+        try_all(found, inside, outside);
+        _exit(write(ends[1], found, 8) != 8);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ends[0], out, 8), 8);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+#endif
+
+static void test_server(void **state)
+{
+    (void)state;
+#if defined(SPRY_OS_LINUX) && !SPRY_SANITIZE_ADDRESS && !SPRY_SANITIZE_THREAD
+    char inside[] = "/tmp/spry-child-XXXXXX", outside[] = "/tmp/spry-child-XXXXXX", path[64], found[8];
+    if (!spry_sandbox_complete()) {
+        print_message("SKIPPED test_server: this kernel has no Landlock or no seccomp\n");
+        return;
+    }
+    assert_non_null(mkdtemp(inside));
+    assert_non_null(mkdtemp(outside));
+    snprintf(path, sizeof path, "%s/there", outside);
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    in_server(found, inside, outside, true);
+    assert_string_equal(found, "w--rs-p");
+    in_server(found, inside, outside, false);
+    assert_memory_equal(found, "wwu-sm", 6);
+    snprintf(path, sizeof path, "%s/made", inside);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(inside), 0);
+    assert_int_equal(rmdir(outside), 0);
+#else
+    print_message("SKIPPED test_server: this build has no sandbox for servers\n");
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_input_and_output), cmocka_unit_test(test_environment),
         cmocka_unit_test(test_descriptors),      cmocka_unit_test(test_time),
         cmocka_unit_test(test_interrupt),        cmocka_unit_test(test_sandbox),
+        cmocka_unit_test(test_server),
     };
     signal(SIGPIPE, SIG_IGN); /* as the program does */
     return cmocka_run_group_tests(tests, NULL, NULL);
