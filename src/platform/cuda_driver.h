@@ -36,7 +36,9 @@ enum {
  * second-level cache. */
 enum { SPRY_CUDA_MAP_16_BIT = 1, SPRY_CUDA_MAP_PERMUTED_64 = 2, SPRY_CUDA_MAP_CACHED_256 = 3 };
 
-enum { SPRY_CUDA_SHARED_MAX = 8 }; /* attribute of a kernel: bytes of shared memory that a launch may ask for */
+/* Attributes of a kernel: bytes of shared memory that a launch may ask for; percentage of an SM's first-level cache that
+ * is shared memory. */
+enum { SPRY_CUDA_SHARED_MAX = 8, SPRY_CUDA_CARVEOUT = 9 };
 
 typedef uint64_t spry_cuda_memory; /* a device address */
 

@@ -203,7 +203,7 @@ static void compare_plain(const char *model, const char *type, const char *heads
     fill_tables(tables, &r, n, tokens);
     gpu_of(&r)->context.sm_count = is_long ? 1 : 132; /* with one SM, one block has all pages of a row */
     float *plain = decode(&r, tables, n, 1);
-    snprintf(name, sizeof name, "spry_attend_decode_%s_%s_%s", heads, strcmp(type, "bf16") ? "q8" : "bf16", pages);
+    snprintf(name, sizeof name, "spry_attend_decode_%s_%s", heads, pages);
     assert_true(was_used(&r, name));
     r.pool.turns.end = 2;
     float *general = decode(&r, tables, n, 1);

@@ -516,35 +516,6 @@ uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
     return bits;
 }
 
-static int byte_of(uint32_t word, int which)
-{
-    return (int8_t)(word >> 8 * which);
-}
-
-static void mma_some_s8(int32_t c[4], const operands &own, int n)
-{
-    const unsigned char *slot = cuda_host_exchange(&own, sizeof own);
-    int lane = (int)(threadIdx.x % LANES);
-    for (int i = 0; i < 4; i++) {
-        int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        for (int k = 0; k < n; k++) {
-            const operands &left = lane_operands(slot, row % 8 * 4 + k % 16 / 4);
-            const operands &right = lane_operands(slot, column * 4 + k % 16 / 4);
-            c[i] += byte_of(left.a[row / 8 + k / 16 * 2], k % 4) * byte_of(right.b[k / 16], k % 4);
-        }
-    }
-}
-
-void mma_s8(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    mma_some_s8(c, operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, 32);
-}
-
-void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
-{
-    mma_some_s8(c, operands{{a0, a1, 0, 0}, {b, 0}}, 16);
-}
-
 /* ---- wgmma ------------------------------------------------------------------------------------------------------- */
 
 /* Address of 16 bytes of a column in core matrices: groups of 8 columns, then pieces of 16 bytes of inputs. */

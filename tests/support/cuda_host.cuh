@@ -191,6 +191,33 @@ SPRY_DEVICE void cp_async(void *shared, const void *from)
     memcpy(shared, from, 16);
 }
 
+typedef unsigned char *smem_address;
+
+SPRY_DEVICE smem_address smem_address_of(const void *shared)
+{
+    return (unsigned char *)const_cast<void *>(shared);
+}
+
+SPRY_DEVICE void smem_cp_async(smem_address shared, const void *from)
+{
+    memcpy(shared, from, 16);
+}
+
+SPRY_DEVICE uint32_t smem_load(smem_address at)
+{
+    return *(const uint32_t *)at;
+}
+
+SPRY_DEVICE uint2 smem_load_2(smem_address at)
+{
+    return *(const uint2 *)at;
+}
+
+SPRY_DEVICE uint4 smem_load_4(smem_address at)
+{
+    return *(const uint4 *)at;
+}
+
 SPRY_DEVICE void cp_async_wait_all()
 {
 }
@@ -257,6 +284,11 @@ SPRY_DEVICE uint32_t byte_perm(uint32_t first, uint32_t second, uint32_t which)
     return bytes;
 }
 
+template <uint32_t MASK> SPRY_DEVICE uint32_t and_or(uint32_t word, uint32_t bits)
+{
+    return (word & MASK) | bits;
+}
+
 SPRY_DEVICE void ldmatrix_trans(uint32_t out[4], const void *row)
 {
     const unsigned char *slots = cuda_host_exchange(&row, sizeof row);
@@ -271,8 +303,6 @@ SPRY_DEVICE void ldmatrix_trans(uint32_t out[4], const void *row)
 
 void mma_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1);
 void mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
-void mma_s8(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
-void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);
 
 void wgmma_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups);
 

@@ -614,7 +614,10 @@ static int function_attribute(void *function, int attribute, int value)
 {
     (void)function;
     int result = step();
-    return result ? result : attribute != SPRY_CUDA_SHARED_MAX || value < 0 || (size_t)value > imitation.shared_bytes;
+    size_t most = attribute == SPRY_CUDA_SHARED_MAX ? imitation.shared_bytes
+                  : attribute == SPRY_CUDA_CARVEOUT ? 100
+                                                    : 0;
+    return result ? result : value < 0 || (size_t)value > most;
 }
 
 static int launch_as(const spry_cuda_launch_config *c, void *function, void **parameters, void **extra)

@@ -374,12 +374,12 @@ static spry_kernel_id fast_decode_kernel(const spry_cuda_device *d, const spry_d
 {
     const spry_attend_args *a = &args->attend;
     const spry_full_head_kernels *kernels = full_head_kernels(&args->rope_kv);
-    bool q8 = a->to[SPRY_ACT_Q8].values, single = pages <= share * warps;
+    bool single = pages <= share * warps;
     spry_fast_pages kind = !single ? SPRY_PAGES_LONG : share == 1 ? SPRY_PAGES_SHORT : SPRY_PAGES_SINGLE;
-    if (!kernels || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !(q8 || a->to[SPRY_ACT_BF16].values) ||
+    if (!kernels || a->sinks || a->softcap != 0 || d->pool->turns.end > 1 || !a->to[SPRY_ACT_BF16].values ||
         (share > 1 && !single))
         return SPRY_NO_KERNEL;
-    return q8 ? kernels->decode_q8[kind] : kernels->decode_bf16[kind];
+    return kernels->decode[kind];
 }
 
 /* Fused decode attention. A cluster of `share` blocks divides the pages of one row. With many rows the clusters are

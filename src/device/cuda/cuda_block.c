@@ -210,7 +210,7 @@ static void experts_beside(spry_cuda_device *d, const spry_cuda_layer *l, uint32
         .x = s->y, .y = s->shared_out, .weight = l->dense_post_norm, .n = c->n_embd, .eps = c->norm_eps, .scale = 1};
     gated(d, &l->dense_gate, &l->dense_up, &l->dense_down, layer, spry_cuda_input(d, l->ffn_norm, 0, NULL), &dense);
     spry_cuda_experts(d, l, spry_cuda_input(d, l->router_norm, 0, NULL), spry_cuda_input(d, l->expert_norm, 0, NULL),
-                      false);
+                      s->y, false);
     spry_cuda_launch(&d->context, spry_norm_id, d->n_rows, 1, 1, &norm);
     spry_cuda_launch(&d->context, spry_residual_id, d->n_rows, 1, 1, &add);
 }
@@ -238,15 +238,17 @@ static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l
                                               : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, x);
     spry_cuda_rows result = {0};
     sum.sum_scale = c->n_layer_embd ? 0 : l->output_scale; /* the layer's input is added first */
-    if (experts)
+    if (experts) {
         sum.scale = c->residual_scale;
+        sum.done = !l->ffn_post_norm && !parallel && sum.scale == 1 && sum.sum_scale == 0 && !l->dense_post_norm;
+    }
     if (l->dense_post_norm)
         experts_beside(d, l, layer);
     else if (experts)
-        spry_cuda_experts(d, l, input, input, parallel);
+        spry_cuda_experts(d, l, input, input, sum.done ? d->scratch.x : d->scratch.y, parallel || sum.done);
     else
         result = gated(d, &l->gate, &l->up, &l->down, layer, input, &sum);
-    if (experts || !sum.done)
+    if (!sum.done)
         add_residual(d, &sum);
     return result;
 }

@@ -118,7 +118,8 @@ void spry_cuda_enter(spry_cuda_context *c)
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* The function of a kernel, which the driver finds by its name when it is first used. */
+/* The function of a kernel, which the driver finds by its name when it is first used. All kernels have the same share
+ * of shared memory: an SM that changes it must be idle first, so kernels that follow each other could not overlap. */
 static void *find_function(spry_cuda_context *c, spry_kernel_id kernel)
 {
     const char *name = spry_cuda_kernel_names[kernel];
@@ -128,8 +129,10 @@ static void *find_function(spry_cuda_context *c, spry_kernel_id kernel)
         return c->functions[kernel];
     for (size_t i = 0; !c->fault && name && i < c->n_modules; i++) {
         result = c->cuda->module_function(&function, c->modules[i], name);
-        if (!result)
-            return c->functions[kernel] = function;
+        if (result)
+            continue;
+        spry_cuda_went_well(c, c->cuda->function_attribute(function, SPRY_CUDA_CARVEOUT, 100), "cuFuncSetAttribute");
+        return c->functions[kernel] = function;
     }
     spry_cuda_went_well(c, result, "cuModuleGetFunction");
     return NULL;

@@ -55,41 +55,43 @@ static bool fits_smem(const spry_cuda_context *c, size_t bytes, size_t besides)
     return bytes + besides <= c->shared_bytes;
 }
 
-/* Dynamic shared memory of a GEMV: the ring of gemv_block, and the row as row_fragment stores it. */
-static size_t gemv_bytes(size_t n_units, spry_dtype type, size_t tiles)
+/* Dynamic shared memory of a GEMV: the ring of gemv_block with all units of a warp, or as many as it holds, and the row
+ * as row_fragment stores it. */
+static size_t gemv_bytes(const spry_tiles *w, spry_dtype type, size_t columns, size_t matrices, size_t blocks)
 {
-    size_t most = (n_units + SPRY_SPLIT_K - 1) / SPRY_SPLIT_K;
-    size_t group = tiles * most < SLOTS ? tiles * most : SLOTS,
-           depth = spry_cuda_act_format(type) == SPRY_ACT_Q8 ? 2 : 1;
-    return unit_ring_bytes(type, group * depth) + n_units * spry_smem_row_unit(spry_cuda_act_format(type));
+    size_t lane = spry_cuda_weight_types[type].values / SPRY_WARP, depth = SPRY_GEMV_DEPTH(lane);
+    size_t each = SPRY_GEMV_AT_ONCE(lane), most = (w->n_units + SPRY_SPLIT_K - 1) / SPRY_SPLIT_K;
+    size_t slots = (columns + blocks - 1) / blocks * matrices * ((most + each - 1) / each);
+    return unit_ring_bytes(type, (slots < depth ? slots : depth) * each) +
+           w->n_units * spry_smem_row_unit(spry_cuda_act_terms(type));
 }
 
-static bool gemv_fits_smem(const spry_cuda_context *c, size_t n_units, spry_dtype type, size_t tiles)
+/* A GEMV over columns of one tile, or of one tile of each of two matrices: two blocks per SM if there are enough
+ * columns and they fit. */
+static bool choose_gemv(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_tiles *w, spry_dtype type,
+                        spry_gemv_variant variant, size_t columns)
 {
-    size_t bytes = gemv_bytes(n_units, type, tiles);
-    return bytes <= SPRY_GEMV_SMEM_MAX && fits_smem(c, bytes, spry_smem_gemv_sums(tiles));
+    enum { RESERVED = 1024 }; /* bytes of each block that the driver takes */
+    size_t matrices = variant == SPRY_GEMV_GATE ? 2 : 1, still = spry_smem_gemv_sums(matrices);
+    for (size_t each = spry_dtype_block(type) > 1 ? 2 : 1; each && type != SPRY_F32; each--) {
+        size_t most = each * c->sm_count, blocks = columns < most ? columns : most;
+        size_t bytes = gemv_bytes(w, type, columns, matrices, blocks);
+        if (!fits_smem(c, each * (bytes + still), (each - 1) * RESERVED))
+            continue;
+        *launch = (spry_gemm_launch){.kernel = spry_cuda_weight_types[type].gemv[variant],
+                                     .rows = SPRY_ACT_ROWS,
+                                     .tiles = 1,
+                                     .grid = blocks,
+                                     .shared_bytes = bytes};
+        return true;
+    }
+    return false;
 }
 
 /* Dynamic shared memory of gemm_small.cuh. */
 static size_t small_bytes(spry_dtype type, size_t tiles)
 {
     return unit_ring_bytes(type, tiles < SLOTS ? tiles : SLOTS);
-}
-
-/* A GEMV (gemv.cuh). With many outputs a block per SM loops over batches of tiles. */
-static bool choose_gemv(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_gemm_args *args,
-                        spry_dtype type)
-{
-    size_t sm_count = c->sm_count, n_units = args->parts[0].weight.n_units;
-    size_t tiles = args->n_tiles < 8 * sm_count ? 1 : 4;
-    if (args->n_rows > 1 || args->experts || type == SPRY_F32 || !gemv_fits_smem(c, n_units, type, tiles))
-        return false;
-    *launch =
-        (spry_gemm_launch){.kernel = spry_cuda_weight_types[type].gemv[tiles > 1 ? SPRY_GEMV_OUT_4 : SPRY_GEMV_OUT_1],
-                           .rows = SPRY_ACT_ROWS,
-                           .tiles = tiles > 1 ? (args->n_tiles + sm_count - 1) / sm_count : 1,
-                           .shared_bytes = gemv_bytes(n_units, type, tiles)};
-    return true;
 }
 
 /* At most 8 rows and many outputs: a block per SM loops over batches of tiles (gemm_small.cuh). */
@@ -121,6 +123,7 @@ static spry_splitk_variant splitk_variant(size_t groups, size_t tiles)
 spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type)
 {
     enum { BLOCKS = 96 };
+    enum { TILES_AT_ONCE = SPRY_PLAIN_THREADS / SPRY_WARP, TILES_WARPS = 16 }; /* warps per SM that are worth it */
     const spry_cuda_context *c = &d->context;
     size_t rows = SPRY_ACT_ROWS;
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
@@ -129,10 +132,16 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     if (c->vulkan)
         return spry_vulkan_pick_gemm(args, type);
     if (spry_cuda_pick_wgmma(&launch, d, args, type, false) || choose_large(&launch, args, type) ||
-        choose_gemv(&launch, c, args, type) || choose_streaming(&launch, c, args, type))
+        (args->n_rows == 1 && !args->experts &&
+         choose_gemv(&launch, c, &args->parts[0].weight, type, SPRY_GEMV_OUT, args->n_tiles)) ||
+        choose_streaming(&launch, c, args, type))
         return launch;
     if (args->experts && args->expert_rows < launch.rows)
         launch.rows = SPRY_ACT_ROWS;
+    if (args->experts && launch.rows == SPRY_ACT_ROWS && type != SPRY_F32 &&
+        args->n_tiles * (args->n_rows / SPRY_ACT_ROWS) >= TILES_WARPS * c->sm_count)
+        return (spry_gemm_launch){
+            .kernel = spry_cuda_weight_types[type].tiles, .rows = SPRY_ACT_ROWS, .tiles = TILES_AT_ONCE};
     size_t groups = launch.rows / SPRY_ACT_ROWS, blocks = (args->n_rows + launch.rows - 1) / launch.rows;
     if (groups > 1 && args->n_tiles / groups * blocks >= BLOCKS)
         launch.tiles = groups;
@@ -145,44 +154,38 @@ spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_
     return launch;
 }
 
-/* The kernel with a fused norm (or gate) that computes `tiles` tiles at a time; SPRY_NO_KERNEL: there is none. */
-static spry_kernel_id fused_kernel(spry_dtype type, bool one_row, bool gate, size_t tiles)
+/* The kernel for 2 to 8 rows with a fused norm (or gate) that computes `tiles` tiles at a time. */
+static spry_kernel_id small_kernel(spry_dtype type, bool gate, size_t tiles)
 {
-    const spry_weight_type *t = &spry_cuda_weight_types[type];
+    const spry_kernel_id *kernels = spry_cuda_weight_types[type].small;
     if (gate)
-        return tiles == 8 ? (one_row ? SPRY_NO_KERNEL : t->small[SPRY_SMALL_GATE_8])
-                          : (one_row ? t->gemv[SPRY_GEMV_GATE_4] : t->small[SPRY_SMALL_GATE_4]);
-    if (tiles > 4)
-        return SPRY_NO_KERNEL;
-    return tiles == 4 ? (one_row ? t->gemv[SPRY_GEMV_NORM_4] : t->small[SPRY_SMALL_NORM_4])
-                      : (one_row ? t->gemv[SPRY_GEMV_NORM_2] : t->small[SPRY_SMALL_NORM_2]);
+        return kernels[tiles == 8 ? SPRY_SMALL_GATE_8 : SPRY_SMALL_GATE_4];
+    return kernels[tiles == 4 ? SPRY_SMALL_NORM_4 : SPRY_SMALL_NORM_2];
 }
 
-bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w, bool gate,
-                          size_t tiles, size_t n_rows)
+bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_tiles *w, spry_dtype type,
+                          bool gate, size_t columns, size_t n_rows)
 {
-    size_t fewest = gate ? 4 : 2;
+    size_t fewest = gate ? 4 : 2, n_tiles = gate ? 2 * columns : columns;
     if (c->vulkan)
         return false;
-    for (int one = n_rows == 1; one >= 0; one--)
-        for (size_t n = one && tiles > 4 ? 4 : tiles; n >= fewest; n /= 2) {
-            bool fits = one ? gemv_fits_smem(c, w->tiles.n_units, w->type, n)
-                            : fits_smem(c, small_bytes(w->type, n), spry_smem_small_sums(n));
-            spry_kernel_id kernel = fused_kernel(w->type, one, gate, n);
-            if (!fits || !kernel)
-                continue;
-            size_t bytes = one ? gemv_bytes(w->tiles.n_units, w->type, n) : small_bytes(w->type, n);
-            *launch = (spry_gemm_launch){.kernel = kernel, .rows = n_rows, .tiles = n, .shared_bytes = bytes};
+    if (n_rows == 1 && choose_gemv(launch, c, w, type, gate ? SPRY_GEMV_GATE : SPRY_GEMV_NORM, columns))
+        return true;
+    for (size_t n = n_tiles <= fewest * c->sm_count ? fewest : 2 * fewest; type != SPRY_F32 && n >= fewest; n /= 2) {
+        size_t bytes = small_bytes(type, n), batches = (n_tiles + n - 1) / n;
+        *launch = (spry_gemm_launch){.kernel = small_kernel(type, gate, n),
+                                     .grid = batches < c->sm_count ? batches : c->sm_count,
+                                     .shared_bytes = bytes};
+        if (fits_smem(c, bytes, spry_smem_small_sums(n)))
             return true;
-        }
+    }
     return false;
 }
 
 /* ---- wgmma ------------------------------------------------------------------------------------------------------- */
 
 enum {
-    FEW_ROWS = 8,      /* up to this many rows other kernels are faster, */
-    FEW_ROWS_Q8 = 16,  /* and with quantised weights up to this many */
+    FEW_ROWS = 8,      /* up to this many rows other kernels are faster */
     LARGE_ROWS = 129,  /* from this many rows on, work tiles have 128 rows */
     LARGE_ITEMS = 80,  /* from this many work tiles on, two consumer warpgroups are fastest */
     MOST_SHARE = 8,    /* maximum blocks of a cluster */
@@ -192,9 +195,7 @@ enum {
 
 size_t spry_cuda_act_group_bytes(spry_dtype type)
 {
-    static const size_t bytes[SPRY_ACT_FORMATS] = {SPRY_WGMMA_Q8_BYTES, SPRY_WGMMA_TERM_BYTES,
-                                                   2 * SPRY_WGMMA_TERM_BYTES, 3 * SPRY_WGMMA_TERM_BYTES};
-    return bytes[spry_cuda_act_format(type)];
+    return spry_cuda_act_terms(type) * SPRY_ACT_TERM_BYTES;
 }
 
 /* Size of gemm_smem (gemm_wgmma_tiles.cuh): mbarriers, norms, stages, and the sums of the work tile; with split-K the
@@ -221,8 +222,7 @@ uint32_t spry_cuda_wgmma_groups(const spry_cuda_device *d, spry_dtype type, size
     size_t rows = n_rows < LARGE_ROWS ? 64 : 128;
     bool can = d->context.has_wgmma && spry_cuda_act_format(type) != SPRY_ACT_BF16X3 &&
                fits(d, type, (spry_wgmma_config){8, 1, 1, 1});
-    size_t min_rows = spry_cuda_act_format(type) == SPRY_ACT_Q8 ? FEW_ROWS_Q8 : FEW_ROWS;
-    return can && n_rows > min_rows ? (uint32_t)((n_rows + rows - 1) / rows * (rows / SPRY_ACT_ROWS)) : 0;
+    return can && n_rows > FEW_ROWS ? (uint32_t)((n_rows + rows - 1) / rows * (rows / SPRY_ACT_ROWS)) : 0;
 }
 
 /* Groups of four tiles, of all parts. */
@@ -249,24 +249,20 @@ static size_t share_of(const spry_cuda_device *d, const spry_gemm_args *args, sp
 
 spry_kernel_id spry_cuda_wgmma_kernel(spry_dtype type, bool gate, spry_wgmma_config kind)
 {
-    spry_wgmma_variant variant = kind.groups == 16  ? SPRY_WGMMA_16_2_1
-                                 : kind.blocks == 1 ? SPRY_WGMMA_8_1_1
-                                                    : SPRY_WGMMA_8_1_2;
-    return spry_cuda_weight_types[type].wgmma[gate][variant];
+    return spry_cuda_weight_types[type].wgmma[gate][kind.groups == 16 ? SPRY_WGMMA_16_2_1 : SPRY_WGMMA_8_1_2];
 }
 
 /* Chooses the kernel; returns the number of work tiles. */
 static size_t pick_kind(spry_wgmma_config *kind, const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type)
 {
     spry_wgmma_config large = {16, 2, 1, 1};
-    size_t tiles = tile_groups(args), rows = large.groups * SPRY_ACT_ROWS, sm_count = d->context.sm_count;
+    size_t tiles = tile_groups(args), rows = large.groups * SPRY_ACT_ROWS;
     size_t items = (tiles + 1) / 2 * ((args->n_rows + rows - 1) / rows);
     *kind = large;
     if (args->n_rows >= LARGE_ROWS && items >= LARGE_ITEMS && fits(d, type, large))
         return items;
     items = tiles * ((args->n_rows + 63) / 64);
-    bool one = spry_cuda_act_format(type) == SPRY_ACT_Q8 && items <= sm_count;
-    *kind = (spry_wgmma_config){8, 1, one ? 1 : 2, share_of(d, args, type, items)};
+    *kind = (spry_wgmma_config){8, 1, 2, share_of(d, args, type, items)};
     return items;
 }
 
@@ -290,7 +286,6 @@ bool spry_cuda_pick_wgmma(spry_gemm_launch *launch, const spry_cuda_device *d, c
 spry_activations spry_cuda_activations(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
 {
     return (spry_activations){.values = d->scratch.act_values[spry_cuda_act_format(w->type)],
-                              .scales = d->scratch.act_scales,
                               .n_units = (uint32_t)((n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
 }
 
@@ -352,6 +347,8 @@ static void launch_gemm(spry_cuda_device *d, const spry_gemm_launch *launch, con
         spry_cuda_launch_cluster(&d->context, kernel, launch->share, launch->blocks, 1, 0, launch->shared_bytes, args);
     else if (launch->blocks)
         spry_cuda_launch_shared(&d->context, kernel, 1, launch->blocks, 1, launch->shared_bytes, args);
+    else if (launch->grid)
+        spry_cuda_launch_shared(&d->context, kernel, launch->grid, 1, 1, launch->shared_bytes, args);
     else
         spry_cuda_launch_shared(&d->context, kernel, (args->n_tiles + launch->tiles - 1) / launch->tiles,
                                 (args->n_rows + launch->rows - 1) / launch->rows, 1, launch->shared_bytes, args);
@@ -453,23 +450,22 @@ static bool normalises(const spry_cuda_device *d, const spry_quantise_args *from
                !from->plain && !spry_cuda_has_lora(d, products, n_products);
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_act_format(products[i].w->type) != SPRY_ACT_BF16X3 &&
-              spry_cuda_pick_fused(&launch, &d->context, products[i].w, gate, SPRY_FUSED_TILES, n_rows);
+              spry_cuda_pick_fused(&launch, &d->context, &products[i].w->tiles, products[i].w->type, gate,
+                                   products[i].w->tiles.n_tiles, n_rows);
     return can;
 }
 
-/* Launches products of the type of `w`, with a fused norm. */
-static void launch_fused(spry_cuda_device *d, spry_gemm_args *args, spry_quantise_args from, const spry_cuda_matrix *w,
-                         bool gate, size_t tiles)
+/* Launches products of one type with a fused norm. */
+static void launch_fused(spry_cuda_device *d, spry_gemm_args *args, spry_quantise_args from, spry_dtype type, bool gate)
 {
     spry_gemm_launch launch;
-    if (!spry_cuda_pick_fused(&launch, &d->context, w, gate, tiles, args->n_rows))
+    if (!spry_cuda_pick_fused(&launch, &d->context, &args->parts[0].weight, type, gate,
+                              gate ? args->n_tiles / 2 : args->n_tiles, args->n_rows))
         return; /* excluded by normalises() */
-    size_t batches = (args->n_tiles + launch.tiles - 1) / launch.tiles, sm_count = d->context.sm_count;
     from.in_stride = from.n;
     from.eps = d->config->norm_eps;
     args->from = from;
-    spry_cuda_launch_shared(&d->context, launch.kernel, batches < sm_count ? batches : sm_count, 1, 1,
-                            launch.shared_bytes, args);
+    launch_gemm(d, &launch, args);
 }
 
 spry_cuda_rows spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm *products,
@@ -483,7 +479,7 @@ spry_cuda_rows spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args 
         const spry_cuda_matrix *first = products[i].w;
         spry_gemm_args args = gather_gemms(d, products, n_products, n_rows, &i);
         args.add = add;
-        launch_fused(d, &args, from, first, false, args.n_tiles <= 2 * d->context.sm_count ? 2 : 4);
+        launch_fused(d, &args, from, first->type, false);
     }
     return (spry_cuda_rows){0};
 }
@@ -529,7 +525,7 @@ bool spry_cuda_gate_up_gemms(spry_cuda_device *d, spry_quantise_args *result, sp
     spry_gemm_args args = gather_gemms(d, both, 2, n_rows, &at);
     spry_act_format format = spry_cuda_act_format(down->type);
     from.to[format] = result->to[format] = spry_cuda_activations(d, down, gate->n_out);
-    launch_fused(d, &args, from, both[0].w, true, args.n_tiles <= 4 * d->context.sm_count ? 4 : 8);
+    launch_fused(d, &args, from, both[0].w->type, true);
     return true;
 }
 

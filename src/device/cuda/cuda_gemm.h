@@ -4,11 +4,12 @@
 
 #include "device/cuda/cuda_state.h"
 
-/* A kernel, and the rows and tiles of a block; for gemm_wgmma.cu the number of blocks, or of clusters of `share`
- * blocks. */
+/* A kernel, and the rows and tiles of a block; or the number of blocks in `grid`; for gemm_wgmma.cu the number of
+ * blocks, or of clusters of `share` blocks. */
 typedef struct spry_gemm_launch {
     spry_kernel_id kernel;
     size_t rows, tiles;
+    size_t grid;
     size_t blocks, share;
     size_t shared_bytes;
 } spry_gemm_launch;
@@ -16,13 +17,10 @@ typedef struct spry_gemm_launch {
 /* Picks the kernel for products whose matrices have this type. */
 spry_gemm_launch spry_cuda_pick_gemm(const spry_cuda_device *d, const spry_gemm_args *args, spry_dtype type);
 
-/* A kernel for at most 8 rows with a fused norm, or also with a fused gate, that computes at most `tiles` tiles at a
- * time. Returns false if no such kernel fits into shared memory. */
-bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_cuda_matrix *w, bool gate,
-                          size_t tiles, size_t n_rows);
-
-/* maximum tiles at a time of a kernel with a fused norm */
-enum { SPRY_FUSED_TILES = 8 };
+/* A kernel for at most 8 rows with a fused norm, or also with a fused gate, for all columns: tiles, or pairs of tiles
+ * of gate and up. Returns false if no such kernel fits into shared memory. */
+bool spry_cuda_pick_fused(spry_gemm_launch *launch, const spry_cuda_context *c, const spry_tiles *w, spry_dtype type,
+                          bool gate, size_t columns, size_t n_rows);
 
 /* A kernel of gemm_wgmma.cu: groups of 8 rows, consumer warpgroups, blocks per SM, and blocks of a cluster that share
  * K. */

@@ -16,19 +16,18 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
     .splitk = {spry_gemm_splitk_##T##_1_1_id, spry_gemm_splitk_##T##_2_1_id, spry_gemm_splitk_##T##_4_1_id,            \
                spry_gemm_splitk_##T##_2_2_id, spry_gemm_splitk_##T##_4_4_id, small}
 #define FUSED(T)                                                                                                       \
-    .gemv = {spry_gemv_##T##_norm_2_id, spry_gemv_##T##_norm_4_id, spry_gemv_##T##_gate_4_id,                          \
-             spry_gemv_##T##_out_1_id, spry_gemv_##T##_out_4_id},                                                      \
+    .tiles = spry_gemm_tiles_##T##_id,                                                                                 \
+    .gemv = {spry_gemv_##T##_norm_id, spry_gemv_##T##_gate_id, spry_gemv_##T##_out_id},                                \
     .small = {spry_gemm_small_##T##_norm_2_id, spry_gemm_small_##T##_norm_4_id, spry_gemm_small_##T##_gate_4_id,       \
               spry_gemm_small_##T##_gate_8_id, spry_gemm_small_##T##_out_8_id}
-#define WGMMA(T, label, one)                                                                                           \
-    {                                                                                                                  \
-        one, spry_gemm_##label##_##T##_8_1_2_id, spry_gemm_##label##_##T##_16_2_1_id                                   \
-    }
+#define WGMMA(T)                                                                                                       \
+    .wgmma = {{spry_gemm_wgmma_##T##_8_1_2_id, spry_gemm_wgmma_##T##_16_2_1_id},                                       \
+              {spry_gemm_wgmma_gate_##T##_8_1_2_id, spry_gemm_wgmma_gate_##T##_16_2_1_id}}
 
 /* Bytes of the planes of weight_tiles.cuh, for 16 outputs by 64 inputs. */
 #define QUANT(T, dtype, bits, zero, group, scale_bytes, min, super_plane, floats)                                      \
     [SPRY_##dtype] = {                                                                                                 \
-        .format = SPRY_ACT_Q8,                                                                                         \
+        .format = SPRY_ACT_BF16,                                                                                       \
         .values = bits < 8 ? 512 : 1024,                                                                               \
         .high = bits < 8 ? (bits - 4) * 128 : 0,                                                                       \
         .scale = scale_bytes * SPRY_TILE_ROWS,                                                                         \
@@ -36,8 +35,7 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
         SPLITK(T, SPRY_NO_KERNEL),                                                                                     \
         .large = {spry_gemm_wide_##T##_1_id, spry_gemm_wide_##T##_2_id},                                               \
         FUSED(T),                                                                                                      \
-        .wgmma = {WGMMA(T, wgmma, spry_gemm_wgmma_##T##_8_1_1_id),                                                     \
-                  WGMMA(T, wgmma_gate, spry_gemm_wgmma_gate_##T##_8_1_1_id)},                                          \
+        WGMMA(T),                                                                                                      \
     },
 #define HALF(T, dtype, terms, act_format, lane)                                                                        \
     [SPRY_##dtype] = {                                                                                                 \
@@ -46,7 +44,7 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
         SPLITK(T, spry_gemm_splitk_##T##_1_1_small_id),                                                                \
         .large = {spry_gemm_multistage_##T##_id, spry_gemm_multistage_##T##_id},                                       \
         FUSED(T),                                                                                                      \
-        .wgmma = {WGMMA(T, wgmma, SPRY_NO_KERNEL), WGMMA(T, wgmma_gate, SPRY_NO_KERNEL)},                              \
+        WGMMA(T),                                                                                                      \
     },
 
 const spry_weight_type spry_cuda_weight_types[SPRY_DTYPE_COUNT] = {
@@ -82,15 +80,13 @@ const spry_head_kernels spry_cuda_head_kernels[SPRY_HEAD_BLOCKS] = {
     HEADS(1, SPRY_NO_KERNEL), HEADS(2, spry_attend_prefill_wgmma_2_id), HEADS(3, spry_attend_prefill_wgmma_3_id),
     HEADS(4, spry_attend_prefill_wgmma_4_id), HEADS(8, SPRY_NO_KERNEL)};
 
-#define DECODE(heads, format, blocks)                                                                                  \
-    {                                                                                                                  \
-        spry_attend_decode_##heads##_##format##_short_##blocks##_id,                                                   \
-            spry_attend_decode_##heads##_##format##_single_##blocks##_id,                                              \
-            spry_attend_decode_##heads##_##format##_long_##blocks##_id                                                 \
-    }
 #define FULL_HEADS(heads, blocks)                                                                                      \
     {                                                                                                                  \
-        spry_rope_kv_##heads##_##blocks##_id, DECODE(heads, q8, blocks), DECODE(heads, bf16, blocks)                   \
+        spry_rope_kv_##heads##_##blocks##_id,                                                                          \
+        {                                                                                                              \
+            spry_attend_decode_##heads##_short_##blocks##_id, spry_attend_decode_##heads##_single_##blocks##_id,       \
+                spry_attend_decode_##heads##_long_##blocks##_id                                                        \
+        }                                                                                                              \
     }
 const spry_full_head_kernels spry_cuda_full_head_kernels[SPRY_FULL_HEADS][2] = {
     [SPRY_HEADS_NORM] = {FULL_HEADS(norm, 2), FULL_HEADS(norm, 4)},

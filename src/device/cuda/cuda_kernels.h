@@ -10,17 +10,10 @@
 extern const char *const spry_cuda_kernel_names[SPRY_KERNEL_COUNT];
 extern const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT];
 
-/* Variants of the kernels with a fused norm or gate, by the number of tiles computed at a time, and of the other
- * kernels for up to 8 rows. */
-typedef enum spry_gemv_variant {
-    SPRY_GEMV_NORM_2,
-    SPRY_GEMV_NORM_4,
-    SPRY_GEMV_GATE_4,
-    SPRY_GEMV_OUT_1,
-    SPRY_GEMV_OUT_4,
-    SPRY_GEMV_VARIANTS
-} spry_gemv_variant;
+/* The kernels for one row (gemv.cuh). */
+typedef enum spry_gemv_variant { SPRY_GEMV_NORM, SPRY_GEMV_GATE, SPRY_GEMV_OUT, SPRY_GEMV_VARIANTS } spry_gemv_variant;
 
+/* Variants of the kernels for 2 to 8 rows, by the number of tiles computed at a time. */
 typedef enum spry_small_variant {
     SPRY_SMALL_NORM_2,
     SPRY_SMALL_NORM_4,
@@ -42,12 +35,7 @@ typedef enum spry_splitk_variant {
 } spry_splitk_variant;
 
 /* Variants of the wgmma kernel: groups of 8 rows, consumer warpgroups, and blocks per SM. */
-typedef enum spry_wgmma_variant {
-    SPRY_WGMMA_8_1_1,
-    SPRY_WGMMA_8_1_2,
-    SPRY_WGMMA_16_2_1,
-    SPRY_WGMMA_VARIANTS
-} spry_wgmma_variant;
+typedef enum spry_wgmma_variant { SPRY_WGMMA_8_1_2, SPRY_WGMMA_16_2_1, SPRY_WGMMA_VARIANTS } spry_wgmma_variant;
 
 /* A weight type: its activation format, the bytes of a unit in each plane (of the super plane for four units), and its
  * kernels, SPRY_NO_KERNEL where there are none. values = 0: the type is not stored on the GPU. */
@@ -58,6 +46,7 @@ typedef struct spry_weight_type {
     spry_kernel_id splitk[SPRY_SPLITK_VARIANTS];
     spry_kernel_id large[2]; /* for many rows: the wide kernel with 1 or 2 tiles per warp; a type without one has its
                               * multistage or plain kernel in both */
+    spry_kernel_id tiles;    /* for rows of many experts */
     spry_kernel_id gemv[SPRY_GEMV_VARIANTS], small[SPRY_SMALL_VARIANTS];
     spry_kernel_id wgmma[2][SPRY_WGMMA_VARIANTS]; /* [1]: gate and up */
 } spry_weight_type;
@@ -88,7 +77,7 @@ typedef enum spry_fast_pages { SPRY_PAGES_SHORT, SPRY_PAGES_SINGLE, SPRY_PAGES_L
 
 typedef struct spry_full_head_kernels {
     spry_kernel_id rope_kv;
-    spry_kernel_id decode_q8[SPRY_FAST_PAGES], decode_bf16[SPRY_FAST_PAGES];
+    spry_kernel_id decode[SPRY_FAST_PAGES];
 } spry_full_head_kernels;
 
 extern const spry_full_head_kernels spry_cuda_full_head_kernels[SPRY_FULL_HEADS][2]; /* [][0]: 64, [][1]: 128 */

@@ -24,6 +24,11 @@ spry_act_format spry_cuda_act_format(spry_dtype placed)
     return spry_cuda_weight_types[placed].format;
 }
 
+size_t spry_cuda_act_terms(spry_dtype placed)
+{
+    return (size_t)spry_cuda_act_format(placed) + 1;
+}
+
 size_t spry_cuda_unit_bytes(spry_dtype placed)
 {
     const spry_weight_type *t = &spry_cuda_weight_types[placed];

@@ -77,8 +77,9 @@ typedef struct spry_cuda_model {
 /* Matrix `number` of several. */
 spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number);
 
-/* The activation format for products with a matrix. */
+/* The activation format for products with a matrix, and its number of bf16 terms. */
 spry_act_format spry_cuda_act_format(spry_dtype placed);
+size_t spry_cuda_act_terms(spry_dtype placed);
 
 /* The type in which a matrix is stored: its own, or F32 if there are no kernels for that. */
 spry_dtype spry_cuda_stored_type(spry_dtype type);

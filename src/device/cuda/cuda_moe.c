@@ -36,7 +36,7 @@ static size_t route(spry_cuda_device *d, const spry_cuda_layer *l, size_t align)
                                        .n_slots = (uint32_t)slots,
                                        .align = (uint32_t)align};
     spry_cuda_launch(&d->context, spry_moe_route_id, d->n_rows, 1, 1, &choose);
-    spry_cuda_launch(&d->context, spry_moe_group_id, 1, 1, 1, &group);
+    spry_cuda_launch(&d->context, spry_moe_group_id, c->n_experts, 1, 1, &group);
     return slots;
 }
 
@@ -105,8 +105,14 @@ static spry_quantise_args slot_inputs(spry_cuda_device *d, const spry_cuda_layer
     return input;
 }
 
+static void combine_experts(spry_cuda_device *d, const spry_moe_combine_args *args)
+{
+    size_t pieces = (args->n + SPRY_ROW_THREADS - 1) / SPRY_ROW_THREADS;
+    spry_cuda_launch(&d->context, spry_moe_combine_id, d->n_rows, pieces, 1, args);
+}
+
 void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l, spry_quantise_args router,
-                       spry_quantise_args input, bool add)
+                       spry_quantise_args input, spry_cuda_memory out, bool add)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
@@ -120,7 +126,7 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l, spry_quant
     if (shared)
         gated(d, s->shared_out, &l->shared_gate, &l->shared_up, &l->shared_down, input, d->n_rows,
               (spry_cuda_expert_groups){0});
-    spry_moe_combine_args combine = {.y = s->y,
+    spry_moe_combine_args combine = {.y = out,
                                      .out = s->expert_out,
                                      .slot = s->slot,
                                      .weight = c->arch->scales_inputs ? 0 : s->weight,
@@ -138,12 +144,12 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l, spry_quant
                                              .n = c->n_latent,
                                              .n_used = c->n_experts_used,
                                              .scale = 1};
-        const spry_cuda_gemm back = {s->y, c->n_embd, &l->latent_out};
-        spry_cuda_launch(&d->context, spry_moe_combine_id, d->n_rows, 1, 1, &inner);
+        const spry_cuda_gemm back = {out, c->n_embd, &l->latent_out};
+        combine_experts(d, &inner);
         spry_cuda_quantise_gemms(d, (spry_quantise_args){.in = s->latent, .n = c->n_latent}, &back, 1, d->n_rows, add);
         combine.n_used = 0;
         combine.add = true;
     }
-    spry_cuda_launch(&d->context, spry_moe_combine_id, d->n_rows, 1, 1, &combine);
+    combine_experts(d, &combine);
     spry_cuda_charge(d, SPRY_OP_ROUTE, SPRY_F32, 0, 0);
 }

@@ -72,11 +72,10 @@ static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t row
 /* Buffers of quantised activations, for all rows or slots of the widest input. */
 void spry_cuda_carve_activations(spry_cuda_scratch *s, size_t rows, size_t width)
 {
-    static const size_t unit_bytes[SPRY_ACT_FORMATS] = {SPRY_WGMMA_Q8_BYTES / 8, 128, 256, 384}; /* per row and unit */
+    enum { ROW_BYTES = SPRY_ACT_TERM_BYTES / SPRY_ACT_ROWS }; /* of a term and unit */
     size_t units = (width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, whole = (rows + 127) / 128 * 128;
     for (size_t format = 0; format < SPRY_ACT_FORMATS; format++)
-        s->act_values[format] = carve(s, whole, units, unit_bytes[format]);
-    s->act_scales = carve(s, whole, units * 2, 2 * sizeof(float));
+        s->act_values[format] = carve(s, whole, units, (format + 1) * ROW_BYTES);
     s->act_norms = carve(s, whole, units, sizeof(float));
 }
 
@@ -173,7 +172,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
         s->rotation_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
     }
     carve_inputs(s, c, limits, ff_rows, ff);
-    s->x_values = carve(s, (rows + 127) / 128 * 128, (c->n_embd + 63) / 64, 2 * SPRY_WGMMA_TERM_BYTES / SPRY_ACT_ROWS);
+    s->x_values = carve(s, (rows + 127) / 128 * 128, (c->n_embd + 63) / 64, 2 * SPRY_ACT_TERM_BYTES / SPRY_ACT_ROWS);
     size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
     size_t partial = rows * chunks * spry_cuda_partial_floats(c);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);

@@ -53,7 +53,7 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory cosine[2], sine[2];                   /* [rows, pairs]: for full and for sliding layers */
     spry_cuda_memory rotation_cosine[2], rotation_sine[2]; /* [rotations, pairs] */
     spry_cuda_memory logits;                               /* [max_logits, n_vocab] */
-    spry_cuda_memory act_values[SPRY_ACT_FORMATS], act_scales, act_norms;
+    spry_cuda_memory act_values[SPRY_ACT_FORMATS], act_norms;
     spry_cuda_memory x_values;                             /* rows of x in any format, in the wgmma layout */
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
@@ -299,10 +299,10 @@ void spry_cuda_unembed(spry_cuda_device *d);
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d));
 void spry_cuda_graphs_deinit(spry_cuda_device *d);
 
-/* cuda_moe.c: y = feed-forward of a layer with experts, or y += that. The router and the experts may have inputs of
- * their own. */
+/* cuda_moe.c: out = feed-forward of a layer with experts, or out += that; `out` may be the rows of x that the inputs
+ * are made from. The router and the experts may have inputs of their own. */
 void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer, spry_quantise_args router,
-                       spry_quantise_args input, bool add);
+                       spry_quantise_args input, spry_cuda_memory out, bool add);
 
 /* cuda_recurrent.c: the short convolution of a layer; returns the input of the output projection. */
 spry_quantise_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);

@@ -55,25 +55,18 @@ typedef struct spry_repack_args {
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* Inputs of GEMMs in groups of 8 rows (activations.cuh): int8 with a scale for 32 inputs, or sums of bf16 terms. Rows
- * that pass an RMS norm are multiplied by its weights; 1 / rms is applied to the sums of the product. */
+/* Inputs of GEMMs in groups of 8 rows (activations.cuh), as sums of bf16 terms. Rows that pass an RMS norm are
+ * multiplied by its weights; 1 / rms is applied to the sums of the product. */
 enum { SPRY_ACT_ROWS = 8 };
 
-/* wgmma layout: bytes of a group of rows and a unit, for each bf16 term, and for Q8 with scales. */
-enum { SPRY_WGMMA_TERM_BYTES = 1024, SPRY_WGMMA_Q8_BYTES = 1024 + 128 };
+/* Bytes of a group of rows and a unit, for each bf16 term. */
+enum { SPRY_ACT_TERM_BYTES = 1024 };
 
-/* The number of a format is the number of its bf16 terms; Q8: 0. */
-typedef enum spry_act_format {
-    SPRY_ACT_Q8,
-    SPRY_ACT_BF16,
-    SPRY_ACT_BF16X2,
-    SPRY_ACT_BF16X3,
-    SPRY_ACT_FORMATS
-} spry_act_format;
+/* A format has one bf16 term more than its number. */
+typedef enum spry_act_format { SPRY_ACT_BF16, SPRY_ACT_BF16X2, SPRY_ACT_BF16X3, SPRY_ACT_FORMATS } spry_act_format;
 
 typedef struct spry_activations {
     SPRY_AT(unsigned char) values;
-    SPRY_AT(float) scales; /* Q8 in the mma layout: {scale, sum of the values} of 8 rows and 32 inputs */
     SPRY_AT(float)
     norms; /* NULL, or [rows]: 1 / rms; in the wgmma layout the sums of squares of units, [units, 8 * wgmma_groups] */
     uint32_t n_units;      /* units of 64 inputs */
@@ -351,7 +344,7 @@ typedef struct spry_moe_route_args {
     float scale;                      /* factor of the weights */
 } spry_moe_route_args;
 
-/* Assigns (row, expert) pairs to slots, grouped by expert in multiples of `align`. One block. */
+/* Assigns (row, expert) pairs to slots, grouped by expert in multiples of `align`. Grid: experts. */
 typedef struct spry_moe_group_args {
     SPRY_AT(const uint32_t) chosen;
     SPRY_AT(int32_t) source;  /* [slots]: row of the slot, -1: none */
@@ -370,7 +363,7 @@ typedef struct spry_moe_scale_args {
 } spry_moe_scale_args;
 
 /* y[row] = scale * (sum of weight * out[slot], experts ascending, plus the shared expert times the sigmoid of its
- * gate), plus the old value with `add`. Grid: rows. */
+ * gate), plus the old value with `add`. Grid: (rows, n / 256). */
 typedef struct spry_moe_combine_args {
     SPRY_AT(float) y;
     SPRY_AT(const float) out; /* [slots, n] */

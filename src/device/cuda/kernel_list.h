@@ -35,18 +35,15 @@
     K(spry_gemm_splitk_##T##_4_4, SPRY_SPLITK_THREADS)
 #define SPRY_QUANT_KERNELS(T, ...)                                                                                     \
     K(spry_gemm_wide_##T##_1, SPRY_WIDE_THREADS)                                                                       \
-    K(spry_gemm_wide_##T##_2, SPRY_WIDE_THREADS)                                                                       \
-    K(spry_gemm_wgmma_##T##_8_1_1, SPRY_WGMMA_THREADS)                                                                 \
-    K(spry_gemm_wgmma_gate_##T##_8_1_1, SPRY_WGMMA_THREADS)
+    K(spry_gemm_wide_##T##_2, SPRY_WIDE_THREADS)
 #define SPRY_HALF_KERNELS(T, ...)                                                                                      \
     K(spry_gemm_splitk_##T##_1_1_small, SPRY_SPLITK_THREADS)                                                           \
     K(spry_gemm_multistage_##T, SPRY_MULTISTAGE_THREADS)
 #define SPRY_FUSED_KERNELS(T, ...)                                                                                     \
-    K(spry_gemv_##T##_norm_2, SPRY_SPLITK_THREADS)                                                                     \
-    K(spry_gemv_##T##_norm_4, SPRY_SPLITK_THREADS)                                                                     \
-    K(spry_gemv_##T##_gate_4, SPRY_SPLITK_THREADS)                                                                     \
-    K(spry_gemv_##T##_out_1, SPRY_SPLITK_THREADS)                                                                      \
-    K(spry_gemv_##T##_out_4, SPRY_SPLITK_THREADS)                                                                      \
+    K(spry_gemm_tiles_##T, SPRY_PLAIN_THREADS)                                                                         \
+    K(spry_gemv_##T##_norm, SPRY_SPLITK_THREADS)                                                                       \
+    K(spry_gemv_##T##_gate, SPRY_SPLITK_THREADS)                                                                       \
+    K(spry_gemv_##T##_out, SPRY_SPLITK_THREADS)                                                                        \
     K(spry_gemm_small_##T##_norm_2, SPRY_SPLITK_THREADS)                                                               \
     K(spry_gemm_small_##T##_norm_4, SPRY_SPLITK_THREADS)                                                               \
     K(spry_gemm_small_##T##_gate_4, SPRY_SPLITK_THREADS)                                                               \
@@ -81,14 +78,11 @@
     K(spry_attend_split_kv_mma_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)                                          \
     K(spry_attend_prefill_mma_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)                                           \
     K(spry_attend_decode_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)
-#define SPRY_FAST_DECODE_KERNELS(heads, format, blocks)                                                                \
-    K(spry_attend_decode_##heads##_##format##_short_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)                     \
-    K(spry_attend_decode_##heads##_##format##_single_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)                    \
-    K(spry_attend_decode_##heads##_##format##_long_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)
 #define SPRY_FULL_HEAD_KERNELS(heads, blocks)                                                                          \
     K(spry_rope_kv_##heads##_##blocks, SPRY_ROPE_KV_THREADS)                                                           \
-    SPRY_FAST_DECODE_KERNELS(heads, q8, blocks)                                                                        \
-    SPRY_FAST_DECODE_KERNELS(heads, bf16, blocks)
+    K(spry_attend_decode_##heads##_short_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)                                \
+    K(spry_attend_decode_##heads##_single_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)                               \
+    K(spry_attend_decode_##heads##_long_##blocks, SPRY_HEAD_WARPS(blocks) * SPRY_WARP)
 
 /* All of them; K is defined where the list is used. */
 #define SPRY_KERNELS                                                                                                   \

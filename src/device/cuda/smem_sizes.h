@@ -34,9 +34,16 @@ SPRY_SMEM_SIZE spry_smem_splitk_sums(size_t groups)
     return SPRY_SPLIT_K * groups * SPRY_ACT_ROWS * SPRY_TILE_ROWS * sizeof(float);
 }
 
-SPRY_SMEM_SIZE spry_smem_gemv_sums(size_t tiles)
+/* A GEMV stores sums of COLUMNS tiles of one or two matrices in two buffers, and 16 sums of squares. Slots in the
+ * ring of a warp, and units of a slot, by the bytes of a lane for 64 inputs: with quantised weights two blocks of 16
+ * warps fit on an SM. */
+enum { SPRY_GEMV_COLUMNS = 4 };
+#define SPRY_GEMV_DEPTH(lane)   ((lane) <= 16 ? 3 : (lane) <= 32 ? 2 : 3)
+#define SPRY_GEMV_AT_ONCE(lane) ((lane) <= 32 ? 2 : 1)
+
+SPRY_SMEM_SIZE spry_smem_gemv_sums(size_t matrices)
 {
-    return SPRY_SPLIT_K * (tiles * SPRY_TILE_ROWS + 1) * sizeof(float);
+    return SPRY_SPLIT_K * (2 * matrices * SPRY_GEMV_COLUMNS * SPRY_TILE_ROWS + 1) * sizeof(float);
 }
 
 /* Static shared memory of gemm_small.cuh: split_sums for four tiles at a time, and the values of a gate and up
@@ -47,11 +54,10 @@ SPRY_SMEM_SIZE spry_smem_small_sums(size_t tiles)
            sizeof(float);
 }
 
-/* Dynamic shared memory that a GEMV needs for each unit (64 inputs) of its row: row_fragment of gemv.cuh; terms = 0:
- * Q8. */
+/* Dynamic shared memory that a GEMV needs for each unit (64 inputs) of its row: row_fragment of gemv.cuh. */
 SPRY_SMEM_SIZE spry_smem_row_unit(size_t terms)
 {
-    return terms ? terms * 128 : 80;
+    return terms * 128;
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */

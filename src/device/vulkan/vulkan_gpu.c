@@ -37,8 +37,7 @@ static const char *missing_feature(const device_features *f)
                   {f->v12.shaderInt8, "shaderInt8"},
                   {f->v12.scalarBlockLayout, "scalarBlockLayout"},
                   {f->v12.bufferDeviceAddress, "bufferDeviceAddress"},
-                  {f->v12.timelineSemaphore, "timelineSemaphore"},
-                  {f->v13.shaderIntegerDotProduct, "shaderIntegerDotProduct"}};
+                  {f->v12.timelineSemaphore, "timelineSemaphore"}};
     for (size_t i = 0; i < SPRY_COUNT(needed); i++)
         if (!needed[i].has)
             return needed[i].name;
@@ -59,7 +58,6 @@ static void choose_features(device_features *chosen, const device_features *f)
     chosen->v12.scalarBlockLayout = VK_TRUE;
     chosen->v12.bufferDeviceAddress = VK_TRUE;
     chosen->v12.timelineSemaphore = VK_TRUE;
-    chosen->v13.shaderIntegerDotProduct = VK_TRUE;
     chosen->v13.subgroupSizeControl = f->v13.subgroupSizeControl;
     chosen->v13.computeFullSubgroups = f->v13.computeFullSubgroups;
     chosen->v13.maintenance4 = f->v13.maintenance4;

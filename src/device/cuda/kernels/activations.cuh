@@ -1,14 +1,9 @@
-/* Activations as mma operand B of the GEMMs: quantised to int8 with scales (Q8), or split into 1, 2 or 3 bf16 terms.
- * Rows are stored in groups of 8, in one of two layouts.
+/* Activations as mma operand B of the GEMMs, split into 1, 2 or 3 bf16 terms. Rows are stored in groups of 8, in one of
+ * two layouts.
  *
- * mma layout, lane = 4 g + t holds row g of its group:
- *   Q8      [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper half.
- *           scale = largest magnitude / 127 (kernels/act.h). {scale, sum of the bytes}: [group, block, row].
- *   BF16Xn  [group, step of 16, term, lane, 4]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. One term keeps 8 bits of an
- *           activation, two keep 16, three keep all.
- * wgmma layout: bf16 in core matrices, [unit, group, term, 8 inputs, row, 8]. Q8 values are stored as bf16, which is
- * exact, in the order of weight_tiles.cuh: of each 16 inputs 4t and 4t + 1 come first. The scales of a unit and group,
- * [block of the unit, row], follow its values.
+ * mma layout, lane = 4 g + t holds row g of its group: [group, step of 16, term, lane, 4]: inputs 2t, 2t + 1, 2t + 8,
+ * 2t + 9. One term keeps 8 bits of an activation, two keep 16, three keep all.
+ * wgmma layout: core matrices, [unit, group, term, 8 inputs, row, 8].
  *
  * RMS norms are fused: rows are multiplied by the norm's weights here, and 1 / rms is applied to the sums of the
  * product. All kernels add the squares of a row in one order: in a unit of 64 first pairs, then values 8, 16 and 32
@@ -19,35 +14,11 @@
 #include "device/cuda/kernels/primitives.cuh"
 
 enum { ACT_BLOCK = 32, ACT_STEP = 16, ACT_SPLITS = SPRY_SPLIT_K };
-#define ACT_SMALLEST 0x1p-100f
-#define ACT_LARGEST  0x1p100f
 
 /* Index of a unit and group in the wgmma layout. */
 SPRY_DEVICE uint64_t wgmma_unit(const spry_activations &to, uint32_t group, uint32_t unit)
 {
     return (uint64_t)unit * to.wgmma_groups + group;
-}
-
-SPRY_DEVICE const uint2 *mma_q8(const spry_activations &to, uint32_t group, uint32_t block)
-{
-    return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 2 + block) * WARP;
-}
-
-/* Address of a Q8 unit and group in the wgmma layout. */
-SPRY_DEVICE unsigned char *wgmma_q8(const spry_activations &to, uint32_t group, uint32_t unit)
-{
-    return to.values + wgmma_unit(to, group, unit) * SPRY_WGMMA_Q8_BYTES;
-}
-
-/* {scale, sum} of the 8 rows of a group; in the wgmma layout they follow the values. */
-SPRY_DEVICE float2 *mma_scales(const spry_activations &to, uint32_t group, uint32_t block)
-{
-    return (float2 *)to.scales + ((uint64_t)group * to.n_units * 2 + block) * SPRY_ACT_ROWS;
-}
-
-SPRY_DEVICE float2 *wgmma_scales(const spry_activations &to, uint32_t group, uint32_t block)
-{
-    return (float2 *)(wgmma_q8(to, group, block / 2) + SPRY_WGMMA_TERM_BYTES) + block % 2 * SPRY_ACT_ROWS;
 }
 
 template <int TERMS> SPRY_DEVICE const uint2 *mma_terms(const spry_activations &to, uint32_t group, uint32_t step)
@@ -65,91 +36,6 @@ SPRY_DEVICE float add_across(float value, int mask)
 SPRY_DEVICE float unit_sum(float pair)
 {
     return add_across(add_across(add_across(add_across(add_across(pair, 4), 8), 16), 1), 2);
-}
-
-/* ---- Q8 ---------------------------------------------------------------------------------------------------------- */
-
-/* a / b, correctly rounded for magnitudes between ACT_SMALLEST and ACT_LARGEST; `inverse` is approximately 1 / b. */
-SPRY_DEVICE float quotient(float a, float b, float inverse)
-{
-    inverse = fmaf(inverse, fmaf(-b, inverse, 1), inverse);
-    float q = a * inverse;
-    return fmaf(fmaf(-b, q, a), inverse, q);
-}
-
-/* Quantises the values of a block to int8; `most` is the bit pattern of the largest magnitude. A block with a value
- * that is not finite, or above ACT_LARGEST, gets zeros and a NaN as scale. */
-struct q8_scale {
-    float scale, inverse;
-
-    SPRY_METHOD q8_scale(uint32_t most)
-    {
-        float largest = float_of_bits(most);
-        bool finite = largest < ACT_LARGEST; /* false for NaN */
-        largest = largest < ACT_SMALLEST ? 0 : largest;
-        inverse = finite && largest > 0 ? quotient(127, largest, rcp_approx(largest)) : 0;
-        scale = finite ? quotient(largest, 127, 1.0f / 127) : NAN;
-    }
-
-    SPRY_METHOD int quant(float value) const
-    {
-        return inverse > 0 ? (int)rintf(value * inverse) : 0;
-    }
-};
-
-SPRY_DEVICE uint32_t larger_of(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
-SPRY_DEVICE uint32_t magnitude_bits(float value)
-{
-    return bits_of_float(fabsf(value));
-}
-
-/* A warp stores one block of a row, one value per lane, in the wgmma or the mma layout. */
-SPRY_DEVICE void store_q8(const spry_activations &to, uint32_t row, uint32_t block, int lane, float value, bool wgmma)
-{
-    const q8_scale by(warp_max_u32(magnitude_bits(value)));
-    int quant = by.quant(value), sum = warp_sum_i32(quant);
-    uint32_t group = row / SPRY_ACT_ROWS, in_row = row % SPRY_ACT_ROWS;
-    if (wgmma) {
-        uint32_t chunk = (block % 2 * 2 + (uint32_t)lane / 16) * 2 + (uint32_t)lane % 4 / 2,
-                 at = (uint32_t)lane % 16 / 4 * 2 + (uint32_t)lane % 2;
-        ((uint16_t *)wgmma_q8(to, group, block / 2))[chunk * 64 + in_row * 8 + at] = (uint16_t)bf16_bits((float)quant);
-    } else {
-        ((int8_t *)mma_q8(
-            to, group,
-            block))[(in_row * 4 + (uint32_t)lane % 16 / 4) * 8 + (uint32_t)lane / 16 * 4 + (uint32_t)lane % 4] =
-            (int8_t)quant;
-    }
-    float2 scale = {by.scale, (float)sum};
-    if (lane == 0)
-        (wgmma ? wgmma_scales(to, group, block) : mma_scales(to, group, block))[in_row] = scale;
-}
-
-/* Quantises 8 values of a block of 32 that four lanes share; returns the bytes, and the block's scale and sum. */
-SPRY_DEVICE uint2 quantise_eight(float2 *scale, const float v[8])
-{
-    uint32_t most = 0, words[2] = {0, 0};
-    int sum = 0;
-    SPRY_UNROLL
-    for (int i = 0; i < 8; i++)
-        most = larger_of(most, magnitude_bits(v[i]));
-    most = larger_of(most, warp_shfl_xor(most, 1));
-    const q8_scale by(larger_of(most, warp_shfl_xor(most, 2)));
-    SPRY_UNROLL
-    for (int i = 0; i < 8; i++) {
-        int quant = by.quant(v[i]);
-        sum += quant;
-        words[i / 4] |= ((uint32_t)quant & 255) << i % 4 * 8;
-    }
-    sum += warp_shfl_xor(sum, 1);
-    sum += warp_shfl_xor(sum, 2);
-    scale->x = by.scale;
-    scale->y = (float)sum;
-    uint2 both = {words[0], words[1]};
-    return both;
 }
 
 /* ---- bf16 terms -------------------------------------------------------------------------------------------------- */
@@ -181,25 +67,12 @@ SPRY_DEVICE void store_terms(const spry_activations &to, uint32_t row, uint32_t 
 SPRY_DEVICE void store_activations(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t block, int lane,
                                    float value)
 {
-    if (to[SPRY_ACT_Q8].values)
-        store_q8(to[SPRY_ACT_Q8], row, block, lane, value, to[SPRY_ACT_Q8].wgmma_groups);
     if (to[SPRY_ACT_BF16].values)
         store_terms<1>(to[SPRY_ACT_BF16], row, block, lane, value, to[SPRY_ACT_BF16].wgmma_groups);
     if (to[SPRY_ACT_BF16X2].values)
         store_terms<2>(to[SPRY_ACT_BF16X2], row, block, lane, value, to[SPRY_ACT_BF16X2].wgmma_groups);
     if (to[SPRY_ACT_BF16X3].values)
         store_terms<3>(to[SPRY_ACT_BF16X3], row, block, lane, value, to[SPRY_ACT_BF16X3].wgmma_groups);
-}
-
-/* Stores a value in the format that weights of type T need, in the mma layout. */
-template <class T>
-SPRY_DEVICE void store_activation_for(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, uint32_t block,
-                                      int lane, float value)
-{
-    if (T::QUANTS)
-        store_q8(to[SPRY_ACT_Q8], row, block, lane, value, false);
-    else
-        store_terms<(T::ACTS > 0 ? T::ACTS : 1)>(to[T::FORMAT], row, block, lane, value, false);
 }
 
 SPRY_DEVICE void store_norms(const spry_activations to[SPRY_ACT_FORMATS], uint32_t row, float norm)
@@ -270,34 +143,6 @@ struct wgmma_vec8 : vec8 {
         }
     }
 
-    /* Stores Q8 values; the four lanes of a row share a block. */
-    SPRY_METHOD void store_q8(const spry_activations &to, uint32_t group, uint32_t unit, uint32_t half, int lane) const
-    {
-        uint32_t most = 0, piece = half * 4 + (uint32_t)lane / 8, row = (uint32_t)lane % 8;
-        SPRY_UNROLL
-        for (int k = 0; k < 8; k++)
-            most = larger_of(most, magnitude_bits(v[k]));
-        most = larger_of(most, warp_shfl_xor(most, 8));
-        const q8_scale by(larger_of(most, warp_shfl_xor(most, 16)));
-        int sum = 0;
-        uint32_t words[4];
-        SPRY_UNROLL
-        for (int k = 0; k < 4; k++) {
-            int low = by.quant(v[2 * k]), high = by.quant(v[2 * k + 1]);
-            words[k] = pack_bf16x2((float)low, (float)high);
-            sum += low + high;
-        }
-        sum += warp_shfl_xor(sum, 8);
-        sum += warp_shfl_xor(sum, 16);
-        uint32_t *first = (uint32_t *)wgmma_q8(to, group, unit) + piece / 2 * 64 + row * 4 + piece % 2 * 2;
-        const uint2 even = {words[0], words[2]}, odd = {words[1], words[3]};
-        *(uint2 *)first = even;
-        *(uint2 *)(first + 32) = odd;
-        const float2 scale = {by.scale, (float)sum};
-        if (lane < SPRY_ACT_ROWS)
-            wgmma_scales(to, group, unit * 2 + half)[lane] = scale;
-    }
-
     /* Stores in FORMAT if that has an address, which is the usual case; otherwise in every format that has one. */
     template <int FORMAT>
     SPRY_METHOD void store_expecting(const spry_activations to[SPRY_ACT_FORMATS], uint32_t group, uint32_t unit,
@@ -305,8 +150,6 @@ struct wgmma_vec8 : vec8 {
     {
         if (SPRY_UNLIKELY(!to[FORMAT].values))
             write(to, group, unit, half, lane);
-        else if (FORMAT == SPRY_ACT_Q8)
-            store_q8(to[FORMAT], group, unit, half, lane);
         else
             store_terms<FORMAT == SPRY_ACT_BF16X2 ? 2 : 1>(to[FORMAT], group, unit, half, lane);
     }
@@ -315,8 +158,6 @@ struct wgmma_vec8 : vec8 {
     SPRY_METHOD void write(const spry_activations to[SPRY_ACT_FORMATS], uint32_t group, uint32_t unit, uint32_t half,
                            int lane) const
     {
-        if (to[SPRY_ACT_Q8].values)
-            store_q8(to[SPRY_ACT_Q8], group, unit, half, lane);
         if (to[SPRY_ACT_BF16].values)
             store_terms<1>(to[SPRY_ACT_BF16], group, unit, half, lane);
         if (to[SPRY_ACT_BF16X2].values)

@@ -19,8 +19,8 @@ enum fast_heads { HEADS_NORM, HEADS_RAW, HEADS_PAIRS };
  * warp has at most one page, and the blocks of a cluster share them. PAGES_LONG: any number. */
 enum fast_pages { PAGES_SHORT, PAGES_SINGLE, PAGES_LONG };
 
-template <int N, fast_heads HEADS, spry_act_format ITS_FORMAT, fast_pages PAGES> struct fast_config : decode_config<N> {
-    enum { NORM = HEADS == HEADS_NORM, NEIGHBOURS = HEADS == HEADS_PAIRS, FORMAT = ITS_FORMAT };
+template <int N, fast_heads HEADS, fast_pages PAGES> struct fast_config : decode_config<N> {
+    enum { NORM = HEADS == HEADS_NORM, NEIGHBOURS = HEADS == HEADS_PAIRS };
     enum { SHORT = PAGES == PAGES_SHORT, LONG = PAGES == PAGES_LONG };
     enum { STRIDE = N * 16 + SPRY_FAST_PAD }; /* words of a head; the padding avoids bank conflicts */
 };
@@ -410,17 +410,13 @@ template <class S> struct fast_job {
             sums.write(partials.at(pair, number), page.seen(), 0, lane);
     }
 
-    /* Stores a coordinate of a head as a float and in the output format, as store_output of online_softmax.cuh does. */
+    /* Stores a coordinate of a head as a float and as bf16, as store_output of online_softmax.cuh does. */
     SPRY_METHOD void write(const spry_attend_args &a, uint32_t head, uint32_t d, float value) const
     {
         uint32_t at = head * S::BLOCKS * 32 + d;
         a.out[(uint64_t)number_of_row * a.n_heads * S::BLOCKS * 32 + at] = value;
-        if ((int)S::FORMAT == (int)SPRY_ACT_Q8)
-            store_q8(a.to[S::FORMAT], number_of_row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value,
-                     a.to[S::FORMAT].wgmma_groups);
-        else
-            store_terms<1>(a.to[S::FORMAT], number_of_row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value,
-                           a.to[S::FORMAT].wgmma_groups);
+        store_terms<1>(a.to[SPRY_ACT_BF16], number_of_row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value,
+                       a.to[SPRY_ACT_BF16].wgmma_groups);
     }
 
     /* Combines all pages, a pair of queries and 32 coordinates at a time, with all warps of the cluster. */
@@ -464,18 +460,16 @@ template <class S> SPRY_DEVICE void attend_decode_fast(const spry_decode_args &d
     job.merge(smem, partials, d.attend);
 }
 
-/* The name says heads, output format and pages. */
-#define ATTEND(blocks, heads, HEADS, format, FORMAT, pages, PAGES)                                                     \
-    SPRY_KERNEL_PDL(spry_attend_decode_##heads##_##format##_##pages##_##blocks, spry_decode_args, 2)                   \
+/* The name says heads and pages. */
+#define ATTEND(blocks, heads, HEADS, pages, PAGES)                                                                     \
+    SPRY_KERNEL_PDL(spry_attend_decode_##heads##_##pages##_##blocks, spry_decode_args, 2)                              \
     {                                                                                                                  \
-        attend_decode_fast<fast_config<blocks, HEADS, FORMAT, PAGES>>(a);                                              \
+        attend_decode_fast<fast_config<blocks, HEADS, PAGES>>(a);                                                      \
     }
-#define ATTEND_FORM(blocks, heads, HEADS, format, FORMAT)                                                              \
-    ATTEND(blocks, heads, HEADS, format, FORMAT, short, PAGES_SHORT)                                                   \
-    ATTEND(blocks, heads, HEADS, format, FORMAT, single, PAGES_SINGLE)                                                 \
-    ATTEND(blocks, heads, HEADS, format, FORMAT, long, PAGES_LONG)
 #define ATTEND_HEADS(blocks, heads, HEADS)                                                                             \
-    ATTEND_FORM(blocks, heads, HEADS, q8, SPRY_ACT_Q8) ATTEND_FORM(blocks, heads, HEADS, bf16, SPRY_ACT_BF16)
+    ATTEND(blocks, heads, HEADS, short, PAGES_SHORT)                                                                   \
+    ATTEND(blocks, heads, HEADS, single, PAGES_SINGLE)                                                                 \
+    ATTEND(blocks, heads, HEADS, long, PAGES_LONG)
 #define ATTEND_BLOCKS(blocks)                                                                                          \
     ATTEND_HEADS(blocks, norm, HEADS_NORM) ATTEND_HEADS(blocks, raw, HEADS_RAW) ATTEND_HEADS(blocks, pairs, HEADS_PAIRS)
 ATTEND_BLOCKS(2)

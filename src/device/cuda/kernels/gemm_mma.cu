@@ -2,7 +2,7 @@
 #include "device/cuda/kernels/gemm_mma.cuh"
 
 SPRY_FLOAT_TYPES(GEMMS_SPLITK)
-SPRY_HALF_TYPES(GEMM_SPLITK_SMALL)
+SPRY_HALF_TYPES(GEMMS_HALF)
 SPRY_QUANT_TYPES(GEMMS_MMA)
 /* F32 weights are rare: there is only the plain kernel for many rows. */
 GEMM_PLAIN(f32)
@@ -75,7 +75,7 @@ SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char *tiles, const unsig
     SPRY_UNROLL
     for (int step = 0; step < 4; step++) {
         uint2 values[WARP_GROUPS][T::ACTS];
-        float_words<T> words[WARP_TILES];
+        weight_fragment<T> words[WARP_TILES];
         SPRY_UNROLL
         for (int i = 0; i < WARP_GROUPS * T::ACTS; i++) {
             const uint2 *group = (const uint2 *)(rows + i / T::ACTS * stage_bytes<T>::GROUP);

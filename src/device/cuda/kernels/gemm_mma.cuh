@@ -9,7 +9,8 @@
  *   kernel       grid                          block      a block owns
  *   splitk       (tiles / TILES, row groups)   16 warps   TILES tiles x GROUPS * 8 rows; a warp sums splits of one tile
  *   plain        (tiles / 8, rows / 64)        8 warps    8 tiles x 64 rows; a warp sums all splits of one tile; F32
- *   wide         (tiles / 4 TILES, rows / 128) 8 warps    4 TILES tiles x 128 rows; Q8, rows through shared memory
+ *   tiles        (tiles / 8, rows / 8)         8 warps    8 tiles x 8 rows; as plain; rows of many experts
+ *   wide         (tiles / 4 TILES, rows / 128) 8 warps    4 TILES tiles x 128 rows through shared memory; quants
  *   multistage   see gemm_mma.cu                          16-bit floats
  *
  * splitk prefetches weights into dynamic shared memory, [warp, AHEAD units], before pdl_wait; the splits' sums are
@@ -30,47 +31,7 @@ struct gemm_tile {
     int lane;
 };
 
-/* ---- Q8 ---------------------------------------------------------------------------------------------------------- */
-
-/* The bits of the float 1.5 * 2^23: an integer added to the bits is added to the float. */
-#define ROUND_BITS  0x4b400000
-#define ROUND_FLOAT 12582912.0f
-
-/* Subtracts 32 from four quants; the results are signed bytes. */
-SPRY_DEVICE uint32_t centre_32(uint32_t word)
-{
-    return ((word | 0x80808080u) - 0x20202020u) ^ 0x80808080u;
-}
-
-/* acc += scale * quants * activations for 32 inputs, with one scale for all of them or one for each 16. */
-template <class Q>
-SPRY_DEVICE void add_block(float acc[4], const uint32_t q[4], const unit_scales<Q> s[2], int block, uint2 act,
-                           const float2 col[2])
-{
-    if (Q::GROUP == 32) {
-        int32_t dots[4] = {ROUND_BITS, ROUND_BITS, ROUND_BITS, ROUND_BITS};
-        mma_s8(dots, q, act.x, act.y);
-        SPRY_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const float2 &c = col[i % 2];
-            float dot = float_of_bits((uint32_t)dots[i]) - fmaf((float)Q::ZERO, c.y, ROUND_FLOAT);
-            acc[i] = fmaf(dot, s[i / 2].scale[block] * c.x, acc[i]);
-            if (Q::MIN)
-                acc[i] = fmaf(s[i / 2].min[block], c.x * c.y, acc[i]);
-        }
-        return;
-    }
-    SPRY_UNROLL
-    for (int half = 0; half < 2; half++) {
-        int32_t dots[4] = {ROUND_BITS, ROUND_BITS, ROUND_BITS, ROUND_BITS};
-        mma_s8_k16(dots, centre_32(q[half * 2]), centre_32(q[half * 2 + 1]), half ? act.y : act.x);
-        SPRY_UNROLL
-        for (int i = 0; i < 4; i++) {
-            float dot = float_of_bits((uint32_t)dots[i]) - ROUND_FLOAT;
-            acc[i] = fmaf(dot, s[i / 2].scale[(block * 2 + half) % (64 / Q::GROUP)] * col[i % 2].x, acc[i]);
-        }
-    }
-}
+/* ---- a unit of weights ------------------------------------------------------------------------------------------ */
 
 /* A lane's weights of a unit. */
 template <class Q> struct quant_unit {
@@ -84,39 +45,35 @@ template <class Q> struct quant_unit {
         load_scales<Q>(raw[1], p.weight, p.tile, unit, p.lane / 4 + 8);
     }
 
-    template <int GROUPS>
-    SPRY_METHOD void add(float acc[GROUPS][4], const gemm_tile &p, const spry_activations &act, uint32_t unit) const
-    {
-        unit_scales<Q> scales[2];
-        decode_scales<Q>(scales[0], raw[0]);
-        decode_scales<Q>(scales[1], raw[1]);
-        SPRY_UNROLL
-        for (int block = 0; block < 2; block++) {
-            const uint32_t q[4] = {quant_word<Q>(words, block * 4), quant_word<Q>(words, block * 4 + 2),
-                                   quant_word<Q>(words, block * 4 + 1), quant_word<Q>(words, block * 4 + 3)};
+    /* With scales as the fragments need them. */
+    struct decoded {
+        unit_words<Q> words;
+        bf16_scales<Q> scales[2];
+
+        SPRY_METHOD void fragment(weight_fragment<Q> &to, int step) const
+        {
             SPRY_UNROLL
-            for (int g = 0; g < GROUPS; g++) {
-                uint32_t group = p.group + (uint32_t)g, number = unit * 2 + (uint32_t)block;
-                uint2 values = {0, 0};
-                float2 columns[2] = {{0, 0}, {0, 0}};
-                const float2 *from = mma_scales(act, group, number) + p.lane % 4 * 2;
-                uint32_t column = group * SPRY_ACT_ROWS + (uint32_t)(p.lane % 4) * 2;
-                if (group * SPRY_ACT_ROWS + (uint32_t)(p.lane / 4) < p.n_rows)
-                    values = mma_q8(act, group, number)[p.lane];
-                if (column < p.n_rows)
-                    columns[0] = from[0];
-                if (column + 1 < p.n_rows)
-                    columns[1] = from[1];
-                add_block<Q>(acc[g], q, scales, block, values, columns);
+            for (int pair = 0; pair < 4; pair++) {
+                const bf16_scales<Q> &s = scales[pair % 2];
+                to.words[0][pair] = fma_bf16x2(quant_pair<Q>(words, step, pair), s.scale[step * 16 / Q::GROUP],
+                                               s.min[step * 16 / Q::GROUP]);
             }
         }
+    };
+
+    SPRY_METHOD decoded decode() const
+    {
+        decoded to;
+        to.words = words;
+        to.scales[0].decode(raw[0]);
+        to.scales[1].decode(raw[1]);
+        return to;
     }
 };
 
-/* ---- floats ------------------------------------------------------------------------------------------------------ */
-
 /* A lane's weights of a unit. */
 template <class F> struct float_unit {
+    typedef float_unit decoded;
     float_bits<F> steps[4];
 
     SPRY_METHOD void load(const gemm_tile &p, uint32_t unit)
@@ -126,35 +83,14 @@ template <class F> struct float_unit {
             load_floats(steps[step], p.weight, tile_unit(p.weight, p.tile, unit), step, p.lane);
     }
 
-    /* Multiplies term i of the weights by term j of the activations for i + j < ACTS; smaller products do not matter.
-     */
-    SPRY_METHOD static void add_step(float acc[4], const float_words<F> &w, const uint2 *from, bool valid)
+    SPRY_METHOD const decoded &decode() const
     {
-        SPRY_UNROLL
-        for (int j = 0; j < F::ACTS; j++) {
-            uint2 values = {0, 0};
-            if (valid)
-                values = from[j * WARP];
-            SPRY_UNROLL
-            for (int i = 0; i < F::TERMS && i + j < F::ACTS; i++)
-                mma_bf16(acc, w.words[i], values.x, values.y);
-        }
+        return *this;
     }
 
-    template <int GROUPS>
-    SPRY_METHOD void add(float acc[GROUPS][4], const gemm_tile &p, const spry_activations &act, uint32_t unit) const
+    SPRY_METHOD void fragment(weight_fragment<F> &to, int step) const
     {
-        SPRY_UNROLL
-        for (int step = 0; step < 4; step++) {
-            float_words<F> w;
-            split_floats(w, steps[step]);
-            SPRY_UNROLL
-            for (int g = 0; g < GROUPS; g++) {
-                uint32_t group = p.group + (uint32_t)g;
-                bool valid = group * SPRY_ACT_ROWS + (uint32_t)(p.lane / 4) < p.n_rows;
-                add_step(acc[g], w, mma_terms<F::ACTS>(act, group, unit * 4 + (uint32_t)step) + p.lane, valid);
-            }
-        }
+        split_floats(to, steps[step]);
     }
 };
 
@@ -168,6 +104,39 @@ template <class T> struct unit_of<T, false> {
 template <class T> struct unit_weights {
     typedef typename unit_of<T, T::QUANTS>::weights type;
 };
+
+/* Multiplies term i of the weights by term j of the activations for i + j < ACTS; smaller products do not matter. */
+template <class T> SPRY_DEVICE void add_step(float acc[4], const weight_fragment<T> &w, const uint2 *from, bool valid)
+{
+    SPRY_UNROLL
+    for (int j = 0; j < T::ACTS; j++) {
+        uint2 values = {0, 0};
+        if (valid)
+            values = from[j * WARP];
+        SPRY_UNROLL
+        for (int i = 0; i < T::TERMS && i + j < T::ACTS; i++)
+            mma_bf16(acc, w.words[i], values.x, values.y);
+    }
+}
+
+/* Adds the product of a unit and GROUPS groups of rows. */
+template <class T, int GROUPS>
+SPRY_DEVICE void add_unit_rows(float acc[GROUPS][4], const typename unit_weights<T>::type &unit, const gemm_tile &p,
+                               const spry_activations &act, uint32_t number)
+{
+    const typename unit_weights<T>::type::decoded weights = unit.decode();
+    SPRY_UNROLL
+    for (int step = 0; step < 4; step++) {
+        weight_fragment<T> w;
+        weights.fragment(w, step);
+        SPRY_UNROLL
+        for (int g = 0; g < GROUPS; g++) {
+            uint32_t group = p.group + (uint32_t)g;
+            bool valid = group * SPRY_ACT_ROWS + (uint32_t)(p.lane / 4) < p.n_rows;
+            add_step<T>(acc[g], w, mma_terms<T::ACTS>(act, group, number * 4 + (uint32_t)step) + p.lane, valid);
+        }
+    }
+}
 
 SPRY_DEVICE uint32_t split_begin(const gemm_tile &p, uint32_t split)
 {
@@ -218,11 +187,9 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
         cp_async_wait_all();
     }
 
-    SPRY_METHOD unit get(uint32_t i) const
+    /* Reads the unit at `from`, of which other lanes have copied a part. */
+    static SPRY_METHOD void read(unit &u, const unsigned char *from, int lane)
     {
-        unit u;
-        const unsigned char *from = smem + i * UNIT;
-        syncwarp(); /* other lanes have copied a part */
         load_words(u.words.words, from + lane * T::LANE, T::LANE / 4);
         SPRY_UNROLL
         for (int k = 0; k < T::HIGH; k++)
@@ -235,6 +202,13 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
                 u.raw[upper].scale[k] = ((const uint32_t *)(from + VALUES + HIGH))[output * (T::SCALE / 4) + k];
             u.raw[upper].super = T::SUPER ? ((const uint32_t *)(from + SUPER_AT))[output] : 0;
         }
+    }
+
+    SPRY_METHOD unit get(uint32_t i) const
+    {
+        unit u;
+        syncwarp();
+        read(u, smem + i * UNIT, lane);
         return u;
     }
 };
@@ -263,12 +237,17 @@ template <class T, int AHEAD> struct smem_units<T, AHEAD, false> {
         cp_async_wait_all();
     }
 
+    static SPRY_METHOD void read(unit &u, const unsigned char *from, int lane)
+    {
+        SPRY_UNROLL
+        for (int k = 0; k < 4 * PIECES; k++)
+            load_words(u.steps[k / PIECES].words + k % PIECES * 4, from + k * WARP * 16 + lane * 16, 4);
+    }
+
     SPRY_METHOD unit get(uint32_t i) const
     {
         unit u;
-        SPRY_UNROLL
-        for (int k = 0; k < 4 * PIECES; k++)
-            load_words(u.steps[k / PIECES].words + k % PIECES * 4, smem + i * UNIT + k * WARP * 16, 4);
+        read(u, smem + i * UNIT, 0); /* bind has added the lane */
         return u;
     }
 };
@@ -299,12 +278,12 @@ template <class T, int AHEAD> struct prefetched_units {
         SPRY_UNROLL
         for (uint32_t i = 0; i < AHEAD; i++)
             if (begin + i < end)
-                units.get(i).template add<GROUPS>(acc, p, act, begin + i);
+                add_unit_rows<T, GROUPS>(acc, units.get(i), p, act, begin + i);
         for (uint32_t unit = begin + AHEAD; unit < end; unit++) {
             typename unit_weights<T>::type now = next;
             if (unit + 1 < end)
                 next.load(p, unit + 1);
-            now.template add<GROUPS>(acc, p, act, unit);
+            add_unit_rows<T, GROUPS>(acc, now, p, act, unit);
         }
     }
 };
@@ -501,7 +480,8 @@ template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void gemm_split
     b.write(a);
 }
 
-/* A warp computes one tile and GROUPS groups of rows; the warps of a block share the rows. */
+/* A warp computes one tile and GROUPS groups of rows; the warps of a block share the rows. A unit is loaded while the
+ * previous one is multiplied. */
 template <class T, int GROUPS> SPRY_DEVICE void gemm_plain(const spry_gemm_args &a)
 {
     uint32_t tile = blockIdx.x * PLAIN_WARPS + threadIdx.x / WARP, group = blockIdx.y * GROUPS;
@@ -511,13 +491,16 @@ template <class T, int GROUPS> SPRY_DEVICE void gemm_plain(const spry_gemm_args 
     const spry_gemm_part &part = a.parts[part_of_tile(a, tile)];
     gemm_tile p = gemm_tile_at(a, part, tile, group, expert);
     float total[GROUPS][4] = {};
+    typename unit_weights<T>::type now, next;
+    next.load(p, 0);
     for (uint32_t split = 0; split < SPRY_SPLIT_K; split++) {
         float acc[GROUPS][4] = {};
         uint32_t end = split_begin(p, split + 1);
         for (uint32_t unit = split_begin(p, split); unit < end; unit++) {
-            typename unit_weights<T>::type weights;
-            weights.load(p, unit);
-            weights.template add<GROUPS>(acc, p, a.act, unit);
+            now = next;
+            if (unit + 1 < p.weight.n_units)
+                next.load(p, unit + 1);
+            add_unit_rows<T, GROUPS>(acc, now, p, a.act, unit);
         }
         SPRY_UNROLL
         for (int i = 0; i < GROUPS * 4; i++)
@@ -531,69 +514,38 @@ template <class T, int GROUPS> SPRY_DEVICE void gemm_plain(const spry_gemm_args 
 /* ---- wide: activations through shared memory --------------------------------------------------------------------- */
 
 /* A block computes 4 * TILES tiles and 128 rows; its 8 warps are 4 along the tiles by 2 along the rows. The activations
- * of the next stage are copied with cp.async while the current stage is multiplied. */
+ * of the next unit are copied with cp.async while the current unit is multiplied. */
 enum { WIDE_WARPS = SPRY_WIDE_THREADS / WARP, WIDE_GROUPS = 8, WIDE_ROWS = 2 * WIDE_GROUPS * SPRY_ACT_ROWS };
 
-/* One stage: a unit of quantised weights and activations. */
-template <class Q> struct wide_q8 {
-    enum { STAGES = 1, GROUP_BYTES = 512, GROUP_SCALES = 128 };
-    typedef quant_unit<Q> weights;
-
-    static SPRY_METHOD void load(weights &w, const gemm_tile &p, uint32_t unit, int)
-    {
-        w.load(p, unit);
-    }
-
-    template <int TILES>
-    static SPRY_METHOD void add(float acc[TILES][WIDE_GROUPS][4], const weights w[TILES], const unsigned char *values,
-                                const unsigned char *scales, int lane)
-    {
-        unit_scales<Q> s[TILES][2];
-        SPRY_UNROLL
-        for (int tile = 0; tile < TILES; tile++) {
-            decode_scales<Q>(s[tile][0], w[tile].raw[0]);
-            decode_scales<Q>(s[tile][1], w[tile].raw[1]);
-        }
-        SPRY_UNROLL
-        for (int block = 0; block < 2; block++) {
-            SPRY_UNROLL
-            for (int g = 0; g < WIDE_GROUPS; g++) {
-                uint2 row = ((const uint2 *)(values + g * GROUP_BYTES))[block * WARP + lane];
-                const float2 *columns = (const float2 *)(scales + g * GROUP_SCALES) + block * 8 + lane % 4 * 2;
-                const float2 both[2] = {columns[0], columns[1]};
-                SPRY_UNROLL
-                for (int tile = 0; tile < TILES; tile++) {
-                    const unit_words<Q> &q = w[tile].words;
-                    const uint32_t words[4] = {quant_word<Q>(q, block * 4), quant_word<Q>(q, block * 4 + 2),
-                                               quant_word<Q>(q, block * 4 + 1), quant_word<Q>(q, block * 4 + 3)};
-                    add_block<Q>(acc[tile][g], words, s[tile], block, row, both);
-                }
-            }
-        }
-    }
-};
-
-/* Starts the copies of a stage of the block's activations; a group's bytes are contiguous. */
-template <class W>
-SPRY_DEVICE void copy_rows(unsigned char *values, unsigned char *scales, const spry_activations &act,
-                           uint32_t first_group, uint32_t n_groups, uint32_t stage)
+/* Starts the copies of a unit of the block's activations; a group's bytes are contiguous. */
+SPRY_DEVICE void copy_rows(unsigned char *to, const spry_activations &act, uint32_t first_group, uint32_t n_groups,
+                           uint32_t unit)
 {
-    enum {
-        PIECES = W::GROUP_BYTES / 16,
-        SCALE_PIECES = W::GROUP_SCALES / 16,
-        SCALES = SCALE_PIECES > 0 ? SCALE_PIECES : 1
-    };
-    uint32_t stages = act.n_units * W::STAGES, n_scales = 2 * WIDE_GROUPS * SCALE_PIECES;
+    enum { PIECES = SPRY_ACT_TERM_BYTES / 16 };
     for (uint32_t i = threadIdx.x; i < 2 * WIDE_GROUPS * PIECES; i += WIDE_WARPS * WARP) {
         uint64_t group = first_group + i / PIECES;
         if (group < n_groups)
-            cp_async(values + i * 16, act.values + (group * stages + stage) * W::GROUP_BYTES + i % PIECES * 16);
+            cp_async(to + i * 16, act.values + (group * act.n_units + unit) * SPRY_ACT_TERM_BYTES + i % PIECES * 16);
     }
-    for (uint32_t i = threadIdx.x; i < n_scales; i += WIDE_WARPS * WARP) {
-        uint64_t group = first_group + i / SCALES;
-        if (group < n_groups)
-            cp_async(scales + i * 16,
-                     (const unsigned char *)act.scales + (group * stages + stage) * W::GROUP_SCALES + i % SCALES * 16);
+}
+
+/* Multiplies a unit by the rows of a warp. */
+template <class T, int TILES>
+SPRY_DEVICE void add_wide_unit(float acc[TILES][WIDE_GROUPS][4], const typename unit_weights<T>::type w[TILES],
+                               const unsigned char *rows, int lane)
+{
+    SPRY_UNROLL
+    for (int tile = 0; tile < TILES; tile++) {
+        const typename unit_weights<T>::type::decoded weights = w[tile].decode();
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            weight_fragment<T> fragment;
+            weights.fragment(fragment, step);
+            SPRY_UNROLL
+            for (int g = 0; g < WIDE_GROUPS; g++)
+                add_step<T>(acc[tile][g], fragment,
+                            (const uint2 *)(rows + g * SPRY_ACT_TERM_BYTES) + step * WARP + lane, true);
+        }
     }
 }
 
@@ -602,31 +554,27 @@ template <class T, int TILES>
 SPRY_DEVICE void add_wide(float total[TILES][WIDE_GROUPS][4], gemm_tile p[TILES], const spry_gemm_args &a,
                           uint32_t first_group, int row_warp)
 {
-    typedef wide_q8<T> W;
-    SPRY_SMEM uint4 values[2][2 * WIDE_GROUPS * W::GROUP_BYTES / 16];
-    SPRY_SMEM uint4 scales[2][W::GROUP_SCALES > 0 ? 2 * WIDE_GROUPS * W::GROUP_SCALES / 16 : 1];
-    uint32_t n_groups = (a.n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, n = p[0].weight.n_units * W::STAGES, split = 0;
-    typename W::weights now[TILES], next[TILES];
+    SPRY_SMEM uint4 values[2][2 * WIDE_GROUPS * SPRY_ACT_TERM_BYTES / 16];
+    uint32_t n_groups = (a.n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, n = p[0].weight.n_units, split = 0;
+    typename unit_weights<T>::type now[TILES], next[TILES];
     float acc[TILES][WIDE_GROUPS][4] = {};
-    copy_rows<W>((unsigned char *)values[0], (unsigned char *)scales[0], a.act, first_group, n_groups, 0);
+    copy_rows((unsigned char *)values[0], a.act, first_group, n_groups, 0);
     SPRY_UNROLL
     for (int tile = 0; tile < TILES; tile++)
-        W::load(now[tile], p[tile], 0, 0);
-    for (uint32_t stage = 0; stage < n; stage++) {
-        uint32_t unit = stage / W::STAGES, following = stage + 1 < n ? stage + 1 : stage;
+        now[tile].load(p[tile], 0);
+    for (uint32_t unit = 0; unit < n; unit++) {
+        uint32_t following = unit + 1 < n ? unit + 1 : unit;
         cp_async_wait_all();
         syncthreads();
-        if (stage + 1 < n)
-            copy_rows<W>((unsigned char *)values[following % 2], (unsigned char *)scales[following % 2], a.act,
-                         first_group, n_groups, following);
+        if (unit + 1 < n)
+            copy_rows((unsigned char *)values[following % 2], a.act, first_group, n_groups, following);
         SPRY_UNROLL
         for (int tile = 0; tile < TILES; tile++)
-            W::load(next[tile], p[tile], following / W::STAGES, (int)(following % W::STAGES));
-        const unsigned char *rows = (const unsigned char *)values[stage % 2] + row_warp * WIDE_GROUPS * W::GROUP_BYTES;
-        W::template add<TILES>(acc, now, rows,
-                               (const unsigned char *)scales[stage % 2] + row_warp * WIDE_GROUPS * W::GROUP_SCALES,
-                               p[0].lane);
-        while (split < SPRY_SPLIT_K && stage % W::STAGES == W::STAGES - 1 && split_begin(p[0], split + 1) <= unit + 1) {
+            next[tile].load(p[tile], following);
+        add_wide_unit<T, TILES>(acc, now,
+                                (const unsigned char *)values[unit % 2] + row_warp * WIDE_GROUPS * SPRY_ACT_TERM_BYTES,
+                                p[0].lane);
+        while (split < SPRY_SPLIT_K && split_begin(p[0], split + 1) <= unit + 1) {
             SPRY_UNROLL
             for (int i = 0; i < TILES * WIDE_GROUPS * 4; i++) {
                 float *sum = &acc[i / (WIDE_GROUPS * 4)][i / 4 % WIDE_GROUPS][i % 4];
@@ -689,6 +637,11 @@ template <class T, int TILES> SPRY_DEVICE void gemm_wide(const spry_gemm_args &a
     {                                                                                                                  \
         gemm_plain<type_##name, PLAIN_GROUPS>(a);                                                                      \
     }
+#define GEMM_TILES(name)                                                                                               \
+    SPRY_KERNEL(spry_gemm_tiles_##name, spry_gemm_args, 3)                                                             \
+    {                                                                                                                  \
+        gemm_plain<type_##name, 1>(a);                                                                                 \
+    }
 #define GEMMS_WIDE(name)                                                                                               \
     SPRY_KERNEL(spry_gemm_wide_##name##_1, spry_gemm_args)                                                             \
     {                                                                                                                  \
@@ -698,4 +651,5 @@ template <class T, int TILES> SPRY_DEVICE void gemm_wide(const spry_gemm_args &a
     {                                                                                                                  \
         gemm_wide<type_##name, 2>(a);                                                                                  \
     }
-#define GEMMS_MMA(name, ...) GEMMS_SPLITK(name) GEMMS_WIDE(name)
+#define GEMMS_MMA(name, ...)  GEMMS_SPLITK(name) GEMM_TILES(name) GEMMS_WIDE(name)
+#define GEMMS_HALF(name, ...) GEMM_SPLITK_SMALL(name) GEMM_TILES(name)

@@ -20,49 +20,25 @@ typedef enum gemm_fusion { FUSE_NORM, FUSE_GATE, FUSE_NONE } gemm_fusion;
 
 /* ---- operand B of a lane ----------------------------------------------------------------------------------------- */
 
-/* 16 of the 64 inputs of a unit, in the order of lane_fragment. */
-template <bool BYTES> struct lane_inputs {
-    enum { WIDTH = BYTES ? 4 : 2, PIECES = 16 / WIDTH };
+/* 16 of the 64 inputs of a unit: 2t and 2t + 1 of each 8. */
+struct lane_inputs {
     float v[16];
 
     SPRY_METHOD void load(const float *from, bool valid, uint32_t n, uint32_t unit, int lane)
     {
         SPRY_UNROLL
-        for (int p = 0; p < PIECES; p++) {
-            uint32_t at = unit * SPRY_TILE_UNIT + (uint32_t)(p * 4 * WIDTH + lane % 4 * WIDTH);
-            bool inside = valid && at < n;
-            if (BYTES) {
-                float4 four = {0, 0, 0, 0};
-                if (inside)
-                    four = *(const float4 *)(from + at);
-                v[p * WIDTH] = four.x;
-                v[p * WIDTH + 1] = four.y;
-                v[p * WIDTH + 2 * BYTES] = four.z;
-                v[p * WIDTH + 3 * BYTES] = four.w;
-            } else {
-                float2 two = {0, 0};
-                if (inside)
-                    two = *(const float2 *)(from + at);
-                v[p * WIDTH] = two.x;
-                v[p * WIDTH + 1] = two.y;
-            }
+        for (int p = 0; p < 8; p++) {
+            uint32_t at = unit * SPRY_TILE_UNIT + (uint32_t)(p * 8 + lane % 4 * 2);
+            float2 two = {0, 0};
+            if (valid && at < n)
+                two = *(const float2 *)(from + at);
+            v[p * 2] = two.x;
+            v[p * 2 + 1] = two.y;
         }
     }
 
     /* Sum of squares of the lane's row. */
     SPRY_METHOD float squares() const
-    {
-        return BYTES ? squares_of_four() : squares_of_two();
-    }
-
-  private:
-    SPRY_METHOD float pair(int i) const
-    {
-        return v[i] * v[i] + v[i + 1] * v[i + 1];
-    }
-
-    /* The lane has inputs 2t and 2t + 1 of each 8. */
-    SPRY_METHOD float squares_of_two() const
     {
         float steps[4];
         SPRY_UNROLL
@@ -71,28 +47,18 @@ template <bool BYTES> struct lane_inputs {
         return add_across(add_across((steps[0] + steps[1]) + (steps[2] + steps[3]), 1), 2);
     }
 
-    /* The lane has inputs 4t .. 4t + 3 of each 16: values 8 apart are in another lane, values 2 apart in this one. */
-    SPRY_METHOD float squares_of_four() const
+  private:
+    SPRY_METHOD float pair(int i) const
     {
-        float pairs[2];
-        SPRY_UNROLL
-        for (int k = 0; k < 2; k++) {
-            float steps[4];
-            SPRY_UNROLL
-            for (int i = 0; i < 4; i++)
-                steps[i] = add_across(pair(i * 4 + k * 2), 2);
-            pairs[k] = (steps[0] + steps[1]) + (steps[2] + steps[3]);
-        }
-        return add_across(pairs[0] + pairs[1], 1);
+        return v[i] * v[i] + v[i + 1] * v[i + 1];
     }
 };
 
-/* mma operand B of a lane: ACTS bf16 terms, or for ACTS = 0 int8 values with the scales of the rows that the lane's
- * sums belong to. */
+/* mma operand B of a lane: ACTS bf16 terms. */
 template <int ACTS> struct lane_fragment {
     uint2 terms[4][ACTS];
 
-    SPRY_METHOD void quantise(const lane_inputs<false> &x, int)
+    SPRY_METHOD void quantise(const lane_inputs &x)
     {
         SPRY_UNROLL
         for (int step = 0; step < 4; step++) {
@@ -105,7 +71,7 @@ template <int ACTS> struct lane_fragment {
         }
     }
 
-    SPRY_METHOD void load(const spry_activations &act, bool valid, uint32_t, uint32_t unit, int lane)
+    SPRY_METHOD void load(const spry_activations &act, bool valid, uint32_t unit, int lane)
     {
         SPRY_UNROLL
         for (int i = 0; i < 4 * ACTS; i++) {
@@ -115,76 +81,19 @@ template <int ACTS> struct lane_fragment {
         }
     }
 
-    template <class F> SPRY_METHOD void multiply(float acc[4], const float_unit<F> &w) const
+    template <class T> SPRY_METHOD void multiply(float acc[4], const typename unit_weights<T>::type &unit) const
     {
+        const typename unit_weights<T>::type::decoded weights = unit.decode();
         SPRY_UNROLL
         for (int step = 0; step < 4; step++) {
-            float_words<F> words;
-            split_floats(words, w.steps[step]);
+            weight_fragment<T> w;
+            weights.fragment(w, step);
             SPRY_UNROLL
             for (int j = 0; j < ACTS; j++) {
                 SPRY_UNROLL
-                for (int i = 0; i < F::TERMS && i + j < ACTS; i++)
-                    mma_bf16(acc, words.words[i], terms[step][j].x, terms[step][j].y);
+                for (int i = 0; i < T::TERMS && i + j < ACTS; i++)
+                    mma_bf16(acc, w.words[i], terms[step][j].x, terms[step][j].y);
             }
-        }
-    }
-};
-
-template <> struct lane_fragment<0> {
-    uint2 values[2];
-    float2 columns[2][2];
-
-    /* The four lanes of a row share a block of 32. */
-    SPRY_METHOD void quantise(const lane_inputs<true> &x, int lane)
-    {
-        SPRY_UNROLL_BY(1)
-        for (int block = 0; block < 2; block++) {
-            float v[8];
-            float2 own, both[2];
-            SPRY_UNROLL
-            for (int i = 0; i < 8; i++)
-                v[i] = block ? x.v[8 + i] : x.v[i];
-            uint2 words = quantise_eight(&own, v);
-            SPRY_UNROLL
-            for (int j = 0; j < 2; j++) {
-                both[j].x = warp_shfl(own.x, (lane % 4 * 2 + j) * 4);
-                both[j].y = warp_shfl(own.y, (lane % 4 * 2 + j) * 4);
-            }
-            values[0] = block ? values[0] : words;
-            values[1] = words;
-            SPRY_UNROLL
-            for (int j = 0; j < 2; j++) {
-                columns[0][j] = block ? columns[0][j] : both[j];
-                columns[1][j] = both[j];
-            }
-        }
-    }
-
-    SPRY_METHOD void load(const spry_activations &act, bool valid, uint32_t n_rows, uint32_t unit, int lane)
-    {
-        SPRY_UNROLL
-        for (int block = 0; block < 2; block++) {
-            uint32_t number = unit * 2 + (uint32_t)block, column = (uint32_t)(lane % 4) * 2;
-            const float2 *from = mma_scales(act, 0, number) + column;
-            uint2 none = {0, 0};
-            float2 zero = {0, 0};
-            values[block] = valid ? mma_q8(act, 0, number)[lane] : none;
-            columns[block][0] = column < n_rows ? from[0] : zero;
-            columns[block][1] = column + 1 < n_rows ? from[1] : zero;
-        }
-    }
-
-    template <class Q> SPRY_METHOD void multiply(float acc[4], const quant_unit<Q> &w) const
-    {
-        unit_scales<Q> scales[2];
-        decode_scales<Q>(scales[0], w.raw[0]);
-        decode_scales<Q>(scales[1], w.raw[1]);
-        SPRY_UNROLL
-        for (int block = 0; block < 2; block++) {
-            const uint32_t q[4] = {quant_word<Q>(w.words, block * 4), quant_word<Q>(w.words, block * 4 + 2),
-                                   quant_word<Q>(w.words, block * 4 + 1), quant_word<Q>(w.words, block * 4 + 3)};
-            add_block<Q>(acc, q, scales, block, values[block], columns[block]);
         }
     }
 };
@@ -247,7 +156,7 @@ SPRY_DEVICE void write_gated(const split_sums<TILES> &sums, const spry_gemm_args
     if (row >= a.n_rows || block >= BLOCKS)
         return;
     float value = gated(sums.value(tile, lane % 16, row), sums.value(tile + HALF, lane % 16, row), a.from.gate);
-    store_activation_for<T>(a.from.to, row, batch * BLOCKS + block, (int)lane, value);
+    store_terms<T::ACTS>(a.from.to[T::FORMAT], row, batch * BLOCKS + block, (int)lane, value, false);
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -257,7 +166,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct small_block {
     typedef smem_units<T, SLOTS, T::QUANTS> ring_units;
     typedef split_sums<TILES> all_sums;
     ring_units ring;
-    lane_inputs<T::QUANTS> raw;
+    lane_inputs raw;
     lane_fragment<T::ACTS> act;
     float squares; /* sum of squares of the lane's row in the split; with FUSE_NONE the row's 1 / rms */
     uint32_t batch, batches, begin, end, split;
@@ -306,17 +215,17 @@ template <class T, int TILES, gemm_fusion FUSION> struct small_block {
     SPRY_METHOD void quantise(const spry_gemm_args &a, uint32_t unit, uint32_t next)
     {
         if (FUSION == FUSE_NONE) {
-            act.load(a.act, valid, a.n_rows, unit, lane);
+            act.load(a.act, valid, unit, lane);
             return;
         }
-        lane_inputs<T::QUANTS> weight;
+        lane_inputs weight;
         weight.load(a.from.weight, true, a.from.n, unit, lane);
         if (batch == blockIdx.x)
             squares += raw.squares();
         SPRY_UNROLL
         for (int i = 0; i < 16; i++)
             raw.v[i] = raw.v[i] * weight.v[i];
-        act.quantise(raw, lane);
+        act.quantise(raw);
         if (end - begin > 1)
             load_rows(a, next);
     }
@@ -333,7 +242,7 @@ template <class T, int TILES, gemm_fusion FUSION> struct small_block {
             SPRY_UNROLL
             for (int tile = 0; tile < TILES; tile++) {
                 cp_async_wait_group<SLOTS - 1>();
-                act.multiply(acc[tile], ring.get((uint32_t)(tile % SLOTS)));
+                act.template multiply<T>(acc[tile], ring.get((uint32_t)(tile % SLOTS)));
                 if (tile + SLOTS < TILES)
                     load_weights(a, tile % SLOTS, batch, (uint32_t)(tile + SLOTS), unit);
                 else

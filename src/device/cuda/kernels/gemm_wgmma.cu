@@ -1,6 +1,6 @@
-/* Warp-specialised GEMM with wgmma for more than 8 rows (more than 16 with quantised weights), compute capability 9.0,
- * all weight types but F32. It computes the product of gemm_mma.cuh with the same bits; gate and up matrices can be
- * multiplied together, and the epilogue can quantise the result for the next product.
+/* Warp-specialised GEMM with wgmma for more than 8 rows, compute capability 9.0, all weight types but F32. It computes
+ * the product of gemm_mma.cuh with the same bits; gate and up matrices can be multiplied together, and the epilogue can
+ * quantise the result for the next product.
  *
  * Grid: (blocks of a cluster, clusters); persistent, a tile scheduler hands out work tiles of 64 or 128 outputs x 64 or
  * 128 rows. Block: one or two consumer warpgroups, each with four weight tiles (64 outputs, one tile per warp) and all
@@ -15,9 +15,8 @@
  * block sums its own splits, the others leave the sums of each split in shared memory; then every block adds some rows
  * in order through distributed shared memory and stores them.
  *
- * Q8 values are multiplied as bf16, which represents them exactly, so the sums equal integer sums. For floats a test
- * shows that wgmma adds 16 products as mma does. Rows past the last are computed from whatever memory holds and are not
- * stored.
+ * A test shows that wgmma adds 16 products as mma does. Rows past the last are computed from whatever memory holds and
+ * are not stored.
  *
  * Measured share of the limit (docs/lab/2026-11-17.md, H200, BF16, prompts of 2,048 tokens): 340 TFLOP/s, 34 % of the
  * tensor cores' 989; without any copies 2 % more. */
@@ -348,7 +347,6 @@ template <class S> SPRY_DEVICE void make_norms(const gemm_smem<S> &ring, const s
 
 template <class S> struct gemm_consumer {
     typedef typename S::weights weights;
-    enum { AHEAD = weights::AHEAD };
     gemm_smem<S> ring;
     const spry_gemm_args &a;
     int lane, slot; /* slot: index of the warp's tile in the warpgroup */
@@ -387,20 +385,17 @@ template <class S> struct gemm_consumer {
         bool fresh = true;
         float acc[S::GROUPS][4];
         weights w, next;
-        if (AHEAD && share.first_unit < share.end_unit)
+        if (share.first_unit < share.end_unit)
             load(w);
-        SPRY_UNROLL_BY(AHEAD + 1)
+        SPRY_UNROLL_BY(2)
         for (uint32_t unit = share.first_unit; unit < share.end_unit; unit++) {
-            if (!AHEAD)
-                load(w);
             uint32_t now = cursor.stage;
             cursor.next();
             w.template begin<S::GROUPS>(acc, ring.at(now), fresh);
-            if (AHEAD && unit + 1 < share.end_unit)
+            if (unit + 1 < share.end_unit)
                 load(next);
-            w.template end<S::GROUPS>(acc, ring.at(now), lane, fresh);
-            if (AHEAD)
-                w = next;
+            w.template end<S::GROUPS>(acc);
+            w = next;
             syncwarp(); /* all lanes have read the stage */
             if (lane == 0)
                 mbarrier_arrive(ring.empty(now));
@@ -510,8 +505,7 @@ template <class S> SPRY_DEVICE void gemm_wgmma(const spry_gemm_args &a)
     }
 }
 
-/* The name says groups of 8 rows, consumer warpgroups, and blocks per SM. With quantised weights one block per SM has
- * more registers: it is faster if there is one block for each SM, otherwise two blocks are faster. */
+/* The name says groups of 8 rows, consumer warpgroups, and blocks per SM. */
 #define GEMM_WGMMA(name, label, groups, warpgroups, blocks, gate)                                                      \
     SPRY_KERNEL_PDL(spry_gemm_##label##_##name##_##groups##_##warpgroups##_##blocks, spry_gemm_args, blocks)           \
     {                                                                                                                  \
@@ -521,11 +515,9 @@ template <class S> SPRY_DEVICE void gemm_wgmma(const spry_gemm_args &a)
                       "the producer and norm warps follow the consumers");                                             \
         gemm_wgmma<config>(a);                                                                                         \
     }
-#define GEMMS_WGMMA_FLOATS(name, ...)                                                                                  \
+#define GEMMS_WGMMA(name, ...)                                                                                         \
     GEMM_WGMMA(name, wgmma, 8, 1, 2, false)                                                                            \
     GEMM_WGMMA(name, wgmma, 16, 2, 1, false)                                                                           \
     GEMM_WGMMA(name, wgmma_gate, 8, 1, 2, true) GEMM_WGMMA(name, wgmma_gate, 16, 2, 1, true)
-#define GEMMS_WGMMA_QUANTS(name, ...)                                                                                  \
-    GEMMS_WGMMA_FLOATS(name) GEMM_WGMMA(name, wgmma, 8, 1, 1, false) GEMM_WGMMA(name, wgmma_gate, 8, 1, 1, true)
-SPRY_HALF_TYPES(GEMMS_WGMMA_FLOATS)
-SPRY_QUANT_TYPES(GEMMS_WGMMA_QUANTS)
+SPRY_HALF_TYPES(GEMMS_WGMMA)
+SPRY_QUANT_TYPES(GEMMS_WGMMA)

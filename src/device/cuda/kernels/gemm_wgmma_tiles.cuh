@@ -13,17 +13,46 @@ enum {
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* The weights of a unit: in shared memory the tiles of a warpgroup, in registers mma operand A of one warp. AHEAD: the
- * next unit is loaded into registers while this one is multiplied. `source`: where the producer's lane 0 finds N tiles
- * of a warpgroup, from slot SLOT on, unit after unit. */
-template <class F> struct wgmma_floats {
-    enum {
-        GROUP_BYTES = SPRY_WGMMA_TERM_BYTES * F::ACTS,
-        TILE = F::LANE * 4 * WARP,
-        BYTES = WARPGROUP_TILES * TILE,
-        AHEAD = true
-    };
-    float_words<F> steps[4];
+/* The weights of a unit in registers: mma operand A of one warp. The next unit is unpacked while this one is
+ * multiplied.
+ */
+template <class T> struct wgmma_operand {
+    enum { GROUP_BYTES = SPRY_ACT_TERM_BYTES * T::ACTS };
+    weight_fragment<T> steps[4];
+
+    /* acc += product of the unit, or = with `fresh`. `begin` issues the wgmmas, so that the next unit can be loaded
+     * before `end` waits for them. */
+    template <int GROUPS> SPRY_METHOD void begin(float (*acc)[4], const unsigned char *rows, bool fresh) const
+    {
+        wgmma_fence();
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            SPRY_UNROLL
+            for (int j = 0; j < T::ACTS; j++) {
+                SPRY_UNROLL
+                for (int i = 0; i < T::TERMS && i + j < T::ACTS; i++) {
+                    wgmma_bf16<GROUPS>(acc, steps[step].words[i], rows + j * SPRY_ACT_TERM_BYTES + step * 256,
+                                       GROUP_BYTES, fresh);
+                    fresh = false;
+                }
+            }
+        }
+        wgmma_commit();
+    }
+
+    template <int GROUPS> SPRY_METHOD void end(float (*acc)[4]) const
+    {
+        wgmma_wait_all<GROUPS>(acc);
+        SPRY_UNROLL
+        for (int i = 0; i < 4 * T::TERMS * 4; i++)
+            fence_operand(steps[i / (T::TERMS * 4)].words[i / 4 % T::TERMS][i % 4]);
+    }
+};
+
+/* The weights of a unit in shared memory, BYTES for the tiles of a warpgroup. `source`: where the producer's lane 0
+ * finds N tiles of a warpgroup, from slot SLOT on, unit after unit. */
+template <class F> struct wgmma_floats : wgmma_operand<F> {
+    enum { TILE = F::LANE * 4 * WARP, BYTES = WARPGROUP_TILES * TILE };
 
     template <int N, int SLOT> struct source {
         const unsigned char *values;
@@ -46,55 +75,20 @@ template <class F> struct wgmma_floats {
         for (int step = 0; step < 4; step++) {
             float_bits<F> bits;
             load_words(bits.words, warpgroup + slot * TILE + (step * WARP + lane) * 16, 4);
-            split_floats(steps[step], bits);
+            split_floats(this->steps[step], bits);
         }
-    }
-
-    /* acc += product of the unit, or = with `fresh`. `begin` issues the wgmmas, so that the next unit can be loaded
-     * before `end` waits for them. */
-    template <int GROUPS> SPRY_METHOD void begin(float (*acc)[4], const unsigned char *rows, bool fresh) const
-    {
-        wgmma_fence();
-        SPRY_UNROLL
-        for (int step = 0; step < 4; step++) {
-            SPRY_UNROLL
-            for (int j = 0; j < F::ACTS; j++) {
-                SPRY_UNROLL
-                for (int i = 0; i < F::TERMS && i + j < F::ACTS; i++) {
-                    wgmma_bf16<GROUPS>(acc, steps[step].words[i], rows + j * SPRY_WGMMA_TERM_BYTES + step * 256,
-                                       GROUP_BYTES, fresh);
-                    fresh = false;
-                }
-            }
-        }
-        wgmma_commit();
-    }
-
-    template <int GROUPS> SPRY_METHOD void end(float (*acc)[4], const unsigned char *, int, bool) const
-    {
-        wgmma_wait_all<GROUPS>(acc);
-        SPRY_UNROLL
-        for (int i = 0; i < 4 * F::TERMS * 4; i++)
-            fence_operand(steps[i / (F::TERMS * 4)].words[i / 4 % F::TERMS][i % 4]);
     }
 };
 
-template <class Q> struct wgmma_quants {
-    enum {
-        GROUP_BYTES = SPRY_WGMMA_Q8_BYTES,
-        VALUES = Q::LANE * WARP,
-        HIGH = Q::HIGH * 4 * WARP,
-        SCALES = Q::SCALE * SPRY_TILE_ROWS
-    };
-    enum { SUPER = Q::SUPER ? 4 * SPRY_TILE_ROWS : 0, AHEAD = false };
+template <class Q> struct wgmma_quants : wgmma_operand<Q> {
+    enum { VALUES = Q::LANE * WARP, HIGH = Q::HIGH * 4 * WARP, SCALES = Q::SCALE * SPRY_TILE_ROWS };
+    enum { SUPER = Q::SUPER ? 4 * SPRY_TILE_ROWS : 0 };
     enum {
         HIGH_AT = WARPGROUP_TILES * VALUES,
         SCALES_AT = HIGH_AT + WARPGROUP_TILES * HIGH,
         SUPER_AT = SCALES_AT + WARPGROUP_TILES * SCALES,
         BYTES = SUPER_AT + WARPGROUP_TILES * SUPER
     };
-    unit_words<Q> words;
-    scale_words<Q> raw[2];
 
     template <int N, int SLOT> struct source {
         const unsigned char *values, *high, *scales, *super;
@@ -127,89 +121,24 @@ template <class Q> struct wgmma_quants {
 
     SPRY_METHOD void load(const unsigned char *warpgroup, int slot, int lane)
     {
-        load_words(words.words, warpgroup + slot * VALUES + lane * Q::LANE, Q::LANE / 4);
+        quant_unit<Q> unit;
+        load_words(unit.words.words, warpgroup + slot * VALUES + lane * Q::LANE, Q::LANE / 4);
         SPRY_UNROLL
         for (int k = 0; k < Q::HIGH; k++)
-            words.high[k] = ((const uint32_t *)(warpgroup + HIGH_AT + slot * HIGH))[lane * Q::HIGH + k];
+            unit.words.high[k] = ((const uint32_t *)(warpgroup + HIGH_AT + slot * HIGH))[lane * Q::HIGH + k];
         SPRY_UNROLL
         for (int upper = 0; upper < 2; upper++) {
             int output = lane / 4 + upper * 8;
             SPRY_UNROLL
             for (int k = 0; k < Q::SCALE / 4; k++)
-                raw[upper].scale[k] =
+                unit.raw[upper].scale[k] =
                     ((const uint32_t *)(warpgroup + SCALES_AT + slot * SCALES))[output * (Q::SCALE / 4) + k];
-            raw[upper].super = Q::SUPER ? ((const uint32_t *)(warpgroup + SUPER_AT + slot * SUPER))[output] : 0;
+            unit.raw[upper].super = Q::SUPER ? ((const uint32_t *)(warpgroup + SUPER_AT + slot * SUPER))[output] : 0;
         }
-    }
-
-    /* acc += scale * dots for inputs that share a scale. */
-    template <int GROUPS>
-    static SPRY_METHOD void add_dots(float (*acc)[4], const float (*dots)[4], const unit_scales<Q> s[2], int number,
-                                     const unsigned char *rows, int lane)
-    {
+        const typename quant_unit<Q>::decoded weights = unit.decode();
         SPRY_UNROLL
-        for (int g = 0; g < GROUPS; g++) {
-            const float4 columns = ((const float4 *)(rows + g * GROUP_BYTES +
-                                                     SPRY_WGMMA_TERM_BYTES))[number * Q::GROUP / 32 * 4 + lane % 4];
-            SPRY_UNROLL
-            for (int i = 0; i < 4; i++) {
-                float scale = i % 2 ? columns.z : columns.x, sum = i % 2 ? columns.w : columns.y;
-                acc[g][i] = fmaf(dots[g][i], s[i / 2].scale[number] * scale, acc[g][i]);
-                if (Q::MIN)
-                    acc[g][i] = fmaf(s[i / 2].min[number], scale * sum, acc[g][i]);
-            }
-        }
-    }
-
-    template <int GROUPS> SPRY_METHOD void begin(float (*)[4], const unsigned char *, bool) const
-    {
-    }
-
-    /* If there are enough registers, the dots of the next scale group are computed while the previous ones are scaled.
-     */
-    template <int GROUPS> SPRY_METHOD void end(float (*acc)[4], const unsigned char *rows, int lane, bool fresh) const
-    {
-        enum { STEPS = Q::GROUP / 16, N = 4 / STEPS, TWO = GROUPS == 8 };
-        unit_scales<Q> s[2];
-        uint32_t q[TWO + 1][STEPS][4];
-        float dots[TWO + 1][GROUPS][4];
-        decode_scales<Q>(s[0], raw[0]);
-        decode_scales<Q>(s[1], raw[1]);
-        SPRY_UNROLL
-        for (int i = 0; i < GROUPS * 4; i++)
-            acc[i / 4][i % 4] = fresh ? 0 : acc[i / 4][i % 4];
-        multiply<GROUPS>(dots[0], q[0], rows, 0);
-        SPRY_UNROLL
-        for (int number = 0; number < N; number++) {
-            int now = TWO ? number % 2 : 0, next = TWO ? 1 - now : 0;
-            if (TWO && number + 1 < N) {
-                multiply<GROUPS>(dots[next], q[next], rows, number + 1);
-                wgmma_wait<1, GROUPS>(dots[now]);
-            } else {
-                wgmma_wait<0, GROUPS>(dots[now]);
-            }
-            SPRY_UNROLL
-            for (int i = 0; i < STEPS * 4; i++)
-                fence_operand(q[now][i / 4][i % 4]);
-            add_dots<GROUPS>(acc, dots[now], s, number, rows, lane);
-            if (!TWO && number + 1 < N)
-                multiply<GROUPS>(dots[0], q[0], rows, number + 1);
-        }
-    }
-
-  private:
-    template <int GROUPS>
-    SPRY_METHOD void multiply(float (*dots)[4], uint32_t (*q)[4], const unsigned char *rows, int number) const
-    {
-        enum { STEPS = Q::GROUP / 16 };
-        SPRY_UNROLL
-        for (int step = 0; step < STEPS; step++)
-            quant_fragment<Q>(q[step], words, number * STEPS + step);
-        wgmma_fence();
-        SPRY_UNROLL
-        for (int step = 0; step < STEPS; step++)
-            wgmma_bf16<GROUPS>(dots, q[step], rows + (number * STEPS + step) * 256, GROUP_BYTES, step == 0);
-        wgmma_commit();
+        for (int step = 0; step < 4; step++)
+            weights.fragment(this->steps[step], step);
     }
 };
 

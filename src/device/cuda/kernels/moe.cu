@@ -1,11 +1,19 @@
 /* Mixture of experts: routing, grouping rows by expert, and combining. A row's contributions are added in ascending
- * order of expert, independent of other rows. Grids: spry_moe_route one warp per row; spry_moe_group one block;
- * spry_moe_scale one block per row and expert; spry_moe_combine one block per row. */
+ * order of expert, independent of other rows. Grids: spry_moe_route one warp per row; spry_moe_group one block per
+ * expert; spry_moe_scale one block per row and expert; spry_moe_combine one block per row and 256
+ * values. */
 #include "device/cuda/kernels/primitives.cuh"
 
 #include "device/cuda/kernel_args.h"
 
 enum { EXPERTS_MAX = 1024 };
+
+/* Bits of a float that are ordered as the floats are; -0 counts as 0. */
+SPRY_DEVICE uint32_t ordered_bits(float value)
+{
+    uint32_t bits = bits_of_float(value + 0.0f);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
 
 /* Index of the largest score, the lower one on ties; taken experts have -INFINITY. Returns n if there is none. */
 SPRY_DEVICE uint32_t best_expert(const float *score, uint32_t n, int lane)
@@ -17,15 +25,8 @@ SPRY_DEVICE uint32_t best_expert(const float *score, uint32_t n, int lane)
             best = score[e];
             number = e;
         }
-    for (int mask = WARP / 2; mask > 0; mask /= 2) {
-        float other = warp_shfl_xor(best, mask);
-        uint32_t other_number = warp_shfl_xor(number, mask);
-        if (other > best || (other == best && other_number < number)) {
-            best = other;
-            number = other_number;
-        }
-    }
-    return number;
+    uint32_t own = ordered_bits(best);
+    return ~warp_max_u32(own == warp_max_u32(own) ? ~number : 0);
 }
 
 /* Softmax of the scores in place. */
@@ -71,25 +72,12 @@ SPRY_DEVICE void choose_groups(const spry_moe_route_args &a, float *choice, int 
     syncwarp();
 }
 
-/* Inserts an expert into an ascending list of `n`. */
-SPRY_DEVICE void insert_expert(uint32_t *chosen, float *weight, uint32_t n, uint32_t expert, float score)
-{
-    uint32_t at = n;
-    for (; at > 0 && chosen[at - 1] > expert; at--) {
-        chosen[at] = chosen[at - 1];
-        weight[at] = weight[at - 1];
-    }
-    chosen[at] = expert;
-    weight[at] = score;
-}
-
 SPRY_KERNEL(spry_moe_route, spry_moe_route_args)
 {
     SPRY_SMEM float choice[EXPERTS_MAX];
+    SPRY_SMEM uint32_t picked[EXPERTS_MAX];
     int lane = (int)threadIdx.x;
     float *score = a.router + (uint64_t)blockIdx.x * a.n_experts, sum = 0;
-    uint32_t *chosen = a.chosen + (uint64_t)blockIdx.x * a.n_used;
-    float *weight = a.weight + (uint64_t)blockIdx.x * a.n_used;
     if (!a.sigmoid)
         softmax_row(score, a.n_experts, lane);
     for (uint32_t e = (uint32_t)lane; e < a.n_experts; e += WARP) {
@@ -102,53 +90,87 @@ SPRY_KERNEL(spry_moe_route, spry_moe_route_args)
     for (uint32_t i = 0; i < a.n_used; i++) {
         uint32_t best = best_expert(choice, a.n_experts, lane);
         best = best < a.n_experts ? best : i; /* NaN logits: any choice will do */
-        sum += score[best];
         syncwarp();
         if (lane == 0) {
-            insert_expert(chosen, weight, i, best, score[best]);
+            picked[i] = best;
             choice[best] = -INFINITY; /* selected */
         }
         syncwarp();
     }
-    for (uint32_t i = 0; lane == 0 && i < a.n_used; i++) {
-        weight[i] = a.normalise ? weight[i] / (sum + a.eps) : weight[i];
-        weight[i] = a.scale != 1 ? weight[i] * a.scale : weight[i];
-        weight[i] = a.expert_scale ? weight[i] * a.expert_scale[chosen[i]] : weight[i];
+    for (uint32_t i = 0; i < a.n_used; i++)
+        sum += score[picked[i]];
+    for (uint32_t i = (uint32_t)lane; i < a.n_used; i += WARP) { /* in ascending order; an expert may be there twice */
+        uint32_t expert = picked[i], at = 0;
+        for (uint32_t j = 0; j < a.n_used; j++)
+            at += picked[j] < expert || (picked[j] == expert && j < i);
+        float weight = a.normalise ? score[expert] / (sum + a.eps) : score[expert];
+        weight = a.scale != 1 ? weight * a.scale : weight;
+        weight = a.expert_scale ? weight * a.expert_scale[expert] : weight;
+        a.chosen[(uint64_t)blockIdx.x * a.n_used + at] = expert;
+        a.weight[(uint64_t)blockIdx.x * a.n_used + at] = weight;
     }
 }
 
-/* The slots of an expert are in order of rows; one thread per expert counts and fills. */
+/* The pairs of (row, expert) of a thread: consecutive ones. */
+struct pair_range {
+    uint32_t begin, end;
+
+    SPRY_METHOD pair_range(uint32_t n_pairs)
+    {
+        uint32_t each = (n_pairs + blockDim.x - 1) / blockDim.x, first = threadIdx.x * each;
+        begin = first < n_pairs ? first : n_pairs;
+        end = n_pairs - begin < each ? n_pairs : begin + each;
+    }
+};
+
+/* Sum of `value` over the threads of the block before this one. */
+SPRY_DEVICE uint32_t sum_before(uint32_t value)
+{
+    SPRY_SMEM uint32_t warps[SPRY_ROW_THREADS / WARP];
+    uint32_t lane = threadIdx.x % WARP, upto = value, before = 0;
+    SPRY_UNROLL
+    for (uint32_t step = 1; step < WARP; step *= 2) {
+        uint32_t other = warp_shfl(upto, (int)(lane < step ? lane : lane - step));
+        upto += lane < step ? 0 : other;
+    }
+    if (lane == WARP - 1)
+        warps[threadIdx.x / WARP] = upto;
+    syncthreads();
+    for (uint32_t i = 0; i < threadIdx.x / WARP; i++)
+        before += warps[i];
+    return before + upto - value;
+}
+
+/* A block fills the slots of one expert, which are in order of rows. Each block counts all pairs, because its slots
+ * begin after those of the experts before it. */
 SPRY_KERNEL(spry_moe_group, spry_moe_group_args)
 {
-    SPRY_SMEM uint32_t begin[EXPERTS_MAX + 1];
-    uint32_t n_pairs = a.n_rows * a.n_used;
-    for (uint32_t i = threadIdx.x; i < a.n_slots; i += blockDim.x)
+    SPRY_SMEM uint32_t count[EXPERTS_MAX], sums[WARPS_MAX];
+    uint32_t n_pairs = a.n_rows * a.n_used, own = blockIdx.x, before = 0;
+    for (uint32_t e = threadIdx.x; e < a.n_experts; e += blockDim.x)
+        count[e] = 0;
+    syncthreads();
+    for (uint32_t i = threadIdx.x; i < n_pairs; i += blockDim.x)
+        atomic_add(&count[a.chosen[i]], 1);
+    syncthreads();
+    for (uint32_t e = threadIdx.x; e < own; e += blockDim.x)
+        before += (count[e] + a.align - 1) / a.align * a.align;
+    uint32_t begin = block_sum(before, sums), filled = begin + count[own];
+    uint32_t end = begin + (count[own] + a.align - 1) / a.align * a.align, mine = 0;
+    end = own + 1 == a.n_experts ? a.n_slots : end; /* the rest is unused */
+    const pair_range pairs(n_pairs);
+    for (uint32_t i = pairs.begin; i < pairs.end; i++)
+        mine += a.chosen[i] == own;
+    uint32_t slot = begin + sum_before(mine);
+    for (uint32_t i = pairs.begin; mine && i < pairs.end; i++)
+        if (a.chosen[i] == own) {
+            a.source[slot] = (int32_t)(i / a.n_used);
+            a.slot[i] = slot++;
+        }
+    for (uint32_t i = filled + threadIdx.x; i < end; i += blockDim.x)
         a.source[i] = -1;
-    for (uint32_t i = threadIdx.x; i < a.n_slots / a.align; i += blockDim.x)
-        a.experts[i] = -1;
-    for (uint32_t e = threadIdx.x; e < a.n_experts; e += blockDim.x) {
-        uint32_t count = 0;
-        for (uint32_t i = 0; i < n_pairs; i++)
-            count += a.chosen[i] == e;
-        begin[e + 1] = (count + a.align - 1) / a.align * a.align;
-    }
-    syncthreads();
-    if (threadIdx.x == 0) {
-        begin[0] = 0;
-        for (uint32_t e = 0; e < a.n_experts; e++)
-            begin[e + 1] += begin[e];
-    }
-    syncthreads();
-    for (uint32_t e = threadIdx.x; e < a.n_experts; e += blockDim.x) {
-        uint32_t slot = begin[e];
-        for (uint32_t i = 0; i < n_pairs; i++)
-            if (a.chosen[i] == e) {
-                a.source[slot] = (int32_t)(i / a.n_used);
-                a.slot[i] = slot++;
-            }
-        for (uint32_t i = begin[e] / a.align; i < begin[e + 1] / a.align; i++)
-            a.experts[i] = (int32_t)e;
-    }
+    for (uint32_t i = begin / a.align + threadIdx.x; i < end / a.align; i += blockDim.x)
+        a.experts[i] = i * a.align < filled ? (int32_t)own : -1;
 }
 
 SPRY_KERNEL(spry_moe_scale, spry_moe_scale_args)
@@ -165,12 +187,14 @@ SPRY_KERNEL(spry_moe_combine, spry_moe_combine_args)
     uint64_t row = blockIdx.x;
     const uint32_t *slot = a.slot + row * a.n_used;
     const float *weight = a.weight + row * a.n_used;
-    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
-        float sum = 0;
-        for (uint32_t e = 0; e < a.n_used; e++)
-            sum += (a.weight ? weight[e] : 1) * a.out[(uint64_t)slot[e] * a.n + i];
-        if (a.shared)
-            sum += (a.shared_gate ? 1 / (1 + expf(-a.shared_gate[row])) : 1) * a.shared[row * a.n + i];
-        a.y[row * a.n + i] = (a.add ? a.y[row * a.n + i] : 0) + sum * a.scale;
-    }
+    uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
+    float sum = 0;
+    if (i >= a.n)
+        return;
+    SPRY_UNROLL_BY(8) /* loads of several experts at a time */
+    for (uint32_t e = 0; e < a.n_used; e++)
+        sum += (a.weight ? weight[e] : 1) * a.out[(uint64_t)slot[e] * a.n + i];
+    if (a.shared)
+        sum += (a.shared_gate ? 1 / (1 + expf(-a.shared_gate[row])) : 1) * a.shared[row * a.n + i];
+    a.y[row * a.n + i] = (a.add ? a.y[row * a.n + i] : 0) + sum * a.scale;
 }

@@ -206,6 +206,44 @@ template <int BATCHES> SPRY_DEVICE void cp_async_wait_group()
     asm volatile("cp.async.wait_group %0;" ::"n"(BATCHES) : "memory");
 }
 
+/* Addresses in shared memory as the instructions take them. An inner loop that keeps these in registers has a third
+ * fewer instructions than one whose addresses the compiler makes from pointers. */
+typedef uint32_t smem_address;
+
+SPRY_DEVICE smem_address smem_address_of(const void *shared)
+{
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+
+SPRY_DEVICE void smem_cp_async(smem_address shared, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+}
+
+SPRY_DEVICE uint32_t smem_load(smem_address at)
+{
+    uint32_t word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at) : "memory");
+    return word;
+}
+
+SPRY_DEVICE uint2 smem_load_2(smem_address at)
+{
+    uint2 words;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "r"(at) : "memory");
+    return words;
+}
+
+SPRY_DEVICE uint4 smem_load_4(smem_address at)
+{
+    uint4 words;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "r"(at)
+                 : "memory");
+    return words;
+}
+
 /* ---- mbarrier and bulk copies (TMA) ------------------------------------------------------------------------------ */
 
 /* An mbarrier's phase has parity 0, 1, 0, ... A phase completes when `arrivals` threads have arrived and all expected
@@ -393,21 +431,12 @@ SPRY_DEVICE uint32_t byte_perm(uint32_t first, uint32_t second, uint32_t which)
     return __byte_perm(first, second, which);
 }
 
-/* mma.m16n8k32: c[16, 8] += a[16, 32] * b[32, 8] in s8. a: (g, 4t..), (g + 8, 4t..), (g, 4t + 16..), (g + 8, 4t
- * + 16..); b: (4t.., g), (4t + 16.., g). */
-SPRY_DEVICE void mma_s8(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+/* (word & MASK) | bits, in one instruction. */
+template <uint32_t MASK> SPRY_DEVICE uint32_t and_or(uint32_t word, uint32_t bits)
 {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/* mma.m16n8k16 in s8: a0 is (g, 4t..), a1 (g + 8, 4t..), b (4t.., g). */
-SPRY_DEVICE void mma_s8_k16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b));
+    uint32_t out;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(out) : "r"(word), "n"(MASK), "r"(bits));
+    return out;
 }
 
 /* setmaxnreg: from here on each thread of the calling warpgroup has N registers, fewer or more than at launch. */

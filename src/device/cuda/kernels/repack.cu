@@ -147,23 +147,18 @@ SPRY_DEVICE uint32_t quant_or_zero(const spry_repack_args &a, const unsigned cha
     return row && input < a.to.n_in ? file_quant(row, input, Q()) : (uint32_t)0;
 }
 
-/* Packs word i of a lane with all bits of its quants. */
-template <class Q>
-SPRY_DEVICE void repack_word(unit_words<Q> &u, const spry_repack_args &a, const unsigned char *row, uint32_t input,
-                             int i)
+/* Packs a quant of a lane, with all its bits: half `upper` of a pair. */
+template <class Q> SPRY_DEVICE void repack_quant(unit_words<Q> &u, uint32_t quant, int step, int pair, int upper)
 {
-    for (int j = 0; j < 4; j++) {
-        uint32_t quant = quant_or_zero<Q>(a, row, input + (uint32_t)j);
-        if (Q::BITS == 8) {
-            u.words[i] |= quant << 8 * j;
-            continue;
-        }
-        u.words[i / 2] |= (quant & 15) << (8 * j + i % 2 * 4);
-        if (Q::BITS == 5)
-            u.high[0] |= quant >> 4 << (8 * j + i);
-        if (Q::BITS == 6)
-            u.high[Q::HIGH > 1 ? i / 4 : 0] |= quant >> 4 << (8 * j + i % 4 * 2);
+    if (Q::BITS == 8) {
+        u.words[step * 2 + pair % 2] |= quant << (pair / 2 * 16 + upper * 8);
+        return;
     }
+    u.words[step] |= (quant & 15) << (upper * 16 + pair * 4);
+    if (Q::BITS == 5)
+        u.high[0] |= quant >> 4 << (upper * 16 + step * 4 + pair);
+    if (Q::BITS == 6)
+        u.high[Q::HIGH > 1 ? step / 2 : 0] |= quant >> 4 << (upper * 16 + step % 2 * 8 + pair * 2);
 }
 
 template <class Q>
@@ -188,10 +183,11 @@ template <class Q> SPRY_DEVICE void repack_quants(const spry_repack_args &a)
 {
     uint32_t unit = blockIdx.x, tile = a.first_tile + blockIdx.y, lane = threadIdx.x;
     unit_words<Q> u = {};
-    for (int i = 0; i < 8; i++) {
-        uint32_t output = lane / 4 + (uint32_t)(i / 2 % 2) * 8;
-        uint32_t input = unit * 64 + (uint32_t)(i / 4) * 32 + (uint32_t)(i % 2) * 16 + lane % 4 * 4;
-        repack_word<Q>(u, a, file_row(a, tile, output), input, i);
+    for (int i = 0; i < 32; i++) {
+        int step = i / 8, pair = i / 2 % 4, upper = i % 2;
+        uint32_t output = lane / 4 + (uint32_t)(pair % 2 * 8);
+        uint32_t input = unit * 64 + (uint32_t)(step * 16 + pair / 2 * 8 + upper) + lane % 4 * 2;
+        repack_quant(u, quant_or_zero<Q>(a, file_row(a, tile, output), input), step, pair, upper);
     }
     uint64_t number = tile_unit(a.to, tile, unit);
     uint32_t *to = (uint32_t *)tile_plane(a.to, 0, number, Q::LANE * WARP) + lane * (Q::LANE / 4);
@@ -212,9 +208,9 @@ template <class T> SPRY_DEVICE void repack_floats(const spry_repack_args &a)
     for (uint32_t i = threadIdx.x; i < SPRY_TILE_ROWS * SPRY_TILE_UNIT; i += WARP) {
         uint32_t output = i / 64, input = unit * 64 + i % 64;
         const unsigned char *row = file_row(a, tile, output);
-        float_coord p = float_coord_of(output, input);
-        int at = sizeof(T) == 2 ? p.lane * 8 + p.word * 2 + p.upper
-                                : p.word / 2 * WARP * 4 + p.lane * 4 + p.word % 2 * 2 + p.upper;
+        weight_coord p = weight_coord_of(output, input);
+        int at = sizeof(T) == 2 ? p.lane * 8 + p.pair * 2 + p.upper
+                                : p.pair / 2 * WARP * 4 + p.lane * 4 + p.pair % 2 * 2 + p.upper;
         to[p.step * 256 + at] = row && input < a.to.n_in ? ((const T *)row)[input] : (T)0;
     }
 }

@@ -31,6 +31,8 @@ SPRY_QUANT_TYPES(EMBED)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
+enum { AT_ONCE = 4 }; /* units, or blocks of 32 values, that a warp loads together */
+
 /* A block computes 1 / rms of the row, which the product applies to its sums. In the wgmma layout it stores sums of
  * squares instead. */
 SPRY_DEVICE float row_scale(const float *in, const spry_quantise_args &a)
@@ -39,14 +41,25 @@ SPRY_DEVICE float row_scale(const float *in, const spry_quantise_args &a)
     uint32_t lane = threadIdx.x % WARP, n_units = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT;
     syncthreads(); /* other threads may still read the previous values */
     for (uint32_t split = threadIdx.x / WARP; split < ACT_SPLITS; split += blockDim.x / WARP) {
+        uint32_t end = split_begin(n_units, split + 1);
         float sum = 0;
-        for (uint32_t unit = split_begin(n_units, split); unit < split_begin(n_units, split + 1); unit++) {
-            uint32_t at = unit * SPRY_TILE_UNIT + lane * 2;
-            float low = at < a.n ? in[at] : 0, high = at + 1 < a.n ? in[at + 1] : 0;
-            float squares = unit_sum(low * low + high * high);
-            sum += squares;
-            if (lane == 0)
-                store_squares(a.to, blockIdx.x, unit, squares);
+        for (uint32_t first = split_begin(n_units, split); first < end; first += AT_ONCE) {
+            float low[AT_ONCE], high[AT_ONCE];
+            SPRY_UNROLL
+            for (uint32_t i = 0; i < AT_ONCE; i++) {
+                uint32_t at = (first + i) * SPRY_TILE_UNIT + lane * 2;
+                low[i] = first + i < end && at < a.n ? in[at] : 0;
+                high[i] = first + i < end && at + 1 < a.n ? in[at + 1] : 0;
+            }
+            SPRY_UNROLL
+            for (uint32_t i = 0; i < AT_ONCE; i++) {
+                if (first + i >= end)
+                    break;
+                float squares = unit_sum(low[i] * low[i] + high[i] * high[i]);
+                sum += squares;
+                if (lane == 0)
+                    store_squares(a.to, blockIdx.x, first + i, squares);
+            }
         }
         if (lane == 0)
             splits[split] = sum;
@@ -70,12 +83,23 @@ SPRY_KERNEL(spry_quantise, spry_quantise_args)
     int lane = (int)(threadIdx.x % WARP);
     if (threadIdx.x == 0)
         store_norms(a.to, blockIdx.x, scale);
-    for (uint32_t block = threadIdx.x / WARP; block < blocks; block += blockDim.x / WARP) {
-        uint32_t i = block * ACT_BLOCK + (uint32_t)lane;
-        float value = activation_at(a, (uint64_t)row, i, norm);
-        store_activations(a.to, blockIdx.x, block, lane, value);
-        if (a.plain && i < a.n)
-            a.plain[(uint64_t)blockIdx.x * a.n + i] = value * scale;
+    uint32_t warps = blockDim.x / WARP;
+    for (uint32_t first = threadIdx.x / WARP; first < blocks; first += AT_ONCE * warps) {
+        float values[AT_ONCE];
+        SPRY_UNROLL
+        for (uint32_t k = 0; k < AT_ONCE; k++)
+            values[k] = first + k * warps < blocks
+                            ? activation_at(a, (uint64_t)row, (first + k * warps) * ACT_BLOCK + (uint32_t)lane, norm)
+                            : 0;
+        SPRY_UNROLL
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            uint32_t block = first + k * warps, i = block * ACT_BLOCK + (uint32_t)lane;
+            if (block >= blocks)
+                break;
+            store_activations(a.to, blockIdx.x, block, lane, values[k]);
+            if (a.plain && i < a.n)
+                a.plain[(uint64_t)blockIdx.x * a.n + i] = values[k] * scale;
+        }
     }
 }
 

@@ -2,18 +2,17 @@
  * is 16 outputs; a unit is 64 inputs of a tile. Four tiles, one per warp of a warpgroup, are stored side by side, unit
  * after unit. Used by all GEMM and GEMV kernels and by the embedding; written by repack.cu.
  *
- * With lane = 4 g + t a lane holds outputs g and g + 8 of its tile. A unit of a quantised type has eight words of four
- * values per lane; word number (block of 32 * 2 + upper output) * 2 + upper half of the block holds values 4t .. 4t + 3
- * of that half. The planes of a matrix are stored one after the other:
- *   values  4 to 6 bits: two words share a word of the plane, the lower half of a block in the low nibbles and the
- *           upper half in the high nibbles; 8 bits: one byte a value
- *   high    fifth bits: bit i of byte j belongs to value j of word i; sixth bits: two words, two bits a value
+ * A unit has four steps of 16 inputs, each an operand A of mma_bf16: with lane = 4 g + t a lane holds four pairs,
+ * outputs g and g + 8 of inputs 2t and 2t + 1, then both outputs of inputs 2t + 8 and 2t + 9. F32 stores the first two
+ * pairs of all lanes before the last two. A quantised type has planes, one after the other:
+ *   values  4 to 6 bits: a word for each step; pair p is in the nibbles 4p and 4p + 16. 8 bits: two words of bytes for
+ *           each step, outputs g and g + 8
+ *   high    fifth bits: bit 4 step + p of both halves of a word; sixth bits: a word for two steps, two bits a value
  *   scale   the scales, or scales and minima, of a unit, for each output
  *   super   the scales that 256 inputs share, for each output
- * The value of a quant is scale * (quant - ZERO) + min.
- *
- * A unit of floats has four steps of 16 inputs, each an operand A of mma_bf16. F32 stores the first two words of all
- * lanes before the last two. */
+ * The value of a quant is scale * (quant - ZERO) + min. Products use it rounded to bf16, as they use activations: scale
+ * and min are rounded first, then the value. That adds at most a few percent to the rounding that made the quants. The
+ * embedding uses the exact value. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
@@ -24,7 +23,9 @@
  * exponents. */
 template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_, bool FLOATS_> struct quants {
     enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_, FLOATS = FLOATS_ };
-    enum { QUANTS = 1, FORMAT = SPRY_ACT_Q8, ACTS = 0, HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32 };
+    enum { QUANTS = 1, FORMAT = SPRY_ACT_BF16, TERMS = 1, ACTS = 1 };
+    enum { HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32 };
+    enum { CENTRE = MIN ? 1 << (BITS - 1) : ZERO }; /* what unpacking subtracts */
 };
 #define QUANT_TYPE(name, dtype, bits, zero, group, scale, min, super, floats)                                          \
     struct type_##name : quants<bits, zero, group, scale, min, super, floats> {                                        \
@@ -56,6 +57,24 @@ SPRY_DEVICE uint64_t tile_super(const spry_tiles &w, uint32_t tile, uint32_t uni
     return ((uint64_t)(tile / SPRY_TILE_GROUP) * (w.n_units / 4) + unit / 4) * SPRY_TILE_GROUP + tile % SPRY_TILE_GROUP;
 }
 
+/* mma operand A of a lane for 16 inputs: bf16 terms whose sum is the weight. */
+template <class T> struct weight_fragment {
+    uint32_t words[T::TERMS][4];
+};
+
+/* Position of a weight in a unit: step, lane, pair of the lane, and half of the pair. */
+struct weight_coord {
+    int step, lane, pair, upper;
+};
+
+SPRY_DEVICE weight_coord weight_coord_of(uint32_t output, uint32_t input)
+{
+    int in_step = (int)(input % 16);
+    weight_coord p = {(int)(input % 64 / 16), (int)(output % 8 * 4) + in_step % 8 / 2,
+                      (int)(output % 16 / 8) + in_step / 8 * 2, in_step % 2};
+    return p;
+}
+
 /* ---- quants ------------------------------------------------------------------------------------------------------ */
 
 template <class Q> struct unit_words {
@@ -84,52 +103,35 @@ template <class Q> SPRY_DEVICE void load_unit(unit_words<Q> &u, const spry_tiles
         u.high[i] = high[i];
 }
 
-/* Four 4-bit floats to integers: twice their value plus 16. */
-SPRY_DEVICE uint32_t mxfp4_quants(uint32_t q)
+#define BF16_128      0x43004300u /* two bf16 of value 128: an integer below 128 in the lowest bits is added to it */
+#define BF16_1        0x3f803f80u
+#define BF16_MINUS_1  0xbf80bf80u
+#define BF16_2_TO_126 0x7e807e80u
+#define BF16_MINUS_0  0x80008000u /* adding it changes nothing */
+
+/* Bits from bit `at` of both halves of a word, moved to bit 4. */
+SPRY_DEVICE uint32_t moved_to_4(uint32_t word, int at)
 {
-    uint32_t b0 = q & 0x01010101, b1 = q >> 1 & 0x01010101, b2 = q >> 2 & 0x01010101, sign = q >> 3 & 0x01010101;
-    uint32_t size =
-        (b0 & ~b2) | (b1 & ~b2) << 1 | (b2 & ~b1 & b0) << 1 | (b2 & ~b1) << 2 | (b2 & b1 & b0) << 2 | (b2 & b1) << 3;
-    return 0x10101010 + size - 2 * (size & sign * 255);
+    return at < 4 ? word << (4 - at) : word >> (at - 4);
 }
 
-/* Word i of a unit: four quants, one per byte. */
-template <class Q> SPRY_DEVICE uint32_t quant_word(const unit_words<Q> &u, int i)
+/* A pair of quants minus CENTRE, or of 4-bit floats, as two bf16; the conversion is exact. */
+template <class Q> SPRY_DEVICE uint32_t quant_pair(const unit_words<Q> &u, int step, int pair)
 {
-    if (Q::BITS == 8)
-        return u.words[i];
-    uint32_t word = u.words[i / 2] >> i % 2 * 4 & 0x0f0f0f0f;
-    if (Q::FLOATS)
-        return mxfp4_quants(word);
-    if (Q::BITS == 5)
-        word |= (u.high[0] >> i & 0x01010101) << 4;
-    if (Q::BITS == 6)
-        word |= (u.high[Q::HIGH > 1 ? i / 4 : 0] >> i % 4 * 2 & 0x03030303) << 4;
-    return word;
-}
-
-#define BF16_128 0x43004300u /* two bf16 of value 128: an integer below 128 in the lowest bits is added to it */
-
-/* Two of the four quants of a word, minus ZERO, as bf16; the conversion is exact. */
-template <class Q> SPRY_DEVICE uint32_t quant_pair(uint32_t word, int which)
-{
-    if (Q::BITS < 8)
-        return fma_bf16x2(byte_perm(word, BF16_128, which ? 0x5352 : 0x5150), 0x3f803f80,
-                          (0xc300u + Q::ZERO) * 0x10001);
-    uint32_t pair = byte_perm(word, 0, which ? 0x4342 : 0x4140);
-    return fma_bf16x2((pair & 0x00800080) | BF16_128, 0xbf80bf80, (pair & 0x007f007f) | BF16_128);
-}
-
-/* The quants of 16 inputs as operand A of mma_bf16, except that inputs 2t, 2t + 1, 2t + 8 and 2t + 9 are 4t .. 4t +
- * 3. */
-template <class Q> SPRY_DEVICE void quant_fragment(uint32_t to[4], const unit_words<Q> &u, int step)
-{
-    SPRY_UNROLL
-    for (int upper = 0; upper < 2; upper++) {
-        uint32_t word = quant_word<Q>(u, (step / 2 * 2 + upper) * 2 + step % 2);
-        to[upper] = quant_pair<Q>(word, 0);
-        to[upper + 2] = quant_pair<Q>(word, 1);
+    if (Q::BITS == 8) {
+        uint32_t bytes = byte_perm(u.words[Q::BITS == 8 ? step * 2 + pair % 2 : 0], 0, pair / 2 ? 0x4342 : 0x4140);
+        return fma_bf16x2(and_or<0x00800080>(bytes, BF16_128), BF16_MINUS_1, and_or<0x007f007f>(bytes, BF16_128));
     }
+    if (Q::FLOATS) { /* sign, exponent and mantissa where bf16 has them: 2^-126 times the value */
+        uint32_t top = u.words[step] << (12 - 4 * pair);
+        return fma_bf16x2(and_or<0x01c001c0>(top >> 6, top & 0x80008000), BF16_2_TO_126, BF16_MINUS_0);
+    }
+    uint32_t bits = and_or<0x000f000f>(u.words[step] >> 4 * pair, BF16_128);
+    if (Q::BITS == 5)
+        bits = and_or<0x00100010>(moved_to_4(u.high[0], step * 4 + pair), bits);
+    if (Q::BITS == 6)
+        bits = and_or<0x00300030>(moved_to_4(u.high[Q::HIGH > 1 ? step / 2 : 0], step % 2 * 8 + pair * 2), bits);
+    return fma_bf16x2(bits, BF16_1, (0xc300u + Q::CENTRE) * 0x10001);
 }
 
 /* Scales and minima of one output in a unit. */
@@ -147,15 +149,22 @@ SPRY_DEVICE uint32_t byte_at(const uint32_t *words, int i)
     return words[i / 4] >> i % 4 * 8 & 255;
 }
 
+/* factor * byte i of a word: added to the bits of the float 2^23 a byte is added to the float. That is faster than a
+ * conversion, and as exact. `shifted`: -2^23 * factor. */
+SPRY_DEVICE float times_byte(float factor, float shifted, uint32_t word, int i)
+{
+    return fmaf(factor, float_of_bits(byte_perm(word, 0x4b000000, 0x7440u | (uint32_t)i)), shifted);
+}
+
 SPRY_DEVICE float half_at(const uint32_t *words, int i)
 {
     return float_of_half((uint16_t)(words[i / 2] >> i % 2 * 16));
 }
 
-/* 2^(exponent - 128): half of MXFP4's scale, because mxfp4_quants doubles the values. */
+/* 2^(exponent - 127), MXFP4's scale. */
 SPRY_DEVICE float mxfp4_scale(uint32_t exponent)
 {
-    return float_of_bits(exponent > 1 ? (exponent - 1) << 23 : 0x00200000u << exponent);
+    return float_of_bits(exponent ? exponent << 23 : 0x00400000u);
 }
 
 template <class Q>
@@ -172,16 +181,17 @@ SPRY_DEVICE void load_scales(scale_words<Q> &s, const spry_tiles &w, uint32_t ti
 
 template <class Q> SPRY_DEVICE void decode_scales(unit_scales<Q> &s, const scale_words<Q> &w)
 {
+    const float first = half_at(&w.super, 0), second = half_at(&w.super, 1), shift = -8388608.0f;
     SPRY_UNROLL
     for (int i = 0; i < 64 / Q::GROUP; i++) {
         s.min[i] = 0;
         if (Q::FLOATS) {
             s.scale[i] = mxfp4_scale(byte_at(w.scale, i));
         } else if (Q::SUPER && Q::MIN) {
-            s.scale[i] = half_at(&w.super, 0) * (float)byte_at(w.scale, 2 * i);
-            s.min[i] = -(half_at(&w.super, 1) * (float)byte_at(w.scale, 2 * i + 1));
+            s.scale[i] = times_byte(first, first * shift, w.scale[0], 2 * i);
+            s.min[i] = times_byte(-second, -second * shift, w.scale[0], 2 * i + 1);
         } else if (Q::SUPER) {
-            s.scale[i] = half_at(&w.super, 0) * (float)(int8_t)byte_at(w.scale, i);
+            s.scale[i] = first * (float)(int8_t)byte_at(w.scale, i);
         } else {
             s.scale[i] = half_at(w.scale, Q::MIN ? 2 * i : i);
             if (Q::MIN)
@@ -190,22 +200,36 @@ template <class Q> SPRY_DEVICE void decode_scales(unit_scales<Q> &s, const scale
     }
 }
 
-/* One weight as a float. */
+/* unit_scales as pairs of equal bf16; min belongs to a quant of CENTRE, so that it is small and its rounding, too. */
+template <class Q> struct bf16_scales {
+    uint32_t scale[64 / Q::GROUP], min[64 / Q::GROUP];
+
+    SPRY_METHOD void decode(const scale_words<Q> &raw)
+    {
+        unit_scales<Q> s;
+        decode_scales<Q>(s, raw);
+        SPRY_UNROLL
+        for (int i = 0; i < 64 / Q::GROUP; i++) {
+            float centre = fmaf(s.scale[i], Q::CENTRE, s.min[i]);
+            scale[i] = pack_bf16x2(s.scale[i], s.scale[i]);
+            min[i] = Q::MIN ? pack_bf16x2(centre, centre) : BF16_MINUS_0;
+        }
+    }
+};
+
+/* One weight as a float, exact. */
 template <class Q> SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const Q *)
 {
-    uint32_t tile = output / 16, unit = input / 64, in_unit = input % 64, in_half = in_unit % 16;
-    int lane = (int)(output % 8 * 4 + in_half / 4);
-    int word = (int)((in_unit / 32 * 2 + output % 16 / 8) * 2 + in_unit % 32 / 16);
+    weight_coord p = weight_coord_of(output, input);
+    uint32_t group = input % 64 / Q::GROUP;
     unit_words<Q> u;
     scale_words<Q> raw;
     unit_scales<Q> s;
-    load_unit<Q>(u, w, tile_unit(w, tile, unit), lane);
-    load_scales<Q>(raw, w, tile, unit, (int)(output % 16));
+    load_unit<Q>(u, w, tile_unit(w, output / 16, input / 64), p.lane);
+    load_scales<Q>(raw, w, output / 16, input / 64, (int)(output % 16));
     decode_scales<Q>(s, raw);
-    uint32_t quant = quant_word<Q>(u, word) >> in_half % 4 * 8 & 255;
-    int level = Q::BITS == 8 ? (int)(int8_t)quant : (int)quant - Q::ZERO;
-    uint32_t group = in_unit / Q::GROUP;
-    return s.scale[group] * (float)level + s.min[group];
+    float quant = float_of_bf16(quant_pair<Q>(u, p.step, p.pair) >> p.upper * 16 & 0xffff);
+    return s.scale[group] * (quant + (Q::MIN ? Q::CENTRE : 0)) + s.min[group];
 }
 
 /* ---- floats ------------------------------------------------------------------------------------------------------ */
@@ -215,14 +239,10 @@ SPRY_DEVICE const unsigned char *float_step(const spry_tiles &w, uint64_t unit, 
     return tile_plane(w, 0, unit * 4 + step, lane_bytes * WARP);
 }
 
-/* A lane's part of 16 inputs as stored, and split into bf16 terms. */
+/* A lane's part of 16 inputs as stored. */
 template <class F> struct float_bits {
     uint32_t words[F::LANE / 4];
 };
-template <class F> struct float_words {
-    uint32_t words[F::TERMS][4];
-};
-
 template <class F>
 SPRY_DEVICE void load_floats(float_bits<F> &f, const spry_tiles &w, uint64_t unit, int step, int lane)
 {
@@ -232,14 +252,14 @@ SPRY_DEVICE void load_floats(float_bits<F> &f, const spry_tiles &w, uint64_t uni
         load_words(f.words + i * 4, from + i * WARP * 16, 4);
 }
 
-SPRY_DEVICE void split_floats(float_words<type_bf16> &f, const float_bits<type_bf16> &bits)
+SPRY_DEVICE void split_floats(weight_fragment<type_bf16> &f, const float_bits<type_bf16> &bits)
 {
     SPRY_UNROLL
     for (int i = 0; i < 4; i++)
         f.words[0][i] = bits.words[i];
 }
 
-SPRY_DEVICE void split_floats(float_words<type_f16> &f, const float_bits<type_f16> &bits)
+SPRY_DEVICE void split_floats(weight_fragment<type_f16> &f, const float_bits<type_f16> &bits)
 {
     SPRY_UNROLL
     for (int i = 0; i < 4; i++) {
@@ -249,7 +269,7 @@ SPRY_DEVICE void split_floats(float_words<type_f16> &f, const float_bits<type_f1
     }
 }
 
-SPRY_DEVICE void split_floats(float_words<type_f32> &f, const float_bits<type_f32> &bits)
+SPRY_DEVICE void split_floats(weight_fragment<type_f32> &f, const float_bits<type_f32> &bits)
 {
     SPRY_UNROLL
     for (int i = 0; i < 4; i++) {
@@ -260,36 +280,23 @@ SPRY_DEVICE void split_floats(float_words<type_f32> &f, const float_bits<type_f3
     }
 }
 
-/* Position of a float in a unit: step, lane, word of the lane, and half of the word. */
-struct float_coord {
-    int step, lane, word, upper;
-};
-
-SPRY_DEVICE float_coord float_coord_of(uint32_t output, uint32_t input)
-{
-    int in_step = (int)(input % 16);
-    float_coord p = {(int)(input % 64 / 16), (int)(output % 8 * 4) + in_step % 8 / 2,
-                     (int)(output % 16 / 8) + in_step / 8 * 2, in_step % 2};
-    return p;
-}
-
 SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const type_bf16 *)
 {
-    float_coord p = float_coord_of(output, input);
+    weight_coord p = weight_coord_of(output, input);
     const unsigned char *from = float_step(w, tile_unit(w, output / 16, input / 64), p.step, 16);
-    return float_of_bf16(((const uint16_t *)from)[p.lane * 8 + p.word * 2 + p.upper]);
+    return float_of_bf16(((const uint16_t *)from)[p.lane * 8 + p.pair * 2 + p.upper]);
 }
 
 SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const type_f16 *)
 {
-    float_coord p = float_coord_of(output, input);
+    weight_coord p = weight_coord_of(output, input);
     const unsigned char *from = float_step(w, tile_unit(w, output / 16, input / 64), p.step, 16);
-    return float_of_half(((const uint16_t *)from)[p.lane * 8 + p.word * 2 + p.upper]);
+    return float_of_half(((const uint16_t *)from)[p.lane * 8 + p.pair * 2 + p.upper]);
 }
 
 SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t output, uint32_t input, const type_f32 *)
 {
-    float_coord p = float_coord_of(output, input);
+    weight_coord p = weight_coord_of(output, input);
     const unsigned char *from = float_step(w, tile_unit(w, output / 16, input / 64), p.step, 32);
-    return ((const float *)from)[p.word / 2 * WARP * 4 + p.lane * 4 + p.word % 2 * 2 + p.upper];
+    return ((const float *)from)[p.pair / 2 * WARP * 4 + p.lane * 4 + p.pair % 2 * 2 + p.upper];
 }

@@ -8,12 +8,8 @@ layout(local_size_x = 256) in;
 ARGUMENTS(spry_gemm_args);
 #include "products.glsl"
 
-const uint SIDE = 64, EACH = 4, STRIDE = 9; /* words of 32 bytes, and one against bank conflicts */
-const uint FLOAT_STRIDE = 33;
-/* A block of quants as words, or of floats. */
-shared uint weights[SIDE * FLOAT_STRIDE], acts[SIDE * FLOAT_STRIDE];
-shared vec4 weight_scales[SIDE];
-shared vec2 act_scales[SIDE];
+const uint SIDE = 64, EACH = 4, STRIDE = 33; /* a block of floats, and one against bank conflicts */
+shared float weights[SIDE * STRIDE], acts[SIDE * STRIDE];
 
 /* The tile of four that belong to the workgroup, in its part; n_out is 0 past the last one. */
 struct own_tile {
@@ -32,57 +28,22 @@ own_tile tile_of(uint number, int expert)
     return t;
 }
 
-/* The first 64 threads load the weights of an output, the next 64 a row. */
-void load_quant_block(own_tile t, uint block, uint first)
+/* Every thread loads 8 weights and 8 activations. */
+void load_blocks(own_tile t, uint block, uint first)
 {
-    uint thread = gl_LocalInvocationID.x, at = thread % SIDE;
-    uint q[8];
-    if (thread < SIDE) {
-        load_quants(q, t.w, t.tile, block, at % OUTPUTS);
-        [[unroll]] for (uint j = 0; j < 8; j++)
-            weights[at * STRIDE + j] = q[j];
-        weight_scales[at].xyz = load_scales(t.w, t.tile, block, at % OUTPUTS);
-    } else if (thread < 2 * SIDE) {
-        uint64_t from = uint64_t(min(first + at, args.a.n_rows - 1)) * (t.w.n_units * 2) + block;
-        [[unroll]] for (uint j = 0; j < 8; j++)
-            acts[at * STRIDE + j] = Words(args.a.act.values + from * 32).v[j];
-        act_scales[at] = FloatPairs(args.a.act.scales + from * 8).v[0];
-    }
-}
-
-void add_quant_block(inout float sum[EACH][EACH], uint to, uint tr)
-{
-    uint q[EACH][8];
-    [[unroll]] for (uint i = 0; i < EACH; i++)
-        [[unroll]] for (uint j = 0; j < 8; j++)
-            q[i][j] = weights[(to * EACH + i) * STRIDE + j];
-    [[unroll]] for (uint r = 0; r < EACH; r++) {
-        uint row = tr + r * (SIDE / EACH);
-        uvec4 lower = uvec4(acts[row * STRIDE], acts[row * STRIDE + 1], acts[row * STRIDE + 2], acts[row * STRIDE + 3]);
-        uvec4 upper =
-            uvec4(acts[row * STRIDE + 4], acts[row * STRIDE + 5], acts[row * STRIDE + 6], acts[row * STRIDE + 7]);
-        [[unroll]] for (uint i = 0; i < EACH; i++) {
-            precise float next = sum[i][r] + block_value(block_products(q[i], lower, upper),
-                                                         weight_scales[to * EACH + i].xyz, act_scales[row]);
-            sum[i][r] = next;
+    uint at = gl_LocalInvocationID.x % SIDE, begin = gl_LocalInvocationID.x / SIDE * 8;
+    uint64_t row = uint64_t(min(first + at, args.a.n_rows - 1)) * (t.w.n_units * 64) + block * BLOCK;
+    block_weights own = load_block(t.w, t.tile, block, at % OUTPUTS);
+    for (uint i = begin; i < begin + 8; i += 4) {
+        vec4 four = weights_of(own, i), values = activations_at(row + i);
+        [[unroll]] for (uint k = 0; k < 4; k++) {
+            weights[at * STRIDE + i + k] = four[k];
+            acts[at * STRIDE + i + k] = values[k];
         }
     }
 }
 
-/* Every thread loads 8 weights and 8 activations. */
-void load_float_block(own_tile t, uint block, uint first)
-{
-    uint thread = gl_LocalInvocationID.x, at = thread % SIDE, begin = thread / SIDE * 8, each = 16 / BYTES;
-    uint64_t row = uint64_t(min(first + at, args.a.n_rows - 1)) * (t.w.n_units * 64) + block * BLOCK;
-    [[unroll]] for (uint i = begin; i < begin + 8; i++) {
-        uvec4 words = Quads(floats_address(t.w, t.tile, block, i / each, at % OUTPUTS)).v[0];
-        weights[at * FLOAT_STRIDE + i] = floatBitsToUint(float_in(words, i % each));
-        acts[at * FLOAT_STRIDE + i] = FLOATS == 2 ? uint(Shorts(args.a.act.values + (row + i) * 2).v[0]) << 16
-                                                  : Words(args.a.act.values + (row + i) * 4).v[0];
-    }
-}
-
-void add_float_block(inout float sum[EACH][EACH], uint to, uint tr)
+void add_blocks(inout float sum[EACH][EACH], uint to, uint tr)
 {
     precise float own[EACH][EACH];
     [[unroll]] for (uint i = 0; i < EACH; i++)
@@ -91,8 +52,7 @@ void add_float_block(inout float sum[EACH][EACH], uint to, uint tr)
     for (uint k = 0; k < BLOCK; k++)
         [[unroll]] for (uint i = 0; i < EACH; i++)
             [[unroll]] for (uint r = 0; r < EACH; r++)
-                own[i][r] += uintBitsToFloat(weights[(to * EACH + i) * FLOAT_STRIDE + k]) *
-                             uintBitsToFloat(acts[(tr + r * (SIDE / EACH)) * FLOAT_STRIDE + k]);
+                own[i][r] += weights[(to * EACH + i) * STRIDE + k] * acts[(tr + r * (SIDE / EACH)) * STRIDE + k];
     [[unroll]] for (uint i = 0; i < EACH; i++)
         [[unroll]] for (uint r = 0; r < EACH; r++) {
             precise float next = sum[i][r] + own[i][r];
@@ -119,15 +79,9 @@ void main()
                 sum[i][r] = 0;
         for (uint block = begin; block < end; block++) {
             barrier();
-            if (BITS == 0)
-                load_float_block(loads, block, first);
-            else
-                load_quant_block(loads, block, first);
+            load_blocks(loads, block, first);
             barrier();
-            if (BITS == 0)
-                add_float_block(sum, to, tr);
-            else
-                add_quant_block(sum, to, tr);
+            add_blocks(sum, to, tr);
         }
         [[unroll]] for (uint i = 0; i < EACH; i++)
             [[unroll]] for (uint r = 0; r < EACH; r++)

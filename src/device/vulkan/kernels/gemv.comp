@@ -12,38 +12,18 @@ ARGUMENTS(spry_gemm_args);
 
 shared float sums[SPRY_SPLIT_K][16][ROWS];
 
-void add_quants(inout float sum[ROWS], spry_tiles w, uint tile, uint block, uint o, uint first)
+void add_block(inout float sum[ROWS], spry_tiles w, uint tile, uint block, uint o, uint first)
 {
-    uint q[8], n_blocks = w.n_units * 2;
-    load_quants(q, w, tile, block, o);
-    vec3 scales = load_scales(w, tile, block, o);
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uint64_t at = uint64_t(first + r) * n_blocks + block;
-        uvec4 lower = Quads(args.a.act.values + at * 32).v[0], upper = Quads(args.a.act.values + at * 32).v[1];
-        vec2 act = FloatPairs(args.a.act.scales + at * 8).v[0];
-        precise float next = sum[r] + block_value(block_products(q, lower, upper), scales, act);
-        sum[r] = next;
-    }
-}
-
-void add_floats(inout float sum[ROWS], spry_tiles w, uint tile, uint block, uint o, uint first)
-{
-    const uint each = 16 / BYTES;
+    block_weights weights = load_block(w, tile, block, o);
     precise float own[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; r++)
         own[r] = 0;
-    [[unroll]] for (uint chunk = 0; chunk < 2 * BYTES; chunk++) {
-        uvec4 words = Quads(floats_address(w, tile, block, chunk, o)).v[0];
+    [[unroll]] for (uint i = 0; i < BLOCK; i += 4) {
+        vec4 four = weights_of(weights, i);
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            uint64_t at = uint64_t(first + r) * (w.n_units * 64) + block * BLOCK + chunk * each;
-            if (FLOATS == 2) {
-                uvec4 acts = Quads(args.a.act.values + at * 2).v[0];
-                [[unroll]] for (uint i = 0; i < each; i++)
-                    own[r] += float_in(words, i) * float_in(acts, i);
-            } else {
-                [[unroll]] for (uint i = 0; i < each; i++)
-                    own[r] += float_in(words, i) * Floats(args.a.act.values + at * 4).v[i];
-            }
+            vec4 acts = activations_at(uint64_t(first + r) * (w.n_units * 64) + block * BLOCK + i);
+            [[unroll]] for (uint k = 0; k < 4; k++)
+                own[r] += four[k] * acts[k];
         }
     }
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
@@ -65,10 +45,7 @@ void main()
     [[unroll]] for (uint r = 0; r < ROWS; r++)
         sum[r] = 0;
     for (uint block = split_begin(w.n_units, split) * 2; block < split_begin(w.n_units, split + 1) * 2; block++)
-        if (BITS == 0)
-            add_floats(sum, w, tile, block, o, first);
-        else
-            add_quants(sum, w, tile, block, o, first);
+        add_block(sum, w, tile, block, o, first);
     [[unroll]] for (uint r = 0; r < ROWS; r++)
         sums[split][o][r] = sum[r];
     barrier();

@@ -1,5 +1,5 @@
 /* Assigns (row, expert) pairs to slots, grouped by expert in multiples of `align`, in order of rows; a thread counts
- * and fills the slots of an expert. One workgroup. */
+ * and fills the slots of an expert. The first workgroup does this for all experts. */
 #version 450
 #include "common.glsl"
 layout(local_size_x = 256) in;
@@ -11,6 +11,8 @@ shared uint begin[EXPERTS_MAX + 1];
 void main()
 {
     spry_moe_group_args a = args.a;
+    if (gl_WorkGroupID.x > 0)
+        return;
     uint n_pairs = a.n_rows * a.n_used, thread = gl_LocalInvocationID.x, threads = gl_WorkGroupSize.x;
     for (uint i = thread; i < a.n_slots; i += threads)
         Ints(a.source).v[i] = -1;

@@ -1,52 +1,22 @@
 /* What gemv.comp and gemm.comp share, so that a row has the same bits in both: the order of sums. K is divided into
- * SPRY_SPLIT_K splits of whole units; in a split the blocks are added in order, then the splits in order.
- *   quants: sum += act_scale * (scale * (integer product) + min * sum of the act's bytes); 16 inputs with a scale of
- *           their own are added as two products
- *   floats: the products of a block in order, then sum += that
- * Rows are stored one after the other: bytes and {scale, sum of the bytes} of blocks of 32; for BF16 weights bf16, for
- * others floats. */
-#extension GL_EXT_spirv_intrinsics : require
-spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4450)
-int packed_dot(uint a, uint b, spirv_literal int packed_format);
-
-int dot4(uint a, uint b)
-{
-    return packed_dot(a, b, 0);
-}
+ * SPRY_SPLIT_K splits of whole units; in a split the blocks are added in order, then the splits in order. The products
+ * of a block are added in order, then sum += that.
+ * Rows are stored one after the other: for quants and BF16 weights as bf16, for others as floats. */
+const bool BF16_ACTS = BITS != 0 || FLOATS == 2;
 
 uint split_begin(uint n_units, uint split)
 {
     return n_units * split / SPRY_SPLIT_K;
 }
 
-/* Integer products of the lower and the upper half of a block. */
-ivec2 block_products(const uint w[8], uvec4 lower, uvec4 upper)
+/* Four activations from number `at` on. */
+vec4 activations_at(uint64_t at)
 {
-    ivec2 sums = ivec2(0);
-    [[unroll]] for (uint j = 0; j < 4; j++) {
-        sums.x += dot4(w[j], lower[j]);
-        sums.y += dot4(w[4 + j], upper[j]);
-    }
-    return sums;
-}
-
-/* What a block adds to a sum. act: scale and sum of the bytes. */
-float block_value(ivec2 products, vec3 scales, vec2 act)
-{
-    precise float value;
-    if (GROUP == 16) {
-        precise float lower = scales.x * float(products.x), upper = scales.y * float(products.y);
-        value = lower + upper;
-    } else {
-        int product = products.x + products.y;
-        if (ZERO != 0)
-            product -= int(ZERO) * int(act.y);
-        value = scales.x * float(product);
-        if (MIN == 1)
-            value += scales.z * act.y;
-    }
-    precise float result = act.x * value;
-    return result;
+    if (!BF16_ACTS)
+        return uintBitsToFloat(Quads(args.a.act.values + at * 4).v[0]);
+    uvec2 words = Pairs(args.a.act.values + at * 2).v[0];
+    return vec4(float_of_bf16(words.x & 0xffff), float_of_bf16(words.x >> 16), float_of_bf16(words.y & 0xffff),
+                float_of_bf16(words.y >> 16));
 }
 
 /* The part of a launch that a tile belongs to. */

@@ -6,10 +6,6 @@ layout(local_size_x = 256) in;
 #include "reduce.glsl"
 #include "gates.glsl"
 ARGUMENTS(spry_quantise_args);
-#extension GL_KHR_shader_subgroup_shuffle : require
-#extension GL_KHR_shader_subgroup_clustered : require
-
-shared float magnitudes[256];
 
 float value_at(uint64_t in_row, uint64_t up_row, uint i, vec2 norm, bool first)
 {
@@ -20,41 +16,6 @@ float value_at(uint64_t in_row, uint64_t up_row, uint i, vec2 norm, bool first)
         return normalised(value, norm, args.a.weight, args.a.bias, i);
     precise float scaled = args.a.weight != 0 ? value * float_at(args.a.weight, i) : value;
     return scaled;
-}
-
-/* Eight neighbouring threads have a block of 32 values, four each. */
-void store_q8(spry_activations to, uint row, uint i, const float v[4], bool inside)
-{
-    uint word = 0, thread = gl_LocalInvocationID.x;
-    float most = 0;
-    int sum = 0;
-    [[unroll]] for (uint k = 0; k < 4; k++)
-        most = isnan(v[k]) || isinf(v[k]) ? INFINITY : max(most, abs(v[k]));
-    barrier();
-    magnitudes[thread] = most;
-    barrier();
-    for (uint k = 0; k < 8; k++)
-        most = max(most, magnitudes[(thread & ~7u) + k]);
-    bool finite = most < 1e30;
-    most = most < 1e-30 ? 0 : most;
-    float inverse = finite && most > 0 ? 127 / most : 0;
-    [[unroll]] for (uint k = 0; k < 4; k++) {
-        int quant = inverse > 0 ? int(clamp(roundEven(v[k] * inverse), -127.0, 127.0)) : 0;
-        sum += quant;
-        word |= (uint(quant) & 255) << 8 * k;
-    }
-    barrier();
-    magnitudes[thread] = float(sum);
-    barrier();
-    float total = 0;
-    for (uint k = 0; k < 8; k++)
-        total += magnitudes[(thread & ~7u) + k];
-    if (!inside)
-        return;
-    Words(to.values + uint64_t(row) * to.n_units * 64 + i).v[0] = word;
-    if (thread % 8 == 0)
-        FloatPairs(to.scales + (uint64_t(row) * to.n_units * 2 + i / 32) * 8).v[0] =
-            vec2(finite ? most / 127 : uintBitsToFloat(0x7fc00000), total);
 }
 
 void store_floats(uint format, uint row, uint i, const float v[4])
@@ -88,11 +49,9 @@ void main()
         float v[4];
         [[unroll]] for (uint k = 0; k < 4; k++)
             v[k] = i + k < n ? value_at(in_row, up_row, i + k, norm, first) : 0;
-        if (args.a.to[SPRY_ACT_Q8].values != 0)
-            store_q8(args.a.to[SPRY_ACT_Q8], row, i, v, i < padded);
         if (i >= padded)
             continue;
-        for (uint format = SPRY_ACT_BF16; format < SPRY_ACT_FORMATS; format++)
+        for (uint format = 0; format < SPRY_ACT_FORMATS; format++)
             if (args.a.to[format].values != 0)
                 store_floats(format, row, i, v);
         [[unroll]] for (uint k = 0; k < 4; k++)

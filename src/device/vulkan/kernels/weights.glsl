@@ -121,19 +121,51 @@ float float_in(uvec4 words, uint i)
     return FLOATS == 2 ? float_of_bf16(half_word) : float_of_half(half_word);
 }
 
+/* Four quants as floats, without ZERO. */
+vec4 values_of_quants(uint q)
+{
+    vec4 values;
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        values[i] = float(IS_BYTES || IS_CENTRED ? bitfieldExtract(int(q), int(8 * i), 8) : int(q >> 8 * i & 255) - int(ZERO));
+    return values;
+}
+
+/* The weights of an output in a block: quants and scales, or 16-byte pieces of floats. */
+struct block_weights {
+    uint q[8];
+    vec3 scales;
+    uvec4 pieces[8];
+};
+
+block_weights load_block(spry_tiles w, uint tile, uint block, uint o)
+{
+    block_weights b;
+    if (BITS == 0) {
+        [[unroll]] for (uint i = 0; i < 2 * BYTES; i++)
+            b.pieces[i] = Quads(floats_address(w, tile, block, i, o)).v[0];
+        return b;
+    }
+    load_quants(b.q, w, tile, block, o);
+    b.scales = load_scales(w, tile, block, o);
+    return b;
+}
+
+/* Weights i .. i + 3 of the block. */
+vec4 weights_of(block_weights b, uint i)
+{
+    precise vec4 values;
+    if (BITS == 0) {
+        const uint each = 16 / max(BYTES, 1);
+        [[unroll]] for (uint k = 0; k < 4; k++)
+            values[k] = float_in(b.pieces[i / each], i % each + k);
+        return values;
+    }
+    values = b.scales[i / 16] * values_of_quants(b.q[i / 4]) + b.scales.z;
+    return values;
+}
+
 /* One weight. */
 float weight_at(spry_tiles w, uint output_, uint input_)
 {
-    uint tile = output_ / OUTPUTS, o = output_ % OUTPUTS, block = input_ / BLOCK, i = input_ % BLOCK;
-    if (BITS == 0) {
-        uint each = 16 / BYTES;
-        return float_in(Quads(floats_address(w, tile, block, i / each, o)).v[0], i % each);
-    }
-    uint q[8];
-    load_quants(q, w, tile, block, o);
-    vec3 scales = load_scales(w, tile, block, o);
-    uint bits = q[i / 4] >> 8 * (i % 4);
-    int quant = IS_BYTES || IS_CENTRED ? bitfieldExtract(int(bits), 0, 8) : int(bits & 255) - int(ZERO);
-    precise float value = scales[i / 16] * float(quant) + scales.z;
-    return value;
+    return weights_of(load_block(w, output_ / OUTPUTS, input_ / BLOCK, output_ % OUTPUTS), input_ % BLOCK & ~3u)[input_ % 4];
 }
