@@ -241,6 +241,16 @@ SPRY_API spry_status spry_machine_speed_measure(spry_machine_speed *speed, const
 SPRY_API spry_status spry_machine_peaks(double *read_gb_s, double *multiply_g_s, const char *cpu, uint32_t threads,
                                         uint32_t type, spry_error *error);
 
+/* Attention of a step of a prompt, by the CPU's kernel, and by three ops with all scores in memory between them. */
+typedef struct spry_attention_speed {
+    double fused_ms, unfused_ms, difference; /* the largest difference of two results */
+} spry_attention_speed;
+
+/* Measures the last 128 rows of `n_keys` tokens, a multiple of SPRY_PAGE_TOKENS; `cpu` and `threads` as above. */
+enum { SPRY_ATTENTION_KEYS_MAX = 8192 };
+SPRY_API spry_status spry_attention_measure(spry_attention_speed *speed, const char *cpu, uint32_t threads,
+                                            uint32_t n_keys, spry_error *error);
+
 /* ---- predictions ----------------------------------------------------------------------------------------------- */
 
 enum {
@@ -294,15 +304,24 @@ typedef enum spry_op {
     SPRY_OP_DOWN = 10,     /* product: down */
     SPRY_OP_ROUTE = 11,    /* choosing experts, gathering and scattering rows */
     SPRY_OP_LOGITS = 12,   /* product: output matrix, and soft-capping */
-    SPRY_OP_EXCHANGE = 13, /* waiting for the other ranks of a team, and their shares */
+    SPRY_OP_EXCHANGE = 13, /* waiting for the other ranks of a team, and their shares; copies to a GPU */
     SPRY_OP_COUNT = 14
 } spry_op;
 
 SPRY_API const char *spry_op_name(spry_op op); /* "gate_up" */
 
-/* One op with matrices, or keys and values, of one type (by number). */
+/* Where an op ran; the host: it prepares a step for the GPU, starts kernels, and waits. */
+typedef enum spry_op_place {
+    SPRY_PLACE_CPU = 0,
+    SPRY_PLACE_GPU = 1,
+    SPRY_PLACE_HOST = 2,
+    SPRY_OP_PLACES = 3
+} spry_op_place;
+
+/* One op at one place with matrices, or keys and values, of one type (by number). */
 typedef struct spry_op_sum {
     spry_op op;
+    spry_op_place place;
     uint32_t type;
     uint64_t ns, calls;
     double bytes;    /* bytes of weights, or of keys and values, that had to be read */
@@ -338,7 +357,7 @@ SPRY_API spry_status spry_steps_decode(spry_steps *steps, const int32_t *ids, si
 SPRY_API void spry_steps_truncate(spry_steps *steps, size_t n_tokens);
 
 /* Sums ops from now on, from zero, or no longer; the sums so far, of which at most `capacity` are written: returns how
- * many there are, at most SPRY_OP_COUNT * SPRY_TYPES_ROOM. */
+ * many there are, at most SPRY_OP_PLACES * SPRY_OP_COUNT * SPRY_TYPES_ROOM. */
 SPRY_API void spry_steps_watch(spry_steps *steps, bool on);
 SPRY_API size_t spry_steps_ops(const spry_steps *steps, spry_op_sum *sums, size_t capacity);
 

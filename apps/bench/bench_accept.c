@@ -15,13 +15,14 @@ enum { REPORT_BYTES_MAX = 1 << 24, ARGUMENTS_MAX = 16, PATH_PART = 32 };
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-typedef enum run_name { POINTS, REUSE, MIX, DRAFT, PRECISE, WITHOUT, POLICY, RUNS } run_name;
+typedef enum run_name { POINTS, REUSE, MIX, DRAFT, PRECISE, WITHOUT, POLICY, INSPECT, DOCTOR, RUNS } run_name;
 
-/* Of the model; `widened`: of the bundled one in the sizes of another, because drafts need a drafter that fits. */
+/* Of the model, or `alone`: of the machine, or of the bundled model in the sizes of another, because drafts need a
+ * drafter that fits. */
 static const struct {
-    const char *arguments[ARGUMENTS_MAX];
-    double seconds; /* about, with the bundled model on two cores */
-    bool widened;
+    const char *arguments[ARGUMENTS_MAX]; /* of spry bench, if the first is an option */
+    double seconds;                       /* about, with the bundled model on two cores */
+    bool alone;
 } runs[RUNS] = {
     [POINTS] = {{"--prefill", "512", "--decode-depth", "0", "--batch", "1"}, 12, false},
     [REUSE] = {{"--reuse"}, 15, false},
@@ -32,6 +33,8 @@ static const struct {
     [PRECISE] = {{"--widen", "qwen3-0.6b", "--draft", "Spry-Tales-Draft-4M", "--draft-mode", "precise"}, 120, true},
     [WITHOUT] = {{"--without", "all"}, 90, false},
     [POLICY] = {{"--policy"}, 10, false},
+    [INSPECT] = {{"inspect"}, 1, false},
+    [DOCTOR] = {{"doctor"}, 10, true},
 };
 
 static bool collect(void *user, const char *data, size_t size)
@@ -43,14 +46,17 @@ static bool collect(void *user, const char *data, size_t size)
 static spry_status run_child(json_t **report, run_name which, const char *model, spry_error *error)
 {
     char program[SPRY_CHILD_PATH];
-    const char *arguments[ARGUMENTS_MAX + 6] = {program, "bench", "--json"};
-    size_t n = 3;
+    const char *arguments[ARGUMENTS_MAX + 6] = {program};
+    size_t n = 1;
     spry_buffer text;
     if (!spry_os_program(program, sizeof program))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this system does not tell where the program is");
+    if (runs[which].arguments[0][0] == '-')
+        arguments[n++] = "bench";
     for (size_t i = 0; i < ARGUMENTS_MAX && runs[which].arguments[i]; i++)
         arguments[n++] = runs[which].arguments[i];
-    if (model && !runs[which].widened) {
+    arguments[n++] = "--json";
+    if (model && !runs[which].alone) {
         arguments[n++] = "--";
         arguments[n++] = model;
     }
@@ -70,11 +76,12 @@ typedef enum bound_kind { AT_LEAST, AT_MOST, REPORTED } bound_kind;
 static const struct {
     const char *what;
     run_name run;
-    const char *path, *by; /* where the report has the figure, such as decode.0.tps, and its divisor; NULL: none */
+    const char *path, *by; /* where the report has the figure, such as decode.0.tps, and its divisor; NULL: none. A
+                            * divisor may be the product of several, separated by spaces */
     bound_kind kind;
     double bound;
     spry_bench_unit unit;
-    const char *why; /* path of the reason where there is no figure; NULL: none */
+    const char *why; /* path of the reason where there is no figure, or after '=' the reason itself; NULL: none */
 } criteria[] = {
     {"Cached prefix of 1,000 tokens, share of cold", REUSE, "prefix.ratio", NULL, AT_MOST, 0.7, SPRY_BENCH_SHARE, NULL},
     {"The same after a restart", REUSE, "restart.ratio", NULL, AT_MOST, 0.7, SPRY_BENCH_SHARE, NULL},
@@ -97,8 +104,19 @@ static const struct {
     {"512 tokens without KV memory", WITHOUT, "without.kv.ratio", NULL, AT_LEAST, 40, SPRY_BENCH_TIMES, NULL},
     {"8 answers without batching", WITHOUT, "without.batching.ratio", NULL, AT_LEAST, 3, SPRY_BENCH_TIMES, NULL},
     {"A known prompt without the cache", WITHOUT, "without.cache.ratio", NULL, AT_LEAST, 2, SPRY_BENCH_TIMES, NULL},
+    {"Attention at 512 unfused, on the CPU", WITHOUT, "without.fused-512.ratio", NULL, REPORTED, 0, SPRY_BENCH_TIMES,
+     NULL},
+    {"Attention at 2,048 unfused, on the CPU", WITHOUT, "without.fused-2048.ratio", NULL, REPORTED, 0, SPRY_BENCH_TIMES,
+     NULL},
+    {"Attention at 8,192 unfused, on the CPU", WITHOUT, "without.fused-8192.ratio", NULL, REPORTED, 0, SPRY_BENCH_TIMES,
+     NULL},
     {"Time of a token with a grammar", WITHOUT, "without.grammar.with_ms", "without.grammar.without_ms", AT_MOST, 1.05,
      SPRY_BENCH_TIMES, NULL},
+    {"KV bytes / (tokens x layers x heads x size)", INSPECT, "memory.kv.f16",
+     "memory.context shape.layers shape.kv_heads shape.head_size", AT_MOST, 4, SPRY_BENCH_HUNDREDTHS, NULL},
+    {"Smallest alignment of a tensor, bytes", INSPECT, "layout.smallest_alignment", NULL, REPORTED, 0, SPRY_BENCH_COUNT,
+     NULL},
+    {"Temperature, degrees", DOCTOR, "now.temperature_celsius", NULL, REPORTED, 0, SPRY_BENCH_COUNT, "=no sensor"},
     {"Energy of 100 tokens", POINTS, "decode.0.energy.joules_per_100_tokens", NULL, REPORTED, 0, SPRY_BENCH_JOULES,
      "energy.why_no_cpu"},
     {"First call of a tool", POINTS, "first_call.ms", NULL, REPORTED, 0, SPRY_BENCH_MS, "why_no_first_call"},
@@ -131,11 +149,27 @@ static bool number_at(double *out, const json_t *report, const char *path)
     return json_is_number(value) || json_array_size(value);
 }
 
+/* The product of the numbers at paths separated by spaces. */
+static bool product_at(double *out, const json_t *report, const char *paths)
+{
+    *out = 1;
+    for (size_t length; *paths; paths += length + (paths[length] == ' ')) {
+        char path[2 * PATH_PART];
+        double factor;
+        length = strcspn(paths, " ");
+        snprintf(path, sizeof path, "%.*s", (int)length, paths);
+        if (!number_at(&factor, report, path))
+            return false;
+        *out *= factor;
+    }
+    return *out > 0;
+}
+
 static json_t *judge(size_t i, const json_t *report, const char *failure, bool *passed)
 {
     double value, divisor = 1;
     bool known = number_at(&value, report, criteria[i].path) &&
-                 (!criteria[i].by || (number_at(&divisor, report, criteria[i].by) && divisor > 0));
+                 (!criteria[i].by || product_at(&divisor, report, criteria[i].by));
     value /= divisor;
     bool good = criteria[i].kind == REPORTED ||
                 (known && (criteria[i].kind == AT_LEAST ? value >= criteria[i].bound : value <= criteria[i].bound));
@@ -145,7 +179,8 @@ static json_t *judge(size_t i, const json_t *report, const char *failure, bool *
     if (criteria[i].kind != REPORTED)
         snprintf(bound, sizeof bound, "%s %s", criteria[i].kind == AT_LEAST ? "at least" : "at most",
                  spry_bench_value(text, criteria[i].unit, criteria[i].bound));
-    const char *reason = criteria[i].why && report ? json_string_value(at(report, criteria[i].why)) : NULL;
+    const char *why = criteria[i].why;
+    const char *reason = !why || !report ? NULL : why[0] == '=' ? why + 1 : json_string_value(at(report, why));
     *passed = *passed && good;
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?}", "what", criteria[i].what, "value",
                      known ? json_real(value) : json_null(), "shown", shown, "bound", bound, "verdict",

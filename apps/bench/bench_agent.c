@@ -283,8 +283,8 @@ static void print(const json_t *report)
         json_array_append_new(
             rows, row_of("all of the session", json_object_get(here, "session"), json_object_get(there, "session")));
     spry_bench_print_bold(spry_bench_text(report, "model"));
-    spry_out_format(": a session of a coding agent; old results are cleared at turns %zu and %zu\n",
-                    clearings[0].turn, clearings[1].turn);
+    spry_out_format(": a session of a coding agent; old results are cleared at turns %zu and %zu\n", clearings[0].turn,
+                    clearings[1].turn);
     spry_bench_table(columns, there ? SPRY_COUNT(columns) : 4, rows, NULL, "");
     json_array_foreach(runs, i, row)
     {

@@ -61,6 +61,45 @@ static op_class sum_class(const json_t *ops, const char *name, const char *speed
     return sum;
 }
 
+bool spry_bench_places(double shares[SPRY_BENCH_PLACES], const json_t *point)
+{
+    const json_t *ops = json_object_get(point, "ops");
+    bool gpu = false;
+    memset(shares, 0, SPRY_BENCH_PLACES * sizeof *shares);
+    for (size_t i = 0; i < json_array_size(ops); i++) {
+        const json_t *op = json_array_get(ops, i);
+        const char *device = spry_bench_text(op, "device");
+        const bool copies = strcmp(spry_bench_text(op, "op"), spry_op_name(SPRY_OP_EXCHANGE)) == 0;
+        spry_bench_place place = copies                    ? SPRY_BENCH_ON_THE_WAY
+                                 : !strcmp(device, "cpu")  ? SPRY_BENCH_ON_CPU
+                                 : !strcmp(device, "host") ? SPRY_BENCH_ON_HOST
+                                                           : SPRY_BENCH_ON_GPU;
+        shares[place] += spry_bench_number(op, "share");
+        gpu = gpu || place == SPRY_BENCH_ON_GPU;
+    }
+    return gpu;
+}
+
+/* With a GPU: the part of the time of attention and feed-forward that is the GPU's. */
+static void add_on_device(spry_bench_figures *figures, const json_t *point, const char *name, spry_bench_of of)
+{
+    const json_t *ops = json_object_get(point, "ops");
+    double places[SPRY_BENCH_PLACES], all = 0, gpu = 0;
+    if (!spry_bench_places(places, point))
+        return;
+    for (size_t i = 0; i < json_array_size(ops); i++)
+        for (size_t k = 0; k < SPRY_COUNT(kernels); k++) {
+            const json_t *op = json_array_get(ops, i);
+            if (kernels[k] == SPRY_OP_LOGITS || strcmp(spry_bench_text(op, "op"), spry_op_name(kernels[k])) != 0)
+                continue;
+            all += spry_bench_number(op, "share");
+            gpu += strcmp(spry_bench_text(op, "device"), "cpu") == 0 ? 0 : spry_bench_number(op, "share");
+        }
+    spry_bench_figure figure = {.unit = SPRY_BENCH_SHARE, .of = of, .value = spry_bench_ratio(gpu, all)};
+    snprintf(figure.what, sizeof figure.what, "%.40s, layers on the device", name);
+    add_measured(figures, figure);
+}
+
 static void add_ops(spry_bench_figures *figures, const json_t *point, const char *name, bool decode)
 {
     const json_t *ops = json_object_get(point, "ops");
@@ -73,6 +112,7 @@ static void add_ops(spry_bench_figures *figures, const json_t *point, const char
     }
     snprintf(resident.what, sizeof resident.what, "%.40s, time in kernels", name);
     add_measured(figures, resident);
+    add_on_device(figures, point, name, of);
     for (size_t i = 0; i < SPRY_COUNT(kernels); i++) {
         spry_bench_figure figure = {.unit = decode ? SPRY_BENCH_GB_S : SPRY_BENCH_G_S,
                                     .of = of,

@@ -149,6 +149,17 @@ typedef struct spry_bench_figure {
     double value;
 } spry_bench_figure;
 
+/* The shares of a point's time by place: the GPU, the CPU's kernels, the host that prepares, starts and waits, and
+ * copies between them. They add up to 1. False: there is no GPU. */
+typedef enum spry_bench_place {
+    SPRY_BENCH_ON_GPU,
+    SPRY_BENCH_ON_CPU,
+    SPRY_BENCH_ON_HOST,
+    SPRY_BENCH_ON_THE_WAY,
+    SPRY_BENCH_PLACES
+} spry_bench_place;
+bool spry_bench_places(double shares[SPRY_BENCH_PLACES], const json_t *point);
+
 typedef struct spry_bench_figures {
     spry_bench_figure *list;
     size_t count, capacity;

@@ -19,7 +19,7 @@ enum {
     REQUEST = 1040,  /* tokens of a session for a request of about a thousand */
     POLICY_WARM = 8, /* warm-up steps of a batch size before the steps that count */
     WATCHED = 2,
-    SUMS_MAX = SPRY_OP_COUNT * SPRY_TYPES_ROOM
+    SUMS_MAX = SPRY_OP_PLACES * SPRY_OP_COUNT * SPRY_TYPES_ROOM
 };
 
 typedef struct point {
@@ -218,7 +218,14 @@ static int by_time_down(const void *a, const void *b)
 /* The time of an op with matrices (or keys and values) of a type in one of `times` prefills or steps. */
 static json_t *op_json(const points *p, const spry_op_sum *sum, double all_ns, double times)
 {
-    const char *device = spry_engine_device_kind(p->b->engine);
+    static const char *const others[SPRY_OP_PLACES] = {[SPRY_PLACE_CPU] = "cpu", [SPRY_PLACE_HOST] = "host"};
+    spry_engine_info info;
+    spry_engine_describe(p->b->engine, &info);
+    const char *plus = strchr(info.device, '+'),
+               *name = plus ? plus + 1 : info.device; /* "cpu+cuda:0, 1 of 2 layers" */
+    char gpu[16];
+    snprintf(gpu, sizeof gpu, "%.*s", (int)strcspn(name, ":,"), name);
+    const char *device = others[sum->place] ? others[sum->place] : gpu;
     double ns = (double)sum->ns;
     char kernel[48];
     snprintf(kernel, sizeof kernel, "%s %s",

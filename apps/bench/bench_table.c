@@ -180,6 +180,11 @@ static void print_residency(const json_t *point, const char *what)
     spry_out_format("%-8s %6.0f  %.0f %% in kernels: ", what, tokens_of(point), 100 * all);
     for (size_t k = 0; k < SPRY_COUNT(classes); k++)
         spry_out_format("%s%s %.0f %%", k ? ", " : "", classes[k].name, 100 * shares[k]);
+    double places[SPRY_BENCH_PLACES];
+    if (spry_bench_places(places, point))
+        spry_out_format("\n%-15s  GPU %.0f %%, CPU %.0f %%, host %.0f %%, copies %.0f %%", "",
+                        100 * places[SPRY_BENCH_ON_GPU], 100 * places[SPRY_BENCH_ON_CPU],
+                        100 * places[SPRY_BENCH_ON_HOST], 100 * places[SPRY_BENCH_ON_THE_WAY]);
     spry_out_format("\n");
 }
 

@@ -46,6 +46,8 @@ static const target_key keys[] = {
     KEY("p95_ms", ", p95 of steps", MS, true, DECODES, NULL, NULL),
     KEY("residency", ", time in kernels", SHARE, false, DECODES, NULL, NULL),
     KEY("prefill_residency", ", time in kernels", SHARE, false, PREFILLS, NULL, NULL),
+    KEY("on_device", ", layers on the device", SHARE, false, DECODES, NULL, NULL),
+    KEY("prefill_on_device", ", layers on the device", SHARE, false, PREFILLS, NULL, NULL),
     KEY("ttft_cold_ms", "first token, cold", MS, true, 0, NULL, NULL),
     KEY("ttft_warm_ms", "first token, warm", MS, true, 0, NULL, NULL),
     KEY("first_call_ms", "first call", MS, true, 0, NULL, NULL),

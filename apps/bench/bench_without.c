@@ -118,15 +118,57 @@ static spry_status grammar(spry_bench *b, void *context, double *ms)
     return status;
 }
 
+/* Attention over all keys with its scores in memory. Of the CPU's kernels, whatever computes the model. */
+static spry_status fused(spry_bench *b, double *ms, uint32_t n_keys)
+{
+    spry_attention_speed speed;
+    const spry_engine_options *o = &b->flags->engine.options;
+    spry_status status = spry_bench_go_on(b);
+    if (!status)
+        status = spry_attention_measure(&speed, o->cpu, o->threads, n_keys, b->error);
+    ms[0] = status ? 0 : speed.fused_ms;
+    ms[1] = status ? 0 : speed.unfused_ms;
+    return status;
+}
+
+static spry_status fused_512(spry_bench *b, void *context, double *ms)
+{
+    (void)context;
+    return fused(b, ms, 512);
+}
+
+static spry_status fused_2048(spry_bench *b, void *context, double *ms)
+{
+    (void)context;
+    return fused(b, ms, 2048);
+}
+
+static spry_status fused_8192(spry_bench *b, void *context, double *ms)
+{
+    (void)context;
+    return fused(b, ms, 8192);
+}
+
 static const struct {
     const char *name, *what;
     spry_bench_once once;
 } parts[] = {{"kv", "512 tokens, KV memory", kv},
              {"batching", "8 answers, batching", batching},
              {"cache", "992 known tokens of 1024, prompt cache", cache},
-             {"grammar", "a token, grammar for any text", grammar}};
+             {"grammar", "a token, grammar for any text", grammar},
+             {"fused-512", "attention at 512 on the CPU, fused", fused_512},
+             {"fused-2048", "attention at 2,048 on the CPU, fused", fused_2048},
+             {"fused-8192", "attention at 8,192 on the CPU, fused", fused_8192}};
 
-const char *const spry_bench_parts[] = {"all", "kv", "batching", "cache", "grammar", NULL};
+const char *const spry_bench_parts[] = {"all", "kv", "batching", "cache", "grammar", "fused", NULL};
+
+/* The name, or its beginning before "-", is that of the command line. */
+static bool wanted(const spry_bench *b, size_t part)
+{
+    const char *name = b->flags->without;
+    const size_t length = strcspn(parts[part].name, "-");
+    return strcmp(name, "all") == 0 || (strlen(name) == length && strncmp(name, parts[part].name, length) == 0);
+}
 
 static spry_status measure_parts(spry_bench *b, json_t *rows)
 {
@@ -138,7 +180,7 @@ static spry_status measure_parts(spry_bench *b, json_t *rows)
             : spry_bench_make_text(b, CONTEXT);
     for (size_t i = 0; !status && i < SPRY_COUNT(parts); i++) {
         spry_bench_series series;
-        if (strcmp(b->flags->without, "all") != 0 && strcmp(b->flags->without, parts[i].name) != 0)
+        if (!wanted(b, i))
             continue;
         snprintf(b->doing, sizeof b->doing, "without %s:", parts[i].name);
         status = spry_bench_repeat(b, &series, true, parts[i].once, &w);
@@ -158,7 +200,9 @@ static spry_status measure(spry_bench *b)
     json_t *rows = json_object();
     spry_bench_put(b, "without", rows);
     spry_status status = spry_bench_check_baseline(b);
-    b->whole = strcmp(b->flags->without, "all") == 0 ? SPRY_COUNT(parts) : 1;
+    b->whole = 0;
+    for (size_t i = 0; i < SPRY_COUNT(parts); i++)
+        b->whole += wanted(b, i);
     if (!b->flags->engine.options.context)
         b->flags->engine.options.context = CONTEXT;
     b->flags->engine.options.sessions = TOGETHER + 1; /* the session's, and the jobs' */

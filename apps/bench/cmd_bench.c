@@ -87,8 +87,8 @@ static const spry_option bench_options[] = {
            .help = "Measure only this: opening the model and the first token of a new process, prefill, decode, a "
                    "request of a thousand tokens, or a call of a tool"),
     ACTION("without", CHOICE, without, .choices = spry_bench_parts,
-           .help = "Measure instead what the engine would cost without its KV memory, batching or prompt cache, and "
-                   "what a grammar costs"),
+           .help = "Measure instead what the engine would cost without its KV memory, batching, prompt cache or "
+                   "fused attention, and what a grammar costs"),
     ACTION("image", STRING, image, .metavar = "WxH",
            .help = "Measure instead the first token of a question on a picture of this many pixels, and of a second "
                    "question on it"),

@@ -40,7 +40,10 @@ void spry_op_watch_add(spry_op_watch *watch, spry_op op, spry_dtype type, const 
 void spry_op_watch_until(spry_op_watch *watch, uint64_t now, spry_op op, spry_dtype type, const char *kernels,
                          double bytes, double products)
 {
-    spry_op_figures *figures = &watch->ops[op][type];
+    const spry_op_place place = strcmp(kernels, SPRY_OP_ON_GPU) == 0    ? SPRY_PLACE_GPU
+                                : strcmp(kernels, SPRY_OP_ON_HOST) == 0 ? SPRY_PLACE_HOST
+                                                                        : SPRY_PLACE_CPU;
+    spry_op_figures *figures = &watch->ops[place][op][type];
     figures->ns += now - watch->last_ns;
     figures->calls++;
     figures->bytes += bytes;

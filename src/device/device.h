@@ -44,13 +44,16 @@ typedef struct spry_op_watch {
     spry_trace_span spans[SPRY_OP_SPANS]; /* spans that have not been written to the trace yet */
     size_t n_spans;
     /* By the type of the matrix, or of keys and values; SPRY_F32 where there is none. */
-    spry_op_figures ops[SPRY_OP_COUNT][SPRY_DTYPE_COUNT];
+    spry_op_figures ops[SPRY_OP_PLACES][SPRY_OP_COUNT][SPRY_DTYPE_COUNT];
 } spry_op_watch;
 
 /* Writes its spans to the trace, at the end of a step. */
 void spry_op_watch_flush(spry_op_watch *watch);
 
-/* The time since the last op was this op's. */
+/* The time since the last op was this op's. `kernels`: a kernel set of the CPU, or one of these. */
+#define SPRY_OP_ON_GPU  "cuda"
+#define SPRY_OP_ON_HOST "host"
+
 void spry_op_watch_add(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
                        double products);
 

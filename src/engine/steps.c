@@ -235,13 +235,16 @@ void spry_steps_watch(spry_steps *s, bool on)
 size_t spry_steps_ops(const spry_steps *s, spry_op_sum *sums, size_t capacity)
 {
     size_t count = 0;
-    for (size_t i = 0; i < SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++) {
-        const spry_op_figures *f = &s->watch.ops[i / SPRY_DTYPE_COUNT][i % SPRY_DTYPE_COUNT];
+    for (size_t i = 0; i < SPRY_OP_PLACES * SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++) {
+        const size_t type = i % SPRY_DTYPE_COUNT, op = i / SPRY_DTYPE_COUNT % SPRY_OP_COUNT;
+        const size_t place = i / SPRY_DTYPE_COUNT / SPRY_OP_COUNT;
+        const spry_op_figures *f = &s->watch.ops[place][op][type];
         if (!f->calls)
             continue;
         if (count < capacity)
-            sums[count] = (spry_op_sum){.op = (spry_op)(i / SPRY_DTYPE_COUNT),
-                                        .type = (uint32_t)(i % SPRY_DTYPE_COUNT),
+            sums[count] = (spry_op_sum){.op = (spry_op)op,
+                                        .place = (spry_op_place)place,
+                                        .type = (uint32_t)type,
                                         .ns = f->ns,
                                         .calls = f->calls,
                                         .bytes = f->bytes,

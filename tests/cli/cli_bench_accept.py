@@ -20,7 +20,11 @@ class Accept(cli_support.CliTest):
                 least = float(one["shown"].split()[0].rstrip("x")) > float(words[2].rstrip("x"))
                 self.assertEqual(one["verdict"], "passed" if least == (words[1] == "least") else "FAILED", one)
         self.assertEqual(report["passed"], not any(one["verdict"].startswith("FAILED") for one in report["criteria"]))
-        self.assertEqual(len(report["criteria"]), 18)
+        self.assertEqual(len(report["criteria"]), 24)
+        exact = next(one for one in report["criteria"] if one["what"].startswith("KV bytes"))
+        self.assertEqual((exact["value"], exact["verdict"]), (4, "passed"))
+        alignment = next(one for one in report["criteria"] if "alignment" in one["what"])
+        self.assertEqual(alignment["value"], 32)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,16 @@ class Without(cli_support.CliTest):
                 json.dump({"format": "spry-targets-1", "machines": {"*": {"without_cache": bound}}}, file)
             self.assertEqual(spry("bench", "--targets", targets, "--measured", saved).code, code)
 
+    def test_several_rows_of_a_part(self):
+        rows = self.succeeds(spry("bench", "--without", "fused", "--repeat", "1", "--json")).json["without"]
+        self.assertEqual(list(rows), ["fused-512", "fused-2048", "fused-8192"])
+        for row in rows.values():
+            self.assertTrue(row["with_ms"] > 0 and row["without_ms"] > 0)
+
     def test_all_of_them(self):
         page = self.succeeds(spry("bench", "--without", "all", "--repeat", "1")).text
-        for words in ("512 tokens, KV memory", "8 answers, batching", "prompt cache", "a token, grammar for any text"):
+        for words in ("512 tokens, KV memory", "8 answers, batching", "prompt cache", "a token, grammar for any text",
+                      "attention at 512 on the CPU, fused", "attention at 2,048 on the CPU, fused", "attention at 8,192 on the CPU, fused"):
             self.assertRegex(page, r"%s +[\d.]+ \w+ +[\d.]+ \w+ +[\d.]+x\n" % words)
         self.assertLessEqual(max(map(len, page.splitlines())), 100)
 

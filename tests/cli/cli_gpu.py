@@ -4,6 +4,7 @@ The environment variable SPRY names the program with the imitated GPU."""
 
 import json
 import os
+import re
 import shutil
 import struct
 import tempfile
@@ -141,8 +142,8 @@ class Figures(Gpu):
             self.assertAlmostEqual(point["read_share"], point["read_gb_s"] / machine["read_gb_s"], 5)
             self.assertAlmostEqual(point["multiply_share"], point["multiply_g_s"] / machine["multiply_g_s"], 5)
             self.assertAlmostEqual(sum(op["share"] for op in point["ops"]), 1, 3)
-            ops = {op["op"]: op for op in point["ops"]}
-            self.assertEqual({op["device"] for op in point["ops"]}, {"cuda"})
+            ops = {op["op"]: op for op in point["ops"] if op["device"] == "cuda"}
+            self.assertEqual({op["device"] for op in point["ops"]}, {"cuda", "host"})  # the host prepares and waits
             for name in ("qkv", "attend", "out", "gate_up", "down", "logits"):
                 self.assertGreater(ops[name]["gb_s"], 0, name)
                 self.assertGreater(ops[name]["multiply_g_s"], 0, name)
@@ -157,6 +158,24 @@ class Figures(Gpu):
         page = self.page(saved)
         for title in ('"gpu_busy_percent":40', '"waits_per_token":', '"ahead_share":', "Imitated GPU 0"):
             self.assertIn(title, page)
+
+    def test_where_a_split_model_is_computed(self):
+        saved, path = os.path.join(HOME, "split.json"), os.path.join(HOME, "split-targets.json")
+        result = self.succeeds(spry("bench", MODEL, "--device", "cuda", "--gpu-layers", "1", "--prefill", "none", "--decode-depth", "0", "--batch", "1",
+                                    "--tokens", "6", "--repeat", "1", "--save", saved))
+        shares = re.search(r"\n +GPU (\d+) %, CPU (\d+) %, host (\d+) %, copies (\d+) %\n", result.text)
+        self.assertAlmostEqual(sum(map(int, shares.groups())), 100, delta=2)
+        with open(saved, encoding="utf-8") as file:
+            ops = json.load(file)["decode"][0]["ops"]
+        self.assertEqual({op["device"] for op in ops}, {"cpu", "cuda", "host"})
+        self.assertAlmostEqual(sum(op["share"] for op in ops), 1, 3)
+        layers = [op for op in ops if op["op"] in ("qkv", "attend", "out", "gate_up", "down")]
+        share = sum(op["share"] for op in layers if op["device"] == "cuda") / sum(op["share"] for op in layers)
+        self.assertTrue(0 < share < 1)
+        for floor, code in ((share * 0.99, OK), (share * 1.01, FAILURE)):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"format": "spry-targets-1", "machines": {"*": {"on_device": {"0": floor}}}}, file)
+            self.assertEqual(spry("bench", "--targets", path, "--measured", saved).code, code)
 
     def test_energy(self):
         """A point takes milliseconds, and the GPU counts every 100 of them: it is repeated until that is precise."""

@@ -298,10 +298,13 @@ static void ops_are_timed_by_events(void **state)
     uint64_t gpu_ns = spry_device_sampling_ns(device);
     assert_int_not_equal(gpu_ns, 0);
     for (size_t op = 0; op < SPRY_OP_COUNT; op++)
-        for (size_t type = 0; type < SPRY_DTYPE_COUNT; type++)
-            gpu_ns += op == SPRY_OP_LAYOUT ? 0 : watch->ops[op][type].ns;
+        for (size_t type = 0; type < SPRY_DTYPE_COUNT; type++) {
+            gpu_ns += watch->ops[SPRY_PLACE_GPU][op][type].ns;
+            assert_int_equal(watch->ops[SPRY_PLACE_CPU][op][type].calls, 0);
+        }
+    assert_int_not_equal(watch->ops[SPRY_PLACE_HOST][SPRY_OP_LAYOUT][SPRY_F32].ns, 0);
     assert_int_equal(gpu_ns, (uint64_t)((double)launches * IMITATED_LAUNCH_MS * 1e6));
-    const spry_op_figures *attend = &watch->ops[SPRY_OP_ATTEND][SPRY_F16];
+    const spry_op_figures *attend = &watch->ops[SPRY_PLACE_GPU][SPRY_OP_ATTEND][SPRY_F16];
     uint32_t layers = model->config.n_layers;
     assert_int_equal(attend->calls, layers);
     assert_int_equal(attend->bytes, 3 * pool.page_bytes / SPRY_PAGE_TOKENS);

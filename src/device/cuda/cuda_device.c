@@ -32,6 +32,7 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
         return status;
     if (step->inputs)
         spry_cuda_write(&d->context, d->scratch.x, step->inputs, d->n_rows * d->config->n_embd * sizeof(float));
+    spry_cuda_charge(d, SPRY_OP_EXCHANGE, SPRY_F32, 0, 0);
     spry_cuda_run_graph(d, spry_cuda_run);
     status = spry_cuda_draw_queue(d, step->draws, step->n_draws, error);
     spry_cuda_flush(&d->context);

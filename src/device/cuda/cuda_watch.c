@@ -70,10 +70,10 @@ void spry_cuda_watch_end(spry_cuda_device *d)
         return;
     uint64_t begun = watch->last_ns + all < now ? now - all : watch->last_ns;
     if (begun > watch->last_ns)
-        spry_op_watch_until(watch, begun, SPRY_OP_LAYOUT, SPRY_F32, "host", 0, 0);
+        spry_op_watch_until(watch, begun, SPRY_OP_LAYOUT, SPRY_F32, SPRY_OP_ON_HOST, 0, 0);
     for (size_t i = 0; i < m->n; i++)
-        spry_op_watch_until(watch, watch->last_ns + elapsed_ns(d, i, i + 1), m->ops[i].op, m->ops[i].type, "cuda",
-                            m->ops[i].bytes, m->ops[i].products);
+        spry_op_watch_until(watch, watch->last_ns + elapsed_ns(d, i, i + 1), m->ops[i].op, m->ops[i].type,
+                            SPRY_OP_ON_GPU, m->ops[i].bytes, m->ops[i].products);
     d->device.sampling_ns = draws;
     watch->last_ns = now;
 }
