@@ -96,7 +96,8 @@ typedef struct spry_memory_parts {
     size_t scratch; /* working memory of steps */
     size_t program; /* the rest of the process: code, libraries, heap, tokenizer, stacks */
     size_t whole;   /* the process; the sum of the above */
-    uint64_t reserved[8];
+    size_t tower;   /* an estimate: what the vision tower adds to these with the first picture; 0: no eyes */
+    uint64_t reserved[7];
 } spry_memory_parts;
 
 /* How the engine will be used. */

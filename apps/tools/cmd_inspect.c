@@ -180,12 +180,13 @@ static void print_parts(const json_t *estimates)
 {
     static const char *const rows[][2] = {
         {"", "context"},         {"weights", "weights"}, {"keys and values", "kv"}, {"kept for reuse", "cache"},
-        {"in steps", "scratch"}, {"program", "program"}, {"together", "whole"}};
+        {"in steps", "scratch"}, {"program", "program"}, {"together", "whole"},     {"pictures, besides", "tower"}};
     const json_t *estimate;
     size_t i;
     print_heading("Memory in use once a session's context is full");
     for (i = 0; i < SPRY_COUNT(rows); i++)
-        print_estimates(estimates, rows[i][0], rows[i][1]);
+        if (strcmp(rows[i][1], "tower") != 0 || json_object_get(json_array_get(estimates, 0), "tower"))
+            print_estimates(estimates, rows[i][0], rows[i][1]);
     json_array_foreach(estimates, i, estimate)
     {
         if (json_object_get(estimate, "problem"))

@@ -621,7 +621,8 @@ spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *e, 
                                  .cache = idle,
                                  .scratch = memory.scratch,
                                  .program = now > known ? now - known : 0,
-                                 .whole = now > known ? now : known};
+                                 .whole = now > known ? now : known,
+                                 .tower = e->eyes_bytes};
     return SPRY_OK;
 }
 
@@ -729,6 +730,7 @@ static spry_status estimate(spry_memory_parts *parts, const spry_engine *e, cons
     parts->kv = memory.kv - parts->cache;
     parts->program += program_bytes(e, options->threads ? options->threads : spry_threads_usable());
     parts->whole = parts->weights + parts->kv + parts->cache + parts->scratch + parts->program;
+    parts->tower = e->eyes_bytes;
     return SPRY_OK;
 }
 

@@ -367,9 +367,10 @@ static json_t *parts_to_json(const spry_model_file *file, uint32_t context, bool
     if (status)
         return json_pack("{s:I, s:o}", "context", (json_int_t)context, "problem",
                          text_to_json(spry_view_of(error.message)));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "context", size_to_json(use.tokens), "weights",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "context", size_to_json(use.tokens), "weights",
                      size_to_json(p.weights), "kv", size_to_json(p.kv), "cache", size_to_json(p.cache), "scratch",
-                     size_to_json(p.scratch), "program", size_to_json(p.program), "whole", size_to_json(p.whole));
+                     size_to_json(p.scratch), "program", size_to_json(p.program), "whole", size_to_json(p.whole),
+                     "tower", p.tower ? size_to_json(p.tower) : NULL);
 }
 
 /* At the default context and, if different, at the given one. Runs first: it counts the memory of the program

@@ -2,10 +2,12 @@
 
 import os
 import resource
+import struct
 import subprocess
+import zlib
 
 import cli_support
-from cli_support import HOME, ROOT, SANITIZED, SPRY, environment, spry
+from cli_support import HOME, ROOT, SANITIZED, SPRY, environment, spry, tiny
 
 PARTS = ("weights", "kv", "cache", "scratch", "program")
 # How far off an estimate may be. Which pages of the program and its libraries are mapped depends on what of their files the
@@ -41,6 +43,28 @@ def most_held(*arguments):
 
 
 class MemoryEstimate(cli_support.CliTest):
+    def test_a_tower(self):
+        """What a picture of the largest size adds to a run, and that models without eyes have no such part."""
+        folder, path = tiny("qwen3-vl", ""), os.path.join(HOME, "large.png")
+        lines = b"".join(b"\0" + bytes((x // 64 * 40 + y // 64 * 7) % 256 for x in range(896) for _ in range(3)) for y in range(896))
+
+        def part(kind, data):
+            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+        with open(path, "wb") as file:
+            file.write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 896, 896, 8, 2, 0, 0, 0)) +
+                       part(b"IDAT", zlib.compress(lines)) + part(b"IEND", b""))
+        told = self.succeeds(spry("inspect", folder, "--json", "--context", "1024")).json["memory"]["estimates"][-1]
+        self.assertIn("pictures, besides", self.succeeds(spry("inspect", folder)).text)
+        self.assertNotIn("tower", self.succeeds(spry("inspect", tiny("qwen3"), "--json")).json["memory"]["estimates"][-1])
+        if SANITIZED or os.environ.get("SPRY_TEST_PLATFORM", "linux") != "linux":
+            print("SKIPPED %s: the process has other memory, too" % self.id())
+            return
+        run = ("run", folder, "-p", "one two three", "-n", "1", "--context", "1024", "--draft", "none")
+        added = most_held(*run, "--image", path) - most_held(*run)
+        self.assertLess(added, 1.2 * told["tower"] + (8 << 20))
+        self.assertGreater(added, 0.5 * told["tower"])
+
     def compare(self, model, tokens):
         context = tokens + 8
         told = self.succeeds(spry("inspect", *model, "--json", "--context", str(context))).json["memory"]

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 import server_support
-from server_support import FETCHING, HOME, MODEL, ServerTest, spry
+from server_support import FETCHING, HOME, MODEL, Server, ServerTest, spry
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 
@@ -28,7 +28,7 @@ class Clients(ServerTest):
             print("SKIPPED server_clients: npm is not there")
             return None
         folder = tempfile.mkdtemp(prefix="spry-clients-", dir=HOME)
-        for name in ("package.json", "clients.mjs", "messages.mjs"):
+        for name in ("package.json", "clients.mjs", "messages.mjs", "pictures.mjs"):
             shutil.copy(os.path.join(HERE, name), folder)
         try:
             done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=folder,
@@ -44,9 +44,14 @@ class Clients(ServerTest):
         if not folder:
             self.skipTest("no clients")
         wanted = spry("run", "-p", "Tell me a tale.", "-n", "16", "--temperature", "0").text[:-1]
-        for script, count in (("clients.mjs", 11), ("messages.mjs", 12)):
-            result = subprocess.run(["node", script, "http://127.0.0.1:%d" % self.server.port, "a-client-key", MODEL,
-                                     wanted], cwd=folder, capture_output=True, timeout=server_support.TIMEOUT, check=False)
+        sees = os.path.join(server_support.ROOT, "tests", "data", "models", "qwen3-vl")
+        eyes = Server(sees, *self.arguments)
+        self.addCleanup(eyes.stop)
+        for server, script, count, model, last in ((self.server, "clients.mjs", 11, MODEL, wanted),
+                                                   (self.server, "messages.mjs", 12, MODEL, wanted),
+                                                   (eyes, "pictures.mjs", 8, "qwen3-vl", os.path.join(sees, "image0.png"))):
+            result = subprocess.run(["node", script, "http://127.0.0.1:%d" % server.port, "a-client-key", model, last],
+                                    cwd=folder, capture_output=True, timeout=server_support.TIMEOUT, check=False)
             lines = result.stdout.decode("utf-8").splitlines()
             self.assertEqual([line for line in lines if not line.startswith("passed ")], [], result.stderr)
             self.assertEqual(len(lines), count)
