@@ -18,6 +18,7 @@
 #   make test-real               with published weights, which are fetched into a cache
 #   make fuzz TARGET=json SECONDS=60   a fuzz target of tests/fuzz, or all
 #   make test-torture            fail every call of the system once: allocations, files, threads, sockets (an hour)
+#   make mutations COUNT=1000000   inputs with random changes for commands and the server: none ends by a signal
 #   make soak MINUTES=10         a server under random clients: nothing leaks, answers stay right
 #   make sbom                    the libraries of the program and their packages, as CycloneDX
 #   make deb                     Debian packages, in build-packages/deb; with CUDA=ON also one of GPU kernels
@@ -45,6 +46,7 @@ TARGET   :=
 KEY      :=
 SECONDS  := 60
 MINUTES  := 5
+COUNT    := 1000000
 compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))$(addprefix -,$(PLATFORM))
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
@@ -53,7 +55,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind soak sbom release deb tarball test-packages fuzz test-agents setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind mutations soak sbom release deb tarball test-packages fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -95,6 +97,9 @@ fuzz:
 
 test-torture: everything
 	@SPRY_TORTURE=1 ctest --test-dir $(BUILD) --output-on-failure --timeout 7200 -R '^server_torture$$'
+
+mutations: all
+	@SPRY=$(BUILD)/spry MUTATIONS=$(COUNT) PYTHONDONTWRITEBYTECODE=1 python3 tests/server/server_mutations.py
 
 sbom: all
 	@scripts/sbom $(BUILD)

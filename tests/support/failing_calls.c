@@ -1,12 +1,14 @@
 /* Functions of the C library that fail when they are told to: an allocation, a mapping, a thread, opening, writing or
  * syncing a file, renaming, a socket. In a library that is loaded before others (LD_PRELOAD) they serve any program:
  * the file that SPRY_FAILING_CALLS names is mapped, and a test writes there which call fails, also while the program
- * runs. Not under a sanitizer, which has such functions itself. */
+ * runs. Calls that write are appended to the file SPRY_RECORDED_CALLS, one a line, in their order. Not under a
+ * sanitizer, which has such functions itself. */
 #include "support/failing_calls.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -53,8 +56,47 @@ static bool fails(failing_kind kind)
     return true;
 }
 
+static int record = -1;
+
+/* "what path" or "what path to". */
+static void note(const char *what, const char *path, const char *to)
+{
+    char line[2 * PATH_MAX];
+    int before = errno, size = snprintf(line, sizeof line, "%s %s%s%s\n", what, path, to ? " " : "", to ? to : "");
+    if (size > 0 && (size_t)size < sizeof line)
+        (void)!syscall(SYS_write, record, line, (size_t)size);
+    errno = before;
+}
+
+static void note_file(const char *what, int file)
+{
+    char link[64], path[PATH_MAX];
+    struct stat facts;
+    if (record < 0 || fstat(file, &facts) != 0 || !(S_ISREG(facts.st_mode) || S_ISDIR(facts.st_mode)))
+        return;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t size = readlink(link, path, sizeof path - 1);
+    if (size > 0) {
+        path[size] = 0;
+        note(what, path, NULL);
+    }
+}
+
+static void path_at(char out[PATH_MAX], int folder, const char *name)
+{
+    char link[64];
+    ssize_t size = 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    if (name[0] != '/' && folder != AT_FDCWD)
+        size = readlink(link, out, PATH_MAX - 1);
+    size = size > 0 ? size : 0;
+    snprintf(out + size, (size_t)(PATH_MAX - size), "%s%s", size ? "/" : "", name);
+}
+
 __attribute__((constructor)) static void map_file(void)
 {
+    const char *recorded = getenv("SPRY_RECORDED_CALLS");
+    record = recorded ? open(recorded, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     const char *path = getenv("SPRY_FAILING_CALLS");
     int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     void *mapped = file >= 0 ? mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
@@ -177,7 +219,10 @@ FILE *fopen64(const char *path, const char *how)
 static bool fails_to_write(int file)
 {
     struct stat facts;
-    return fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && fails(FAILING_WRITE);
+    if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode))
+        return false;
+    note_file("write", file);
+    return fails(FAILING_WRITE);
 }
 
 ssize_t write(int file, const void *data, size_t size)
@@ -202,6 +247,7 @@ ssize_t writev(int file, const struct iovec *parts, int count)
 
 size_t fwrite(const void *data, size_t size, size_t count, FILE *file)
 {
+    note_file("write", fileno(file));
     return file != stderr && fails(FAILING_WRITE) ? 0 : NEXT(fwrite)(data, size, count, file);
 }
 
@@ -217,21 +263,30 @@ int ftruncate64(int file, off64_t size)
 
 int fsync(int file)
 {
+    note_file("sync", file);
     return fails(FAILING_SYNC) ? -1 : NEXT(fsync)(file);
 }
 
 int fdatasync(int file)
 {
+    note_file("sync", file);
     return fails(FAILING_SYNC) ? -1 : NEXT(fdatasync)(file);
 }
 
 int rename(const char *from, const char *to)
 {
+    if (record >= 0)
+        note("rename", from, to);
     return fails(FAILING_RENAME) ? -1 : NEXT(rename)(from, to);
 }
 
 int renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
+    char path[PATH_MAX], target[PATH_MAX];
+    path_at(path, from_folder, from);
+    path_at(target, to_folder, to);
+    if (record >= 0)
+        note("rename", path, target);
     return fails(FAILING_RENAME) ? -1 : NEXT(renameat)(from_folder, from, to_folder, to);
 }
 
