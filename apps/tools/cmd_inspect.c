@@ -403,7 +403,8 @@ static const spry_usage convert_usage = {
         "are. MODEL may also be a checkpoint of llama2.c, with its vocabulary after its weights or as tokenizer.bin "
         "beside it. Embedding and output of a 4- or 5-bit model have 8 bits.\n"
         "q4_k_m and q5_k_m use 6 bits (Q6_K) for the value and down projections of about half of the layers, the "
-        "embedding and the output; at the same size they lose less than q4_0 and q5_0. Rows that are not a multiple "
+        "embedding and the output; at the same size they lose less than q4_0 and q5_0. mxfp4 has 4-bit floats for "
+        "feed-forward matrices and experts, as gpt-oss has, and 8 bits elsewhere. Rows that are not a multiple "
         "of 256 use the next larger type with blocks of 32, others f16. Norms, biases and routers stay f32.\n"
         "The file appears under its name only when it is complete, and an existing one is replaced only with --force. "
         "llama.cpp can read it.",

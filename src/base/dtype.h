@@ -24,7 +24,8 @@
     X(Q8_0, q8_0, 8, 32, 34, 34)                                                                                       \
     X(Q4_K, q4_k, 12, 256, 144, 148)                                                                                   \
     X(Q5_K, q5_k, 13, 256, 176, 180)                                                                                   \
-    X(Q6_K, q6_k, 14, 256, 210, 210)
+    X(Q6_K, q6_k, 14, 256, 210, 210)                                                                                   \
+    X(MXFP4, mxfp4, 39, 32, 17, 17)
 /* Blocks that are only read. */
 #define SPRY_DTYPES_READ(X)                                                                                            \
     X(Q2_K, q2_k, 10, 256, 84, 84)                                                                                     \
@@ -32,8 +33,7 @@
     X(IQ4_NL, iq4_nl, 20, 32, 18, 18)                                                                                  \
     X(IQ4_XS, iq4_xs, 23, 256, 136, 138)                                                                               \
     X(TQ1_0, tq1_0, 34, 256, 54, 66)                                                                                   \
-    X(TQ2_0, tq2_0, 35, 256, 66, 66)                                                                                   \
-    X(MXFP4, mxfp4, 39, 32, 17, 17)
+    X(TQ2_0, tq2_0, 35, 256, 66, 66)
 /* Blocks of codes (kernels/grids.h), only read. */
 #define SPRY_DTYPES_GRID(X)                                                                                            \
     X(IQ2_XXS, iq2_xxs, 16, 256, 66, 66)                                                                               \

@@ -18,6 +18,7 @@
 #define RECIPES(X)                                                                                                     \
     X("q4_0", Q4_0, Q4_0, Q8_0, 2)                                                                                     \
     X("q4_1", Q4_1, Q4_1, Q8_0, 3)                                                                                     \
+    X("mxfp4", MXFP4, Q8_0, Q8_0, 38)                                                                                  \
     X("q4_k_m", Q4_K, Q6_K, Q6_K, 15)                                                                                  \
     X("q5_0", Q5_0, Q5_0, Q8_0, 8)                                                                                     \
     X("q5_1", Q5_1, Q5_1, Q8_0, 9)                                                                                     \
@@ -105,8 +106,9 @@ spry_dtype spry_recipe_type(const spry_recipe *recipe, spry_view name, uint32_t 
             return SPRY_F32; /* routers are small, and their errors change which experts are selected */
         if (spry_view_is(what, "shortconv.conv"))
             return SPRY_F32;
-        if (weighs_more(what) && layer_counts(layer, n_layers))
-            type = recipe->finer;
+        bool finer = recipe->matrices == SPRY_MXFP4 ? !spry_view_starts(what, SPRY_VIEW("ffn_")) /* as gpt-oss has it */
+                                                    : weighs_more(what) && layer_counts(layer, n_layers);
+        type = finer ? recipe->finer : type;
     }
     if (n_in % spry_dtype_block(type))
         type = small_instead(type);

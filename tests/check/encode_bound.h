@@ -59,6 +59,10 @@ static inline double encode_bound(spry_dtype type, const float *values)
         scale = (max - min) / 31;
         error = scale / 2 + 31 * half_rounding(scale) + half_rounding(min);
         break;
+    case SPRY_MXFP4: /* the power of two of which six reach the extreme; the highest levels are two apart */
+        scale = exp2(fmax(ceil(log2(extreme / 6)), -127));
+        error = extreme > 0 ? scale : 0;
+        break;
     default: /* Q8_0 */
         scale = extreme / 127;
         error = (scale + 2 * half_rounding(scale)) / 2;

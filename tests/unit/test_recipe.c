@@ -40,7 +40,7 @@ static void every_name_is_found_and_can_be_written(void **state)
         assert_string_equal(recipe->name, spry_recipe_names[count]);
         assert_true(ops->encode[recipe->matrices] && ops->encode[recipe->finer] && ops->encode[recipe->embedding]);
     }
-    assert_int_equal(count, 11);
+    assert_int_equal(count, 12);
     assert_ptr_equal(find("Q4_K_M"), find("q4_k_m"));
 }
 
@@ -62,8 +62,8 @@ static void file_types_are_those_of_llama_cpp(void **state)
     static const struct {
         const char *name;
         uint32_t id;
-    } ids[] = {{"f32", 0},  {"f16", 1},     {"q4_0", 2},    {"q4_1", 3},  {"q8_0", 7}, {"q5_0", 8},
-               {"q5_1", 9}, {"q4_k_m", 15}, {"q5_k_m", 17}, {"q6_k", 18}, {"bf16", 32}};
+    } ids[] = {{"f32", 0},  {"f16", 1},     {"q4_0", 2},    {"q4_1", 3},  {"q8_0", 7},  {"q5_0", 8},
+               {"q5_1", 9}, {"q4_k_m", 15}, {"q5_k_m", 17}, {"q6_k", 18}, {"bf16", 32}, {"mxfp4", 38}};
     for (size_t i = 0; i < SPRY_COUNT(ids); i++)
         assert_int_equal(find(ids[i].name)->file_type, ids[i].id);
 }
@@ -90,6 +90,24 @@ static void mixed_types_follow_the_layer(void **state)
                 expect_type(find(mixed[r].name), name, 512, mixed[r].type);
             }
         }
+}
+
+/* As in gpt-oss: the matrices of feed-forward parts, and those of experts, in 4-bit floats, the rest in 8 bits. */
+static void small_floats_are_for_feed_forward_parts(void **state)
+{
+    (void)state;
+    static const char *const small[] = {"ffn_up", "ffn_down", "ffn_gate_exps", "ffn_down_exps"};
+    static const char *const others[] = {"attn_q", "attn_v", "attn_output"};
+    char name[64];
+    for (size_t i = 0; i < SPRY_COUNT(small); i++) {
+        snprintf(name, sizeof name, "blk.1.%s.weight", small[i]);
+        expect_type(find("mxfp4"), name, 2880, SPRY_MXFP4);
+    }
+    for (size_t i = 0; i < SPRY_COUNT(others); i++) {
+        snprintf(name, sizeof name, "blk.1.%s.weight", others[i]);
+        expect_type(find("mxfp4"), name, 2880, SPRY_Q8_0);
+    }
+    expect_type(find("mxfp4"), "token_embd.weight", 2880, SPRY_Q8_0);
 }
 
 /* About half of the layers count, whatever their number. */
@@ -176,6 +194,7 @@ int main(void)
         cmocka_unit_test(unknown_names_are_refused_with_the_known_ones),
         cmocka_unit_test(file_types_are_those_of_llama_cpp),
         cmocka_unit_test(mixed_types_follow_the_layer),
+        cmocka_unit_test(small_floats_are_for_feed_forward_parts),
         cmocka_unit_test(half_of_the_layers_count),
         cmocka_unit_test(embeddings_vectors_and_routers),
         cmocka_unit_test(rows_that_are_not_whole_blocks_take_a_finer_type),

@@ -5,6 +5,8 @@
  * values beyond the range of the type's half-precision scale, become the nearest representable value. */
 #include <math.h>
 
+#include "base/compiler.h"
+#include "kernels/grids.h"
 #include "kernels/ref/encode_blocks.h"
 #include "kernels/ref/lanes.h"
 
@@ -177,8 +179,46 @@ static void block_q8_0(spry_block_q8_0 *block, const float values[VALUES])
         block->quants[i] = (int8_t)levels[i];
 }
 
+/* The 4-bit float nearest to a value in halves; between two of them the one with an even mantissa. */
+static uint8_t nearest_e2m1(double halves)
+{
+    static const double between[] = {0.5, 1.5, 2.5, 3.5, 5, 7, 10};
+    double size = fabs(halves);
+    uint8_t code = 0;
+    while (code < SPRY_COUNT(between) && (code % 2 ? size >= between[code] : size > between[code]))
+        code++;
+    return (uint8_t)(halves < 0 && code ? code | 8 : code);
+}
+
+/* The scale is the power of two that reaches the largest value, or half of it, whichever errs less. */
+static void block_mxfp4(spry_block_mxfp4 *block, const float values[VALUES])
+{
+    float extreme = 0;
+    int power;
+    double least = INFINITY;
+    for (int i = 0; i < VALUES; i++)
+        extreme = fabsf(values[i]) > extreme ? fabsf(values[i]) : extreme;
+    if (frexp((double)extreme / 6, &power) == 0.5) /* a power of two itself */
+        power--;
+    for (int exponent = power + 127; exponent >= power + 126; exponent--) {
+        uint8_t kept = (uint8_t)(exponent < 0 ? 0 : exponent > 254 ? 254 : exponent), quants[VALUES];
+        double error = 0;
+        for (int i = 0; i < VALUES; i++) {
+            quants[i] = nearest_e2m1(ldexp((double)values[i], 128 - kept));
+            double off = ldexp(spry_levels_e2m1[quants[i]], kept - 128) - (double)values[i];
+            error += off * off;
+        }
+        if (error >= least)
+            continue;
+        least = error;
+        block->exponent = kept;
+        pack_low(block->low, quants);
+    }
+}
+
 SPRY_ENCODE_BLOCKS(q4_0, VALUES)
 SPRY_ENCODE_BLOCKS(q4_1, VALUES)
 SPRY_ENCODE_BLOCKS(q5_0, VALUES)
 SPRY_ENCODE_BLOCKS(q5_1, VALUES)
 SPRY_ENCODE_BLOCKS(q8_0, VALUES)
+SPRY_ENCODE_BLOCKS(mxfp4, VALUES)
