@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "platform/clock.h"
 #include "server/http/http_server.h"
 #include "server/request/agents.h"
 #include "server/request/completion.h"
