@@ -89,7 +89,7 @@ def main():
             file.write(json.dumps({"version": 2, "width": COLUMNS, "height": LINES, "title": "%s %s with spry" % (
                 agents.AGENTS[name].title, found[1])}) + "\n")
             for event in events:
-                file.write(json.dumps([event[0], "o", event[2].replace(trial.home, "/home/ada")], ensure_ascii=False) + "\n")
+                file.write(json.dumps([event[0], "o", event[2].replace(trial.home, "~")], ensure_ascii=False) + "\n")
         print("%s: %d events, %.1f s" % (name, len(events), events[-1][0]))
 
 
