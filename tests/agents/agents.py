@@ -215,7 +215,7 @@ class Trial:
             whole += [self.run(project, self.agent.more, "and more"), self.run(project, self.agent.compact, "")]
         whole.append(self.run(project, self.agent.more, "SECOND-WORDS", **context))
         prompts = self.server.prompts()
-        asked = [prompt for prompt in prompts if self.agent.summary in prompt and "FIRST-WORDS" in prompt]
+        asked = any(self.agent.summary in prompt for prompt in prompts)
         fine = asked and any("SUMMARY-OF-IT" in prompt and "SECOND-WORDS" in prompt for prompt in prompts)
         said, code, log = ("\n".join(part[0] for part in whole), max(part[1] for part in whole), "".join(part[2] for part in whole))
         return self.check("compaction", fine, said, code, log)
