@@ -112,6 +112,26 @@ class Examples(unittest.TestCase):
         question = "Tell me a story about a fox.\n"
         self.assertEqual(self.ask("chat_static", MODEL, "8", stdin=question), self.ask("chat", MODEL, "8", stdin=question))
 
+    def test_what_the_readme_prints(self):
+        """Its lines of C, as a program with the standard headers, and its command that builds the first example."""
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            readme = file.read()
+        code = re.search(r"(?s)```c\n(.*?)```", readme).group(1)
+        includes, body = "\n".join(re.findall(r"(?m)^#include.*$", code)), re.sub(r"(?m)^#include.*$", "", code)
+        with open(os.path.join(self.folder, "readme.c"), "w", encoding="utf-8") as file:
+            file.write("#include <stdio.h>\n%s\nint main(void)\n{\n%s\nreturn engine == 0;\n}\n" % (includes, body))
+        run(CC, *WARNINGS, *SANITIZER, "-std=c11", "readme.c", "-o", "readme", *pkg_config("--cflags", "--libs"), cwd=self.folder)
+        self.assertIn("model.gguf", self.ask("readme", code=1))
+        command = re.search(r"(?m)^cc chat\.c .*$", readme).group()
+        if not SANITIZER:
+            run("bash", "-c", command, cwd=self.folder,
+                env={"PKG_CONFIG_PATH": os.path.join(library_folder(), "pkgconfig")})
+        self.assertIn("generated", self.ask("chat", MODEL, "8", stdin="Hello\n"))
+        with open(os.path.join(ROOT, "Makefile"), encoding="utf-8") as file:
+            makefile = file.read()
+        for name in re.findall(r"(?m)^make install (\w+)=", readme):
+            self.assertIn("$(%s)" % name, makefile)
+
     def test_cmake_package(self):
         folder = built("with-cmake")
         version = pkg_config("--modversion")[0]

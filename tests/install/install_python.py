@@ -316,6 +316,10 @@ class Life(unittest.TestCase):
         output = run(sys.executable, "-c", code.replace("model.gguf", MODEL), env={"PYTHONPATH": FOLDER})
         self.assertRegex(output, r'\{\s*"name"\s*:\s*"[^"]{0,20}"\s*\}\n$')
         self.assertGreater(len(output), 300)
+        with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+            code = re.search(r"(?s)```python\n(.*?)```", file.read()).group(1)
+        output = run(sys.executable, "-c", "import spry\n" + code.replace("model.gguf", MODEL), env={"PYTHONPATH": FOLDER})
+        self.assertGreater(len(output.split()), 20)
 
 
 if __name__ == "__main__":
