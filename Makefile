@@ -24,6 +24,7 @@
 #   make deb                     Debian packages, in build-packages/deb; with CUDA=ON also one of GPU kernels
 #   make test-packages           build all packages, and install, use and remove them in clean roots (as root; takes minutes)
 #   make tarball                 a tarball for every Linux with glibc 2.31 or later, and its install.sh, in build-packages/tarball
+#   make wheel, make npm         the Python binding with the library inside; packages for npm; of the same program
 #   make release KEY=FILE        sources, that list and their sums, signed with an SSH key, in build/release; PACKAGES=FOLDER:
 #                                tarballs of that folder and install.sh, too
 #   make test-agents             with coding agents from npm, which are fetched into a cache; writes the table in docs/AGENTS.md
@@ -55,7 +56,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind mutations soak sbom release deb tarball test-packages fuzz test-agents setup install format clean
+.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind mutations soak sbom release deb tarball wheel npm test-packages fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -107,7 +108,7 @@ sbom: all
 release: all
 	@scripts/release $(BUILD) "$(KEY)" $(BUILD)/release $(PACKAGES)
 
-deb tarball:
+deb tarball wheel npm:
 	@CUDA=$(CUDA) scripts/package $@
 
 test-packages:

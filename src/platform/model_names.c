@@ -155,7 +155,7 @@ spry_status spry_model_name_find(char called[SPRY_MODEL_NAME_MAX + 1], char path
 
 spry_status spry_model_locate(char path[SPRY_MODEL_PATH_MAX + 1], const char *name, spry_error *error)
 {
-    static const char *const installed[] = {SPRY_MODEL_DIR, "../share/spry/models", "../models"};
+    static const char *const installed[] = {SPRY_MODEL_DIR, "../share/spry/models", "../models", "models"};
     char called[SPRY_MODEL_NAME_MAX + 1];
     spry_buffer user, folder;
     spry_buffer_init(&user, SPRY_MODEL_PATH_MAX);
