@@ -3,6 +3,7 @@ writes is known."""
 
 import base64
 import os
+import select
 import shutil
 import tempfile
 import unittest
@@ -105,6 +106,24 @@ class Reader(ServerTest):
         self.refused(self.read("kill -9 $$"), 422, "damaged")
         self.refused(self.read("while :; do printf '%65536s' x; done"), 413, "more than")
         self.alive()
+
+    def test_how_many_wait(self):
+        """One is read and seven wait; all end when their clients leave."""
+        path = os.path.join(self.folder, "pdftotext")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!%s\nwhile :; do :; done\n" % shutil.which("sh"))
+        os.chmod(path, 0o755)
+        clients = [self.server.connect() for _ in range(9)]
+        for client in clients:
+            client.request("POST", "/v1/documents/text", form(pdf("x")), TYPE)
+
+        def answered():
+            return [client for client in clients if select.select([client.sock], [], [], 0)[0]]
+        self.assertTrue(server_support.eventually(answered))
+        self.assertEqual([client.getresponse().status for client in answered()], [503])
+        for client in clients:
+            client.close()
+        self.assertTrue(server_support.eventually(lambda: self.read("echo x").status == 200))
 
 
 if __name__ == "__main__":

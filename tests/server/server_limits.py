@@ -35,8 +35,30 @@ BODIES = {
     "text": ("/tokenize", lambda n: {"content": "a b" * 40 * n}),
     "blanks": ("/tokenize", lambda n: {"content": " " * 100 * n}),
     "one letter": ("/tokenize", lambda n: {"content": "a" * 100 * n}),
+    "tools": ("/v1/chat/completions", lambda n: {"messages": [message("user", "a")], "tool_choice": "none", "tools": [
+        {"type": "function", "function": {"name": "f%d" % i, "parameters": {"type": "object"}}} for i in range(n // 2)]}),
+    "tools of messages": ("/v1/messages", lambda n: {"messages": [message("user", "a")], "tools": [
+        {"name": "f%d" % i, "input_schema": {"type": "object"}} for i in range(n // 2)]}),
+    "unknown fields": ("/v1/chat/completions", lambda n: dict({"x%d" % i: 1 for i in range(n)}, messages=[message("user", "a")])),
+    "unknown fields of messages": ("/v1/chat/completions", lambda n: {"messages": [dict(message("user", "a"), **{"x%d" % i: 1})
+                                                                                   for i in range(n)]}),
+    "pairs": ("/v1/responses", lambda n: {"input": "a", "metadata": {"x%d" % i: "y" for i in range(n)}}),
+    "calls and outputs": ("/v1/responses", lambda n: {"input": [
+        {"type": "function_call", "call_id": "c%d" % i, "name": "f", "arguments": "{}"} for i in range(n // 2)] + [
+        {"type": "function_call_output", "call_id": "c%d" % i, "output": "a"} for i in range(n // 2)]}),
+    "messages of Ollama": ("/api/chat", lambda n: {"messages": [message("user", "a")] * n, "stream": False}),
+    "words of a schema": ("/v1/completions", lambda n: {"prompt": "a", "guided_json": {"enum": ["p%d" % i for i in range(n)]}}),
+    "choices": ("/v1/completions", lambda n: {"prompt": "a", "guided_choice": ["p%d" % i for i in range(n)]}),
+    "rules": ("/v1/completions", lambda n: {"prompt": "a", "grammar": "root ::= r0\n" + "\n".join(
+        'r%d ::= "a" r%d | "b"' % (i, (i + 1) % n) for i in range(n))}),
+    "triggers": ("/completion", lambda n: {"prompt": "a", "grammar": 'root ::= "a"', "grammar_lazy": True, "grammar_triggers": [
+        {"type": 1, "value": "x%d" % i} for i in range(n)]}),
     "tokens": ("/detokenize", lambda n: {"tokens": [300] * 4 * n}),
 }
+
+
+ONE_TOKEN = {"/v1/messages": {"max_tokens": 1}, "/v1/chat/completions": {"max_tokens": 1}, "/v1/completions": {"max_tokens": 1},
+             "/v1/responses": {"max_output_tokens": 1}, "/completion": {"n_predict": 1}, "/api/chat": {"options": {"num_predict": 1}}}
 
 
 class Costs(unittest.TestCase):
@@ -49,7 +71,7 @@ class Costs(unittest.TestCase):
         cls.server.stop()
 
     def cost(self, path, body):
-        text = json.dumps(dict(body, model=MODEL))
+        text = json.dumps(dict(body, model=MODEL, **ONE_TOKEN.get(path, {})))
         before = self.server.cpu()
         self.assertIn(self.server.post(path, text).status, (200, 400))
         return self.server.cpu() - before
@@ -93,6 +115,12 @@ class Costs(unittest.TestCase):
         for fields, words in (({"grammar": 'root ::= "a"\n#' + "x" * (16 << 20)}, "grammar"), ({"guided_json": many}, "schema")):
             reply = self.server.post("/v1/completions", dict(fields, prompt="a", max_tokens=1))
             self.assertEqual((reply.status, words in reply.text), (400, True), reply.text[:300])
+
+    def test_entries_of_logit_bias(self):
+        for count, status in ((1024, 200), (1025, 400)):
+            for bias in {str(i): 1 for i in range(count)}, [[i, 1] for i in range(count)]:
+                reply = self.server.post("/completion", {"prompt": "a", "n_predict": 1, "logit_bias": bias})
+                self.assertEqual(reply.status, status, reply.text[:200])
 
     def test_stop_texts(self):
         for stop, status in (("x" * 4096, 200), ("x" * 4097, 400), (["x"] * 16, 200), (["x"] * 17, 400)):
