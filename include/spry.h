@@ -80,7 +80,7 @@ typedef struct spry_engine_options {
     uint32_t sessions;       /* sessions that can be full at once; at least 1 */
     uint32_t chunk;          /* maximum rows of a prefill step; 0: a whole prompt in one step */
     uint32_t threads;        /* 0: one for every processor this process may use */
-    const char *kv_type;     /* "f16", "q8_0", "f32", or "auto": f16, or q8_0 if a session in f16 does not fit */
+    const char *kv_type;     /* "f16", "q8_0", "q4_0", "f32", or "auto": the first of these of which a session fits */
     size_t kv_bytes;         /* limit for KV memory with cached pages; 0: depends on the machine's memory */
     size_t cache_bytes;      /* limit for shared cached pages; pages in use are never evicted; 0: no limit */
     const char *cache_dir;   /* NULL, or a folder where cached pages survive the process */

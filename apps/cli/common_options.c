@@ -17,7 +17,7 @@ static const char *const think_words[] = {"on", "off", "show", NULL};
 const char *const spry_draft_modes[] = {"fast", "precise", NULL};
 static const char *const draft_words[] = {"auto", "none", "lookup", "head", NULL};
 #define KV_NAME(name, type) #name,
-static const char *const kv_types[] = {"auto", SPRY_KV_TYPES(KV_NAME) NULL};
+static const char *const kv_types[] = {"auto", SPRY_KV_TYPES_ALL(KV_NAME) NULL};
 #undef KV_NAME
 
 enum { QUANTIZE_TYPES = 64 };
@@ -31,9 +31,9 @@ static const spry_option engine_options[] = {
         "context", U32, options.context, .letter = 'c', .common = true,
         .help = "Context size in tokens; 0: the model's limit, or less where its keys and values do not fit the memory",
         .group = "Engine"),
-    ENGINE_OPTION(
-        "kv-type", CHOICE, options.kv_type, .choices = kv_types, .metavar = "TYPE",
-        .help = "Type of keys and values in the KV cache; auto: f16, or q8_0 where a full context of f16 does not fit"),
+    ENGINE_OPTION("kv-type", CHOICE, options.kv_type, .choices = kv_types, .metavar = "TYPE",
+                  .help = "Type of keys and values in the KV cache; auto: f16, or q8_0 or q4_0 where a full context of "
+                          "f16 does not fit"),
     ENGINE_OPTION("threads", U32, options.threads, .letter = 't', .common = true, .max = 1024,
                   .help = "Number of threads; 0: every processor available to this process"),
     ENGINE_OPTION(

@@ -192,6 +192,20 @@ spry_status spry_device_check(const spry_device_kind *kind, const spry_config *c
                      kind->name, config->arch->name, names);
 }
 
+spry_status spry_device_check_pages(const spry_device_kind *kind, const spry_device_setup *setup, spry_error *error)
+{
+    if (setup->pool->shape.type != SPRY_Q4_0 || kind->nibbles)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                     "device '%s' does not compute keys and values of kv-type q4_0: take q8_0, or --device cpu",
+                     kind->name);
+}
+
+bool spry_device_nibbles(const spry_device_kind *kind)
+{
+    return kind->nibbles;
+}
+
 spry_status spry_device_check_adapters(const spry_device_kind *kind, const spry_step_limits *limits, spry_error *error)
 {
     if (!limits->n_adapters || kind->adapters)
@@ -252,6 +266,8 @@ spry_status spry_device_open(spry_device **out, const char *name, const spry_dev
         status = spry_device_check(kind, setup->config, error);
     if (!status)
         status = spry_device_check_adapters(kind, &setup->limits, error);
+    if (!status)
+        status = spry_device_check_pages(kind, setup, error);
     return status ? status : kind->open(out, piece_of(name), setup, error);
 }
 

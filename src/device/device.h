@@ -135,6 +135,9 @@ const char *spry_device_auto(const spry_config *config, const spry_step_limits *
 /* True if devices of this kind can give the output of layers (the config's taps). */
 bool spry_device_taps(const spry_device_kind *kind);
 
+/* True if devices of this kind compute keys and values of Q4_0. */
+bool spry_device_nibbles(const spry_device_kind *kind);
+
 const char *spry_device_kind_name(const spry_device_kind *kind);
 
 /* Opens a device: copies or converts weights, allocates pages and working memory. `name`: the kind and, after a colon,

@@ -49,6 +49,7 @@ struct spry_device_kind {
     bool adapters;                          /* computes LoRA adapters; otherwise they are refused */
     bool taps;                              /* it can give the output of layers; otherwise `taps` of configs are
                                              * ignored */
+    bool nibbles;                           /* computes Q4_0 pages (base/kv_types.h); otherwise they are refused */
     uint32_t chunk;                         /* default number of prompt tokens in a step; 0: the same as for the CPU */
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
     size_t (*available)(const char *piece); /* free bytes now; otherwise the same */
@@ -69,6 +70,9 @@ struct spry_device_kind {
 
 /* Refuses adapters if this kind of device cannot compute them. */
 spry_status spry_device_check_adapters(const spry_device_kind *kind, const spry_step_limits *limits, spry_error *error);
+
+/* Refuses a type of keys and values that this kind of device has no kernels for. */
+spry_status spry_device_check_pages(const spry_device_kind *kind, const spry_device_setup *setup, spry_error *error);
 
 /* Refuses a piece if devices of this kind have none. */
 spry_status spry_device_only(const spry_device_kind *kind, const char *piece, spry_error *error);

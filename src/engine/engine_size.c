@@ -50,7 +50,7 @@ static spry_status kv_type(spry_dtype *type, const char *name, spry_error *error
     static const struct {
         const char *name;
         spry_dtype type;
-    } types[] = {SPRY_KV_TYPES(KV_TYPE)};
+    } types[] = {SPRY_KV_TYPES_ALL(KV_TYPE)};
 #undef KV_TYPE
 #define KV_NAME(lower, TYPE) ", " #lower
     for (size_t i = 0; i < SPRY_COUNT(types); i++)
@@ -58,7 +58,7 @@ static spry_status kv_type(spry_dtype *type, const char *name, spry_error *error
             *type = types[i].type;
             return SPRY_OK;
         }
-    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are auto" SPRY_KV_TYPES(KV_NAME),
+    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are auto" SPRY_KV_TYPES_ALL(KV_NAME),
                      name);
 #undef KV_NAME
 }
@@ -258,6 +258,22 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .log = e->log};
 }
 
+/* Pages of 4 bits hold rotated keys and values. Latents, which are keys and values at once, and inputs of convolutions
+ * are not what the rotation is for. */
+static bool has_nibbles(const spry_config *c)
+{
+    return !c->arch->latent && !c->arch->convolutions && !c->arch->attention_free;
+}
+
+static spry_status check_kv_type(const spry_model *model, spry_dtype type, spry_error *error)
+{
+    if (type != SPRY_Q4_0 || has_nibbles(&model->config))
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                     "%s: kv-type q4_0 is for keys and values of attention; %s models have others: take q8_0 or f16",
+                     model->name, model->config.arch->name);
+}
+
 spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const spry_engine_options *o, spry_error *error)
 {
     const spry_config *c = &e->model->config;
@@ -265,6 +281,8 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     spry_status status = check_ranges(o, error);
     if (!status)
         status = kv_type(&shape->type, o->kv_type, error);
+    if (!status)
+        status = check_kv_type(e->model, shape->type, error);
     if (!status && o->context > c->n_context)
         status = spry_fail(error, SPRY_ERR_CONTEXT, "%s: a context of %u was asked for, the model's limit is %u",
                            e->model->name, o->context, c->n_context);
@@ -427,25 +445,44 @@ uint32_t spry_engine_default_context(const spry_model *model)
     return known ? e.context : own_context(&model->config);
 }
 
+/* Bytes of the pages of one full context. */
+static size_t context_bytes(const spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes)
+{
+    size_t page = 0;
+    choose_pages(e, &page, shape, kv_bytes);
+    return page * ((e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS);
+}
+
 void spry_engine_choose_kv_type(const spry_engine *e, spry_kv_shape *shape, const spry_engine_options *o)
 {
-    spry_kv_shape small = *shape;
-    size_t page = 0, small_page = 0, one = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    const struct {
+        spry_dtype type;
+        bool possible;
+        const char *costs;
+    } smaller[] = {{SPRY_Q8_0, true, "q8_0"},
+                   {SPRY_Q4_0,
+                    has_nibbles(&e->model->config) && e->kind && spry_device_nibbles(e->kind) &&
+                        shape->head_dim % 32 == 0 && shape->other.head_dim % 32 == 0,
+                    "q4_0, rotated, which costs up to half a percent of perplexity,"}};
     const double gb = 1e9;
     if (!kv_type_is_open(o->kv_type) || (!o->kv_bytes && !e->device_bytes))
         return;
-    small.type = SPRY_Q8_0;
-    choose_pages(e, &page, shape, o->kv_bytes);
-    choose_pages(e, &small_page, &small, o->kv_bytes);
-    size_t left = o->kv_bytes ? o->kv_bytes : default_bytes(e);
-    if (!page || !small_page || one <= left / page || (o->kv_bytes && one > left / small_page))
+    size_t left = o->kv_bytes ? o->kv_bytes : default_bytes(e), whole = context_bytes(e, shape, o->kv_bytes);
+    for (size_t i = 0; i < SPRY_COUNT(smaller) && whole > left; i++) {
+        spry_kv_shape small = *shape;
+        small.type = smaller[i].type;
+        size_t bytes = smaller[i].possible ? context_bytes(e, &small, o->kv_bytes) : 0;
+        bool last = i + 1 == SPRY_COUNT(smaller) || !smaller[i + 1].possible;
+        if (!bytes || (bytes > left && (!last || o->kv_bytes)))
+            continue;
+        spry_log_write(&e->log, SPRY_LOG_WARN,
+                       "%s: keys and values of %u tokens take %.2f GB as f16, and %.2f GB are left for them: they are "
+                       "%s and take %.2f GB (--kv-type f16 prevents it)",
+                       e->model->name, e->context, (double)whole / gb, (double)left / gb, smaller[i].costs,
+                       (double)bytes / gb);
+        *shape = small;
         return;
-    spry_log_write(&e->log, SPRY_LOG_WARN,
-                   "%s: keys and values of %u tokens take %.2f GB as f16, and %.2f GB are left for them: they are q8_0 "
-                   "and take %.2f GB (--kv-type f16 prevents it)",
-                   e->model->name, e->context, (double)(one * page) / gb, (double)left / gb,
-                   (double)(one * small_page) / gb);
-    *shape = small;
+    }
 }
 
 spry_status spry_engine_count_pages(const spry_engine *e, size_t *pages, spry_kv_shape *shape, size_t kv_bytes,

@@ -272,8 +272,8 @@ static json_t *shape_to_json(const spry_config *c)
 /* Keys and values of a whole context, in whole pages like the engine's; null if the type is not possible. */
 static json_t *kv_to_json(const spry_model *model, uint32_t context)
 {
-    static const spry_dtype types[] = {SPRY_F16, SPRY_Q8_0, SPRY_F32};
-    static const char *const names[] = {"f16", "q8_0", "f32"};
+    static const spry_dtype types[] = {SPRY_F16, SPRY_Q8_0, SPRY_Q4_0, SPRY_F32};
+    static const char *const names[] = {"f16", "q8_0", "q4_0", "f32"};
     size_t tokens = ((size_t)context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS, each, bytes;
     json_t *kv = json_object();
     for (size_t i = 0; i < SPRY_COUNT(types); i++) {

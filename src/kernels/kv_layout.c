@@ -1,11 +1,27 @@
-/* Stores and loads one key. Only this file and the attention kernels depend on the transposed layout. */
+/* Stores and loads one key or value. Only this file and the attention kernels depend on the transposed layout. */
 #include "kernels/kv_layout.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/blocks.h"
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
+
+void spry_kv_rotate(float *x, size_t n)
+{
+    size_t block = n & (~n + 1);
+    float scale = 1 / sqrtf((float)block);
+    for (size_t half = 1; half < block; half *= 2)
+        for (size_t at = 0; at < n; at += 2 * half)
+            for (size_t i = at; i < at + half; i++) {
+                float a = x[i], b = x[i + half];
+                x[i] = a + b;
+                x[i + half] = a - b;
+            }
+    for (size_t i = 0; i < n; i++)
+        x[i] *= scale;
+}
 
 static void store_floats(const unsigned char *from, size_t size, unsigned char *head, size_t token, size_t head_dim)
 {
@@ -22,13 +38,33 @@ static void store_q8_0(const spry_block_q8_0 *from, unsigned char *head, size_t 
         memcpy(scales + (b * SPRY_PAGE_TOKENS + token) * sizeof(spry_half), &from[b].scale, sizeof(spry_half));
 }
 
+static void store_q4_0(const spry_block_q4_0 *from, unsigned char *head, size_t token, size_t head_dim)
+{
+    enum { HALF = SPRY_BLOCK_SMALL / 2 };
+    unsigned char *scales = head + head_dim / 2 * SPRY_PAGE_TOKENS;
+    for (size_t b = 0; b < head_dim / SPRY_BLOCK_SMALL; b++) {
+        for (size_t i = 0; i < HALF; i++)
+            head[(b * HALF + i) * SPRY_PAGE_TOKENS + token] = from[b].low[i];
+        memcpy(scales + (b * SPRY_PAGE_TOKENS + token) * sizeof(spry_half), &from[b].scale, sizeof(spry_half));
+    }
+}
+
 void spry_kv_store_key(const spry_ops *ops, spry_dtype type, unsigned char *head, size_t token, const float *key,
                        size_t head_dim)
 {
     union {
         unsigned char floats[SPRY_ATTEND_HEAD_DIM_MAX * sizeof(float)];
         spry_block_q8_0 q8_0[SPRY_ATTEND_HEAD_DIM_MAX / SPRY_BLOCK_SMALL];
+        spry_block_q4_0 q4_0[SPRY_ATTEND_HEAD_DIM_MAX / SPRY_BLOCK_SMALL];
     } encoded;
+    float rotated[SPRY_ATTEND_HEAD_DIM_MAX];
+    if (type == SPRY_Q4_0) {
+        memcpy(rotated, key, head_dim * sizeof *key);
+        spry_kv_rotate(rotated, head_dim);
+        ops->encode[type](&encoded, rotated, head_dim);
+        store_q4_0(encoded.q4_0, head, token, head_dim);
+        return;
+    }
     ops->encode[type](&encoded, key, head_dim);
     if (type == SPRY_Q8_0)
         store_q8_0(encoded.q8_0, head, token, head_dim);
@@ -46,6 +82,20 @@ static void load_q8_0(float *key, const unsigned char *head, size_t token, size_
     }
 }
 
+static void load_q4_0(float *key, const unsigned char *head, size_t token, size_t head_dim)
+{
+    enum { HALF = SPRY_BLOCK_SMALL / 2 };
+    const unsigned char *scales = head + head_dim / 2 * SPRY_PAGE_TOKENS;
+    for (size_t b = 0; b < head_dim / SPRY_BLOCK_SMALL; b++) {
+        spry_block_q4_0 block;
+        memcpy(&block.scale, scales + (b * SPRY_PAGE_TOKENS + token) * sizeof block.scale, sizeof block.scale);
+        for (size_t i = 0; i < HALF; i++)
+            block.low[i] = head[(b * HALF + i) * SPRY_PAGE_TOKENS + token];
+        spry_ops_ref.decode[SPRY_Q4_0](key + b * SPRY_BLOCK_SMALL, &block, SPRY_BLOCK_SMALL);
+    }
+    spry_kv_rotate(key, head_dim);
+}
+
 void spry_kv_load_key(spry_dtype type, float *key, const unsigned char *head, size_t token, size_t head_dim)
 {
     unsigned char floats[SPRY_ATTEND_HEAD_DIM_MAX * sizeof(float)];
@@ -54,7 +104,29 @@ void spry_kv_load_key(spry_dtype type, float *key, const unsigned char *head, si
         load_q8_0(key, head, token, head_dim);
         return;
     }
+    if (type == SPRY_Q4_0) {
+        load_q4_0(key, head, token, head_dim);
+        return;
+    }
     for (size_t d = 0; d < head_dim; d++)
         memcpy(floats + d * size, head + (d * SPRY_PAGE_TOKENS + token) * size, size);
     spry_ops_ref.decode[type](key, floats, head_dim);
+}
+
+void spry_kv_store_value(const spry_ops *ops, spry_dtype type, unsigned char *out, const float *value, size_t head_dim)
+{
+    float rotated[SPRY_ATTEND_HEAD_DIM_MAX];
+    if (type == SPRY_Q4_0) {
+        memcpy(rotated, value, head_dim * sizeof *value);
+        spry_kv_rotate(rotated, head_dim);
+        value = rotated;
+    }
+    ops->encode[type](out, value, head_dim);
+}
+
+void spry_kv_load_value(spry_dtype type, float *value, const unsigned char *in, size_t head_dim)
+{
+    spry_ops_ref.decode[type](value, in, head_dim);
+    if (type == SPRY_Q4_0)
+        spry_kv_rotate(value, head_dim);
 }

@@ -84,7 +84,7 @@ typedef struct spry_attend {
     size_t group;               /* query heads per key/value head */
     float scale;                /* scores are multiplied by this */
     float softcap;              /* 0: none; else a score becomes softcap * tanh(score / softcap) */
-    spry_dtype type;            /* of keys and values: F32, F16 or Q8_0 */
+    spry_dtype type;            /* of keys and values: F32, F16, Q8_0 or Q4_0 */
     const unsigned char *pages; /* aligned for floats; with F32 every offset inside a page is a multiple of 4, too */
     size_t page_bytes;
     size_t key_offset, value_offset; /* where this layer's heads begin in a page; see kv_layout.h */

@@ -21,7 +21,7 @@ static void choose_shape(check *c, attend_case *k)
     for (size_t i = 0; i < ATTEND_MAX_HEADS; i++)
         sinks[i] = 3 * check_uniform(c);
     a->sinks = check_between(c, 0, 2) ? NULL : sinks;
-    a->latent = check_between(c, 0, 3) ? 0 : a->head_dim / 2 + 3;
+    a->latent = check_between(c, 0, 3) || a->type == SPRY_Q4_0 ? 0 : a->head_dim / 2 + 3;
     a->scale = 1 / sqrtf((float)a->head_dim);
     k->n_kv_heads = check_between(c, 1, 3);
     k->n_pages = check_between(c, 0, 1) ? 7 : 9;
@@ -87,8 +87,14 @@ double attend_case_turned(double *size, const attend_case *k, size_t e, const fl
 static void encode(check *c, const attend_case *k, void *out, float *floats, double *worth, float size)
 {
     double magnitude;
+    float rotated[SPRY_ATTEND_HEAD_DIM_MAX];
     check_fill(c, floats, k->a.head_dim, size);
-    c->ref->encode[k->a.type](out, floats, k->a.head_dim);
+    if (k->a.type == SPRY_Q4_0) { /* what is noted are the rotated coordinates */
+        memcpy(rotated, floats, k->a.head_dim * sizeof *floats);
+        spry_kv_rotate(rotated, k->a.head_dim);
+        c->ref->encode[SPRY_Q4_0](out, rotated, k->a.head_dim);
+    } else
+        c->ref->encode[k->a.type](out, floats, k->a.head_dim);
     for (size_t d = 0; d < k->a.head_dim; d++)
         worth[d] = naive_value(&magnitude, k->a.type, out, d);
 }
@@ -180,11 +186,12 @@ void attend_case_destroy(check *c, attend_case *k)
 /* The layout of kv_layout.h once more. */
 static void spoil_slot(const spry_attend *a, unsigned char *keys, unsigned char *values, size_t slot)
 {
-    size_t size = a->type == SPRY_Q8_0 ? sizeof(int8_t) : spry_dtype_bytes(a->type);
-    for (size_t d = 0; d < a->head_dim; d++)
+    bool nibbles = a->type == SPRY_Q4_0, blocks = nibbles || a->type == SPRY_Q8_0;
+    size_t size = blocks ? sizeof(int8_t) : spry_dtype_bytes(a->type), rows = nibbles ? a->head_dim / 2 : a->head_dim;
+    for (size_t d = 0; d < rows; d++)
         memset(keys + (d * SPRY_PAGE_TOKENS + slot) * size, 0xff, size);
-    unsigned char *scales = keys + a->head_dim * SPRY_PAGE_TOKENS;
-    for (size_t b = 0; a->type == SPRY_Q8_0 && b < a->head_dim / 32; b++)
+    unsigned char *scales = keys + rows * SPRY_PAGE_TOKENS;
+    for (size_t b = 0; blocks && b < a->head_dim / 32; b++)
         memset(scales + (b * SPRY_PAGE_TOKENS + slot) * sizeof(uint16_t), 0xff, sizeof(uint16_t));
     memset(values + slot * a->token_bytes, 0xff, a->token_bytes);
 }

@@ -62,7 +62,7 @@ static void bench_rows(check *c, spry_dtype type, size_t n_rows)
 
 void bench_attend(check *c)
 {
-    static const spry_dtype types[] = {SPRY_F32, SPRY_F16, SPRY_Q8_0};
+    static const spry_dtype types[] = {SPRY_F32, SPRY_F16, SPRY_Q8_0, SPRY_Q4_0};
     static const size_t rows[] = {1, 32};
     for (size_t i = 0; i < SPRY_COUNT(types); i++)
         for (size_t r = 0; r < SPRY_COUNT(rows); r++)

@@ -35,6 +35,25 @@ static void encoding_errors(double *errors, const double *turned, const double *
     }
 }
 
+/* The rotation of Q4_0 pages, straight from its definition; `sizes` are what their sums may be. */
+static void rotate(double *x, double *sizes, size_t n)
+{
+    double rotated[SPRY_ATTEND_HEAD_DIM_MAX], large[SPRY_ATTEND_HEAD_DIM_MAX];
+    size_t block = 1;
+    while (n % (2 * block) == 0)
+        block *= 2;
+    for (size_t i = 0; i < n; i++) {
+        rotated[i] = large[i] = 0;
+        for (size_t j = 0; j < block; j++) {
+            size_t from = i / block * block + j;
+            rotated[i] += (__builtin_popcountll(i % block & j) % 2 ? -x[from] : x[from]) / sqrt((double)block);
+            large[i] += sizes[from] / sqrt((double)block);
+        }
+    }
+    memcpy(x, rotated, n * sizeof *x);
+    memcpy(sizes, large, n * sizeof *sizes);
+}
+
 /* The error of a number that is rounded to bfloat16, of its size; 0 where attention does not round. */
 static double half_rounding(const check *c, const spry_attend *a)
 {
@@ -50,7 +69,9 @@ static double naive_scores(check *c, naive_row *n, const attend_case *k, size_t 
     for (size_t e = 0, i = 0; e < a->n_entries; e++) {
         for (size_t d = 0; d < a->head_dim; d++)
             turned[d] = attend_case_turned(&sizes[d], k, e, query, d);
-        if (c->ops->attend_bytes && a->type == SPRY_Q8_0)
+        if (a->type == SPRY_Q4_0)
+            rotate(turned, sizes, a->head_dim);
+        if (c->ops->attend_bytes && (a->type == SPRY_Q8_0 || a->type == SPRY_Q4_0))
             encoding_errors(errors, turned, sizes, a->head_dim);
         for (size_t t = 0; t < k->entries[e].count; t++, i++) {
             n->weight[i] = -INFINITY;
@@ -100,7 +121,8 @@ static void naive_weights(check *c, naive_row *n, const attend_case *k, size_t h
  * a quant of at most 127. */
 static void weight_errors(double *errors, const check *c, const attend_case *k, size_t kv_head, const naive_row *n)
 {
-    for (size_t block = 0; c->ops->attend_bytes && k->a.type == SPRY_Q8_0 && !k->a.latent && block < k->a.head_dim;
+    for (size_t block = 0; c->ops->attend_bytes && (k->a.type == SPRY_Q8_0 || k->a.type == SPRY_Q4_0) && !k->a.latent &&
+                           block < k->a.head_dim;
          block += SPRY_ACT_BLOCK)
         for (size_t e = 0, i = 0; e < k->a.n_entries; e++) {
             double largest = 0, seen = 0;
@@ -132,6 +154,12 @@ static void compare_head(check *c, const attend_case *k, size_t kv_head, size_t 
             expected[d] += n.weight[i] * value[d];
             size[d] += n.weight[i] * fabs(value[d]);
         }
+    }
+    double same[SPRY_ATTEND_HEAD_DIM_MAX];
+    memcpy(same, expected, sizeof same);
+    if (a->type == SPRY_Q4_0) {
+        rotate(expected, size, n_values);
+        rotate(same, errors, n_values);
     }
     for (size_t d = 0; d < n_values; d++) {
         double underflow = (double)k->n_keys * 2 * (double)FLT_MIN;
@@ -280,10 +308,18 @@ static void compare_single(check *c, const attend_case *k, size_t kv_head)
     c->ops->attend(&a, kv_head, kv_head + 1);
     for (size_t row = 0; row < a.n_rows; row++) {
         size_t key = a.first_position + row - k->entries[0].start;
+        double values[SPRY_ATTEND_HEAD_DIM_MAX], sizes[SPRY_ATTEND_HEAD_DIM_MAX];
+        for (size_t d = 0; d < a.head_dim; d++) {
+            values[d] = k->values[attend_case_index(k, kv_head, key, d)];
+            sizes[d] = fabs(values[d]);
+        }
+        bool rotated = a.type == SPRY_Q4_0;
+        if (rotated)
+            rotate(values, sizes, a.head_dim);
         for (size_t i = 0; i < a.group * a.head_dim; i++) {
-            double value = k->values[attend_case_index(k, kv_head, key, i % a.head_dim)];
-            size_t at = row * a.row_stride + kv_head * a.group * a.head_dim + i;
-            check_close(c, at, (double)a.out[at], (double)(float)value, half_rounding(c, &a) * fabs(value));
+            size_t at = row * a.row_stride + kv_head * a.group * a.head_dim + i, d = i % a.head_dim;
+            double error = rotated ? CHECK_OTHER_ROUNDINGS * CHECK_ROUNDING : half_rounding(c, &a);
+            check_close(c, at, (double)a.out[at], (double)(float)values[d], error * sizes[d]);
         }
     }
     guarded_destroy(c, &out);
@@ -308,7 +344,7 @@ static void check_shape(check *c, spry_dtype type, size_t head_dim, size_t group
 void check_attend(check *c)
 {
 #define KV_TYPE(name, TYPE) SPRY_##TYPE,
-    static const spry_dtype types[] = {SPRY_KV_TYPES(KV_TYPE)};
+    static const spry_dtype types[] = {SPRY_KV_TYPES_ALL(KV_TYPE)};
 #undef KV_TYPE
     /* 20 and 40 are not whole vectors of every instruction set. */
     static const size_t head_dims[] = {16, 20, 32, 40, 64, 80, 96, 128, 256, SPRY_ATTEND_HEAD_DIM_MAX};

@@ -24,8 +24,8 @@ class Words(cli_support.CliTest):
 
     def test_flags_and_their_words(self):
         self.assertEqual(words("run", "--kv-t"), ["--kv-type"])
-        self.assertEqual(words("run", "--kv-type", ""), ["auto", "f16", "q8_0", "f32"])
-        self.assertEqual(words("run", "--kv-type=q"), ["--kv-type=q8_0"])
+        self.assertEqual(words("run", "--kv-type", ""), ["auto", "f16", "q8_0", "f32", "q4_0"])
+        self.assertEqual(words("run", "--kv-type=q"), ["--kv-type=q8_0", "--kv-type=q4_0"])
         self.assertEqual(words("run", "--no-sav"), ["--no-save"])
         self.assertIn("--json", words("chats", "show", "--"))
         self.assertNotIn("--port", words("run", "--"))
@@ -68,9 +68,9 @@ class Shells(unittest.TestCase):
 
     def test_bash(self):
         self.assertEqual(self.bash("spry", "ru"), ["run"])
-        self.assertEqual(self.bash("spry", "run", "--kv-type", ""), ["auto", "f16", "q8_0", "f32"])
+        self.assertEqual(self.bash("spry", "run", "--kv-type", ""), ["auto", "f16", "q8_0", "f32", "q4_0"])
         # Bash makes words of = and : by itself.
-        self.assertEqual(self.bash("spry", "run", "--kv-type", "=", "q"), ["q8_0"])
+        self.assertEqual(self.bash("spry", "run", "--kv-type", "=", "q"), ["q8_0", "q4_0"])
         self.assertEqual(self.bash("spry", "run", "qwen3", ":", "0.6"), ["0.6b"])
         with open(os.path.join(HOME, "a schema.json"), "w", encoding="ascii") as file:
             file.write("{}")

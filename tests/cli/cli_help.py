@@ -118,7 +118,7 @@ class Help(cli_support.CliTest):
     def test_one_option(self):
         for name in ("kv-type", "--kv-type"):
             text = self.succeeds(spry("help", name)).text
-            for part in ("--kv-type TYPE", "one of auto, f16, q8_0, f32", "SPRY_KV_TYPE", "kv_type", "run,", "serve"):
+            for part in ("--kv-type TYPE", "one of auto, f16, q8_0, f32, q4_0", "SPRY_KV_TYPE", "kv_type", "run,", "serve"):
                 self.assertIn(part, " ".join(text.split()))
         self.assertIn("--temperature, --temp X", spry("help", "temp").text)
         self.assertIn("--max-tokens N", spry("help", "-n").text)

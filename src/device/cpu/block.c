@@ -469,7 +469,7 @@ static void store_values(const spry_pass *p, size_t row, size_t layer)
     const float *v = p->v + row * place.n_heads * place.head_dim;
     unsigned char *values = p->slots[row].page + place.values + p->slots[row].token * place.token_bytes;
     for (size_t head = 0; !shape->keys_only && head < place.n_heads; head++, values += place.head_bytes)
-        p->ops->encode[shape->type](values, v + head * place.head_dim, place.head_dim);
+        spry_kv_store_value(p->ops, shape->type, values, v + head * place.head_dim, place.head_dim);
 }
 
 void spry_pass_store_row(const spry_pass *p, size_t row, size_t layer)

@@ -534,6 +534,8 @@ static spry_status open_named(spry_device **out, const char *name, const spry_de
         status = spry_device_check(sides[i].kind, setup->config, error);
         if (!status)
             status = spry_device_check_adapters(sides[i].kind, &setup->limits, error);
+        if (!status)
+            status = spry_device_check_pages(sides[i].kind, setup, error);
     }
     return status ? status : spry_split_open(out, sides, setup, error);
 }
@@ -581,6 +583,7 @@ static void identify(char *out, size_t size, const spry_device_setup *setup)
 const spry_device_kind spry_device_kind_split = {.name = "split",
                                                  .features = SPRY_FEATURES_END - 1,
                                                  .adapters = true,
+                                                 .nibbles = true,
                                                  .total = total,
                                                  .identify = identify,
                                                  .open = open_named,

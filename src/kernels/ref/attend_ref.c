@@ -121,7 +121,7 @@ static const float *value_floats(float buffer[SPRY_ATTEND_HEAD_DIM_MAX], const s
 {
     if (a->type == SPRY_F32)
         return (const float *)(const void *)bytes;
-    spry_ops_ref.decode[a->type](buffer, bytes, a->head_dim);
+    spry_kv_load_value(a->type, buffer, bytes, a->head_dim);
     return buffer;
 }
 

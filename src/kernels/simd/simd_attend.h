@@ -9,6 +9,7 @@
  *
  * Include a simd_*.h and define OP(name) first. */
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "kernels/blocks.h"
@@ -56,6 +57,16 @@ typedef struct attend_tile {
     };
 } attend_tile;
 
+/* Rotates a query as Q4_0 pages need it (kv_layout.h). */
+static void rotate_query(attend_tile *t, size_t i, const float *from)
+{
+    float *turned = t->turned + i * t->a->head_dim;
+    if (from != turned)
+        memcpy(turned, from, t->a->head_dim * sizeof *turned);
+    spry_kv_rotate(turned, t->a->head_dim);
+    t->query[i] = turned;
+}
+
 /* Starts a tile with queries [first_query, first_query + n) of each of n_heads key/value heads. */
 static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, size_t n_heads, size_t first_query,
                        size_t n)
@@ -82,6 +93,8 @@ static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, siz
         t->total_max[i] = sink ? a->sinks[head] : -INFINITY;
         t->total_sum[i] = sink ? 1 : 0;
         memset(t->out[i], 0, a->head_dim * sizeof(float));
+        if (a->type == SPRY_Q4_0)
+            rotate_query(t, i, t->own[i]);
     }
 }
 
@@ -118,10 +131,13 @@ static void end_chunk(attend_tile *t)
                    t->a->head_dim);
 }
 
-static void divide_by(float *out, float sum, size_t head_dim)
+/* Completes a result. */
+static void divide_by(float *out, float sum, const spry_attend *a)
 {
-    for (size_t d = 0; d < head_dim; d += LANES)
+    for (size_t d = 0; d < a->head_dim; d += LANES)
         v_store(out + d, v_div(v_load(out + d), v_set(sum)));
+    if (a->type == SPRY_Q4_0)
+        spry_kv_rotate(out, a->head_dim);
 }
 
 static void end_tile(attend_tile *t)
@@ -129,7 +145,7 @@ static void end_tile(attend_tile *t)
     const spry_attend *a = t->a;
     for (size_t i = 0; i < t->n; i++) {
         if (!a->states) {
-            divide_by(t->out[i], t->total_sum[i], a->head_dim);
+            divide_by(t->out[i], t->total_sum[i], a);
             continue;
         }
         t->state[i][0] = t->total_max[i];
@@ -166,6 +182,8 @@ static void turn_queries(attend_tile *t, const spry_turn *turn)
         t->query[i] = turn->cosine ? turned : t->own[i];
         if (turn->cosine)
             turn_query(turned, t->own[i], t->a, turn);
+        if (t->a->type == SPRY_Q4_0)
+            rotate_query(t, i, t->query[i]);
     }
 }
 
@@ -440,11 +458,85 @@ ATTEND_PAGE(F32)
 ATTEND_PAGE(F16)
 ATTEND_PAGE(Q8_0)
 
+/* ---- Q4_0 -------------------------------------------------------------------------------------------------------- */
+
+/* Keys and values of a head in a Q4_0 page become those of a Q8_0 page, which the same kernels read. The tile's
+ * token_bytes are those of Q8_0. */
+typedef struct wide_head {
+    _Alignas(CACHE_LINE) unsigned char bytes[SPRY_ATTEND_HEAD_DIM_MAX / SCALE_BLOCK * sizeof(spry_block_q8_0) *
+                                             SPRY_PAGE_TOKENS];
+} wide_head;
+
+enum { NIBBLE_ROWS = SCALE_BLOCK / 2 };
+
+/* `ahead`: distance to the next page, which is prefetched. */
+static void widen_keys(wide_head *out, const unsigned char *keys, size_t head_dim, uintptr_t ahead)
+{
+    unsigned char *to = out->bytes;
+    size_t scale_bytes = head_dim / SCALE_BLOCK * SPRY_PAGE_TOKENS * sizeof(uint16_t);
+    for (size_t b = 0; b < head_dim / SCALE_BLOCK; b++, to += SCALE_BLOCK * SPRY_PAGE_TOKENS)
+        for (size_t i = 0; i < NIBBLE_ROWS; i++, keys += SPRY_PAGE_TOKENS) {
+            unsigned char *low = to + i * SPRY_PAGE_TOKENS, *high = low + NIBBLE_ROWS * SPRY_PAGE_TOKENS;
+            if (i % 2 == 0)
+                SPRY_PREFETCH_FAR((uintptr_t)keys + ahead);
+            v_split_nibbles(low, high, keys);
+            v_split_nibbles(low + SPRY_PAGE_TOKENS / 2, high + SPRY_PAGE_TOKENS / 2, keys + SPRY_PAGE_TOKENS / 2);
+        }
+    for (size_t at = 0; at < scale_bytes; at += CACHE_LINE)
+        SPRY_PREFETCH_FAR((uintptr_t)keys + ahead + at);
+    memcpy(to, keys, scale_bytes);
+}
+
+static void widen_values(wide_head *out, const unsigned char *values, size_t head_dim, uintptr_t ahead)
+{
+    unsigned char *to = out->bytes;
+    size_t blocks = head_dim / SCALE_BLOCK * SPRY_PAGE_TOKENS;
+    for (size_t b = 0; b < blocks; b++, values += sizeof(spry_block_q4_0), to += sizeof(spry_block_q8_0)) {
+        unsigned char *quants = to + offsetof(spry_block_q8_0, quants);
+        const unsigned char *low = values + offsetof(spry_block_q4_0, low);
+        if (b % 3 == 0)
+            SPRY_PREFETCH_FAR((uintptr_t)values + ahead);
+        memcpy(to, values, sizeof(uint16_t));
+        v_split_nibbles(quants, quants + NIBBLE_ROWS, low);
+    }
+}
+
+SPRY_INLINE void attend_Q4_0(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next)
+{
+    const spry_attend *a = t->a;
+    wide_head wide;
+    bool same;
+    const unsigned char *page = enter_page(t, entry, next, &same);
+    uintptr_t ahead = t->ahead;
+    if (!page)
+        return;
+    t->ahead = 0; /* kernels need not prefetch what is in the cache */
+    for (size_t h = 0; h < t->n_heads; h++) {
+        widen_keys(&wide, page + a->key_offset + h * a->head_bytes, a->head_dim, ahead);
+        score_head(t, SPRY_Q8_0, wide.bytes, h * t->per_head, (h + 1) * t->per_head);
+    }
+    for (size_t i = 0; i < t->n; i++)
+        if (t->from[i] < t->to[i])
+            weigh_query(t, i, store_floats);
+    for (size_t h = 0; h < t->n_heads; h++) {
+        widen_values(&wide, page + a->value_offset + h * a->head_bytes, a->head_dim, ahead);
+        add_head(t, SPRY_Q8_0, wide.bytes, h * t->per_head, (h + 1) * t->per_head, same);
+    }
+}
+
+/* The arguments for widened heads. */
+static spry_attend widen_arguments(const spry_attend *a)
+{
+    spry_attend wide = *a;
+    wide.token_bytes = a->head_dim / SCALE_BLOCK * sizeof(spry_block_q8_0);
+    return wide;
+}
+
 /* True if the plain kernel must be used: the head size is not a multiple of the vector size, values are a part of keys,
  * or the type is another one. The choice depends on the model and the type alone. */
 static bool attends_plainly(const spry_attend *a)
 {
-    bool known = a->type == SPRY_F32 || a->type == SPRY_F16 || a->type == SPRY_Q8_0;
+    bool known = a->type == SPRY_F32 || a->type == SPRY_F16 || a->type == SPRY_Q8_0 || a->type == SPRY_Q4_0;
     return a->head_dim % LANES || a->latent || !known;
 }
 
@@ -456,8 +548,12 @@ static void OP(attend)(const spry_attend *a, size_t kv_begin, size_t kv_end)
         attend_tiles(a, kv_begin, kv_end, attend_F32);
     else if (a->type == SPRY_F16)
         attend_tiles(a, kv_begin, kv_end, attend_F16);
-    else
+    else if (a->type == SPRY_Q8_0)
         attend_tiles(a, kv_begin, kv_end, attend_Q8_0);
+    else {
+        const spry_attend wide = widen_arguments(a);
+        attend_tiles(&wide, kv_begin, kv_end, attend_Q4_0);
+    }
 }
 
 static void OP(attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head)
@@ -476,6 +572,6 @@ static void OP(attend_join)(const spry_attend *a, const spry_attend_parts *parts
             join_chunk(a->out + offset, &max, &sum, parts->sums + i * parts->n_sums + offset, state[0], state[1],
                        a->head_dim);
         }
-        divide_by(a->out + offset, sum, a->head_dim);
+        divide_by(a->out + offset, sum, a);
     }
 }

@@ -74,6 +74,14 @@ static inline vec v_load_i8(const int8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
+/* The low and the high nibbles of 16 bytes, minus 8. */
+static inline void v_split_nibbles(unsigned char *low, unsigned char *high, const unsigned char *from)
+{
+    const __m128i mask = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)from);
+    _mm_storeu_si128((__m128i *)(void *)low, _mm_sub_epi8(_mm_and_si128(both, mask), eight));
+    _mm_storeu_si128((__m128i *)(void *)high, _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(both, 4), mask), eight));
+}
 static inline vec v_add(vec a, vec b)
 {
     return _mm256_add_ps(a, b);

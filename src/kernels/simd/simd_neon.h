@@ -89,6 +89,13 @@ static inline vec v_load_i8(const int8_t *p)
     int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 }
+/* The low and the high nibbles of 16 bytes, minus 8. */
+static inline void v_split_nibbles(unsigned char *low, unsigned char *high, const unsigned char *from)
+{
+    uint8x16_t both = vld1q_u8(from), eight = vdupq_n_u8(8);
+    vst1q_u8(low, vsubq_u8(vandq_u8(both, vdupq_n_u8(15)), eight));
+    vst1q_u8(high, vsubq_u8(vshrq_n_u8(both, 4), eight));
+}
 static inline vec v_add(vec a, vec b)
 {
     return vaddq_f32(a, b);
