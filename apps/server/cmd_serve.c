@@ -296,6 +296,12 @@ static void confine(const spry_server_flags *flags)
     bool any = s->mcp || flags->speech.recogniser.command || flags->speech.synthesiser.command;
     if (!spry_sandbox_is_on())
         return;
+    /* NVIDIA's driver makes its devices on first use, by a program that needs the rights of root. */
+    if (spry_path_exists("/proc/driver/nvidia") && !spry_path_exists("/dev/nvidia-uvm") &&
+        strcmp(flags->engine.options.device, "cpu") != 0) {
+        spry_complain("the NVIDIA driver has no devices yet: this server runs without a sandbox");
+        return;
+    }
     spry_buffer_init(&own, PLACE_BYTES);
     if (spry_environment_hub_folder(&own, SPRY_OWN_FOLDER))
         add_folder(&p, spry_buffer_view(&own).data);
