@@ -386,6 +386,7 @@ spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const ch
     if (!m)
         return spry_fail_memory(error, "a model", sizeof *m);
     spry_arena_init(&m->arena);
+    m->sampling = (spry_sampling_hints){NAN, NAN, NAN, NAN, NAN};
     m->config = shape->config;
     if (!m->config.arch->two_ropes)
         m->config.rope_sliding = m->config.rope;

@@ -255,7 +255,7 @@ class RandomWeights(cli_support.CliTest):
 
     def test_file_can_be_inspected_tokenized_and_run(self):
         for shape, architecture in (("tiny", "qwen3"), ("tiny-moe", "qwen3moe")):
-            self.write(shape)
+            self.assertNotIn(b"general.sampling", self.write(shape))  # a penalty of 0 would be refused by others
             d = self.succeeds(spry("inspect", self.file, "--json", "--tensors")).json
             self.assertEqual((d["architecture"], d["runs"], d["shape"]["vocabulary"]), (architecture, True, 1024))
             types = {t["name"]: t["type"] for t in d["tensors"]}
