@@ -103,6 +103,7 @@ typedef struct spry_engine_options {
     const char *mmproj;      /* a GGUF file with the vision tower; NULL: one beside the model, if any; "": none */
     size_t max_image_pixels; /* larger pictures are made smaller for the model; 0: 1 megapixel */
     const char *draft_head;  /* "head": the checkpoint's own head drafts; "auto": if it has one; NULL: it does not */
+    size_t gpu_bytes;        /* limit for the memory of the GPU that is used; 0: what is free */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);

@@ -46,6 +46,9 @@ static const spry_option engine_options[] = {
     ENGINE_OPTION("gpu-layers", STRING, options.gpu_layers, .choices = layer_words, .metavar = "N",
                   .help = "Number of layers on the GPU, counted from the last; the others run on the CPU; auto: as "
                           "many as fit in the GPU's free memory; all: every layer"),
+    ENGINE_OPTION("gpu-memory", SIZE, options.gpu_bytes, .unset = "what is free",
+                  .help = "Limit for the memory of the GPU that is used: with --gpu-layers auto or --device auto fewer "
+                          "layers are there"),
     ENGINE_OPTION("cpu", STRING, options.cpu, .metavar = "SET",
                   .help = "Kernel set: auto is the fastest this machine supports, ref is plain C"),
     ENGINE_OPTION("quantize", CHOICE, options.quantize, .choices = quantize_types, .metavar = "TYPE",

@@ -84,7 +84,7 @@ class _EngineOptions(ctypes.Structure):
                 ("kv_idle", c_uint32), ("kv_idle_share", c_uint32), ("lora", c_char_p), ("span_pages", c_uint32),
                 ("expert_bytes", c_size_t), ("gpu_layers", c_char_p),
                 ("cache_host_bytes", c_size_t), ("mmproj", c_char_p), ("max_image_pixels", c_size_t),
-                ("draft_head", c_char_p)]
+                ("draft_head", c_char_p), ("gpu_bytes", c_size_t)]
 
 
 class _EngineInfo(ctypes.Structure):
@@ -516,7 +516,7 @@ class _Embedding(_Job):
 _TEXT_OPTIONS = ("kv_type", "cache_dir", "device", "cpu", "quantize", "chat_template", "lora", "gpu_layers",
                  "mmproj", "draft_head")
 _NUMBER_OPTIONS = ("context", "sessions", "chunk", "threads", "kv_bytes", "cache_bytes", "cache_disk_bytes", "cache_host_bytes",
-                   "cache_ttl", "kv_idle", "kv_idle_share", "span_pages", "expert_bytes", "max_image_pixels")
+                   "cache_ttl", "kv_idle", "kv_idle_share", "span_pages", "expert_bytes", "max_image_pixels", "gpu_bytes")
 _engines = weakref.WeakSet()
 
 

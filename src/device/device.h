@@ -99,6 +99,7 @@ typedef struct spry_device_setup {
     bool restores;             /* there is a disk tier, so many KV pages are written at once */
     size_t late_bytes;         /* CPU only: weights of at least this size are packed by the first steps */
     size_t expert_bytes;       /* CPU only: 0, or the limit for experts, which are packed when they are used */
+    size_t gpu_bytes;          /* GPU only: limit for its memory that is used; 0: what is free */
     const char *name;          /* name of a composed device, "cpu+cuda:0", and */
     uint32_t layers;           /* the number of last layers on its second part */
     spry_log log;

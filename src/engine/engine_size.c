@@ -144,11 +144,17 @@ static size_t count_states(const spry_engine *e, const spry_kv_shape *shape, siz
     return share > least ? share : least;
 }
 
+/* Memory of a device that the engine may use, of `bytes`. */
+static size_t within_limit(const spry_engine *e, size_t bytes)
+{
+    return e->gpu_bytes && e->gpu_bytes < bytes ? e->gpu_bytes : bytes;
+}
+
 /* Whether weights, working memory and keys and values of the context fit the free memory of the named GPU. */
 static bool fits_whole(const spry_engine *e, const char *gpu, const spry_kv_shape *shape)
 {
     const spry_device_kind *kind;
-    size_t token, whole, free = spry_device_available(gpu);
+    size_t token, whole, free = within_limit(e, spry_device_available(gpu));
     spry_kv_pool pool = {.shape = *shape, .n_pages = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS};
     spry_device_setup setup = spry_engine_setup(e);
     spry_device_memory needs;
@@ -203,7 +209,8 @@ static spry_status choose_auto(spry_engine *e, const spry_engine_options *o, con
     spry_status status = name_device(e, gpu, asked ? o->gpu_layers : whole ? "all" : "auto", error);
     if (!status)
         status = spry_device_find(&e->kind, e->device_name, error);
-    size_t free = spry_device_available(gpu), all = spry_device_total(e->device_name), own = spry_device_total(gpu);
+    size_t free = within_limit(e, spry_device_available(gpu)), all = spry_device_total(e->device_name),
+           own = spry_device_total(gpu);
     e->device_bytes = free && free < own ? all - own + free : all;
     return status;
 }
@@ -214,6 +221,7 @@ static spry_status choose_device(spry_engine *e, const spry_engine_options *o, c
                                  spry_error *error)
 {
     const char *name = e->device_name;
+    e->gpu_bytes = o->gpu_bytes;
     if (o->device && !strcmp(o->device, "auto"))
         return choose_auto(e, o, shape, error);
     spry_status status = name_device(e, o->device ? o->device : "cpu", o->gpu_layers, error);
@@ -222,7 +230,7 @@ static spry_status choose_device(spry_engine *e, const spry_engine_options *o, c
     if (status)
         return status;
     spry_error lacking = {0};
-    e->device_bytes = spry_device_total(name);
+    e->device_bytes = strchr(name, '+') ? spry_device_total(name) : within_limit(e, spry_device_total(name));
     if (!strcmp(name, "cpu"))
         return SPRY_OK;
     if (spry_device_check_named(name, &e->model->config, &lacking))
@@ -255,6 +263,7 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .layers = e->gpu_layers,
                                .late_bytes = LATE_BYTES,
                                .expert_bytes = e->expert_bytes,
+                               .gpu_bytes = e->gpu_bytes,
                                .log = e->log};
 }
 

@@ -53,6 +53,7 @@ struct spry_engine {
     uint32_t context, chunk, sessions;
     uint32_t usual_context;          /* the one asked for; or that sessions other than the first have pages for */
     uint32_t kv_idle, kv_idle_share; /* seconds until memory is returned, 0: never; percent of pages that stay cached */
+    size_t gpu_bytes;                /* limit for the memory of a GPU; 0: what is free */
     size_t expert_bytes;             /* limit for experts; 0: all are in memory */
     size_t experts_apart;            /* bytes of experts beyond it */
     uint32_t span_pages;       /* undeclared fragments with at least this number of cached pages are reused; 0: never */

@@ -55,6 +55,14 @@ class Faults(Gpu):
         result = spry(*ASK, "--gpu-layers", "auto", "--verbose", IMITATED_GPU_BYTES="1500000")
         self.assertEqual(result.code, OK, result.errors)
 
+    def test_a_limit_for_the_memory_of_the_gpu(self):
+        """As with so little free memory: refused, fewer layers, or the CPU."""
+        self.fails(spry(*ASK, "--gpu-memory", "1500K"), FAILURE, "for weights,", "but there are 0.00 GB of memory")
+        split = spry(*ASK[:-2], "--verbose", "--gpu-memory", "1500K")
+        self.assertEqual(split.code, OK, split.errors)
+        self.assertRegex(split.errors, r"computed on (cpu\+cuda:0, [12] of 3 layers on cuda:0|cpu),")
+        self.assertIn("computed on cuda:0,", spry(*ASK[:-2], "--verbose", "--gpu-memory", "8G").errors)
+
     def test_auto(self):
         """The default: the GPU; as many layers as fit; the CPU, without a word, where there is none."""
         plain = ASK[:-2]

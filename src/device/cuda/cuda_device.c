@@ -266,11 +266,15 @@ static spry_status check_memory(spry_cuda_device *d, const spry_device_setup *s,
     if (!spry_cuda_device_estimate(&need, s, NULL))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: the KV pages are larger than any memory", d->context.name);
     size_t sum = need.weights + need.kv + need.scratch;
-    if (d->context.cuda->memory_info(&free_bytes, &bytes) == 0 && sum > free_bytes)
+    bool known = d->context.cuda->memory_info(&free_bytes, &bytes) == 0;
+    bool limited = s->gpu_bytes && (!known || s->gpu_bytes < free_bytes);
+    if (limited)
+        free_bytes = s->gpu_bytes;
+    if ((known || limited) && sum > free_bytes)
         return spry_fail(error, SPRY_ERR_MEMORY,
-                         "%s has %zu MB free, and %zu are needed: %zu for weights, %zu for KV pages, %zu for steps",
-                         d->context.name, free_bytes / 1000000, sum / 1000000, need.weights / 1000000,
-                         need.kv / 1000000, need.scratch / 1000000);
+                         "%s has %zu MB %s, and %zu are needed: %zu for weights, %zu for KV pages, %zu for steps",
+                         d->context.name, free_bytes / 1000000, limited ? "by --gpu-memory" : "free", sum / 1000000,
+                         need.weights / 1000000, need.kv / 1000000, need.scratch / 1000000);
     return SPRY_OK;
 }
 

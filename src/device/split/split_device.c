@@ -415,6 +415,7 @@ static uint32_t count_fitting(const spry_split_side sides[2], const spry_device_
     enum { SPARE = 16 }; /* this fraction of its memory stays free, for kernels and graphs */
     size_t room = sides[BACK].kind->available ? sides[BACK].kind->available(sides[BACK].piece) : 0;
     uint32_t layers = setup->config->n_layers;
+    room = setup->gpu_bytes && (!room || setup->gpu_bytes < room) ? setup->gpu_bytes : room;
     for (room -= room / SPARE; room && layers; layers--) {
         spry_device_memory needs[2];
         if (estimate_sides(needs, sides, setup, layers, NULL) &&
