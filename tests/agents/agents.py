@@ -4,6 +4,7 @@ long, and be interrupted. SDKs run the loops of their own that the same interfac
 `make test-agents` runs this and writes the tables in docs/AGENTS.md.
 
     agents.py [--write] [NAME ...]
+    agents.py --patience SECONDS [NAME ...]     every agent waits as long for the first word of an answer
 
 Programs are installed into ~/.cache/spry/test-agents (or SPRY_TEST_CACHE), once. What npm cannot fetch is SKIPPED."""
 
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -240,6 +242,24 @@ class Trial:
         reply = self.server.chat(model="script", messages=[{"role": "user", "content": "Hi"}])
         return self.check("interrupted", busy and idle and reply.status == 200, said, 0, "".join(self.server.log[begun:]) + "method=POST path=/ status=200")
 
+    def wait(self, project, seconds):
+        """A prompt that takes long: the agent hears events meanwhile, does not give up or ask again, and has the answer."""
+        self.server.answer("Here I am, at last.")
+        self.server.hold(True)
+        begun = len(self.server.log)
+        process = self.start(project, self.agent.task, "hello there")
+        time.sleep(seconds)
+        waited = process.poll() is None
+        self.server.hold(False)
+        try:
+            said, code = process.communicate(timeout=LIMIT)[0].decode("utf-8", "replace"), process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, code = process.communicate()[0].decode("utf-8", "replace"), -1
+        soon(lambda: " prompt=" in "".join(self.server.log[begun:]))
+        self.server.stop()
+        return self.check("long prompt", waited and "at last" in said, said, code, "".join(self.server.log[begun:]))
+
     def all(self):
         cells = {}
         cells["tool loop"], log = self.write(self.folder("project"))
@@ -295,7 +315,27 @@ def try_sdks():
     return rows, passed, len(rows) - passed + (done.returncode != 0)
 
 
+def try_patience(seconds, names):
+    """All agents wait at the same time; the number of those that did not."""
+    found = {name: install(name, AGENTS[name].packages, SCRIPTS.get(name)) for name in names}
+    trials = [Trial(name, programs[0]) for name, programs in found.items() if programs]
+    results = {}
+
+    def run(trial):
+        results[trial.name] = trial.wait(trial.folder("project"), seconds)
+    threads = [threading.Thread(target=run, args=(trial,)) for trial in trials]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for trial in trials:
+        print("\n".join(trial.problems + ["%s waited %d s: %s" % (AGENTS[trial.name].title, seconds, results[trial.name])]), flush=True)
+    return list(results.values()).count("no")
+
+
 def main():
+    if sys.argv[1:2] == ["--patience"]:
+        sys.exit(try_patience(int(sys.argv[2]), sys.argv[3:] or list(AGENTS)) != 0)
     options = [name for name in sys.argv[1:] if name.startswith("--")]
     wanted = [name for name in sys.argv[1:] if name not in options] or [*AGENTS, "mcp", "sdks"]
     names = [name for name in wanted if name in AGENTS]
