@@ -39,7 +39,7 @@ typedef struct packed_matrix {
 /* Number `index` of a list of unsigned numbers in words, the first in the lowest bits. */
 static unsigned packed_value(const unsigned char *words, size_t index, size_t bits)
 {
-    return words[index * bits / 8] >> index * bits % 8 & ((1u << bits) - 1);
+    return (unsigned)words[index * bits / 8] >> index * bits % 8 & ((1u << bits) - 1);
 }
 
 static unsigned weight_at(const packed_matrix *m, size_t o, size_t i)
