@@ -66,8 +66,7 @@ SPRY_API uint32_t spry_version_number(void);               /* the SPRY_VERSION_N
 SPRY_API void spry_free(void *memory); /* texts and arrays that the library gave to the caller: any thread */
 
 /* ---- engine ---------------------------------------------------------------------------------------------------- */
-/* Different engines are independent. Functions of an open engine: any thread. spry_engine_close: one thread, while no
- * other thread calls a function of the engine. */
+/* Engines are independent. Functions of an open engine: any thread; spry_engine_close: one, while no other uses it. */
 
 typedef struct spry_engine spry_engine;
 typedef struct spry_session spry_session;
