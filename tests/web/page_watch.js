@@ -67,7 +67,7 @@ test("a snapshot is as WATCH.md says", async world => {
     numbers(model.memory, ["used", "limit", "kv_used", "kv_limit"], "memory");
     assert.equal(model.pinned, false);
     assert.equal(model.together.limit, 8);
-    assert.match(model.together.why, /^interactive: /);
+    assert.match(model.together.why, /^auto: /);
     assert.ok(
         model.kv.pages > 0 && model.kv.free + model.kv.idle <= model.kv.pages && model.kv.idle <= model.kv.cached,
     );
@@ -117,7 +117,7 @@ test("a request shows up in the waterfall, its pages in the map", async world =>
         await page.innerText("#watch-models li >> nth=0"),
         /Memory: [\d.]+ MB of [\d.]+ [MG]B, of it KV: [\d.]+ [KM]B of [\d.]+ [MG]B/,
     );
-    assert.match(await page.locator(".together").first().innerText(), /^Together: interactive: .* up to 8 together$/);
+    assert.match(await page.locator(".together").first().innerText(), /^Together: auto: .* up to 8 together$/);
     await closePage(page);
 });
 
