@@ -472,7 +472,7 @@ void spry_engine_choose_kv_type(const spry_engine *e, spry_kv_shape *shape, cons
                    {SPRY_Q4_0,
                     has_nibbles(&e->model->config) && e->kind && spry_device_nibbles(e->kind) &&
                         shape->head_dim % 32 == 0 && shape->other.head_dim % 32 == 0,
-                    "q4_0, rotated, which may cost a percent of perplexity,"}};
+                    "q4_0, rotated, which may cost half a percent of perplexity,"}};
     const double gb = 1e9;
     if (!kv_type_is_open(o->kv_type) || (!o->kv_bytes && !e->device_bytes))
         return;

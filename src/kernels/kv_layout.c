@@ -23,6 +23,28 @@ void spry_kv_rotate(float *x, size_t n)
         x[i] *= scale;
 }
 
+void spry_kv_encode_rotated(const spry_ops *ops, void *out, float *x, size_t n)
+{
+    spry_kv_rotate(x, n);
+    ops->encode[SPRY_Q4_0](out, x, n);
+    for (size_t at = 0; at < n; at += SPRY_BLOCK_SMALL) {
+        unsigned char *bytes = (unsigned char *)out + at / SPRY_BLOCK_SMALL * sizeof(spry_block_q4_0);
+        float rounded[SPRY_BLOCK_SMALL], length = 0, product = 0;
+        spry_half scale;
+        spry_ops_ref.decode[SPRY_Q4_0](rounded, bytes, SPRY_BLOCK_SMALL);
+        for (size_t i = 0; i < SPRY_BLOCK_SMALL; i++) {
+            length += x[at + i] * x[at + i];
+            product += x[at + i] * rounded[i];
+        }
+        memcpy(&scale, bytes, sizeof scale);
+        float wanted = spry_f16_decode(scale) * (length / product);
+        if (product > 0 && fabsf(wanted) <= 65504) {
+            scale = spry_f16_encode(wanted);
+            memcpy(bytes, &scale, sizeof scale);
+        }
+    }
+}
+
 static void store_floats(const unsigned char *from, size_t size, unsigned char *head, size_t token, size_t head_dim)
 {
     for (size_t d = 0; d < head_dim; d++)
@@ -60,8 +82,7 @@ void spry_kv_store_key(const spry_ops *ops, spry_dtype type, unsigned char *head
     float rotated[SPRY_ATTEND_HEAD_DIM_MAX];
     if (type == SPRY_Q4_0) {
         memcpy(rotated, key, head_dim * sizeof *key);
-        spry_kv_rotate(rotated, head_dim);
-        ops->encode[type](&encoded, rotated, head_dim);
+        spry_kv_encode_rotated(ops, &encoded, rotated, head_dim);
         store_q4_0(encoded.q4_0, head, token, head_dim);
         return;
     }
@@ -118,8 +139,8 @@ void spry_kv_store_value(const spry_ops *ops, spry_dtype type, unsigned char *ou
     float rotated[SPRY_ATTEND_HEAD_DIM_MAX];
     if (type == SPRY_Q4_0) {
         memcpy(rotated, value, head_dim * sizeof *value);
-        spry_kv_rotate(rotated, head_dim);
-        value = rotated;
+        spry_kv_encode_rotated(ops, out, rotated, head_dim);
+        return;
     }
     ops->encode[type](out, value, head_dim);
 }

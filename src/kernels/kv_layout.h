@@ -24,6 +24,10 @@ void spry_kv_load_key(spry_dtype type, float *key, const unsigned char *head, si
  * divides n. Twice gives the vector again. */
 void spry_kv_rotate(float *x, size_t n);
 
+/* Rotates a vector and encodes it as Q4_0. Rounding with the least error makes vectors shorter; scales make up for that,
+ * so that products with other vectors stay as large as they were. */
+void spry_kv_encode_rotated(const spry_ops *ops, void *out, float *x, size_t n);
+
 /* Writes and reads one token's value. */
 void spry_kv_store_value(const spry_ops *ops, spry_dtype type, unsigned char *out, const float *value, size_t head_dim);
 void spry_kv_load_value(spry_dtype type, float *value, const unsigned char *in, size_t head_dim);

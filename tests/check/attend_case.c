@@ -91,8 +91,7 @@ static void encode(check *c, const attend_case *k, void *out, float *floats, dou
     check_fill(c, floats, k->a.head_dim, size);
     if (k->a.type == SPRY_Q4_0) { /* what is noted are the rotated coordinates */
         memcpy(rotated, floats, k->a.head_dim * sizeof *floats);
-        spry_kv_rotate(rotated, k->a.head_dim);
-        c->ref->encode[SPRY_Q4_0](out, rotated, k->a.head_dim);
+        spry_kv_encode_rotated(c->ref, out, rotated, k->a.head_dim);
     } else
         c->ref->encode[k->a.type](out, floats, k->a.head_dim);
     for (size_t d = 0; d < k->a.head_dim; d++)
