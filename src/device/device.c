@@ -242,7 +242,7 @@ const char *spry_device_auto(const spry_config *config, const spry_step_limits *
     }
     for (size_t i = 0; i < SPRY_COUNT(gpus); i++) {
         const spry_device_kind *kind;
-        if (spry_device_find(&kind, gpus[i], why) || !spry_device_total(gpus[i]) || spry_device_is_host(gpus[i]))
+        if (spry_device_find(&kind, gpus[i], why) || spry_device_is_host(gpus[i]) || !spry_device_total(gpus[i]))
             continue;
         if (!config || (!spry_device_check(kind, config, why) && !spry_device_check_adapters(kind, limits, why)))
             return gpus[i];

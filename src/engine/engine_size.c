@@ -194,7 +194,7 @@ static spry_status choose_auto(spry_engine *e, const spry_engine_options *o, con
         /* A missing driver is the usual case; a GPU that is there and not used deserves a warning. */
         spry_log_write(&e->log,
                        spry_device_total("cuda:0") ||
-                               (spry_device_total("vulkan:0") && !spry_device_is_host("vulkan:0"))
+                               (!spry_device_is_host("vulkan:0") && spry_device_total("vulkan:0"))
                            ? SPRY_LOG_WARN
                            : SPRY_LOG_INFO,
                        "%s; the CPU computes", why.message);

@@ -67,10 +67,10 @@ static spry_status choose_sizes(widener *w)
                     .n_kv_heads = kv / c->head_dim,
                     .share = s->n_heads / s->n_kv_heads};
     w->to.copies = (share + w->to.share - 1) / w->to.share;
-    const char *wrong = s->n_experts                          ? "it has experts"
-                        : s->arch->delta || s->n_layer_embd   ? "it has more than attention and feed-forward"
-                        : q % c->head_dim || kv % c->head_dim ? "its heads do not divide evenly"
-                                                              : NULL;
+    const char *wrong = s->n_experts                                     ? "it has experts"
+                        : (s->arch && s->arch->delta) || s->n_layer_embd ? "it has more than attention and feed-forward"
+                        : q % c->head_dim || kv % c->head_dim            ? "its heads do not divide evenly"
+                                                                         : NULL;
     if (wrong)
         return spry_fail(w->error, SPRY_ERR_UNSUPPORTED, "%s cannot be widened to %s: %s", w->model->name,
                          w->job->shape->name, wrong);

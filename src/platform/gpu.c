@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "platform/file.h"
 
 enum {
     THREADS_A_BLOCK = 256,
@@ -350,4 +351,13 @@ double spry_gpu_busy_percent(void)
     if (library)
         dlclose(library);
     return busy;
+}
+
+bool spry_gpu_is_likely(void)
+{
+#ifdef SPRY_OS_LINUX
+    return spry_path_exists("/dev/dri") || spry_path_exists("/dev/nvidiactl") || spry_path_exists("/dev/dxg");
+#else
+    return true;
+#endif
 }

@@ -59,4 +59,8 @@ double spry_gpu_busy_percent(void);
 /* The same by given functions. */
 double spry_gpu_busy_of(const spry_gpu_use_api *api);
 
+/* False where the system has no device file of a GPU. Asking GPU drivers then only costs memory and time: Vulkan's
+ * drivers for CPUs take 60 MB. */
+bool spry_gpu_is_likely(void);
+
 #endif

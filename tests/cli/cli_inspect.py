@@ -61,7 +61,7 @@ class Inspect(cli_support.CliTest):
             tokens = -(-context // 32) * 32
             values = tokens * shape["layers"] * 2 * shape["kv_heads"] * shape["head_size"]
             self.assertEqual(memory["context"], context)
-            self.assertEqual(memory["kv"], {"f16": 2 * values, "f32": 4 * values, "q8_0": values * 34 // 32})
+            self.assertEqual(memory["kv"], {"f16": 2 * values, "f32": 4 * values, "q8_0": values * 34 // 32, "q4_0": values * 18 // 32})
             self.assertEqual(memory["weights"], d["weight_bytes"])
             self.assertGreater(memory["scratch"], 0)
 

@@ -93,7 +93,7 @@ class Staying(ServerTest):
             self.assertIn("nobody", reply.json["error"])
             self.generate(keep_alive=-1)
         self.assertEqual(self.server.post("/api/generate", {"keep_alive": 0}).status, 400)
-        self.assertEqual(self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0, "images": ["x"]}).status, 400)
+        self.assertEqual(self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0, "images": "x"}).status, 400)
 
     def test_let_go_while_in_use(self):
         """As soon as it has no users."""

@@ -252,7 +252,7 @@ static void types_and_rows_are_checked(void **state)
 {
     (void)state;
     static const uint64_t square[] = {16, 16}, k_row[] = {128, 2};
-    static const uint32_t unknown[] = {4, 5, 9, 40, 1000, UINT32_MAX};
+    static const uint32_t unknown[] = {4, 5, 9, 43, 1000, UINT32_MAX};
     spry_buffer b;
     for (size_t i = 0; i < SPRY_COUNT(unknown); i++) {
         char words[300];

@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "device/cuda/cuda_device.h"
 #include "device/device_impl.h"
+#include "platform/gpu.h"
 
 /* Reads the number of a device; an empty piece selects the first one. */
 static spry_status open_driver(spry_cuda *driver, int *index, const char *piece, spry_error *error)
@@ -55,6 +56,8 @@ static bool is_host(const char *piece)
 {
     spry_cuda driver;
     int index;
+    if (!spry_gpu_is_likely())
+        return true;
     return !open_driver(&driver, &index, piece, NULL) && spry_vulkan_is_cpu(index);
 }
 
