@@ -131,32 +131,55 @@ static bool note_failure(bool failed)
     return !out_failure;
 }
 
+/* Ctrl-C waits until a write is done, because a stream drops what an interrupted write has not written. */
+static void hold_interrupt(sigset_t *before)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+/* Notes whether the write has failed. */
+static bool release_interrupt(const sigset_t *before, bool failed)
+{
+    bool fine = note_failure(failed);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+    return fine;
+}
+
 bool spry_out_write(const void *data, size_t size)
 {
+    sigset_t before;
     if (out_failure)
         return false;
+    hold_interrupt(&before);
     errno = 0;
-    return note_failure(size && fwrite(data, 1, size, stdout) != size);
+    return release_interrupt(&before, size && fwrite(data, 1, size, stdout) != size);
 }
 
 bool spry_out_format(const char *format, ...)
 {
+    sigset_t before;
     if (out_failure)
         return false;
-    errno = 0;
     va_list args;
     va_start(args, format);
+    hold_interrupt(&before);
+    errno = 0;
     int length = vfprintf(stdout, format, args);
     va_end(args);
-    return note_failure(length < 0);
+    return release_interrupt(&before, length < 0);
 }
 
 bool spry_out_flush(void)
 {
+    sigset_t before;
     if (out_failure)
         return false;
+    hold_interrupt(&before);
     errno = 0;
-    return note_failure(fflush(stdout) != 0);
+    return release_interrupt(&before, fflush(stdout) != 0);
 }
 
 bool spry_out_quote(const char *format, ...)

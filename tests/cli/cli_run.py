@@ -11,6 +11,7 @@ import struct
 import subprocess
 import tempfile
 import termios
+import time
 
 import cli_support
 from cli_support import (FAILURE, HOME, INTERRUPTED, MODELS, OK, PUBLIC, READER_LEFT, SPRY, TIMEOUT, USAGE, environment,
@@ -236,6 +237,21 @@ class Streams(cli_support.CliTest):
         self.assertEqual(process.returncode, INTERRUPTED)
         self.assertEqual(errors, b"")
         self.assertTrue((first + out).endswith(b"\n"))
+
+    def test_interrupt_while_the_reader_is_slow(self):
+        """The write that waits is finished: nothing is lost, and Ctrl-C is no failure of standard output."""
+        process = subprocess.Popen([SPRY, "run", DRAFT, "-p", PROMPT, "-n", "20000", "--seed", "1", "--ignore-end", "--slide", "--raw"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOME, env=environment())
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        held = -1
+        while held != (held := struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, bytes(4)))[0]) or held < 3900:
+            time.sleep(0.2)  # until the pipe is full
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        out, errors = process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, INTERRUPTED, errors)
+        self.assertNotIn(b"cannot write", errors)
+        self.assertGreaterEqual(len(out), 3900)
 
     def test_progress_of_a_long_prompt_and_interrupt(self):
         """Standard error is a terminal: it shows how far the prompt is, until Ctrl-C ends it."""
