@@ -63,7 +63,7 @@ test("a call waits until the user allows it", async world => {
         await page.reload();
         await page.waitForSelector(".calls button >> text=Do not allow");
         await page.locator(".calls li:nth-child(1) button").first().click();
-        await page.waitForSelector(".calls .note");
+        await page.waitForSelector(".calls .note >> text=From mcp:t"); // "Calling mcp:t…" until then
         assert.deepEqual(await page.locator(".calls .note").allInnerTexts(), ["From mcp:t"]);
         await page.locator(".calls li:nth-child(2) button >> text=Do not allow").click();
         await page.waitForFunction(() => document.querySelectorAll(".message.assistant").length === 2);
