@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "run/drafter.h"
+#include "run/answer.h"
 
 enum {
     PROMPTS_MAX = 8,

@@ -7,7 +7,7 @@
 #include "chat/chat_store.h"
 #include "cli/common_options.h"
 #include "cli/model_source.h"
-#include "run/drafter.h"
+#include "run/answer.h"
 
 typedef struct spry_chat_flags {
     const char *system; /* NULL: none given */

@@ -1,18 +1,47 @@
-/* The bytes of the bundled models, aligned like the mapping of a file would be, of the catalogue and of the families of
- * chips. CMake defines the
- * paths. */
+/* The files that are linked into the program. CMake defines the paths of the first four files and sets the
+ * include folders of the others. */
 #include "base/embed.S"
+#include "web/web_page.h"
 
-    .macro file name, path
-    embed spry_bundled_\name\()_begin, 4096
-    .incbin "\path"
-    embed spry_bundled_\name\()_end
+    .macro begin name, alignment=1
+    embed spry_\name\()_begin, \alignment
+    .endm
+
+    .macro end name
+    embed spry_\name\()_end
     .byte 0
     .endm
 
+    /* Models are aligned as the mapping of a file would be. */
+    .macro bundled name, path
+    begin bundled_\name, 4096
+    .incbin "\path"
+    end bundled_\name
+    .endm
+
     embed_begin
-    file tales, SPRY_TALES_FILE
-    file tales_draft, SPRY_TALES_DRAFT_FILE
-    file catalogue, SPRY_CATALOGUE_FILE
-    file chips, SPRY_CHIPS_FILE
+
+    bundled tales, SPRY_TALES_FILE
+    bundled tales_draft, SPRY_TALES_DRAFT_FILE
+    bundled catalogue, SPRY_CATALOGUE_FILE
+    bundled chips, SPRY_CHIPS_FILE
+
+    /* The web page. */
+#define INCLUDE(symbol, path, file, type) begin web_##symbol NEXT .incbin file NEXT end web_##symbol NEXT
+    SPRY_WEB_FILES(INCLUDE)
+
+    /* The table of coding agents, then the style and the scripts of reports; each ends with a zero. */
+    embed spry_agents_json
+    .incbin "server/request/agents.json"
+    .byte 0
+
+    embed spry_report_css
+    .incbin "report/page.css"
+    .byte 0
+
+    embed spry_report_js
+    .incbin "report/report.js"
+    .incbin "report/page.js"
+    .byte 0
+
     embed_end

@@ -10,7 +10,6 @@
 #include "base/utf8.h"
 #include "cli/interrupt.h"
 #include "cli/keyboard.h"
-#include "cli/line_history.h"
 #include "cli/terminal.h"
 #include "platform/environment.h"
 

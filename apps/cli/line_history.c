@@ -1,4 +1,4 @@
-#include "cli/line_history.h"
+#include "cli/line_editor.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "doctor/chip_family.h"
+#include "doctor/findings.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
-#include "doctor/doctor_text.h"
+#include "doctor/machine_profile.h"
 #include "doctor/machine_settings.h"
 #include "platform/clock.h"
 #include "platform/file.h"

@@ -1,6 +1,6 @@
 /* Sections of a label and a value, wrapped to the page. Names come from files and drivers, so control characters are
  * replaced. */
-#include "doctor/doctor_text.h"
+#include "doctor/machine_profile.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -210,8 +210,7 @@ static void put_chip(page *p, const char *label, const spry_chip *chip)
     if (!chip->family[0])
         return put_row(p, label, "no figures of such a chip are known, so nothing is compared");
     if (chip->multiply_g_s > 0)
-        snprintf(products, sizeof products, " and %s of its products",
-                 known_share(multiplies, chip->multiply_share));
+        snprintf(products, sizeof products, " and %s of its products", known_share(multiplies, chip->multiply_share));
     put_row(p, label, "%s: %s of its reading%s (%s)", chip->family, known_share(reads, chip->read_share), products,
             chip->source);
 }

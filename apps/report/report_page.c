@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "web/page_libraries.h"
+#include "web/web_page.h"
 
-/* page.S */
+/* cli/bundled.S */
 extern const char spry_report_css[], spry_report_js[];
 
 /* The data cannot end its element, since '<' is escaped; and nothing on the page can reach the network. */

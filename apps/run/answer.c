@@ -13,7 +13,6 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
-#include "run/shown_text.h"
 #include "spry_serve.h"
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */

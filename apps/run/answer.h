@@ -3,13 +3,56 @@
 #define SPRY_RUN_ANSWER_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 #include "base/buffer.h"
 #include "base/options.h"
 #include "cli/common_options.h"
+#include "cli/markdown_text.h"
+#include "cli/terminal.h"
 #include "platform/energy.h"
 #include "platform/trace.h"
 #include "spry_pictures.h"
+
+/* ---- shown_text.c: an answer on a terminal ----------------------------------------------------------------------- */
+
+/* An answer on standard output as it is generated. A terminal shows what is done before the first word, and Markdown
+ * broken between words; files and pipes get the text as it is. */
+
+typedef struct spry_shown_options {
+    bool streamed; /* false: only what is done is shown, no text */
+    bool plain;    /* Markdown is shown as it is written */
+    bool rated;    /* show the speed below the text, in pieces per second */
+    bool thoughts; /* show thoughts, dimmed; otherwise one line says how long they took */
+} spry_shown_options;
+
+typedef struct spry_shown_text {
+    spry_shown_options how;
+    spry_progress_line progress;
+    bool terminal, styled;
+    bool thinking, thought; /* now; before */
+    uint64_t thinking_ns;   /* when the thought began */
+    spry_word_wrap wrap;    /* for a terminal without styles, and for thoughts */
+    spry_markdown markdown; /* for a terminal with styles */
+    bool drawn;             /* the speed is below the text */
+    size_t pieces;          /* written so far */
+    uint64_t first_ns, drawn_ns;
+} spry_shown_text;
+
+/* The cursor must be at the beginning of a line of standard output. */
+void spry_shown_text_init(spry_shown_text *shown, const spry_shown_options *how);
+
+/* How much of the prompt is computed. */
+void spry_shown_text_prompt(spry_shown_text *shown, size_t done, size_t total);
+
+/* The next piece of a thought or of the answer, valid UTF-8; false once any write has failed. */
+bool spry_shown_text_think(spry_shown_text *shown, spry_view text);
+bool spry_shown_text_add(spry_shown_text *shown, spry_view text);
+
+/* Writes the text that is held back and removes everything else. */
+bool spry_shown_text_finish(spry_shown_text *shown);
+
+/* ---- answer.c ---------------------------------------------------------------------------------------------------- */
 
 /* A generated token with its probability and the most probable alternatives. */
 typedef struct spry_answer_token {
@@ -125,5 +168,22 @@ bool spry_image_line_take(spry_buffer *path, spry_view *text);
 
 /* Parses --span-repair: a number of tokens, or which: first:N, spread:N, auto, auto:NATS, all. */
 spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error);
+
+/* ---- answer_inputs.c: the model that drafts ---------------------------------------------------------------------- */
+
+/* The model given by --draft. */
+typedef struct spry_drafter_model {
+    spry_engine *engine; /* NULL: no draft model */
+    spry_model_source source;
+    spry_speculation how;
+} spry_drafter_model;
+
+/* Opens the drafter for the engine opened from `source`. "auto" selects the bundled drafter for the bundled model. */
+spry_status spry_drafter_open(spry_drafter_model *drafter, spry_engine *engine, const spry_model_source *source,
+                              const char *draft, const spry_model_flags *model_flags,
+                              const spry_engine_flags *engine_flags, spry_error *error);
+
+/* Call after the engine it drafts for is closed. */
+void spry_drafter_close(spry_drafter_model *drafter);
 
 #endif

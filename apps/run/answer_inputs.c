@@ -10,7 +10,6 @@
 #include "cli/terminal.h"
 #include "platform/file.h"
 #include "run/answer.h"
-#include "run/drafter.h"
 
 /* "a,b,c" as a JSON array of strings. */
 static spry_status choices(spry_buffer *text, const char *list, spry_error *error)

@@ -12,7 +12,6 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "run/answer.h"
-#include "run/drafter.h"
 
 enum { PROMPT_BYTES_MAX = 64 << 20, WORDS_MAX = 4096 };
 

@@ -1,4 +1,4 @@
-#include "run/shown_text.h"
+#include "run/answer.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -15,7 +15,7 @@
 #include "platform/sandbox.h"
 #include "server/api/apis.h"
 #include "server/http/http_server.h"
-#include "server/request/fetch.h"
+#include "server/request/prompt.h"
 #include "server/server_setup.h"
 
 enum { POLL_MS = 20, LAST_EVENTS_MS = 10000 };

@@ -1,7 +1,7 @@
 /* The pool serves the models of the command line, of the models folder, and the bundled ones. */
 #include "server/server_setup.h"
 #include "server/request/agents.h"
-#include "server/request/answer_spans.h"
+#include "server/request/completion.h"
 
 #include <stdlib.h>
 #include <string.h>

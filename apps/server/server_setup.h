@@ -3,9 +3,30 @@
 #define SPRY_SERVER_SERVER_SETUP_H
 
 #include "cli/common_options.h"
-#include "server/api/audio.h"
+#include "server/http/exchange.h"
 #include "server/server.h"
 #include "spry_tools.h"
+#include "voice/voice.h"
+
+/* ---- api/audio.c: speech ----------------------------------------------------------------------------------------- */
+
+/* The server's ears and mouth: a recogniser and a synthesiser, opened when they are first needed and used by one
+ * request at a time. */
+
+typedef struct spry_speech_service spry_speech_service;
+
+/* Borrows the flags. */
+spry_status spry_speech_service_create(spry_speech_service **out, const spry_speech_flags *flags, spry_error *error);
+void spry_speech_service_destroy(spry_speech_service *service);
+
+/* A synthesiser with a voice (NULL: the first one); NULL and a reason in *error where there is none. It is the
+ * caller's until spry_speech_service_leave. */
+spry_status spry_speech_service_voice(spry_speech_service *service, spry_synthesiser **synthesiser, const char *voice,
+                                      spry_error *error);
+
+void spry_speech_service_leave(spry_speech_service *service, const spry_synthesiser *synthesiser);
+
+/* ---- server_setup.c ---------------------------------------------------------------------------------------------- */
 
 enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 5 };
 

@@ -1,4 +1,4 @@
-#include "web/page_libraries.h"
+#include "web/web_page.h"
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* The files of the web page, which web_page.S links into the program: this one list serves the assembler, the routes
+/* The files of the web page, which cli/bundled.S links into the program: this one list serves the assembler, the routes
  * and the table of bytes. */
 #ifndef SPRY_APPS_WEB_PAGE_H
 #define SPRY_APPS_WEB_PAGE_H
@@ -43,6 +43,32 @@
 /* Texts without a terminating zero. */
 #define SPRY_WEB_DECLARE(symbol, ...) extern const unsigned char spry_web_##symbol##_begin[], spry_web_##symbol##_end[];
 SPRY_WEB_FILES(SPRY_WEB_DECLARE)
+#endif
+
+/* ---- page_libraries.c: libraries in JavaScript ------------------------------------------------------------------- */
+
+/* Libraries of the web page and of reports. They belong to the system or to a package of their own: the module
+ * spry_page, which is opened when the first one is needed, contains those that were installed when it was built. */
+
+/* LIBRARY(symbol, path on the server): scripts of the page, compressed with gzip. */
+#define SPRY_WEB_LIBRARIES(LIBRARY)                                                                                    \
+    LIBRARY(highlight, "/highlight.js")                                                                                \
+    LIBRARY(katex, "/katex.js")
+
+#ifndef __ASSEMBLER__
+
+typedef struct spry_page_script {
+    const unsigned char *begin, *end; /* equal: there is no such library */
+} spry_page_script;
+
+/* The symbol spry_page_module of the module. */
+typedef struct spry_page_libraries {
+    spry_page_script highlight, katex;
+    const char *chart; /* text of Chart.js for reports; "" without it */
+} spry_page_libraries;
+
+const spry_page_libraries *spry_page_libraries_get(void); /* never NULL */
+
 #endif
 
 #endif

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "engine/engine_state.h"
 #include "engine/eyes.h"
-#include "engine/head.h"
 #include "kv/kv_states.h"
 #include "model/model.h"
 #include "model/quantize.h"

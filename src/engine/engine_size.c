@@ -11,7 +11,6 @@
 #include "device/split/split_device.h"
 #include "engine/engine_state.h"
 #include "engine/eyes.h"
-#include "engine/head.h"
 #include "model/model.h"
 #include "model/quantize.h"
 #include "platform/memory.h"

@@ -11,6 +11,7 @@
 #include "draft/step_cost.h"
 #include "engine/generation.h"
 #include "grammar/grammar.h"
+#include "model/draft_head.h"
 #include "model/model.h"
 #include "sampling/sampler.h"
 #include "spry.h"
@@ -218,5 +219,31 @@ spry_status spry_session_likeliest(spry_session *session, int32_t *token, double
 
 /* Checks that these ids have an embedding. Thread-safe. */
 spry_status spry_embed_check(const spry_engine *engine, const int32_t *ids, size_t count, spry_error *error);
+
+/* ---- head.c: a model's own drafter ------------------------------------------------------------------------------- */
+
+/* A model's own head as its drafter (model/draft_head.h). It reads along: after each step it takes the hidden states of
+ * the rows that were computed, and adds its own keys and values for them, in pages of its own, later and many rows at a
+ * time. To draft, it computes the row of the last decided token, then its own drafts one after the other; rows of
+ * drafts are forgotten again.
+ *
+ * It follows one text at a time. Rows whose states it has not seen, because pages were found in the cache, are left
+ * out: drafts are then worse, answers are the same. */
+
+typedef struct spry_head spry_head;
+
+/* Finds the head of an engine's model, as the option draft_head asks for it, and sets the model's tap; before the
+ * device is opened. *out is NULL if there is none. */
+spry_status spry_head_find(spry_draft_head **out, struct spry_engine *engine, const char *asked, spry_error *error);
+
+/* Opens the head, which it takes over, after the engine's device. `found` NULL: *out is NULL. */
+spry_status spry_head_create(spry_head **out, struct spry_engine *engine, spry_draft_head *found, spry_error *error);
+void spry_head_destroy(spry_head *head);
+
+/* Draft only what it is sure of. */
+void spry_head_set_precise(spry_head *head, bool precise);
+
+/* As a source of drafts. */
+spry_drafter spry_head_drafter(spry_head *head);
 
 #endif

@@ -1,6 +1,4 @@
 /* What a head has read, its rows, its drafts. */
-#include "engine/head.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"
-#include "engine/head.h"
 #include "platform/clock.h"
 #include "sched/driver.h"
 

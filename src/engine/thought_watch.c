@@ -1,4 +1,4 @@
-#include "engine/thought_watch.h"
+#include "engine/generation.h"
 
 #include <string.h>
 

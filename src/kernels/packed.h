@@ -40,6 +40,9 @@
 #ifndef SPRY_KERNELS_PACKED_H
 #define SPRY_KERNELS_PACKED_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "base/dtype.h"
 #include "kernels/act.h"
 
@@ -64,5 +67,16 @@ void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weig
 /* Unpacks one row of a group to its file layout, byte for byte. In TQ1_0 several bytes can mean the same digits; the
  * result is the one that encoders write. */
 void spry_unpack_row(spry_dtype type, void *out, const void *group, size_t row, size_t n_in, size_t rows);
+
+/* ---- values of F16 in BF16 --------------------------------------------------------------------------------------- */
+
+/* Most F16 files were made from BF16 checkpoints, so BF16 can represent all their values exactly, including those that
+ * became subnormal halves. */
+
+/* True if BF16 can represent all n values at `halves` (at any address) exactly. */
+bool spry_narrow_exact(const void *halves, size_t n);
+
+/* Converts n such values to BF16, in place. */
+void spry_narrow(void *halves, size_t n);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 
 #include "base/number.h"
-#include "kernels/narrow.h"
 #include "kernels/packed.h"
 #include "platform/memory.h"
 

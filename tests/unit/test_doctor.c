@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "doctor/doctor_text.h"
+#include "doctor/machine_profile.h"
 #include "doctor/machine_settings.h"
 #include "platform/file.h"
 

@@ -14,7 +14,6 @@
 #include "base/compiler.h"
 #include "device/cpu/packing.h"
 #include "kernels/half.h"
-#include "kernels/narrow.h"
 #include "kernels/packed.h"
 #include "model/gguf_export.h"
 #include "support/engine_fixture.h"

@@ -1,5 +1,5 @@
 /* Speech to text and text to speech in OpenAI's interface. */
-#include "server/api/audio.h"
+#include "server/server_setup.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -17,7 +17,6 @@
 #include "server/request/completion.h"
 #include "server/server_setup.h"
 #include "server/status/status_text.h"
-#include "web/page_libraries.h"
 #include "web/web_page.h"
 
 /* Appends the words of a list with commas between them. */

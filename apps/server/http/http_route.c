@@ -4,7 +4,6 @@
 
 #include "server/api/apis.h"
 #include "server/http/exchange.h"
-#include "web/page_libraries.h"
 #include "web/web_page.h"
 
 #define PAGE_ROUTE(symbol, path, file, type) {"GET", path, spry_page_file, SPRY_ERRORS_OPENAI, SPRY_ROUTE_OPEN},

@@ -1,4 +1,4 @@
-#include "server/http/http_tls.h"
+#include "server/http/http_connection.h"
 
 #include <errno.h>
 #include <gnutls/gnutls.h>

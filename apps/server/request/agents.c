@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "server/api/chat_body.h"
 
-extern const char spry_agents_json[]; /* agents.S */
+extern const char spry_agents_json[]; /* cli/bundled.S */
 
 json_t *spry_agents_open(void)
 {

@@ -1,4 +1,4 @@
-#include "server/request/answer_spans.h"
+#include "server/request/completion.h"
 
 #include <pthread.h>
 #include <stdlib.h>

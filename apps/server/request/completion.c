@@ -12,7 +12,6 @@
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 #include "server/models/derived_model.h"
-#include "server/request/answer_spans.h"
 #include "server/request/prompt.h"
 #include "server/request/rounds.h"
 #include "server/server_setup.h"

@@ -8,6 +8,7 @@
 #include "server/fields/fields.h"
 #include "server/http/exchange.h"
 #include "server/request/streams.h"
+#include "server/server.h"
 #include "spry_pictures.h"
 #include "spry_serve.h"
 
@@ -372,7 +373,7 @@ void spry_answer_parts_deinit(spry_answer_parts *parts);
 
 /* ---- the phases -------------------------------------------------------------------------------------------------- */
 
-/* ---- submit: completion_submit.c --------------------------------------------------------------------------------- */
+/* ---- submit ------------------------------------------------------------------------------------------------------ */
 
 /* Of a completion with one answer: submits the job of its next round, whose prompt has been made. */
 spry_status spry_completion_submit_round(spry_completion *completion, spry_error *error);
@@ -398,7 +399,7 @@ typedef struct spry_token_record {
     size_t n_top;
 } spry_token_record;
 
-/* ---- collect: completion_collect.c ------------------------------------------------------------------------------- */
+/* ---- collect ----------------------------------------------------------------------------------------------------- */
 
 typedef enum spry_collected {
     SPRY_COLLECTED_SOME,
@@ -415,7 +416,7 @@ spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error);
 /* Parses the rest of an answer's text, once its job has ended. */
 void spry_choice_end_text(spry_choice *choice);
 
-/* ---- stream, or reply at once: completion_reply.c ---------------------------------------------------------------- */
+/* ---- stream, or reply at once ------------------------------------------------------------------------------------ */
 
 /* Replies, and destroys the completion when the reply is complete. */
 void spry_completion_reply(spry_completion *completion);
@@ -432,7 +433,7 @@ void spry_completion_reply_failure(spry_completion *completion);
 /* When a stream in which nothing happens gets its next event; 0: never. */
 uint64_t spry_completion_event_due(const spry_completion *completion);
 
-/* ---- report: completion_report.c --------------------------------------------------------------------------------- */
+/* ---- report ------------------------------------------------------------------------------------------------------ */
 
 /* The request's laps pause when its jobs are submitted, and its share of the energy begins. */
 void spry_completion_jobs_begin(spry_completion *completion);
@@ -452,7 +453,7 @@ void spry_completion_record(const spry_completion *completion);
 /* Ends the laps and writes the trace. */
 void spry_completion_costs_end(spry_completion *completion);
 
-/* ---- done: completion_serve.c ------------------------------------------------------------------------------------ */
+/* ---- done -------------------------------------------------------------------------------------------------------- */
 
 void spry_completion_destroy(spry_completion *completion);
 
@@ -467,5 +468,22 @@ void spry_job_options_of(spry_job_options *options, const spry_exchange *exchang
  * Waiting is charged to the request: until the first of its jobs began as queueing, the rest as prefill. */
 spry_status spry_job_begin(spry_job *job, const spry_costs *costs, spry_error *error);
 spry_status spry_job_finish(spry_job *job, spry_costs *costs, spry_error *error);
+
+/* ---- answer_spans.c: answers as fragments ------------------------------------------------------------------------ */
+
+/* After an answer is complete its text is computed once more, alone, as a fragment is, so that the next request that
+ * contains it as one finds it, at any position. It is computed again because a fragment must not
+ * depend on the text before it; it runs as batch jobs, which give way to all requests, on a thread that waits
+ * for them. */
+
+typedef struct spry_answer_spans spry_answer_spans;
+
+spry_status spry_answer_spans_create(spry_answer_spans **out, spry_model_pool *pool, spry_error *error);
+/* Drops texts that still wait. */
+void spry_answer_spans_destroy(spry_answer_spans *spans);
+
+/* Makes a text known as a fragment of a model that the caller holds, under the key's salt. Returns at once; when too
+ * many wait, or memory is short, the text is not made known. */
+void spry_answer_spans_add(spry_answer_spans *spans, const spry_pooled *model, spry_view key, spry_view text);
 
 #endif

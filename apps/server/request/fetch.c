@@ -1,7 +1,7 @@
 /* A client may name any address, so what is fetched is narrow: https, or http where the entry says so; the host and
  * port of an entry, also after a redirect; and for a host with a name no address of this machine or of a local network,
  * to which the owner of the name could point it. */
-#include "server/request/fetch.h"
+#include "server/request/prompt.h"
 
 #include <arpa/inet.h>
 #include <curl/curl.h>

@@ -10,7 +10,6 @@
 #include "server/http/http_server.h"
 #include "server/request/agents.h"
 #include "server/request/completion.h"
-#include "server/request/fetch.h"
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
 

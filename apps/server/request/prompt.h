@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/view.h"
+#include "server/http/exchange.h"
 #include "server/request/completion.h"
 #include "spry_serve.h"
 
@@ -69,5 +70,16 @@ spry_status spry_prompt_fill_in(spry_tokens *out, const spry_engine *engine, spr
  * Computed as a job of the model. SPRY_ERR_CANCELLED: the client has disconnected. */
 spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *completion, const spry_tokens *prompt,
                                  spry_error *error);
+
+/* ---- fetch.c: pictures by address -------------------------------------------------------------------------------- */
+
+/* Pictures are fetched from hosts that --allow-fetch names, from no others. */
+
+/* Checks the value of --allow-fetch. */
+spry_status spry_fetch_check(const char *allowed, spry_error *error);
+
+/* Puts data: URLs in place of http: and https: addresses of pictures in these messages. Without --allow-fetch they
+ * stay, and the engine refuses them. */
+spry_status spry_fetch_pictures(spry_exchange *x, const json_t *messages, spry_error *error);
 
 #endif

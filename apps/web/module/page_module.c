@@ -1,7 +1,7 @@
 /* The module spry_page: libraries in JavaScript, as CMake found them (page_bytes.S). */
 #include <spry.h>
 
-#include "web/page_libraries.h"
+#include "web/web_page.h"
 
 extern const unsigned char spry_page_highlight_begin[], spry_page_highlight_end[];
 extern const unsigned char spry_page_katex_begin[], spry_page_katex_end[];
