@@ -255,15 +255,18 @@ static void same_bits(const float *a, const float *b, size_t n, const char *what
         fail_msg("%s changed bits", what);
 }
 
-static const spry_dtype kv_types[] = {SPRY_F32, SPRY_F16, SPRY_Q8_0};
+static const spry_dtype kv_types[] = {SPRY_F32, SPRY_F16, SPRY_Q8_0, SPRY_Q4_0};
 
-/* q8_0 keys need heads of whole blocks. */
+/* Keys of blocks need heads of whole blocks; the rotation of q4_0 is for keys and values of attention alone. */
 static bool kv_fits(const char *folder, spry_dtype kv)
 {
     spry_model *model;
     assert_int_equal(spry_model_open(&model, folder, NULL), SPRY_OK);
     size_t block = spry_dtype_block(kv);
     bool fits = model->config.head_dim % block == 0 && model->config.slide.head_dim % block == 0;
+    const spry_arch *arch = model->config.arch;
+    if (kv == SPRY_Q4_0 && (arch->latent || arch->convolutions || arch->attention_free))
+        fits = false;
     spry_model_close(model);
     return fits;
 }
