@@ -2,6 +2,7 @@
 a command, so that what it hears and says is known."""
 
 import array
+import http.client
 import io
 import json
 import math
@@ -299,6 +300,21 @@ class LongClauses(unittest.TestCase):
             server.stop()
         if not server_support.SANITIZED:
             self.assertLess(used[1], used[0] / 2 + 0.2)
+
+    def test_the_end_between_clauses(self):
+        """Of many short clauses, those that are not begun are left out."""
+        server = Server("--grace", "0")
+        connection = self.ask(server, "Yes. " * 10000)
+        response = connection.getresponse()
+        self.assertTrue(response.read(100000))
+        server.process.send_signal(signal.SIGTERM)
+        try:
+            size = len(response.read())
+        except http.client.IncompleteRead as cut:
+            size = len(cut.partial)
+        self.assertLess(size, 12 << 20)  # what sockets hold; all of it takes more than 100 MB
+        connection.close()
+        self.assertEqual(server.stop(), 0)
 
     def test_others_are_spoken_meanwhile(self):
         server = Server()

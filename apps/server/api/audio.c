@@ -383,7 +383,9 @@ static ssize_t more(void *self, char *out, size_t size)
     spry_status status = SPRY_OK;
     spry_http_interrupt_begin(s->exchange);
     while (!status && s->sound.size == 0 && spry_clauses_take(&s->clauses, &s->clause, s->clauses.text.size > 0))
-        status = spry_synthesiser_speak(s->synthesiser, spry_buffer_view(&s->clause), on_sound, s, NULL);
+        status = spry_interrupted(SPRY_INTERRUPT_WORK)
+                     ? SPRY_ERR_CANCELLED
+                     : spry_synthesiser_speak(s->synthesiser, spry_buffer_view(&s->clause), on_sound, s, NULL);
     spry_interrupt_end();
     if (status)
         return -1;
