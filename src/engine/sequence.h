@@ -133,21 +133,6 @@ void spry_sequence_truncate(spry_sequence *sequence, size_t n_tokens);
 
 /* Fragments of a prompt whose cached pages are reused after other text than they were computed after. */
 
-/* Which pages of a fragment are recomputed in place. The choice depends on the places of the prompt's spans and on the
- * repair alone, never on what is cached; and for the spans of one place not on spans that follow later text, so that a
- * conversation that goes on finds what it has computed. */
-
-typedef struct spry_span_choice {
-    size_t head; /* pages before this page, */
-    size_t tail; /* this page and all later pages, */
-    size_t step; /* every page with this distance is recomputed, too; 0: only head and tail */
-} spry_span_choice;
-
-static inline bool spry_span_chosen(const spry_span_choice *choice, size_t page)
-{
-    return page < choice->head || page >= choice->tail || (choice->step && page % choice->step == 0);
-}
-
 /* What reusing `spans` tokens of a prompt, with `repaired` more of them recomputed in place, is expected to cost: the
  * mean KL divergence from full prefill, in nats per token, as measured with a model that has a start token or one that
  * has none. */
@@ -156,13 +141,23 @@ double spry_span_divergence(size_t spans, size_t repaired, size_t prompt, bool s
 /* The share of the spans that must be recomputed for a divergence of at most `bound`, if all of a prompt is spans. */
 double spry_span_share(double bound, bool start_token);
 
-/* Undeclared fragments: text of a prompt that is in cached pages, at any position. */
+/* ---- shared by sequence.c and sequence_layout.c ------------------------------------------------------------------ */
 
-/* Runs of whole pages in a prompt, each page referenced. */
-typedef struct spry_span_runs {
-    spry_span *spans; /* ascending */
-    uint32_t *pages;  /* pages of all runs, in order */
-    size_t n_spans, n_pages;
-} spry_span_runs;
+static inline size_t spry_placed_end(const spry_placed *placed)
+{
+    return placed->at + placed->picture->n_rows;
+}
+
+/* Replaces the pictures, which the sequence then owns, and drops the contents that were made of the old ones. */
+void spry_sequence_set_pictures(spry_sequence *sequence, spry_held_picture *pictures, size_t n);
+
+/* Records rows to be computed; adjacent rows are merged. */
+spry_status spry_sequence_add_work(spry_sequence *sequence, const spry_work *work, spry_error *error);
+
+/* Extends a table, and evicts cached pages when there are too few free ones. */
+spry_status spry_sequence_take_pages(spry_sequence *sequence, spry_kv_table *table, size_t count, spry_error *error);
+
+/* Drops all work and all pages of the table, which are not cached. */
+void spry_sequence_forget(spry_sequence *sequence);
 
 #endif
