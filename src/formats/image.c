@@ -23,7 +23,7 @@ enum { SIDE_MAX = 65500, SECONDS = 10 };
 /* The child sends this, followed by the pixels. */
 typedef struct sent_head {
     uint32_t width, height;
-    char trouble[120]; /* why there are no pixels; empty: there are */
+    char trouble[160]; /* why there are no pixels; empty: there are */
 } sent_head;
 
 typedef struct decoding {
@@ -63,18 +63,73 @@ static void put_on_white(unsigned char *rgb, const unsigned char *rgba)
         rgb[i] = (unsigned char)((rgba[i] * rgba[3] + 255 * (255 - rgba[3]) + 127) / 255);
 }
 
+/* ---- EXIF -------------------------------------------------------------------------------------------------------- */
+
+enum { EXIF_HEAD = 6 };
+static const char exif_head[] = "Exif\0"; /* before EXIF data in JPEG files, and in some WebP files */
+
+static unsigned exif_number(const unsigned char *at, size_t n, bool little)
+{
+    unsigned value = 0;
+    for (size_t i = 0; i < n; i++)
+        value |= (unsigned)at[i] << 8 * (little ? i : n - 1 - i);
+    return value;
+}
+
+/* The orientation in EXIF data, 1 to 8; 1 where there is none. */
+static unsigned exif_orientation(const unsigned char *tiff, size_t size)
+{
+    if (size < 8)
+        return 1;
+    bool little = tiff[0] == 'I';
+    size_t at = exif_number(tiff + 4, 4, little);
+    if (at > size || size - at < 2)
+        return 1;
+    unsigned n = exif_number(tiff + at, 2, little);
+    for (at += 2; n-- && at <= size && size - at >= 12; at += 12)
+        if (exif_number(tiff + at, 2, little) == 0x112) {
+            unsigned value = exif_number(tiff + at + 8, 2, little);
+            return value >= 1 && value <= 8 ? value : 1;
+        }
+    return 1;
+}
+
+/* Rotates and mirrors the pixels as EXIF data requires. */
+static void orient(decoding *d, const unsigned char *exif, size_t size)
+{
+    unsigned how = exif ? exif_orientation(exif, size) : 1;
+    uint32_t w = d->head.width, h = d->head.height, out_w = how > 4 ? h : w, out_h = how > 4 ? w : h;
+    unsigned char *turned = how > 1 ? malloc((size_t)w * h * 3) : NULL;
+    if (!turned)
+        return;
+    for (uint32_t y = 0; y < out_h; y++)
+        for (uint32_t x = 0; x < out_w; x++) {
+            uint32_t from_x = how > 4 ? y : x, from_y = how > 4 ? x : y;
+            if (how == 2 || how == 3 || how == 7 || how == 8)
+                from_x = w - 1 - from_x;
+            if (how == 3 || how == 4 || how == 6 || how == 7)
+                from_y = h - 1 - from_y;
+            memcpy(turned + ((size_t)y * out_w + x) * 3, d->rgb + ((size_t)from_y * w + from_x) * 3, 3);
+        }
+    d->rgb = turned;
+    d->head.width = out_w;
+    d->head.height = out_h;
+}
+
 /* ---- PNG --------------------------------------------------------------------------------------------------------- */
 
 typedef struct png_source {
     decoding *decoding;
     size_t at;
+    bool done; /* all pixels are there */
     jmp_buf out;
 } png_source;
 
 static void png_trouble(png_structp png, png_const_charp why)
 {
     png_source *s = png_get_error_ptr(png);
-    damaged(s->decoding, why);
+    if (!s->done)
+        damaged(s->decoding, why);
     longjmp(s->out, 1);
 }
 
@@ -96,6 +151,22 @@ static void png_feed(png_structp png, png_bytep to, size_t n)
 static uint32_t png_number(const unsigned char *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* Reads what follows the pixels, such as EXIF data; faults there do not matter. */
+static void read_png_end(png_structp png, png_infop info, png_source *s)
+{
+    s->done = true;
+    if (!setjmp(s->out))
+        png_read_end(png, info);
+}
+
+static void orient_png(decoding *d, png_structp png, png_infop info)
+{
+    png_bytep exif;
+    png_uint_32 size;
+    if (png_get_eXIf_1(png, info, &size, &exif))
+        orient(d, exif, size);
 }
 
 static void decode_png(decoding *d)
@@ -132,6 +203,8 @@ static void decode_png(decoding *d)
     png_read_image(png, rows);
     for (size_t i = 0; i < (size_t)width * height; i++)
         put_on_white(d->rgb + i * 3, rgba + i * 4);
+    read_png_end(png, info, &s);
+    orient_png(d, png, info);
 }
 
 /* ---- JPEG -------------------------------------------------------------------------------------------------------- */
@@ -148,6 +221,10 @@ static void jpeg_fail(j_common_ptr jpeg)
     jpeg_trouble *t = (jpeg_trouble *)(void *)jpeg->err;
     char why[JMSG_LENGTH_MAX];
     jpeg->err->format_message(jpeg, why);
+    int code = jpeg->err->msg_code;
+    if (code == JERR_BAD_PRECISION || code == JERR_SOF_UNSUPPORTED || code == JERR_CONVERSION_NOTIMPL)
+        snprintf(t->decoding->head.trouble, sizeof t->decoding->head.trouble,
+                 "is a JPEG file of a kind that is not read (%.60s); save it as an 8-bit JPEG or PNG file", why);
     damaged(t->decoding, why);
     longjmp(t->out, 1);
 }
@@ -164,55 +241,6 @@ static void jpeg_message(j_common_ptr jpeg, int level)
         longjmp(t->out, 1);
     }
     t->ended = t->ended || jpeg->err->msg_code == JWRN_JPEG_EOF;
-}
-
-static unsigned exif_number(const unsigned char *at, size_t n, bool little)
-{
-    unsigned value = 0;
-    for (size_t i = 0; i < n; i++)
-        value |= (unsigned)at[i] << 8 * (little ? i : n - 1 - i);
-    return value;
-}
-
-/* The orientation in APP1's EXIF data, 1 to 8; 1 where there is none. */
-static unsigned exif_orientation(const unsigned char *data, size_t size)
-{
-    if (size < 14 || memcmp(data, "Exif\0", 6) != 0)
-        return 1;
-    const unsigned char *tiff = data + 6;
-    size -= 6;
-    bool little = tiff[0] == 'I';
-    size_t at = exif_number(tiff + 4, 4, little);
-    if (at > size || size - at < 2)
-        return 1;
-    unsigned n = exif_number(tiff + at, 2, little);
-    for (at += 2; n-- && at <= size && size - at >= 12; at += 12)
-        if (exif_number(tiff + at, 2, little) == 0x112) {
-            unsigned value = exif_number(tiff + at + 8, 2, little);
-            return value >= 1 && value <= 8 ? value : 1;
-        }
-    return 1;
-}
-
-/* Rotates and mirrors the pixels as EXIF's number requires. */
-static void orient(decoding *d, unsigned how)
-{
-    uint32_t w = d->head.width, h = d->head.height, out_w = how > 4 ? h : w, out_h = how > 4 ? w : h;
-    unsigned char *turned = how > 1 ? malloc((size_t)w * h * 3) : NULL;
-    if (!turned)
-        return;
-    for (uint32_t y = 0; y < out_h; y++)
-        for (uint32_t x = 0; x < out_w; x++) {
-            uint32_t from_x = how > 4 ? y : x, from_y = how > 4 ? x : y;
-            if (how == 2 || how == 3 || how == 7 || how == 8)
-                from_x = w - 1 - from_x;
-            if (how == 3 || how == 4 || how == 6 || how == 7)
-                from_y = h - 1 - from_y;
-            memcpy(turned + ((size_t)y * out_w + x) * 3, d->rgb + ((size_t)from_y * w + from_x) * 3, 3);
-        }
-    d->rgb = turned;
-    d->head.width = out_w;
-    d->head.height = out_h;
 }
 
 static void decode_jpeg(decoding *d)
@@ -242,30 +270,104 @@ static void decode_jpeg(decoding *d)
             rgb[i] = (unsigned char)(line[i / 3 * 4 + i % 3] * line[i / 3 * 4 + 3] / 255);
     }
     for (jpeg_saved_marker_ptr m = jpeg.marker_list; m; m = m->next)
-        if (exif_orientation(m->data, m->data_length) > 1) {
-            orient(d, exif_orientation(m->data, m->data_length));
+        if (m->data_length > EXIF_HEAD && !memcmp(m->data, exif_head, EXIF_HEAD)) {
+            orient(d, m->data + EXIF_HEAD, m->data_length - EXIF_HEAD);
             break;
         }
 }
 
 /* ---- WebP -------------------------------------------------------------------------------------------------------- */
 
+/* A part of a RIFF file: a name, a size, and data. */
+typedef struct webp_chunk {
+    const unsigned char *data; /* NULL: there is none of this name */
+    size_t size;
+} webp_chunk;
+
+enum { WEBP_HEAD = 12, CHUNK_HEAD = 8, FRAME_HEAD = 16, CANVAS_CHUNK = CHUNK_HEAD + 10, ALPHA_FLAG = 16 };
+
+static uint32_t webp_number(const unsigned char *at, size_t n)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < n; i++)
+        value |= (uint32_t)at[i] << 8 * i;
+    return value;
+}
+
+/* The first chunk of this name. */
+static webp_chunk find_chunk(const unsigned char *at, size_t size, const char *name)
+{
+    while (size >= CHUNK_HEAD) {
+        size_t n = webp_number(at + 4, 4), left = size - CHUNK_HEAD;
+        if (!memcmp(at, name, 4))
+            return (webp_chunk){at + CHUNK_HEAD, n < left ? n : left};
+        n += n % 2;
+        if (n > left)
+            break;
+        at += CHUNK_HEAD + n;
+        size = left - n;
+    }
+    return (webp_chunk){0};
+}
+
+/* Puts pixels with alpha on the canvas, which is white there. */
+static void put_frame(decoding *d, const unsigned char *rgba, size_t left, size_t top, size_t width, size_t height)
+{
+    for (size_t y = 0; y < height && top + y < d->head.height; y++)
+        for (size_t x = 0; x < width && left + x < d->head.width; x++)
+            put_on_white(d->rgb + ((top + y) * d->head.width + left + x) * 3, rgba + (y * width + x) * 4);
+}
+
+/* The first frame of an animation becomes a file of its own, with the canvas of its size that alpha requires. */
+static void decode_webp_frame(decoding *d)
+{
+    const webp_chunk frame = find_chunk(d->file + WEBP_HEAD, d->size - WEBP_HEAD, "ANMF");
+    unsigned char *file = frame.size > FRAME_HEAD ? malloc(WEBP_HEAD + CANVAS_CHUNK + frame.size) : NULL, *rgba = NULL;
+    if (file) {
+        static const unsigned char head[] = "RIFF\0\0\0\0WEBPVP8X\12\0\0\0\20\0\0";
+        size_t size = WEBP_HEAD + CANVAS_CHUNK - CHUNK_HEAD + frame.size - FRAME_HEAD;
+        int width, height;
+        memcpy(file, head, sizeof head);
+        memcpy(file + WEBP_HEAD + CHUNK_HEAD + 4, frame.data + 6, 6); /* width and height */
+        memcpy(file + WEBP_HEAD + CANVAS_CHUNK, frame.data + FRAME_HEAD, frame.size - FRAME_HEAD);
+        for (size_t i = 0; i < 4; i++)
+            file[4 + i] = (unsigned char)(size >> 8 * i);
+        size += CHUNK_HEAD;
+        if (WebPGetInfo(file, size, &width, &height) && (size_t)width * (size_t)height <= d->max_pixels)
+            rgba = WebPDecodeRGBA(file, size, &width, &height);
+        if (rgba)
+            put_frame(d, rgba, 2 * (size_t)webp_number(frame.data, 3), 2 * (size_t)webp_number(frame.data + 3, 3),
+                      (size_t)width, (size_t)height);
+    }
+    if (!rgba)
+        damaged(d, "its first frame");
+}
+
 static void decode_webp(decoding *d)
 {
+    WebPBitstreamFeatures features;
     int width, height;
-    if (!WebPGetInfo(d->file, d->size, &width, &height)) {
+    if (d->size < WEBP_HEAD || WebPGetFeatures(d->file, d->size, &features)) {
         damaged(d, "its header");
         return;
     }
-    if (!begin(d, (uint64_t)width, (uint64_t)height))
+    if (!begin(d, (uint64_t)features.width, (uint64_t)features.height))
         return;
-    unsigned char *rgba = WebPDecodeRGBA(d->file, d->size, &width, &height);
-    if (!rgba) {
-        damaged(d, "its data, or it is an animation");
-        return;
+    memset(d->rgb, 255, (size_t)d->head.width * d->head.height * 3);
+    if (features.has_animation) {
+        decode_webp_frame(d);
+    } else {
+        unsigned char *rgba = WebPDecodeRGBA(d->file, d->size, &width, &height);
+        if (rgba)
+            put_frame(d, rgba, 0, 0, (size_t)width, (size_t)height);
+        else
+            damaged(d, "its data");
     }
-    for (size_t i = 0; i < (size_t)d->head.width * d->head.height; i++)
-        put_on_white(d->rgb + i * 3, rgba + i * 4);
+    webp_chunk exif = find_chunk(d->file + WEBP_HEAD, d->size - WEBP_HEAD, "EXIF");
+    if (exif.size > EXIF_HEAD && !memcmp(exif.data, exif_head, EXIF_HEAD))
+        exif = (webp_chunk){exif.data + EXIF_HEAD, exif.size - EXIF_HEAD};
+    if (!d->head.trouble[0])
+        orient(d, exif.data, exif.size);
 }
 
 #else
@@ -381,6 +483,17 @@ static unsigned gif_number(const unsigned char *at)
     return at[0] | (unsigned)at[1] << 8;
 }
 
+/* A white canvas, which is larger than the file says where its first frame is. */
+static bool gif_canvas(decoding *d, unsigned width, unsigned height)
+{
+    width = width > d->head.width ? width : d->head.width;
+    height = height > d->head.height ? height : d->head.height;
+    if (!begin(d, width, height))
+        return false;
+    memset(d->rgb, 255, (size_t)width * height * 3);
+    return true;
+}
+
 static bool gif_frame(gif_reader *r, const unsigned char *colours, size_t n_colours)
 {
     static const unsigned first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2};
@@ -389,6 +502,8 @@ static bool gif_frame(gif_reader *r, const unsigned char *colours, size_t n_colo
     if (!head)
         return false;
     unsigned left = gif_number(head), top = gif_number(head + 2), w = gif_number(head + 4), h = gif_number(head + 6);
+    if (!gif_canvas(d, left + w, top + h))
+        return false;
     if (head[8] & 0x80) {
         n_colours = (size_t)2 << (head[8] & 7);
         colours = gif_bytes(r, n_colours * 3);
@@ -429,7 +544,8 @@ static void decode_gif(decoding *d)
     const unsigned char *colours = n_colours ? gif_bytes(&r, n_colours * 3) : NULL;
     if (!begin(d, gif_number(head + 6), gif_number(head + 8)))
         return;
-    memset(d->rgb, 255, (size_t)d->head.width * d->head.height * 3);
+    free(d->rgb); /* the frame decides */
+    d->rgb = NULL;
     while ((kind = gif_bytes(&r, 1)) && *kind == GIF_EXTENSION && gif_extension(&r))
         ;
     if (!kind || *kind != GIF_FRAME || !gif_frame(&r, colours, n_colours))

@@ -59,8 +59,9 @@ static unsigned on_white(unsigned value, unsigned alpha)
 /* Files without loss: a ramp in each colour; of "rgba" column 4 is half transparent, column 5 wholly. */
 static void lossless_pictures_have_their_pixels(void **state)
 {
-    static const char *const names[] = {"rgb.png", "rgb16.png",      "interlaced.png", "palette.png", "rgba.png",
-                                        "rgb.gif", "interlaced.gif", "animated.gif",   "rgb.webp",    "rgba.webp"};
+    static const char *const names[] = {"rgb.png",  "rgb16.png", "interlaced.png", "palette.png",
+                                        "rgba.png", "rgb.gif",   "interlaced.gif", "animated.gif",
+                                        "rgb.webp", "rgba.webp", "animated.webp",  "animated-rgba.webp"};
     (void)state;
     if (!can_decode(__func__))
         skip();
@@ -109,7 +110,7 @@ static void expect_quarters(const spry_image *image, const unsigned quarters[4])
 
 static void photographs_have_their_colours(void **state)
 {
-    static const char *const names[] = {"turned.jpg", "progressive.jpg", "cmyk.jpg"};
+    static const char *const names[] = {"turned.jpg", "progressive.jpg", "cmyk.jpg", "quarters-animated.webp"};
     static const unsigned quarters[] = {RED, GREEN, BLUE, YELLOW};
     (void)state;
     if (!can_decode(__func__))
@@ -196,10 +197,93 @@ static void photographs_are_turned_as_they_say(void **state)
     spry_buffer_deinit(&file);
 }
 
+/* EXIF data of PNG files, before and after the pixels, and of WebP files: the first row is right, the first column
+ * above. */
+static void other_files_are_turned_too(void **state)
+{
+    static const char *const names[] = {"turned.png", "turned-late.png", "turned.webp"};
+    static const unsigned quarters[] = {BLUE, RED, YELLOW, GREEN};
+    (void)state;
+    if (!can_decode(__func__))
+        skip();
+    for (size_t i = 0; i < SPRY_COUNT(names); i++) {
+        spry_image image = decode(names[i]);
+        assert_int_equal(image.width, 16);
+        assert_int_equal(image.height, 32);
+        expect_quarters(&image, quarters);
+        spry_image_deinit(&image);
+    }
+    spry_buffer file;
+    read_file(&file, "turned-late.png");
+    const char *end = memmem(file.data, file.size, "eXIf", 4);
+    assert_non_null(end);
+    spry_image image; /* what follows the pixels may be damaged */
+    assert_int_equal(spry_image_decode(&image, file.data, (size_t)(end - file.data) + 9, MOST, "it", NULL), SPRY_OK);
+    assert_int_equal(image.width, 32);
+    spry_image_deinit(&image);
+    spry_buffer_deinit(&file);
+}
+
+static void expect_pixel(const spry_image *image, unsigned x, unsigned y, unsigned red, unsigned green, unsigned blue)
+{
+    const unsigned char *pixel = image->rgb + (y * image->width + x) * 3;
+    if (pixel[0] != red || pixel[1] != green || pixel[2] != blue)
+        fail_msg("pixel %u, %u is %u, %u, %u", x, y, pixel[0], pixel[1], pixel[2]);
+}
+
+/* A first frame that is smaller than the picture is on white; a GIF picture is as large as its first frame. */
+static void frames_have_places(void **state)
+{
+    static unsigned char gif[] = "GIF89a\2\0\2\0\x80\0\0\xff\0\0\0\0\xff,\1\0\1\0\2\0\2\0\0\2\3\x44\x18\x14\0;";
+    (void)state;
+    if (!can_decode(__func__))
+        skip();
+    spry_image image = decode("offset.webp");
+    assert_int_equal(image.width, WIDTH);
+    assert_int_equal(image.height, HEIGHT);
+    for (unsigned y = 0; y < HEIGHT; y++)
+        for (unsigned x = 0; x < WIDTH; x++)
+            if (x < 2 || y < 2)
+                expect_pixel(&image, x, y, 255, 255, 255);
+            else
+                expect_pixel(&image, x, y, x * 40, y * 60, (x + y) * 20);
+    spry_image_deinit(&image);
+    assert_int_equal(spry_image_decode(&image, gif, sizeof gif - 1, MOST, "it", NULL), SPRY_OK);
+    assert_int_equal(image.width, 3);
+    assert_int_equal(image.height, 3);
+    expect_pixel(&image, 0, 0, 255, 255, 255);
+    expect_pixel(&image, 1, 1, 255, 0, 0);
+    expect_pixel(&image, 2, 1, 0, 0, 255);
+    spry_image_deinit(&image);
+}
+
+/* JPEG files that libjpeg does not read are not damaged: 12 bits a colour, files without loss. */
+static void kinds_that_are_not_read_are_named(void **state)
+{
+    (void)state;
+    if (!can_decode(__func__))
+        skip();
+    spry_buffer file;
+    spry_image image;
+    read_file(&file, "turned.jpg");
+    char *frame = memmem(file.data, file.size, "\xff\xc0", 2);
+    assert_non_null(frame);
+    for (unsigned i = 0; i < 2; i++) {
+        spry_error error = {0};
+        frame[1] = i ? '\xc3' : '\xc1';
+        frame[4] = i ? 8 : 12;
+        assert_int_equal(spry_image_decode(&image, file.data, file.size, MOST, "it", &error), SPRY_ERR_INPUT);
+        assert_non_null(strstr(error.message, "of a kind that is not read"));
+        assert_null(strstr(error.message, "damaged"));
+    }
+    spry_buffer_deinit(&file);
+}
+
 /* Every file cut at every length: a picture, as far as it is there, or a sentence; never anything else. */
 static void cut_files_are_pictures_or_sentences(void **state)
 {
-    static const char *const names[] = {"rgba.png", "animated.gif", "rgba.webp", "turned.jpg"};
+    static const char *const names[] = {"rgba.png",   "animated.gif",       "rgba.webp",
+                                        "turned.jpg", "animated-rgba.webp", "turned-late.png"};
     (void)state;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
         spry_buffer file;
@@ -219,9 +303,14 @@ static void cut_files_are_pictures_or_sentences(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lossless_pictures_have_their_pixels), cmocka_unit_test(photographs_with_small_faults_are_read),
-        cmocka_unit_test(photographs_have_their_colours),      cmocka_unit_test(photographs_are_turned_as_they_say),
+        cmocka_unit_test(lossless_pictures_have_their_pixels),
+        cmocka_unit_test(photographs_with_small_faults_are_read),
+        cmocka_unit_test(photographs_have_their_colours),
+        cmocka_unit_test(photographs_are_turned_as_they_say),
         cmocka_unit_test(cut_files_are_pictures_or_sentences),
+        cmocka_unit_test(other_files_are_turned_too),
+        cmocka_unit_test(frames_have_places),
+        cmocka_unit_test(kinds_that_are_not_read_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
