@@ -135,6 +135,27 @@ static inline size_t spry_attend_chunk_end(const spry_attend *a, size_t e)
     return e;
 }
 
+/* One head of a recurrent layer, over n tokens. S is the head's state, [n_k, n_v]; a token has a factor `fade`, a
+ * factor `beta`, a key k, a value v and a query q:
+ *
+ *   S = fade * S;  S += k (beta * (v - S k));  out = S q            with `corrects` (the delta rule)
+ *   S = fade * S;  S += k (beta * v);          out = S q + skip * v  otherwise (Mamba-2)
+ *
+ * Every column of S is computed by itself, token after token, so that splitting the tokens changes no bit. */
+typedef struct spry_recur {
+    float *state;           /* [n_k, n_v] */
+    const float *q, *k, *v; /* [n, stride] */
+    size_t stride;
+    const float *fade, *beta; /* [n, gate_stride]: one of each per token */
+    size_t gate_stride;
+    float *out; /* [n - first, out_stride]: only tokens from number `first` on have results */
+    size_t out_stride;
+    size_t n, first;
+    size_t n_k, n_v;
+    bool corrects;
+    float skip;
+} spry_recur;
+
 typedef enum spry_gate {
     SPRY_GATE_SILU,
     SPRY_GATE_GELU_TANH,
@@ -190,6 +211,8 @@ typedef struct spry_ops {
     void (*scale)(float *x, float scale, size_t n);                      /* x *= scale */
     void (*softcap)(float *x, float cap, size_t n);                      /* x = cap * tanh(x / cap) */
     void (*softmax)(float *x, size_t n);                                 /* in place, max subtracted */
+
+    void (*recur)(const spry_recur *r);
 
     /* weights[i] = exp(scores[i] - max), see kernels/weigh.h. All tables give the same bits. */
     void (*weigh)(double *weights, const float *scores, size_t n, float max);

@@ -151,5 +151,7 @@ void check_weigh(check *c);
 void bench_weigh(check *c);
 void check_elementwise(check *c);
 void bench_elementwise(check *c);
+void check_recur(check *c);
+void bench_recur(check *c);
 
 #endif

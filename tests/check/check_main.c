@@ -11,7 +11,7 @@ static const check_op ops[] = {
     {check_decode, bench_decode}, {check_encode, bench_encode},         {check_encode_act, bench_encode_act},
     {check_matmul, bench_matmul}, {check_attend, bench_attend},         {check_rms_norm, bench_rms_norm},
     {check_rope, bench_rope},     {check_softmax, bench_softmax},       {check_elementwise, bench_elementwise},
-    {check_weigh, bench_weigh},   {check_layer_norm, bench_layer_norm},
+    {check_weigh, bench_weigh},   {check_layer_norm, bench_layer_norm}, {check_recur, bench_recur},
 };
 
 /* Tables of this architecture that a machine may lack. */

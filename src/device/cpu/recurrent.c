@@ -115,7 +115,7 @@ void spry_pass_convolution(spry_pass *p, const spry_layer *l, uint32_t index)
 /* Gated delta nets. Each head has a state, [key_dim, value_dim]; a token makes it fade, replaces what the state gives
  * for the token's key by its value, as far as beta says, and is answered by its query:
  *
- *   S = exp(g) * S;  S += k (beta * (v - S k));  out = S q
+ *   S = exp(g) * S;  S += k (beta * (v - S k));  out = S q     (kernels/ops.h, recur)
  *
  * Mamba-2's states have no delta rule: with the step in time dt
  *
@@ -215,44 +215,37 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
             memset(run.state.inputs, 0, (c->n_conv - 1) * spry_config_delta_mixed(c) * sizeof(float));
 }
 
-/* One head at work. */
-typedef struct head_work {
-    const delta_job *job;
-    delta_run run;
-    size_t head;
-    float state[SPRY_MAX_DELTA_DIM * SPRY_MAX_DELTA_DIM];
-    float q[SPRY_MAX_DELTA_DIM], k[SPRY_MAX_DELTA_DIM], v[SPRY_MAX_DELTA_DIM], change[SPRY_MAX_DELTA_DIM];
-} head_work;
+/* Some runs of a step whose tokens, with those that are learned again, fit the memory of convolutions. */
+typedef struct delta_group {
+    delta_job job;
+    run_cursor begin;
+    size_t n_runs, n_tokens;
+} delta_group;
 
-/* exp(g) and beta of the token at a position. */
-static const float *gates_of(const head_work *w, size_t position)
+static size_t tokens_of(const delta_run *run)
 {
-    const delta_run *r = &w->run;
-    const spry_pass *p = w->job->pass;
-    const float *of = position < r->first ? r->state.gates : p->delta_ba;
-    return of + (position < r->first ? position - r->from : r->first_row + position - r->first) * 2 *
-                    p->config->n_delta_heads;
+    return run->end - run->from;
 }
 
-/* n coordinates of the convolution's output at a position, from number `first` on. */
-static void convolve(const head_work *w, float *out, size_t position, size_t first, size_t n)
+static delta_group next_group(const delta_job *job, run_cursor *at)
 {
-    const spry_pass *p = w->job->pass;
-    const delta_run *r = &w->run;
-    size_t mixed = spry_config_delta_mixed(p->config), reach = p->config->n_conv;
-    const float *weight = w->job->layer->delta_conv + first * reach;
-    const float *bias = w->job->layer->delta_conv_bias;
-    for (size_t i = 0; i < n; i++)
-        out[i] = bias ? bias[first + i] : 0;
-    for (size_t step = 0; step < reach; step++) {
-        size_t after = position + step + 1; /* the token's position and `reach` */
-        const float *in = after < r->first + reach ? r->state.inputs + (after - 1 - r->from) * mixed
-                                                   : p->delta_mixed + (r->first_row + after - reach - r->first) * mixed;
-        for (size_t i = 0; i < n; i++)
-            out[i] += weight[i * reach + step] * in[first + i];
+    delta_group group = {.job = *job, .begin = *at};
+    delta_run run;
+    for (run_cursor next = *at; next_run(job, &run, &next); *at = next, group.n_runs++) {
+        if (group.n_runs && group.n_tokens + tokens_of(&run) > job->pass->limits.max_rows + SPRY_PAGE_TOKENS)
+            break;
+        group.n_tokens += tokens_of(&run);
     }
-    for (size_t i = 0; i < n; i++)
-        out[i] = out[i] / (1 + expf(-out[i]));
+    return group;
+}
+
+/* The input of the convolution at a position, of a run's rows or of the tokens that its state has. */
+static const float *input_at(const delta_job *job, const delta_run *r, size_t after)
+{
+    const spry_pass *p = job->pass;
+    size_t mixed = spry_config_delta_mixed(p->config), reach = p->config->n_conv; /* `after` is position + reach - 1 */
+    return after + 1 < r->first + reach ? r->state.inputs + (after - r->from) * mixed
+                                        : p->delta_mixed + (r->first_row + after + 1 - reach - r->first) * mixed;
 }
 
 /* To length 1, times `scale`. */
@@ -266,85 +259,117 @@ static void make_unit(float *x, size_t n, float scale)
         x[i] *= scale;
 }
 
-/* The token at a position into the state. */
-static void learn(head_work *w, size_t position)
+/* The convolution's output at a position: queries, keys and values of all heads. */
+static void convolve_token(const delta_job *job, const delta_run *r, float *out, size_t position)
 {
-    const spry_config *c = w->job->pass->config;
-    size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim;
-    const spry_mixed_places places = spry_config_mixed_places(c, w->head);
-    const float *gates = gates_of(w, position);
-    float fade = gates[w->head], beta = gates[c->n_delta_heads + w->head];
-    bool corrects = !c->arch->mamba;
-    convolve(w, w->k, position, places.k, n_k);
-    convolve(w, w->v, position, places.v, n_v);
-    if (corrects)
-        make_unit(w->k, n_k, 1);
-    for (size_t j = 0; j < n_v; j++)
-        w->change[j] = 0;
-    for (size_t i = 0; i < n_k; i++) {
-        float *row = w->state + i * n_v, key = corrects ? w->k[i] : 0;
-        for (size_t j = 0; j < n_v; j++) {
-            row[j] *= fade;
-            w->change[j] += row[j] * key;
-        }
-    }
-    for (size_t j = 0; j < n_v; j++)
-        w->change[j] = (w->v[j] - w->change[j]) * beta;
-    for (size_t i = 0; i < n_k; i++) {
-        float *row = w->state + i * n_v, key = w->k[i];
-        for (size_t j = 0; j < n_v; j++)
-            row[j] += key * w->change[j];
-    }
-}
-
-/* What the state gives for the query at a position, the last one it learned. */
-static void answer(head_work *w, float *out, size_t position)
-{
-    const spry_config *c = w->job->pass->config;
-    size_t n_k = c->delta_key_dim, n_v = c->delta_value_dim;
-    const float *skip = w->job->layer->delta_skip;
-    convolve(w, w->q, position, spry_config_mixed_places(c, w->head).q, n_k);
-    if (!c->arch->mamba)
-        make_unit(w->q, n_k, 1 / sqrtf((float)n_k));
-    for (size_t j = 0; j < n_v; j++)
-        out[j] = skip ? skip[w->head] * w->v[j] : 0;
-    for (size_t i = 0; i < n_k; i++)
-        for (size_t j = 0; j < n_v; j++)
-            out[j] += w->state[i * n_v + j] * w->q[i];
-}
-
-/* The rows of a run, one after another, for one head; before them the tokens that the state is kept before. */
-static void run_head(head_work *w)
-{
-    const delta_run *r = &w->run;
-    const spry_pass *p = w->job->pass;
+    const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t stride = (size_t)c->n_delta_heads * c->delta_value_dim, size = (size_t)c->delta_key_dim * c->delta_value_dim;
-    float *kept = r->state.heads + w->head * size;
-    if (r->first)
-        memcpy(w->state, kept, size * sizeof *kept);
+    size_t mixed = spry_config_delta_mixed(c), reach = c->n_conv, n_k = c->delta_key_dim;
+    const float *taps = p->delta_taps + c->state_slot[job->index] * reach * mixed, *bias = job->layer->delta_conv_bias;
+    if (bias)
+        memcpy(out, bias, mixed * sizeof *out);
     else
-        memset(w->state, 0, size * sizeof *kept);
-    for (size_t position = r->from; position < r->end; position++) {
-        if (position == r->next && (position > r->from || !r->first))
-            memcpy(kept, w->state, size * sizeof *kept);
-        learn(w, position);
-        if (position >= r->first)
-            answer(w, p->delta_result + (r->first_row + position - r->first) * stride + w->head * c->delta_value_dim,
-                   position);
+        memset(out, 0, mixed * sizeof *out);
+    for (size_t step = 0; step < reach; step++) {
+        const float *in = input_at(job, r, position + step), *weight = taps + step * mixed;
+        for (size_t i = 0; i < mixed; i++)
+            out[i] += weight[i] * in[i];
     }
+    p->ops->gate[SPRY_GATE_SILU](out, out, p->ones, mixed);
+    for (size_t head = 0; !c->arch->mamba && head < c->n_delta_keys; head++) {
+        make_unit(out + head * n_k, n_k, 1 / sqrtf((float)n_k));
+        make_unit(out + (c->n_delta_keys + head) * n_k, n_k, 1);
+    }
+}
+
+/* An item is a token of a run of the group. */
+static void convolve_items(void *context, size_t begin, size_t end)
+{
+    const delta_group *group = context;
+    size_t mixed = spry_config_delta_mixed(group->job.pass->config), first = 0, n_runs = 0;
+    delta_run run;
+    for (run_cursor at = group->begin; n_runs < group->n_runs && next_run(&group->job, &run, &at); n_runs++) {
+        for (size_t i = begin > first ? begin : first; i < end && i < first + tokens_of(&run); i++)
+            convolve_token(&group->job, &run, group->job.pass->delta_conv + i * mixed, run.from + i - first);
+        first += tokens_of(&run);
+    }
+}
+
+/* exp(g) and beta of tokens from a position on: of the tokens that the state has, or of rows. */
+static const float *gates_at(const delta_job *job, const delta_run *r, size_t position)
+{
+    size_t width = 2 * (size_t)job->pass->config->n_delta_heads;
+    return position < r->first ? r->state.gates + (position - r->from) * width
+                               : job->pass->delta_ba + (r->first_row + position - r->first) * width;
+}
+
+/* Tokens [begin, end) of a run for one head; these are all rows of the step, or none is. */
+static void learn(const delta_job *job, const delta_run *r, const float *conv, float *state, size_t head, size_t begin,
+                  size_t end)
+{
+    const spry_pass *p = job->pass;
+    const spry_config *c = p->config;
+    size_t mixed = spry_config_delta_mixed(c), width = (size_t)c->n_delta_heads * c->delta_value_dim;
+    const spry_mixed_places places = spry_config_mixed_places(c, head);
+    const float *rows = conv + (begin - r->from) * mixed, *gates = gates_at(job, r, begin) + head;
+    const float *skip = job->layer->delta_skip;
+    bool answers = begin >= r->first;
+    if (begin >= end)
+        return;
+    const spry_recur recur = {
+        .state = state,
+        .q = rows + places.q,
+        .k = rows + places.k,
+        .v = rows + places.v,
+        .stride = mixed,
+        .fade = gates,
+        .beta = gates + c->n_delta_heads,
+        .gate_stride = 2 * (size_t)c->n_delta_heads,
+        .out = answers ? p->delta_result + (r->first_row + begin - r->first) * width + head * c->delta_value_dim : NULL,
+        .out_stride = width,
+        .n = end - begin,
+        .first = answers ? 0 : end - begin,
+        .n_k = c->delta_key_dim,
+        .n_v = c->delta_value_dim,
+        .corrects = !c->arch->mamba,
+        .skip = skip ? skip[head] : 0};
+    p->ops->recur(&recur);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A run for one head. First the state learns the tokens before the position for which it is kept after the step, then a
+ * copy of it learns the others. */
+static void run_head(const delta_job *job, const delta_run *r, const float *conv, size_t head)
+{
+    const spry_config *c = job->pass->config;
+    size_t size = (size_t)c->delta_key_dim * c->delta_value_dim, kept = r->next > r->from ? r->next : r->from;
+    float *state = r->state.heads + head * size, copy[SPRY_MAX_DELTA_DIM * SPRY_MAX_DELTA_DIM];
+    if (!r->first)
+        memset(state, 0, size * sizeof *state);
+    learn(job, r, conv, state, head, r->from, least(r->first, kept));
+    learn(job, r, conv, state, head, r->first > r->from ? r->first : r->from, kept);
+    memcpy(copy, state, size * sizeof *state);
+    learn(job, r, conv, copy, head, kept, r->first);
+    learn(job, r, conv, copy, head, kept > r->first ? kept : r->first, r->end);
 }
 
 static void recur_part(void *context, size_t worker, size_t n_workers)
 {
-    const delta_job *job = context;
-    head_work w; /* large: not cleared */
-    size_t item = 0;
-    w.job = job;
-    for (run_cursor at = {0}; next_run(job, &w.run, &at);)
-        for (w.head = 0; w.head < job->pass->config->n_delta_heads; w.head++, item++)
+    const delta_group *group = context;
+    const spry_config *c = group->job.pass->config;
+    size_t item = 0, n_runs = 0;
+    const float *conv = group->job.pass->delta_conv;
+    delta_run run;
+    for (run_cursor at = group->begin; n_runs < group->n_runs && next_run(&group->job, &run, &at); n_runs++) {
+        for (size_t head = 0; head < c->n_delta_heads; head++, item++)
             if (item % n_workers == worker)
-                run_head(&w);
+                run_head(&group->job, &run, conv, head);
+        conv += tokens_of(&run) * spry_config_delta_mixed(c);
+    }
 }
 
 /* What later steps need of the tokens of a run, as far as coordinates [begin, end) of `width` go: the tokens from
@@ -410,7 +435,13 @@ void spry_pass_delta(spry_pass *p, const spry_layer *l, uint32_t index)
     inputs[n++] = (spry_product){p->delta_ba + heads, 2 * heads, &l->delta_a};
     spry_pass_products(p, SPRY_OP_QKV, inputs, n, p->in, p->n_rows);
     spry_threads_run(p->threads, prepare_part, &job);
-    spry_threads_run(p->threads, recur_part, &job);
+    for (run_cursor at = {0}; at.segment < p->n_segments;) {
+        delta_group group = next_group(&job, &at);
+        if (!group.n_runs)
+            break;
+        spry_threads_share(p->threads, convolve_items, &group, group.n_tokens, 1);
+        spry_threads_run(p->threads, recur_part, &group);
+    }
     spry_threads_run(p->threads, keep_part, &job);
     spry_threads_run(p->threads, gate_part, &job);
     spry_pass_charge(p, SPRY_OP_ATTEND);

@@ -46,6 +46,7 @@ void spry_ref_layer_norm(float *out, const float *in, const float *weight, const
 void spry_ref_add(float *x, const float *y, size_t n);
 void spry_ref_add_scaled(float *x, const float *y, float scale, size_t n);
 void spry_ref_scale(float *x, float scale, size_t n);
+void spry_ref_recur(const spry_recur *r);
 void spry_ref_softcap(float *x, float cap, size_t n);
 void spry_ref_softmax(float *x, size_t n);
 void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
@@ -69,6 +70,6 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
              [SPRY_GATE_GELU] = spry_ref_gate_gelu,                                                                    \
              [SPRY_GATE_RELU_SQUARED] = spry_ref_gate_relu_squared},                                                   \
     .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
-    .softmax = spry_ref_softmax, .weigh = spry_ref_weigh
+    .recur = spry_ref_recur, .softmax = spry_ref_softmax, .weigh = spry_ref_weigh
 
 #endif

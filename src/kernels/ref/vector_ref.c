@@ -47,6 +47,31 @@ void spry_ref_scale(float *x, float scale, size_t n)
         x[i] *= scale;
 }
 
+/* One column of a head's state. */
+static void recur_column(const spry_recur *r, size_t column)
+{
+    float *state = r->state + column;
+    for (size_t t = 0; t < r->n; t++) {
+        const float *k = r->k + t * r->stride, *q = r->q + t * r->stride;
+        float fade = r->fade[t * r->gate_stride], v = r->v[t * r->stride + column], known = 0, sum = 0;
+        for (size_t i = 0; r->corrects && i < r->n_k; i++)
+            known += k[i] * state[i * r->n_v];
+        float change = (v - fade * known) * r->beta[t * r->gate_stride];
+        for (size_t i = 0; i < r->n_k; i++) {
+            state[i * r->n_v] = fade * state[i * r->n_v] + k[i] * change;
+            sum += q[i] * state[i * r->n_v];
+        }
+        if (t >= r->first)
+            r->out[(t - r->first) * r->out_stride + column] = sum + r->skip * v;
+    }
+}
+
+void spry_ref_recur(const spry_recur *r)
+{
+    for (size_t column = 0; column < r->n_v; column++)
+        recur_column(r, column);
+}
+
 void spry_ref_softcap(float *x, float cap, size_t n)
 {
     for (size_t i = 0; i < n; i++)

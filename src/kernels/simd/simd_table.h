@@ -6,7 +6,7 @@
 #define SIMD_OPS(isa)                                                                                                  \
     .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm, .attend = isa##_attend,                                \
     .attend_join = isa##_attend_join, .add = isa##_add, .add_scaled = isa##_add_scaled, .scale = isa##_scale,          \
-    .weigh = isa##_weigh, .softcap = isa##_softcap, .gate[SPRY_GATE_SILU] = isa##_gate_silu,                           \
+    .weigh = isa##_weigh, .softcap = isa##_softcap, .recur = isa##_recur, .gate[SPRY_GATE_SILU] = isa##_gate_silu,     \
     .gate[SPRY_GATE_GELU_TANH] = isa##_gate_gelu_tanh, .gate[SPRY_GATE_GELU] = isa##_gate_gelu,                        \
     .gate[SPRY_GATE_CLAMPED] = isa##_gate_clamped, .gate[SPRY_GATE_RELU_SQUARED] = isa##_gate_relu_squared,            \
     SPRY_DTYPES_FLOAT(SIMD_FLOAT) SPRY_DTYPES_BLOCK(SIMD_INTEGER).matmul[SPRY_F8] = {.run = isa##_matmul_F8},          \

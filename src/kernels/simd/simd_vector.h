@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "kernels/ops.h"
 #include "kernels/simd/simd_math.h"
 #include "kernels/weigh.h"
@@ -35,6 +36,81 @@ static void OP(scale)(float *x, float scale, size_t n)
 {
     vec s = v_set(scale);
     EACH(n, v_store(x + i, v_mul(v_load(x + i), s)), v_store_part(x + i, v_mul(v_load_part(x + i, rest), s), rest));
+}
+
+/* Recurrent heads: some columns of the state at a time, which stay in the nearest cache while the tokens pass. A sum
+ * over the keys has two parts, of even and of odd keys. */
+
+enum { RECUR_VECTORS = 2 };
+
+SPRY_INLINE vec load_columns(const float *from, size_t n)
+{
+    return n < LANES ? v_load_part(from, n) : v_load(from);
+}
+
+SPRY_INLINE void store_columns(float *to, vec x, size_t n)
+{
+    if (n < LANES)
+        v_store_part(to, x, n);
+    else
+        v_store(to, x);
+}
+
+/* One row of the state learns a token; its answer is added to the sums. */
+SPRY_INLINE void recur_row(float *row, float k, float q, vec fade, const vec *change, vec *sums, size_t n_vectors,
+                           size_t n)
+{
+    for (size_t j = 0; j < n_vectors; j++) {
+        vec s = v_fma(v_set(k), change[j], v_mul(fade, load_columns(row + j * LANES, n)));
+        sums[j] = v_fma(v_set(q), s, sums[j]);
+        store_columns(row + j * LANES, s, n);
+    }
+}
+
+/* Columns [column, column + n_vectors * LANES) of the state, or with n < LANES one vector with n columns. */
+SPRY_INLINE void recur_columns(const spry_recur *r, size_t column, size_t n_vectors, size_t n)
+{
+    float *state = r->state + column;
+    size_t step = r->n_v, even = r->n_k / 2 * 2;
+    for (size_t t = 0; t < r->n; t++) {
+        const float *k = r->k + t * r->stride, *q = r->q + t * r->stride, *v = r->v + t * r->stride + column;
+        vec fade = v_set(r->fade[t * r->gate_stride]), beta = v_set(r->beta[t * r->gate_stride]);
+        vec change[RECUR_VECTORS], first[RECUR_VECTORS], second[RECUR_VECTORS];
+        for (size_t j = 0; j < n_vectors; j++)
+            first[j] = second[j] = v_set(0);
+        for (size_t i = 0; r->corrects && i < r->n_k; i += 2)
+            for (size_t j = 0; j < n_vectors; j++) {
+                const float *at = state + i * step + j * LANES;
+                first[j] = v_fma(v_set(k[i]), load_columns(at, n), first[j]);
+                if (i + 1 < r->n_k)
+                    second[j] = v_fma(v_set(k[i + 1]), load_columns(at + step, n), second[j]);
+            }
+        for (size_t j = 0; j < n_vectors; j++) {
+            vec value = load_columns(v + j * LANES, n);
+            change[j] = v_mul(v_sub(value, v_mul(fade, v_add(first[j], second[j]))), beta);
+            first[j] = v_mul(v_set(r->skip), value);
+            second[j] = v_set(0);
+        }
+        for (size_t i = 0; i < even; i += 2) {
+            recur_row(state + i * step, k[i], q[i], fade, change, first, n_vectors, n);
+            recur_row(state + (i + 1) * step, k[i + 1], q[i + 1], fade, change, second, n_vectors, n);
+        }
+        if (even < r->n_k)
+            recur_row(state + even * step, k[even], q[even], fade, change, first, n_vectors, n);
+        for (size_t j = 0; t >= r->first && j < n_vectors; j++)
+            store_columns(r->out + (t - r->first) * r->out_stride + column + j * LANES, v_add(first[j], second[j]), n);
+    }
+}
+
+static void OP(recur)(const spry_recur *r)
+{
+    size_t column = 0;
+    for (; column + RECUR_VECTORS * LANES <= r->n_v; column += RECUR_VECTORS * LANES)
+        recur_columns(r, column, RECUR_VECTORS, LANES);
+    for (; column + LANES <= r->n_v; column += LANES)
+        recur_columns(r, column, 1, LANES);
+    if (column < r->n_v)
+        recur_columns(r, column, 1, r->n_v - column);
 }
 
 static vec capped(vec x, vec cap)
