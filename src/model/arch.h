@@ -37,54 +37,57 @@ typedef struct spry_tensor_name {
 
 typedef struct spry_arch {
     const char *name;    /* display name */
-    const char *gguf;    /* general.architecture */
+    const char *gguf;    /* general.architecture; NULL: GGUF files have no such models */
     const char *hf_type; /* model_type in config.json */
     /* Hugging Face names of the embedding and of the list of layers; NULL: "embed_tokens", "layers". */
     const char *hf_embedding, *hf_layers;
+    const char *hf_inner;                          /* NULL; or a name before those of tensors in some layers */
     const char *hf_embedding_norm;                 /* norm of the embedding in encoders */
     const char *hf_output_norm, *gguf_output_norm; /* NULL: "norm", "output_norm" */
     spry_gate gate;
     spry_norm_places norms;
     spry_qk_norm qk_norm;
-    bool layer_norm;       /* norms subtract the mean and may have biases */
-    bool either_norm;      /* norms are layer norms, unless the file has an epsilon of RMS norms */
-    bool ungated;          /* feed-forward is down(activation(up)), without gate */
-    bool interleaved;      /* RoPE pairs are (2i, 2i + 1) even in Hugging Face files */
-    bool permuted_in_gguf; /* GGUF files have the rows of q and k permuted for RoPE pairs (2i, 2i + 1) */
-    bool norm_plus_one;    /* Hugging Face files have weights w of norms that multiply by 1 + w */
-    bool scaled_embedding; /* embeddings are multiplied by sqrt(n_embd) */
-    bool divides_logits;   /* logits are divided by the logit scale, not multiplied */
-    bool fused_qkv;        /* q, k and v are one matrix */
-    bool fused_gate_up;    /* gate and up are one matrix */
-    bool gguf_normalises;  /* weights of experts are normalised when a GGUF file does not say */
-    bool qkv_bias;         /* q, k and v have biases unless config.json denies it */
-    bool streams;          /* several residual streams, and inputs for each layer (Gemma 3n) */
-    bool v_norm;           /* values are normalised per head, without weights */
-    bool sliding_two_way;  /* rows of a picture that see each other do so only in layers that slide */
-    bool kinds;            /* sliding layers have heads of other sizes than full layers */
-    bool keys_as_values;   /* layers without values of their own take the keys as they come out of the product */
-    bool beside;           /* Gemma 4: experts beside a dense part, inputs by layer, scalars of layers */
-    bool mixed_axes;       /* pairs of a rope with three axes take turns in GGUF files; otherwise axis after axis */
-    bool two_ropes;        /* layers that slide have a rope of their own */
-    bool latent;           /* multi-head latent attention (MLA) */
-    bool sinks;            /* attention has sinks */
-    spry_routing routing;  /* 0: softmax */
-    bool choice_bias;      /* experts are selected by their score plus a bias */
-    bool experts_mixed;    /* Hugging Face files have all experts in one tensor, transposed, with gate and up rows
-                            * alternating; or, not transposed, as 4-bit floats */
-    bool experts_across;   /* the same, but all gate rows come before all up rows */
-    bool scales_inputs;    /* the inputs of experts are multiplied by the experts' weights, and their results are added
-                            * without a factor */
-    bool groups_by_two;    /* a group of experts is rated by its best two experts, even with a softmax */
-    bool norm_bias;        /* layer norms have biases */
-    bool out_bias;         /* the output projection of attention has a bias if q, k and v do */
-    bool router_bias;      /* routers have biases */
-    bool qk_norm_flag;     /* use_qk_norm says whether q and k have norms */
-    bool shared_expert;    /* each row also passes through a shared expert, which has a gate */
-    bool convolutions;     /* some layers have a short convolution in place of attention */
-    bool delta;            /* some layers have a gated delta net in place of attention */
-    bool delta_tiled;      /* in GGUF files, every n-th head of the delta net has the same key head */
-    bool mamba;            /* these layers have no delta rule: Mamba-2 */
+    bool layer_norm;          /* norms subtract the mean and may have biases */
+    bool either_norm;         /* norms are layer norms, unless the file has an epsilon of RMS norms */
+    bool ungated;             /* feed-forward is down(activation(up)), without gate */
+    bool interleaved;         /* RoPE pairs are (2i, 2i + 1) even in Hugging Face files */
+    bool permuted_in_gguf;    /* GGUF files have the rows of q and k permuted for RoPE pairs (2i, 2i + 1) */
+    bool norm_plus_one;       /* Hugging Face files have weights w of norms that multiply by 1 + w */
+    bool scaled_embedding;    /* embeddings are multiplied by sqrt(n_embd) */
+    bool divides_logits;      /* logits are divided by the logit scale, not multiplied */
+    bool fused_qkv;           /* q, k and v are one matrix */
+    bool fused_gate_up;       /* gate and up are one matrix */
+    bool gguf_normalises;     /* weights of experts are normalised when a GGUF file does not say */
+    bool qkv_bias;            /* q, k and v have biases unless config.json denies it */
+    bool streams;             /* several residual streams, and inputs for each layer (Gemma 3n) */
+    bool v_norm;              /* values are normalised per head, without weights */
+    bool sliding_two_way;     /* rows of a picture that see each other do so only in layers that slide */
+    bool kinds;               /* sliding layers have heads of other sizes than full layers */
+    bool keys_as_values;      /* layers without values of their own take the keys as they come out of the product */
+    bool beside;              /* Gemma 4: experts beside a dense part, inputs by layer, scalars of layers */
+    bool mixed_axes;          /* pairs of a rope with three axes take turns in GGUF files; otherwise axis after axis */
+    bool two_ropes;           /* layers that slide have a rope of their own */
+    bool latent;              /* multi-head latent attention (MLA) */
+    bool indexed;             /* an indexer selects the keys that a row attends to */
+    bool index_rotates_pairs; /* the indexer's RoPE pairs are (2i, 2i + 1) */
+    bool sinks;               /* attention has sinks */
+    spry_routing routing;     /* 0: softmax */
+    bool choice_bias;         /* experts are selected by their score plus a bias */
+    bool experts_mixed;       /* Hugging Face files have all experts in one tensor, transposed, with gate and up rows
+                               * alternating; or, not transposed, as 4-bit floats */
+    bool experts_across;      /* the same, but all gate rows come before all up rows */
+    bool scales_inputs; /* the inputs of experts are multiplied by the experts' weights, and their results are added
+                         * without a factor */
+    bool groups_by_two; /* a group of experts is rated by its best two experts, even with a softmax */
+    bool norm_bias;     /* layer norms have biases */
+    bool out_bias;      /* the output projection of attention has a bias if q, k and v do */
+    bool router_bias;   /* routers have biases */
+    bool qk_norm_flag;  /* use_qk_norm says whether q and k have norms */
+    bool shared_expert; /* each row also passes through a shared expert, which has a gate */
+    bool convolutions;  /* some layers have a short convolution in place of attention */
+    bool delta;         /* some layers have a gated delta net in place of attention */
+    bool delta_tiled;   /* in GGUF files, every n-th head of the delta net has the same key head */
+    bool mamba;         /* these layers have no delta rule: Mamba-2 */
     bool delta_norms_before; /* layers with a delta net have norms before it and before feed-forward, others after
                               * both */
     bool delta_parts;        /* queries, keys and values of the delta net are three matrices */
@@ -92,6 +95,8 @@ typedef struct spry_arch {
     bool single_parts;       /* a layer has only attention, only a recurrent part, or only feed-forward */
     bool attention_free;     /* all layers have a recurrent part and no feed-forward */
     bool both_mixers;        /* layers with a recurrent part also have attention; both results are added */
+    bool shared_blocks;      /* before some layers with a recurrent part, a block of attention and feed-forward that
+                              * several layers share reads the layer's input beside the embedding */
     bool folded_scales;      /* in GGUF files, matrices are multiplied by their factors already */
     bool gated_attention;    /* q has a gate beside each head, for attention's result */
     bool attention_gate;     /* these gates come from a separate matrix */
@@ -146,6 +151,6 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_granite_hybrid, spry_arch_bamba, spry_arch_olmo_hybrid, spry_arch_falcon_h1, spry_arch_nemotron_h,
     spry_arch_nemotron_h_moe, spry_arch_qwen3_vl, spry_arch_qwen2_vl, spry_arch_qwen3_tower, spry_arch_qwen2_5_tower,
     spry_arch_siglip, spry_arch_siglip_first, spry_arch_pixtral, spry_arch_pixtral_gelu, spry_arch_internvit,
-    spry_arch_gemma4_tower;
+    spry_arch_gemma4_tower, spry_arch_deepseek_v32, spry_arch_glm_dsa, spry_arch_zamba2;
 
 #endif

@@ -71,12 +71,15 @@ static const spry_arch *const table[] = {
     &spry_arch_pixtral_gelu,
     &spry_arch_internvit,
     &spry_arch_gemma4_tower,
+    &spry_arch_deepseek_v32,
+    &spry_arch_glm_dsa,
+    &spry_arch_zamba2,
 };
 
 const spry_arch *spry_arch_by_gguf(spry_view name)
 {
     for (size_t i = 0; i < SPRY_COUNT(table); i++)
-        if (!table[i]->tower && spry_view_is(name, table[i]->gguf))
+        if (!table[i]->tower && table[i]->gguf && spry_view_is(name, table[i]->gguf))
             return table[i];
     return NULL;
 }
@@ -98,7 +101,7 @@ const char *spry_arch_gguf_names(void)
            "qwen3next, mistral3, mistral4, minimax-m2, hunyuan-moe, exaone-moe, lfm2moe, llama4, afmoe, cohere2moe, "
            "gemma4, mimo2, "
            "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, olmo-hybrid, "
-           "qwen2vl, qwen3vl";
+           "qwen2vl, qwen3vl, deepseek32, glm-dsa";
 }
 
 const char *spry_arch_hf_names(void)
@@ -110,5 +113,5 @@ const char *spry_arch_hf_names(void)
            "hunyuan_v1_moe, "
            "exaone_moe, glm4_moe_lite, lfm2_moe, llama4_text, afmoe, cohere2_moe, gemma4_text, mimo_v2_flash, "
            "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, "
-           "olmo_hybrid, qwen2_5_vl_text, qwen3_vl_text";
+           "olmo_hybrid, qwen2_5_vl_text, qwen3_vl_text, deepseek_v32, glm_moe_dsa, zamba2";
 }

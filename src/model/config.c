@@ -58,6 +58,9 @@ static const field fields[] = {
     WHOLE("attention.key_length_mla", JSON(NULL), key_dim, 1 << 12),
     WHOLE("attention.value_length_mla", JSON("v_head_dim"), value_dim, 1 << 12),
     WHOLE(NULL, JSON("qk_nope_head_dim"), nope_dim, 1 << 12),
+    WHOLE("attention.indexer.head_count", JSON("index_n_heads"), n_index_heads, 1 << 10),
+    WHOLE("attention.indexer.key_length", JSON("index_head_dim"), index_dim, SPRY_MAX_HEAD_DIM),
+    WHOLE("attention.indexer.top_k", JSON("index_topk"), index_top, 1 << 20),
     WHOLE("altup.num_inputs", JSON("altup_num_inputs"), n_streams, SPRY_MAX_STREAMS),
     WHOLE("altup.active_idx", JSON("altup_active_idx"), active_stream, SPRY_MAX_STREAMS),
     WHOLE("embedding_length_per_layer_input", JSON("hidden_size_per_layer_input"), n_layer_embd, 1 << 16),
@@ -71,6 +74,8 @@ static const field fields[] = {
     WHOLE("ssm.inner_size", JSON("mamba_d_ssm"), delta_inner, 1 << 20),
     WHOLE(NULL, JSON("linear_value_head_dim", "mamba_head_dim", "mamba_headdim"), delta_value_dim, SPRY_MAX_DELTA_DIM),
     WHOLE(NULL, JSON("mamba_expand", "expand"), n_expand, 64),
+    WHOLE(NULL, JSON("num_mem_blocks"), n_blocks, SPRY_MAX_LAYERS),
+    WHOLE(NULL, JSON("adapter_rank"), block_rank, 1 << 16),
     WHOLE("moe_latent_size", JSON("moe_latent_size"), n_latent, 1 << 20),
     REAL(NULL, JSON("attention_in_multiplier"), attention_in_scale),
     REAL(NULL, JSON("attention_out_multiplier"), attention_out_scale),
@@ -220,6 +225,13 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
     else if (c->arch->delta && (!c->delta_key_dim || !c->delta_value_dim || c->delta_value_dim > SPRY_MAX_DELTA_DIM ||
                                 c->n_conv < 2 || (!c->attention_interval && !c->arch->mamba)))
         wrong = "a size of its delta nets is zero or over 256, or their convolution sees fewer than two tokens";
+    else if (c->arch->indexed &&
+             (!c->n_index_heads || !c->index_dim || !c->index_top || !c->n_q_rank || c->rope_dim > c->index_dim))
+        wrong = "a size of the indexer is zero or missing (its heads, their size, how many keys it selects, or the "
+                "rank of queries), or its heads are smaller than their rotated part";
+    else if (c->arch->shared_blocks && (!c->n_blocks || !c->block_rank || 2 * c->n_embd % c->n_heads))
+        wrong =
+            "the number of shared blocks or the rank of their adapters is zero, or the heads do not divide two rows";
     else if (c->n_shared_kv >= c->n_layers)
         wrong = "no layer has keys and values of its own";
     else if (!c->n_context || c->position_offset >= c->n_context)
@@ -273,6 +285,8 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_TEMPERATURE, c->temperature_length},
         {SPRY_FEATURE_CHUNKED, arch->chunked && c->window},
         {SPRY_FEATURE_GATES, arch->attention_gate},
+        {SPRY_FEATURE_INDEXER, c->index_top},
+        {SPRY_FEATURE_BLOCKS, arch->shared_blocks},
         {SPRY_FEATURE_INNER_NORMS, arch->inner_norms || arch->delta_norms_before},
         {SPRY_FEATURE_MIXING, c->n_experts && (arch->scales_inputs || c->average_shared || c->weight_eps > 0 ||
                                                (arch->groups_by_two && c->n_groups > 1))},
@@ -309,7 +323,9 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "parts beside the block",
                                         "tokens of a second type",
                                         "Mamba-2 layers",
-                                        "norms in other places in some layers"};
+                                        "norms in other places in some layers",
+                                        "an indexer of keys",
+                                        "blocks that layers share"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -356,6 +372,8 @@ static void derive_sizes(spry_config *c)
         c->delta_inner = c->n_expand * c->n_embd;
     if (c->delta_inner && c->n_delta_heads)
         c->delta_value_dim = c->delta_inner % c->n_delta_heads ? 0 : c->delta_inner / c->n_delta_heads;
+    if (!c->arch->indexed)
+        c->n_index_heads = c->index_dim = c->index_top = 0;
     c->n_layers -= c->n_extra_layers < c->n_layers ? c->n_extra_layers : 0;
 }
 
@@ -408,6 +426,21 @@ void spry_config_sort_layers(spry_config *c)
         for (uint32_t j = own; i >= own && j-- > 0 && c->sliding[from[i]] != c->sliding[i];)
             from[i] = j;
     }
+    for (uint32_t i = 0, use = 0; i < c->n_layers; i++) { /* the first uses store the blocks, which then take turns */
+        uint32_t at = use % (c->n_blocks ? c->n_blocks : 1);
+        c->block_layer[i] = i;
+        for (uint32_t j = 0; c->blocks[i] && use >= c->n_blocks && j < i; j++)
+            if (c->blocks[j] && !at--) {
+                c->block_layer[i] = j;
+                break;
+            }
+        use += c->blocks[i];
+    }
+    c->n_index_slots = 0;
+    for (uint32_t i = 0; c->index_top && i < c->n_layers; i++) {
+        c->index_layer[i] = c->indexes[i] || !i ? i : c->index_layer[i - 1];
+        c->index_slot[i] = c->indexes[i] ? c->n_index_slots++ : c->index_slot[c->index_layer[i]];
+    }
     uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* floats of a token's keys and values in one KV slot */
     c->n_kv_slots = c->n_slide_slots = c->n_delta_layers = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
@@ -444,13 +477,22 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
     c->convolves = spry_arena_alloc(arena, c->n_layers, sizeof *c->convolves);
     c->kinds = spry_arena_alloc(arena, c->n_layers, sizeof *c->kinds);
     c->state_slot = spry_arena_alloc(arena, c->n_layers, sizeof *c->state_slot);
+    c->indexes = spry_arena_alloc(arena, c->n_layers, sizeof *c->indexes);
+    c->index_layer = spry_arena_alloc(arena, c->n_layers, sizeof *c->index_layer);
+    c->index_slot = spry_arena_alloc(arena, c->n_layers, sizeof *c->index_slot);
+    c->blocks = spry_arena_alloc(arena, c->n_layers, sizeof *c->blocks);
+    c->block_layer = spry_arena_alloc(arena, c->n_layers, sizeof *c->block_layer);
+    if (!c->indexes || !c->index_layer || !c->index_slot || !c->blocks || !c->block_layer)
+        return spry_fail_memory(error, "the layers", c->n_layers);
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        c->indexes[i] = c->index_top;
     if (!c->sliding || !c->rotated || !c->kv_layer || !c->kv_slot || !c->convolves || !c->kinds || !c->state_slot)
         return spry_fail_memory(error, "the layers", c->n_layers);
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->sliding[i] = c->window && (!c->arch->slides || c->arch->slides(c, i));
     for (uint32_t i = 0; c->arch->delta && i < c->n_layers; i++)
         c->convolves[i] = c->arch->mamba || (i + 1) % c->attention_interval != 0;
-    for (uint32_t i = 0; c->arch->attention_free && i < c->n_layers; i++)
+    for (uint32_t i = 0; (c->arch->attention_free || c->arch->shared_blocks) && i < c->n_layers; i++)
         c->kinds[i] = SPRY_LAYER_MIXES;
     spry_config_sort_layers(c);
     return SPRY_OK;
@@ -458,7 +500,13 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
 
 bool spry_config_attends(const spry_config *c, uint32_t layer)
 {
-    return c->kinds[layer] != SPRY_LAYER_FEEDS && (!c->convolves[layer] || c->arch->both_mixers);
+    return c->kinds[layer] != SPRY_LAYER_FEEDS &&
+           (!c->convolves[layer] || c->arch->both_mixers || spry_config_has_block(c, layer));
+}
+
+bool spry_config_has_block(const spry_config *c, uint32_t layer)
+{
+    return c->arch->shared_blocks && c->blocks[layer];
 }
 
 bool spry_config_recurs(const spry_config *c, uint32_t layer)
@@ -671,6 +719,34 @@ static spry_status check_states(const source *from, const char *name, spry_error
     return SPRY_OK;
 }
 
+/* Reads which layers have an indexer; without a list all have one. */
+static spry_status read_indexes(spry_config *config, const source *from, const char *name, spry_error *error)
+{
+    char key[128];
+    spry_gguf_array array;
+    uint64_t whole;
+    full_key(key, from, "attention.indexer.types");
+    bool listed = config->index_top && spry_gguf_get_array(from->gguf, key, &array);
+    for (uint32_t i = 0; listed && i < config->n_layers; i++)
+        config->indexes[i] = spry_gguf_array_u64(&array, i, &whole) && whole;
+    if (listed && (array.count < config->n_layers || !config->indexes[0]))
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s lists %zu of %u layers, or the first one without an indexer",
+                         name, key, (size_t)array.count, config->n_layers);
+    return SPRY_OK;
+}
+
+/* Fails if sizes of the indexer are missing. */
+static spry_status check_indexer(const source *from, const char *name, spry_error *error)
+{
+    static const char *const keys[] = {"attention.indexer.head_count", "attention.indexer.key_length",
+                                       "attention.indexer.top_k"};
+    double value;
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++)
+        if (!number(from, keys[i], &value))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s.%s is missing", name, from->arch, keys[i]);
+    return SPRY_OK;
+}
+
 /* Reads the sparsity of gates; the last value applies to all layers after the list. */
 static spry_status read_sparsity(spry_config *config, const source *from, spry_arena *arena, spry_error *error)
 {
@@ -802,10 +878,15 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     status = read_rope(config, &from, name, error);
     if (!status && config->arch->delta)
         status = check_states(&from, name, error);
+    if (!status && config->arch->indexed)
+        status = check_indexer(&from, name, error);
+    config->index_interleaved = config->arch->index_rotates_pairs;
     if (!status)
         status = spry_config_finish(config, name, arena, error);
     if (!status)
         status = read_axes(config, &from, arena, error);
+    if (!status)
+        status = read_indexes(config, &from, name, error);
     if (!status) {
         read_pattern(config, &from);
         read_convolutions(config, &from);

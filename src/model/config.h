@@ -81,7 +81,9 @@ typedef enum spry_feature {
     SPRY_FEATURE_TYPES = 1 << 22,       /* tokens of a second type */
     SPRY_FEATURE_MAMBA = 1 << 23,       /* Mamba-2, layers of a single part, scaled products */
     SPRY_FEATURE_INNER_NORMS = 1 << 24, /* norms in other places in some layers */
-    SPRY_FEATURES_END = 1 << 25
+    SPRY_FEATURE_INDEXER = 1 << 25,     /* attention to the keys that an indexer selects */
+    SPRY_FEATURE_BLOCKS = 1 << 26,      /* blocks that layers share */
+    SPRY_FEATURES_END = 1 << 27
 } spry_feature;
 
 /* Which parts a layer has. */
@@ -104,6 +106,13 @@ typedef struct spry_config {
     uint32_t n_kv_rank, n_q_rank, nope_dim, value_dim;
     uint32_t key_dim; /* nope_dim + rope_dim, if the file gives that */
     float latent_log; /* yarn's factor of scores: (1 + this * log(factor)) squared */
+    /* Sparse attention: an indexer with n_index_heads heads of index_dim rates the keys, and a row attends to the
+     * index_top best ones. 0: rows attend to all. */
+    uint32_t n_index_heads, index_dim, index_top;
+    bool index_interleaved;              /* the indexer's RoPE pairs are (2i, 2i + 1) */
+    bool *indexes;                       /* [n_layers]: the layer has an indexer */
+    uint32_t *index_layer;               /* [n_layers]: the layer whose choice of keys a layer uses */
+    uint32_t *index_slot, n_index_slots; /* [n_layers]: where the keys of a layer's indexer are in pages */
     /* Gemma 3n: number of residual streams, and the one that layers compute; size of the input that a token gives to
      * each layer; number of last layers that use keys and values of an earlier layer. 0: the model has none. */
     uint32_t n_streams, active_stream, n_layer_embd, n_shared_kv;
@@ -132,6 +141,12 @@ typedef struct spry_config {
     float attention_in_scale, attention_out_scale, key_scale, state_in_scale,
         state_out_scale;                           /* factors of Falcon-H1 */
     float gate_scale, down_scale, state_scales[5]; /* factors of z, x, B, C, dt */
+    /* Zamba2: number of blocks that layers share; rank of what a layer adds to their products; the layers that have one
+     * before their recurrent part, and the layers under which their tensors are stored, [n_layers]. */
+    uint32_t n_blocks, block_rank;
+    bool block_attention; /* queries, keys and values have such additions, too */
+    bool *blocks;
+    uint32_t *block_layer;
     uint32_t n_latent;           /* size of the experts' inputs, if rows are projected to fewer values for them; 0:
                                   * n_embd */
     bool unrotated;              /* no layer has rope */
@@ -219,6 +234,9 @@ static inline bool spry_config_feeds(const spry_config *c, uint32_t layer)
 {
     return c->kinds[layer] != SPRY_LAYER_MIXES;
 }
+
+/* True if a layer begins with a block that other layers share. */
+bool spry_config_has_block(const spry_config *config, uint32_t layer);
 
 /* Offsets of a head's queries, keys and values among the mixed inputs of a recurrent layer. */
 typedef struct spry_mixed_places {

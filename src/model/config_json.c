@@ -115,6 +115,12 @@ static const typed_key config_keys[] = {
     {"use_expert_bias", TRUTH},
     {"use_routing_bias", TRUTH},
     {"expert_selection_fn", TEXT},
+    {"indexer_types", LIST},
+    {"hybrid_layer_ids", LIST},
+    {"use_mem_rope", TRUTH},
+    {"use_shared_attention_adapter", TRUTH},
+    {"time_step_min", NUMBER},
+    {"indexer_rope_interleave", TRUTH},
     {"shared_expert_combination_strategy", TEXT},
 };
 
@@ -440,6 +446,12 @@ static spry_status read_mamba(spry_config *config, const json_t *json, const cha
         status = read_list(config->state_scales, 5, json, "ssm_multipliers", name, error);
     if (!status)
         status = read_list(mlp, 2, json, "mlp_multipliers", name, error);
+    if (config->arch->shared_blocks) {
+        if (!json_is_array(json_object_get(json, "time_step_limit")))
+            real(&config->time_limit[0], json, "time_step_min");
+        config->unrotated = !truth(json, "use_mem_rope", false);
+        config->block_attention = truth(json, "use_shared_attention_adapter", false);
+    }
     config->gate_scale = mlp[0];
     config->down_scale = mlp[1];
     config->delta_unnormed = !truth(json, "mamba_rms_norm", true);
@@ -465,12 +477,17 @@ static bool read_block(spry_config *config, uint32_t layer, const char *kind, bo
                  {"attention", false, false, false},
                  {"full_attention", false, false, false},
                  {"*", false, false, false},
+                 {"hybrid", true, false, false},
                  {"mlp", false, true, false},
                  {"-", false, true, false},
                  {"moe", false, true, true},
                  {"E", false, true, true}};
     for (size_t i = 0; i < SPRY_COUNT(kinds); i++)
         if (!strcmp(kind, kinds[i].name) && (config->arch->single_parts || !kinds[i].feeds)) {
+            bool hybrid = !strcmp(kind, "hybrid");
+            if (config->arch->shared_blocks ? !kinds[i].recurs : hybrid)
+                return false;
+            config->blocks[layer] = hybrid;
             config->convolves[layer] = kinds[i].recurs;
             if (config->arch->single_parts)
                 config->kinds[layer] = kinds[i].feeds ? SPRY_LAYER_FEEDS : SPRY_LAYER_MIXES;
@@ -504,6 +521,13 @@ static spry_status read_blocks(spry_config *config, const json_t *json, const ch
         if (!json_is_number(json_array_get(indices, i)) || !(layer >= 0 && layer < config->n_layers))
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: attn_layer_indices[%zu] is not a layer", name, i);
         config->convolves[(uint32_t)layer] = false;
+    }
+    indices = json_object_get(json, "hybrid_layer_ids");
+    for (size_t i = 0; !list && config->arch->shared_blocks && i < json_array_size(indices); i++) {
+        double layer = json_number_value(json_array_get(indices, i));
+        if (!json_is_number(json_array_get(indices, i)) || !(layer >= 0 && layer < config->n_layers))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: hybrid_layer_ids[%zu] is not a layer", name, i);
+        config->blocks[(uint32_t)layer] = true;
     }
     if (config->arch->single_parts && experts)
         config->arch = &spry_arch_nemotron_h_moe;
@@ -846,6 +870,35 @@ static spry_status read_rope_axes(spry_config *config, const json_t *json, const
     return spry_config_set_axes(config, n, truth(rope, "mrope_interleaved", false), arena, error);
 }
 
+/* Reads which layers have an indexer; the others use the choice of the one before them. It is a list, or a pattern of
+ * letters, or every n-th layer after the first ones. */
+static spry_status read_indexers(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *list = json_object_get(json, "indexer_types"), *letters = json_object_get(json, "index_topk_pattern");
+    const char *pattern = json_string_value(letters);
+    float interval = 1, first = 2;
+    if (!config->index_top)
+        return SPRY_OK;
+    real(&interval, json, "index_topk_freq");
+    real(&first, json, "index_skip_topk_offset");
+    list = json_is_array(list) ? list : json_is_array(letters) ? letters : NULL;
+    size_t n = list ? json_array_size(list) : pattern ? strlen(pattern) : config->n_layers;
+    for (uint32_t i = 0; i < config->n_layers && n == config->n_layers; i++) {
+        const char *kind = list ? json_string_value(json_array_get(list, i)) : pattern ? pattern + i : NULL;
+        float after = (float)i - first + 1;
+        config->indexes[i] =
+            kind ? *kind == 'f' || *kind == 'F' : !(interval > 1) || !(after > 0) || !(fmodf(after, interval) > 0);
+        if (list && (!kind || (strcmp(kind, "full") != 0 && strcmp(kind, "shared") != 0)))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: indexer_types[%u] is '%.60s'; known are full and shared",
+                             name, i, kind ? kind : "not a string");
+    }
+    if (n != config->n_layers || !config->indexes[0])
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "%s: indexer_types lists %zu layers of %u, or the first one without an indexer", name, n,
+                         config->n_layers);
+    return SPRY_OK;
+}
+
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
                                   spry_error *error)
 {
@@ -873,6 +926,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         status = check_activation(config->arch, json, name, error);
     if (!status)
         status = read_kinds(config, json, name, error);
+    if (config->arch->shared_blocks && config->n_heads) /* heads of rows that are twice as wide */
+        config->head_dim = 2 * config->n_embd / config->n_heads;
     if (!status)
         status = read_ropes(config, json, name, arena, error);
     if (!status)
@@ -899,6 +954,7 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
                             !json_is_number(json_object_get(json, "rope_theta"));
     config->norm_bias = truth(json, "norm_bias", config->arch->norm_bias);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
+    config->index_interleaved = truth(json, "indexer_rope_interleave", config->arch->index_rotates_pairs);
     config->unscaled_stream = !truth(json, "altup_correct_scale", true);
     if (truth(json, "mup_enabled", false))
         config->embedding_scale = -1;
@@ -912,6 +968,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         status = spry_config_finish(config, name, arena, error);
     if (!status)
         status = read_blocks(config, json, name, error);
+    if (!status)
+        status = read_indexers(config, json, name, error);
     if (!status)
         status = read_rope_axes(config, json, name, arena, error);
     if (!status)

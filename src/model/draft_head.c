@@ -10,6 +10,7 @@ static spry_status make_config(spry_config *out, const spry_config *model, spry_
     out->n_layers = out->n_kv_slots = out->n_taps = 1;
     out->n_slide_slots = out->n_delta_layers = out->n_shared_kv = out->n_layer_embd = out->window = 0;
     out->taps[0] = out->n_layers;
+    out->index_top = 0;
     out->n_draft_in = 2 * model->n_embd;
     out->sparsity = NULL;
     out->sliding = spry_arena_alloc(arena, 1, sizeof *out->sliding);
@@ -19,8 +20,9 @@ static spry_status make_config(spry_config *out, const spry_config *model, spry_
     out->convolves = spry_arena_alloc(arena, 1, sizeof *out->convolves);
     out->kinds = spry_arena_alloc(arena, 1, sizeof *out->kinds);
     out->state_slot = spry_arena_alloc(arena, 1, sizeof *out->state_slot);
+    out->blocks = spry_arena_alloc(arena, 1, sizeof *out->blocks);
     if (!out->sliding || !out->rotated || !out->kv_layer || !out->kv_slot || !out->convolves || !out->kinds ||
-        !out->state_slot)
+        !out->state_slot || !out->blocks)
         return spry_fail_memory(error, "a head that drafts", sizeof *out);
     out->rotated[0] = !model->unrotated;
     return SPRY_OK;
@@ -32,7 +34,7 @@ spry_status spry_draft_head_open(spry_draft_head **out, const spry_model *model,
     bool found = false;
     *out = NULL;
     if ((!model->gguf && !model->files) || arch->encoder || arch->streams || arch->beside || arch->kinds ||
-        arch->single_parts || arch->attention_free)
+        arch->single_parts || arch->attention_free || arch->shared_blocks)
         return SPRY_OK; /* no such model has one that is known here */
     spry_draft_head *head = calloc(1, sizeof *head);
     if (!head)

@@ -170,6 +170,14 @@ static void add_latent(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_norm(plan, i, "attn_kv_a_norm", l->kv_a_norm, c->n_kv_rank);
     add_experts(plan, i, "attn_k_b", l->k_b, c->n_heads);
     add_experts(plan, i, "attn_v_b", l->v_b, c->n_heads);
+    add_linear(plan, i, "indexer.attn_q_b", &l->index_q, 0);
+    add_linear(plan, i, "indexer.attn_k", &l->index_k, 0);
+    add_linear(plan, i, "indexer.proj", &l->index_weights, 0);
+    add_norm(plan, i, "indexer.k_norm", l->index_k_norm, c->index_dim);
+    if (l->index_k_norm_bias) {
+        char name[SPRY_TENSOR_NAME_MAX];
+        add_vector(plan, layer_name(name, plan, i, "indexer.k_norm", "bias"), l->index_k_norm_bias, c->index_dim);
+    }
 }
 
 static void add_layer_input(spry_export_plan *plan, const spry_side *s, uint32_t i)
@@ -596,6 +604,10 @@ static void check_usual(spry_export_plan *plan)
         unsaid = "a scaled rope of layers that slide";
     if (c->arch->qk_norm == SPRY_QK_NORM_BARE && c->qk_norm != spry_config_has_bare_norms(c))
         unsaid = "whether q and k have norms";
+    if (c->arch->shared_blocks)
+        unsaid = "blocks that layers share";
+    if (c->index_top && c->index_interleaved != c->arch->index_rotates_pairs)
+        unsaid = "which pairs of values the indexer's rope turns";
     if (c->average_shared != usual.average_shared)
         unsaid = "how shared experts are added";
     if (unsaid)

@@ -83,6 +83,16 @@ static void write_window(keys *k, const spry_config *c)
     spry_gguf_writer_i32s(k->writer, below(k, "attention.sliding_window_pattern"), slides, c->n_layers);
 }
 
+/* Lists the layers that have an indexer, unless all have one. */
+static void write_indexes(keys *k, const spry_config *c)
+{
+    int32_t indexes[SPRY_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        indexes[i] = c->indexes[i];
+    if (c->n_index_slots < c->n_layers)
+        spry_gguf_writer_i32s(k->writer, below(k, "attention.indexer.types"), indexes, c->n_layers);
+}
+
 static void write_kv_heads(keys *k, const spry_config *c)
 {
     int32_t heads[SPRY_MAX_LAYERS];
@@ -213,6 +223,11 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m, bool hea
         whole(&k, "attention.key_length_mla", c->nope_dim + c->rope_dim);
         whole(&k, "attention.value_length_mla", c->value_dim);
     }
+    whole(&k, "attention.indexer.head_count", c->n_index_heads);
+    whole(&k, "attention.indexer.key_length", c->index_dim);
+    whole(&k, "attention.indexer.top_k", c->index_top);
+    if (c->index_top)
+        write_indexes(&k, c);
     real(&k, c->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
     if (c->query_scalar != (float)c->head_dim && !c->arch->latent && !c->arch->streams && !c->arch->beside)
         real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));

@@ -278,6 +278,12 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->n_q_rank,
                             c->nope_dim,
                             c->value_dim,
+                            c->n_index_heads,
+                            c->index_dim,
+                            c->index_top,
+                            c->index_interleaved,
+                            c->n_blocks,
+                            c->block_attention,
                             c->n_groups,
                             c->n_groups_used,
                             (double)c->routed_scale,
@@ -333,6 +339,8 @@ static XXH128_hash_t hash_config(const spry_config *c)
         XXH3_128bits(c->convolves, c->n_layers * sizeof *c->convolves),
         XXH3_128bits(c->rotated, c->n_layers * sizeof *c->rotated),
         XXH3_128bits(c->kinds, c->n_layers * sizeof *c->kinds),
+        XXH3_128bits(c->indexes, c->n_layers * sizeof *c->indexes),
+        XXH3_128bits(c->blocks, c->n_layers * sizeof *c->blocks),
         XXH3_128bits(c->state_scales, sizeof c->state_scales),
         XXH3_128bits(c->rope_axes ? (const void *)c->rope_axes : "", c->rope_axes ? c->rope_dim / 2 : 0),
         hash_factors(c->sparsity, c->n_layers),
@@ -631,6 +639,8 @@ spry_kv_shape spry_model_kv_shape(const spry_model *model, spry_dtype type)
                            c->head_dim,
                            type,
                            .keys_only = c->arch->latent,
-                           .other = {c->n_slide_slots, c->slide.n_kv_heads, c->slide.head_dim},
+                           .other = c->index_top
+                                        ? (spry_kv_kind){c->n_index_slots, 1, c->index_dim}
+                                        : (spry_kv_kind){c->n_slide_slots, c->slide.n_kv_heads, c->slide.head_dim},
                            .state = c->n_delta_layers * spry_config_delta_floats(c) * sizeof(float)};
 }

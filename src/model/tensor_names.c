@@ -149,21 +149,9 @@ static void visit_experts(const walk *w, spry_weight *experts, uint32_t n, const
     }
 }
 
-static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
+/* The matrices of a layer that no other layer has, if layers share some. */
+static void visit_recurrent(const walk *w, spry_layer *l)
 {
-    if (c->arch->latent) {
-        visit(w, &l->q_a, "attn_q_a");
-        visit(w, &l->q, c->n_q_rank ? "attn_q_b" : "attn_q");
-        visit(w, &l->k, "attn_kv_a_mqa");
-    } else if (c->arch->fused_qkv) {
-        visit_parts(w, (spry_weight *const[]){&l->q, &l->k, &l->v}, 3, "attn_qkv");
-    } else {
-        visit_heads(w, &l->q, "attn_q");
-        visit_heads(w, &l->k, "attn_k");
-        visit(w, &l->v, "attn_v");
-        visit(w, &l->attn_gate, "attn_gate");
-    }
-    visit(w, &l->o, "attn_output");
     visit(w, &l->delta_qkv[0], "attn_qkv");
     visit(w, &l->delta_qkv[1], "attn_k");
     visit(w, &l->delta_qkv[2], "attn_v");
@@ -173,6 +161,26 @@ static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
     visit(w, &l->delta_out, "ssm_out");
     visit(w, &l->conv_in, "shortconv.in_proj");
     visit(w, &l->conv_out, "shortconv.out_proj");
+}
+
+static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
+{
+    if (c->arch->latent) {
+        visit(w, &l->q_a, "attn_q_a");
+        visit(w, &l->q, c->n_q_rank ? "attn_q_b" : "attn_q");
+        visit(w, &l->k, "attn_kv_a_mqa");
+        visit(w, &l->index_q, "indexer.attn_q_b");
+        visit(w, &l->index_k, "indexer.attn_k");
+    } else if (c->arch->fused_qkv) {
+        visit_parts(w, (spry_weight *const[]){&l->q, &l->k, &l->v}, 3, "attn_qkv");
+    } else {
+        visit_heads(w, &l->q, "attn_q");
+        visit_heads(w, &l->k, "attn_k");
+        visit(w, &l->v, "attn_v");
+        visit(w, &l->attn_gate, "attn_gate");
+    }
+    visit(w, &l->o, "attn_output");
+    visit_recurrent(w, l);
 }
 
 static void visit_feed_forward(const walk *w, spry_layer *l, const spry_config *c)
@@ -199,8 +207,13 @@ void spry_matrices_each(spry_weights *weights, const spry_config *config,
 {
     walk w = {visit_one, context, 0};
     for (; w.layer < config->n_layers; w.layer++) {
-        visit_attention(&w, &weights->layers[w.layer], config);
-        visit_feed_forward(&w, &weights->layers[w.layer], config);
+        bool elsewhere = spry_config_has_block(config, w.layer) && config->block_layer[w.layer] != w.layer;
+        if (elsewhere)
+            visit_recurrent(&w, &weights->layers[w.layer]);
+        else
+            visit_attention(&w, &weights->layers[w.layer], config);
+        if (!elsewhere)
+            visit_feed_forward(&w, &weights->layers[w.layer], config);
     }
     visit(&w, &weights->output, "output");
 }

@@ -88,7 +88,16 @@ const spry_tensor *spry_bind_find_in_layer(const spry_binder *b, char name[SPRY_
         spry_tensor_gguf_name(name, b->config->arch, layer, ours, suffix);
     else if (!spry_tensor_hf_name(name, b->config->arch, b->prefix, layer, ours, expert, suffix))
         return NULL;
-    return spry_bind_find(b, name);
+    const spry_tensor *found = spry_bind_find(b, name);
+    if (found || b->gguf || !b->config->arch->hf_inner)
+        return found;
+    char inner[SPRY_TENSOR_NAME_MAX];
+    int head = snprintf(inner, sizeof inner, "%slayers.%u.", b->prefix, layer);
+    snprintf(inner + head, sizeof inner - (size_t)head, "%s%s", b->config->arch->hf_inner, name + head);
+    found = spry_bind_find(b, inner);
+    if (found)
+        memcpy(name, inner, sizeof inner);
+    return found;
 }
 
 spry_status spry_bind_missing(const spry_binder *b, const char *name)
@@ -446,6 +455,8 @@ static spry_status bind_mixer(const spry_binder *b, spry_layer *l, uint32_t i)
         status = c->arch->mamba ? spry_bind_mamba(b, l, i) : spry_bind_delta(b, l, i);
     else if (c->convolves[i])
         status = bind_convolution(b, l, i);
+    if (!status && spry_config_has_block(c, i))
+        return spry_bind_block(b, l, i);
     return status || !spry_config_attends(c, i) ? status : bind_attention(b, l, i);
 }
 

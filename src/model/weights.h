@@ -38,6 +38,7 @@ typedef struct spry_weight {
     struct spry_late_pack *late; /* NULL; or groups that are packed when a step first multiplies by them
                                   * (device/cpu/packing.h) */
     spry_adapter_pair *adapters; /* [adapters of the model]; NULL: no adapter changes the matrix */
+    struct spry_weight *low;     /* NULL; or two matrices: low[1] * (low[0] * in) is added to the product */
 } spry_weight;
 
 /* The type of the kernel that multiplies by this weight. */
@@ -74,6 +75,10 @@ typedef struct spry_layer {
      * space of the latents, v_b [value_dim, n_kv_rank] projects results back; both have some float type. */
     spry_weight q_a, *k_b, *v_b;
     const float *q_a_norm, *kv_a_norm;
+    /* The indexer of latent attention, or absent: queries from the latents of queries, one key, and a weight for each
+     * of its heads from the row; the norm of keys. */
+    spry_weight index_q, index_k, index_weights;
+    const float *index_k_norm, *index_k_norm_bias;      /* [index_dim] */
     spry_weight gate, up, down;                         /* dense feed-forward; absent if there are experts */
     spry_weight router;                                 /* [n_experts, n_embd]; absent in dense layers */
     spry_weight *expert_gate, *expert_up, *expert_down; /* [n_experts] */
@@ -102,7 +107,11 @@ typedef struct spry_layer {
     const float *delta_dt, *delta_fading;                              /* [n_delta_heads] */
     const float *delta_norm;               /* [delta_value_dim], Mamba-2: [all values]; or NULL */
     const float *attn_scales, *ffn_scales; /* [n_embd]: factors of the results of attention and of feed-forward; NULL */
-    spry_weight latent_in, latent_out;     /* projections of the experts' inputs and results, or absent */
+    /* Zamba2: a block of attention and feed-forward before the recurrent part: the norm of its input, [2 * n_embd], and
+     * the projection of its result. */
+    const float *block_norm;
+    spry_weight block_out;
+    spry_weight latent_in, latent_out; /* projections of the experts' inputs and results, or absent */
 } spry_layer;
 
 /* How a tensor of a file is used. */

@@ -69,6 +69,9 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t layer)
 /* Binds all tensors of a Mamba-2 layer. */
 spry_status spry_bind_mamba(const spry_binder *b, spry_layer *l, uint32_t layer);
 
+/* Binds the block before a Mamba-2 layer that other layers share. */
+spry_status spry_bind_block(const spry_binder *b, spry_layer *l, uint32_t layer);
+
 /* Multiplies a matrix by a factor for its input and one for its output. */
 spry_status spry_bind_scale(const spry_binder *b, spry_weight *w, float in, float out);
 

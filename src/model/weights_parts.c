@@ -272,6 +272,21 @@ static spry_status bind_heads(const spry_binder *b, spry_layer *l, uint32_t i)
     return status;
 }
 
+static spry_status bind_indexer(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    size_t n_q = (size_t)c->n_index_heads * c->index_dim;
+    spry_status status;
+    if ((status = spry_bind_linear(b, &l->index_q, i, "indexer.attn_q_b", n_q, c->n_q_rank, REQUIRED)) ||
+        (status = spry_bind_linear(b, &l->index_k, i, "indexer.attn_k", c->index_dim, c->n_embd, REQUIRED)) ||
+        (status = spry_bind_linear(b, &l->index_weights, i, "indexer.proj", c->n_index_heads, c->n_embd, REQUIRED)) ||
+        (status = bind_norm(b, &l->index_k_norm, i, "indexer.k_norm", c->index_dim)))
+        return status;
+    const spry_tensor *t = spry_bind_find_in_layer(b, name, i, "indexer.k_norm", 0, "bias");
+    return t ? spry_bind_vector(b, &l->index_k_norm_bias, t, c->index_dim, 0) : spry_bind_missing(b, name);
+}
+
 spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
@@ -286,7 +301,8 @@ spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t i)
         return status;
     }
     if ((status = spry_bind_linear(b, &l->k, i, "attn_kv_a_mqa", c->head_dim, c->n_embd, REQUIRED)) ||
-        (status = bind_norm(b, &l->kv_a_norm, i, "attn_kv_a_norm", c->n_kv_rank)) || (status = bind_heads(b, l, i)))
+        (status = bind_norm(b, &l->kv_a_norm, i, "attn_kv_a_norm", c->n_kv_rank)) || (status = bind_heads(b, l, i)) ||
+        (c->index_top && c->indexes[i] && (status = bind_indexer(b, l, i))))
         return status;
     return spry_bind_linear(b, &l->o, i, "attn_output", c->n_embd, (size_t)c->n_heads * c->value_dim, REQUIRED);
 }
@@ -541,6 +557,69 @@ spry_status spry_bind_mamba(const spry_binder *b, spry_layer *l, uint32_t i)
     if (!status)
         status = bind_mamba_vectors(b, l, i);
     return status ? status : bind_fading(b, l, i);
+}
+
+/* ---- blocks that layers share ------------------------------------------------------------------------------------ */
+
+/* Zamba2. The tensors of a block are stored under the first layer that uses it, with the additions of all uses, which
+ * are numbered through all blocks. */
+
+static spry_status bind_low(const spry_binder *b, spry_weight *const *whole, size_t n_whole, uint32_t from,
+                            uint32_t use, const char *low, const char *high)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    size_t rank = b->config->block_rank, n_out = 0;
+    spry_weight first = {0}, second = {0};
+    for (size_t i = 0; i < n_whole; i++)
+        n_out += whole[i]->n_out;
+    const spry_tensor *t = spry_bind_find_in_layer(b, name, from, low, use, "weight");
+    if (!t)
+        return spry_bind_missing(b, name);
+    spry_status status = spry_bind_matrix(b, &first, t, rank, whole[0]->n_in);
+    if (status)
+        return status;
+    t = spry_bind_find_in_layer(b, name, from, high, use, "weight");
+    if (!t)
+        return spry_bind_missing(b, name);
+    status = spry_bind_matrix(b, &second, t, n_out, rank);
+    for (size_t i = 0, at = 0; !status && i < n_whole; at += whole[i++]->n_out) {
+        spry_weight *pair = spry_arena_alloc(b->arena, 2, sizeof *pair);
+        if (!pair)
+            return spry_fail_memory(b->error, "a layer", 2 * sizeof *pair);
+        pair[0] = first;
+        pair[1] = spry_weight_rows(&second, at, whole[i]->n_out);
+        whole[i]->low = pair;
+    }
+    return status;
+}
+
+spry_status spry_bind_block(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    uint32_t from = c->block_layer[i], use = 0;
+    size_t n = c->n_embd, n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    spry_status status;
+    for (uint32_t j = 0; j < i; j++)
+        use += c->blocks[j];
+    if ((status = bind_norm(b, &l->block_norm, from, "block_norm", 2 * n)) ||
+        (status = bind_norm(b, &l->ffn_norm, from, "ffn_norm", n)) ||
+        (status = spry_bind_linear(b, &l->q, from, "attn_q", n_q, 2 * n, REQUIRED)) ||
+        (status = spry_bind_linear(b, &l->k, from, "attn_k", n_kv, 2 * n, REQUIRED)) ||
+        (status = spry_bind_linear(b, &l->v, from, "attn_v", n_kv, 2 * n, REQUIRED)) ||
+        (status = spry_bind_linear(b, &l->o, from, "attn_output", n, n_q, REQUIRED)) ||
+        (status = spry_bind_gate_up(b, &l->gate, &l->up, from,
+                                    (const char *const[]){"ffn_gate", "ffn_up", "ffn_gate_up"}, c->n_ff)) ||
+        (status = spry_bind_linear(b, &l->down, from, "ffn_down", n, c->n_ff, REQUIRED)) ||
+        (status = spry_bind_linear(b, &l->block_out, i, "block_output", n, n, REQUIRED)) ||
+        (status = bind_low(b, (spry_weight *const[]){&l->gate, &l->up}, 2, from, use, "ffn_gate_up_low",
+                           "ffn_gate_up_high")))
+        return status;
+    if (!c->block_attention)
+        return SPRY_OK;
+    if ((status = bind_low(b, (spry_weight *const[]){&l->q}, 1, from, use, "attn_q_low", "attn_q_high")) ||
+        (status = bind_low(b, (spry_weight *const[]){&l->k}, 1, from, use, "attn_k_low", "attn_k_high")))
+        return status;
+    return bind_low(b, (spry_weight *const[]){&l->v}, 1, from, use, "attn_v_low", "attn_v_high");
 }
 
 /* ---- residual streams -------------------------------------------------------------------------------------------- */

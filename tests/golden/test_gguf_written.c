@@ -44,7 +44,9 @@
 #define ENCODER                                                                                                        \
     "attn_output_norm attn_output_norm.bias layer_output_norm layer_output_norm.bias "                                 \
     "ffn_up ffn_up.bias ffn_down ffn_down.bias attn_output.bias "
-#define ENDS "token_embd output_norm "
+#define INDEXER      "attention.indexer.head_count attention.indexer.key_length attention.indexer.top_k "
+#define INDEX_LAYERS "indexer.attn_q_b indexer.attn_k indexer.k_norm indexer.k_norm.bias indexer.proj"
+#define ENDS         "token_embd output_norm "
 
 /* Names of layers stand without "blk.N.", weights without ".weight". "KEY=NUMBER" has another value in the converter's
  * files than in ours. */
@@ -86,6 +88,13 @@ static const struct {
      RMS HEAD ROTATED LATENT EXPERT_SIZE YARN
      "attention.q_lora_rank expert_weights_norm rope.scaling.yarn_log_multiplier",
      ENDS "output", NORMS MLA GATED SHARED_MOE "attn_q_a attn_q_a_norm attn_q_b exp_probs_b.bias"},
+    {"deepseek-v3.2",
+     RMS HEAD ROTATED LATENT EXPERT_SIZE YARN
+     "attention.q_lora_rank expert_weights_norm rope.scaling.yarn_log_multiplier " INDEXER,
+     ENDS "output", NORMS MLA GATED SHARED_MOE "attn_q_a attn_q_a_norm attn_q_b exp_probs_b.bias " INDEX_LAYERS},
+    {"glm-moe-dsa",
+     RMS HEAD ROTATED LATENT EXPERT_SIZE "attention.q_lora_rank expert_weights_norm " INDEXER "attention.indexer.types",
+     ENDS "output", NORMS MLA GATED SHARED_MOE "attn_q_a attn_q_a_norm attn_q_b exp_probs_b.bias " INDEX_LAYERS},
     {"cohere", MEAN "logit_scale attention.layer_norm_rms_epsilon=0.000001", ENDS, "attn_norm " QKV GATED},
     {"cohere2", MEAN HEAD ROTATED "logit_scale vocab_size attention.sliding_window", ENDS, "attn_norm " QKV GATED},
     {"exaone4", RMS HEAD "vocab_size attention.sliding_window attention.sliding_window_pattern", ENDS "output",

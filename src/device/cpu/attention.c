@@ -42,26 +42,32 @@ static seen_entries find_seen(const spry_segment *g, bool two_way, bool windowed
     return seen;
 }
 
+/* The number of first rows of a segment that attend to all keys: with an indexer, later ones attend to selected keys.
+ */
+static size_t dense_rows(const spry_pass *p, const spry_segment *g)
+{
+    return p->config->index_top ? spry_pass_dense_rows(p, g) : g->n_rows;
+}
+
 /* True if the rows of a segment see each other in a layer. */
 static bool sees_both_ways(const spry_segment *g, const spry_config *c, uint32_t layer)
 {
     return g->picture && g->picture->two_way && (c->sliding[layer] || !c->arch->sliding_two_way);
 }
 
-static spry_attend attend_rows(const attend_job *job, const spry_segment *g, size_t first_row, size_t skip)
+spry_attend spry_pass_attend_rows(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row,
+                                  size_t skip)
 {
-    const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    uint32_t layer = job->layer;
     bool two_way = sees_both_ways(g, c, layer);
     spry_heads h = spry_config_heads(c, layer);
     spry_kv_place place = spry_kv_place_of(p->pool, c->sliding[layer] && spry_config_has_kinds(c), c->kv_slot[layer]);
     seen_entries seen = find_seen(g, two_way, c->windowed && c->windowed[layer]);
-    size_t stride = (size_t)c->n_heads * h.head_dim, left = g->n_rows - skip;
+    size_t stride = (size_t)c->n_heads * h.head_dim;
     return (spry_attend){.out = p->attn + (first_row + skip) * stride,
                          .query = p->q + (first_row + skip) * stride,
                          .row_stride = stride,
-                         .n_rows = left < job->rows ? left : job->rows,
+                         .n_rows = dense_rows(p, g) - skip,
                          .first_position = g->first_position + (uint32_t)skip,
                          .window = c->sliding[layer] && !c->arch->chunked ? c->window : 0,
                          .block = c->sliding[layer] && c->arch->chunked ? c->window : 0,
@@ -91,6 +97,13 @@ static spry_attend attend_rows(const attend_job *job, const spry_segment *g, siz
                          .interleaved = c->interleaved};
 }
 
+static spry_attend attend_rows(const attend_job *job, const spry_segment *g, size_t first_row, size_t skip)
+{
+    spry_attend a = spry_pass_attend_rows(job->pass, job->layer, g, first_row, skip);
+    a.n_rows = a.n_rows < job->rows ? a.n_rows : job->rows;
+    return a;
+}
+
 static size_t kv_heads(const attend_job *job)
 {
     return spry_config_heads(job->pass->config, job->layer).n_kv_heads;
@@ -98,7 +111,7 @@ static size_t kv_heads(const attend_job *job)
 
 static size_t items_of(const attend_job *job, const spry_segment *g)
 {
-    return (g->n_rows + job->rows - 1) / job->rows * kv_heads(job);
+    return (dense_rows(job->pass, g) + job->rows - 1) / job->rows * kv_heads(job);
 }
 
 static size_t count_items(const attend_job *job)
@@ -194,7 +207,7 @@ static bool divide(attend_job *job)
     const spry_pass *p = job->pass;
     const spry_segment *g = &p->segments[0];
     size_t n_heads = p->config->n_heads, workers = spry_threads_count(p->threads);
-    if (p->n_segments != 1 || g->n_rows > ATTEND_ROWS)
+    if (p->n_segments != 1 || g->n_rows > ATTEND_ROWS || dense_rows(p, g) < g->n_rows)
         return false;
     spry_attend a = attend_chunked(job);
     job->parts.n = chunk_of(&a, a.n_entries - 1) - chunk_of(&a, 0) + 1;
@@ -330,7 +343,11 @@ void spry_pass_latent(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_charge(p, SPRY_OP_QKV);
     spry_threads_share(p->threads, prepare_rows, &job, p->n_rows, 1);
     spry_pass_charge(p, SPRY_OP_ROPE);
+    if (c->index_top)
+        spry_pass_select(p, l, index);
     spry_pass_attend(p, index);
+    if (c->index_top)
+        spry_pass_attend_selected(p, index);
     size_t n_values = (size_t)c->n_heads * c->value_dim;
     heads_job out_of = {p, l->v_b, p->attn, wide, c->head_dim, p->raw, n_values, c->value_dim};
     spry_threads_share(p->threads, multiply_heads, &out_of, c->n_heads, 1);

@@ -318,6 +318,16 @@ static size_t smallest_block(const spry_pass *p, const spry_weight *w, size_t un
     return block ? block : 1;
 }
 
+/* Adds the product of low rank that a matrix has beside it. */
+static void add_low(spry_pass *p, spry_op op, const spry_product *product, const float *in, size_t n_rows)
+{
+    const spry_weight *w = product->w;
+    spry_pass_linear(p, op, p->low_rows, w->low[0].n_out, &w->low[0], in, n_rows);
+    spry_pass_linear(p, op, p->low_out, w->n_out, &w->low[1], p->low_rows, n_rows);
+    for (size_t row = 0; row < n_rows; row++)
+        p->ops->add(product->out + row * product->stride, p->low_out + row * w->n_out, w->n_out);
+}
+
 static void multiply_all(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, const float *in,
                          size_t n_rows)
 {
@@ -340,6 +350,9 @@ static void multiply_all(spry_pass *p, spry_op op, const spry_product *products,
         p->packed = spry_late_multiplied(products[i].w) || p->packed;
     if (p->adapted)
         spry_pass_adapt(p, products, n_products, in, n_rows);
+    for (size_t i = 0; i < n_products; i++)
+        if (products[i].w->low)
+            add_low(p, op, &products[i], in, n_rows);
     spry_pass_took_products(p, op, products, n_products, n_rows);
 }
 
@@ -752,13 +765,36 @@ static void end_layer(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_charge(p, SPRY_OP_ADD);
 }
 
+/* Zamba2: the input of a recurrent part is x and the result of a block that reads x beside the embedding, normalised.
+ */
+static void pass_shared_block(spry_pass *p, const spry_layer *l, uint32_t index)
+{
+    size_t n = p->config->n_embd;
+    for (size_t row = 0; row < p->n_rows; row++) {
+        memcpy(p->wide + row * 2 * n, p->x + row * n, n * sizeof *p->x);
+        memcpy(p->wide + row * 2 * n + n, p->embedded + row * n, n * sizeof *p->x);
+    }
+    spry_pass_norm(p, p->wide, p->wide, l->block_norm, NULL, p->n_rows, 2 * n);
+    p->in = p->wide;
+    attention(p, l, index);
+    spry_pass_norm(p, p->h, p->y, l->ffn_norm, NULL, p->n_rows, n);
+    spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->h, p->n_rows);
+    spry_pass_linear(p, SPRY_OP_OUT, p->h, n, &l->block_out, p->y, p->n_rows);
+    p->ops->add(p->h, p->x, p->n_rows * n);
+    spry_pass_norm(p, p->h, p->h, l->attn_norm, NULL, p->n_rows, n);
+    p->in = p->h;
+}
+
 /* Attention, or what a layer has in its place or in addition. */
 static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     const spry_config *c = p->config;
     bool parallel = c->arch->norms == SPRY_NORMS_PARALLEL, feeds = spry_config_feeds(c, index);
     bool streams = c->arch->streams;
-    take_input(p, l->attn_norm, l->attn_norm_bias, streams || c->convolves[index] ? NULL : &l->q);
+    if (spry_config_has_block(c, index))
+        pass_shared_block(p, l, index);
+    else
+        take_input(p, l->attn_norm, l->attn_norm_bias, streams || c->convolves[index] ? NULL : &l->q);
     if (streams)
         spry_pass_laurel(p, l->side);
     if (spry_config_recurs(c, index))
@@ -769,7 +805,7 @@ static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
         spry_pass_latent(p, l, index);
     else
         attention(p, l, index);
-    if (spry_config_recurs(c, index) && spry_config_attends(c, index)) {
+    if (spry_config_recurs(c, index) && c->arch->both_mixers) {
         memcpy(p->beside_state, p->y, p->n_rows * c->n_embd * sizeof *p->y);
         attention(p, l, index);
         p->ops->add(p->y, p->beside_state, p->n_rows * c->n_embd);

@@ -271,31 +271,42 @@ static void pack_side(packer *p, spry_side *s)
     copy_floats(p, &s->correct, n * n);
 }
 
+/* Packs the block of a layer, or takes the packed matrices of the layer that stores it. */
+static void pack_block(packer *p, spry_layer *l, uint32_t index)
+{
+    uint32_t from = p->config->block_layer[index];
+    spry_layer *first = &p->weights->layers[from];
+    spry_weight *const own[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    spry_weight *const whole[] = {&first->q, &first->k, &first->v, &first->o, &first->gate, &first->up, &first->down};
+    for (size_t i = 0; i < SPRY_COUNT(own); i++) {
+        spry_weight *low = own[i]->low;
+        if (from == index)
+            pack(p, own[i]);
+        else if (p->memory)
+            *own[i] = *whole[i];
+        if (p->memory)
+            own[i]->low = low;
+        for (size_t k = 0; low && k < 2; k++)
+            pack(p, &low[k]);
+    }
+    pack(p, &l->block_out);
+    copy_floats(p, &l->block_norm, 2 * (size_t)p->config->n_embd);
+}
+
 static void pack_layer(packer *p, spry_layer *l)
 {
-    spry_weight *const matrices[] = {&l->q_a,
-                                     &l->q,
-                                     &l->k,
-                                     &l->v,
-                                     &l->o,
-                                     &l->gate,
-                                     &l->up,
-                                     &l->down,
-                                     &l->shared_gate,
-                                     &l->shared_up,
-                                     &l->shared_down,
-                                     &l->conv_in,
-                                     &l->conv_out,
-                                     &l->delta_qkv[0],
-                                     &l->delta_qkv[1],
-                                     &l->delta_qkv[2],
-                                     &l->latent_in,
-                                     &l->latent_out,
-                                     &l->delta_gate,
-                                     &l->delta_b,
-                                     &l->delta_a,
-                                     &l->delta_out,
-                                     &l->attn_gate};
+    uint32_t index = (uint32_t)(l - p->weights->layers);
+    bool block = spry_config_has_block(p->config, index);
+    spry_weight *const matrices[] = {&l->index_q,     &l->index_k,      &l->index_weights, &l->q_a,
+                                     &l->shared_gate, &l->shared_up,    &l->shared_down,   &l->conv_in,
+                                     &l->conv_out,    &l->delta_qkv[0], &l->delta_qkv[1],  &l->delta_qkv[2],
+                                     &l->latent_in,   &l->latent_out,   &l->delta_gate,    &l->delta_b,
+                                     &l->delta_a,     &l->delta_out,    &l->attn_gate};
+    spry_weight *const usual[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    if (block)
+        pack_block(p, l, index);
+    for (size_t i = 0; !block && i < SPRY_COUNT(usual); i++)
+        pack(p, usual[i]);
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         pack(p, matrices[i]);
     for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++)
@@ -306,6 +317,8 @@ static void pack_layer(packer *p, spry_layer *l)
     }
     copy_floats(p, &l->q_a_norm, p->config->n_q_rank);
     copy_floats(p, &l->kv_a_norm, p->config->n_kv_rank);
+    copy_floats(p, &l->index_k_norm, p->config->index_dim);
+    copy_floats(p, &l->index_k_norm_bias, p->config->index_dim);
     pack(p, &l->router);
     pack(p, &l->shared_router);
     const float **const wide[] = {&l->attn_norm,           &l->ffn_norm,           &l->attn_norm_bias,
@@ -331,7 +344,7 @@ static void pack_layer(packer *p, spry_layer *l)
     copy_floats(p, &l->delta_skip, p->config->n_delta_heads);
     copy_floats(p, &l->delta_norm,
                 p->config->delta_value_dim * (p->config->arch->mamba ? p->config->n_delta_heads : 1));
-    size_t dim = spry_config_heads(p->config, (uint32_t)(l - p->weights->layers)).head_dim;
+    size_t dim = spry_config_heads(p->config, index).head_dim;
     copy_floats(p, &l->q_norm, rows ? l->q.n_out : dim);
     copy_floats(p, &l->k_norm, rows ? l->k.n_out : dim);
 }
@@ -448,6 +461,9 @@ bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_conf
                 copy_list(&l->expert_up, arena, config->n_experts) &&
                 copy_list(&l->expert_down, arena, config->n_experts) && copy_list(&l->k_b, arena, config->n_heads) &&
                 copy_list(&l->v_b, arena, config->n_heads);
+        spry_weight *const shared[] = {&l->q, &l->k, &l->v, &l->gate, &l->up};
+        for (size_t k = 0; k < SPRY_COUNT(shared); k++)
+            whole = whole && copy_list(&shared[k]->low, arena, 2);
         spry_side *side = whole && l->side ? spry_arena_alloc(arena, 1, sizeof *side) : NULL;
         if (side)
             l->side = memcpy(side, l->side, sizeof *side);

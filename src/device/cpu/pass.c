@@ -307,6 +307,25 @@ static void carve_shares(spry_pass *p, carver *c, size_t widest)
     p->exchanged = carve(c, 1, larger(values, logits), sizeof(float));
 }
 
+/* The largest number of ones that an op needs: gates of feed-forward, heads, convolutions. */
+static size_t count_ones(const spry_config *f)
+{
+    size_t ff = larger(larger(f->n_ff, f->n_ff_shared), larger(f->n_expert_ff, f->n_shared_ff));
+    return larger(larger(ff, larger(f->head_dim, f->slide.head_dim)), f->arch->delta ? spry_config_delta_mixed(f) : 0);
+}
+
+/* Transposes the weights of convolutions, so that channels are contiguous. */
+static void make_taps(spry_pass *p)
+{
+    const spry_config *c = p->config;
+    size_t mixed = spry_config_delta_mixed(c);
+    float *taps = p->delta_taps;
+    for (uint32_t layer = 0; layer < c->n_layers; layer++)
+        for (size_t step = 0; spry_config_recurs(c, layer) && step < c->n_conv; step++, taps += mixed)
+            for (size_t i = 0; i < mixed; i++)
+                taps[i] = p->weights->layers[layer].delta_conv[i * c->n_conv + step];
+}
+
 static void carve_all(spry_pass *p, carver *c)
 {
     const spry_config *f = p->config;
@@ -335,6 +354,16 @@ static void carve_all(spry_pass *p, carver *c)
     size_t n_raw = (size_t)f->n_heads * larger(f->nope_dim + f->rope_dim, f->value_dim);
     n_raw = f->arch->latent ? n_raw : f->arch->gated_attention || f->arch->attention_gate ? 2 * n_q : 0;
     p->raw = carve(c, rows, n_raw, sizeof(float));
+    size_t index_rows = f->index_top ? rows : 0, shares = f->index_top ? SPRY_INDEX_SHARES : 0;
+    size_t n_scores = f->index_top ? p->limits.session : 0, n_chosen = f->index_top;
+    p->index_q = carve(c, index_rows, (size_t)f->n_index_heads * f->index_dim, sizeof(float));
+    p->index_k = carve(c, index_rows, f->index_dim, sizeof(float));
+    p->index_weights = carve(c, index_rows, f->n_index_heads, sizeof(float));
+    p->index_scores = carve_for(c, false, SPRY_INDEX_ROWS, n_scores, sizeof(float));
+    p->index_heap = carve_for(c, false, SPRY_INDEX_ROWS, n_chosen, sizeof(float));
+    p->index_chosen = carve_for(c, false, rows, n_chosen, sizeof(uint32_t));
+    p->index_pages = carve_for(c, false, shares, spry_index_pages(f) * f->head_dim * SPRY_PAGE_TOKENS, sizeof(float));
+    p->index_entries = carve_for(c, false, 1, spry_index_pages(f), sizeof(spry_kv_entry));
     size_t streams = f->arch->streams ? f->n_streams : 0, layer_rows = streams ? rows : 0;
     size_t n_layer_in = (size_t)f->n_layers * f->n_layer_embd;
     p->low = carve(c, rows, larger(f->n_q_rank, streams ? f->n_embd : 0), sizeof(float));
@@ -343,8 +372,17 @@ static void carve_all(spry_pass *p, carver *c)
     p->delta_mixed = carve(c, delta_rows, spry_config_delta_mixed(f), sizeof(float));
     p->delta_gate = carve(c, delta_rows, n_delta, sizeof(float));
     p->delta_ba = carve(c, delta_rows, 2 * (size_t)f->n_delta_heads, sizeof(float));
+    size_t conv_rows = f->arch->delta ? rows + 2 * SPRY_PAGE_TOKENS : 0;
+    p->delta_conv = carve(c, conv_rows, spry_config_delta_mixed(f), sizeof(float));
+    p->delta_taps =
+        carve(c, f->arch->delta ? f->n_delta_layers : 0, spry_config_delta_mixed(f) * f->n_conv, sizeof(float));
     p->delta_result = carve(c, delta_rows, n_delta, sizeof(float));
     p->beside_state = carve(c, f->arch->both_mixers ? rows : 0, f->n_embd, sizeof(float));
+    size_t block_rows = f->arch->shared_blocks ? rows : 0;
+    p->embedded = carve(c, block_rows, f->n_embd, sizeof(float));
+    p->wide = carve(c, block_rows, 2 * (size_t)f->n_embd, sizeof(float));
+    p->low_rows = carve(c, block_rows, f->block_rank, sizeof(float));
+    p->low_out = carve(c, block_rows, larger(n_q, ff), sizeof(float));
     p->latent = carve(c, 2 * rows, f->n_latent, sizeof(float));
     p->streams = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->predicted = carve(c, rows * streams, f->n_embd, sizeof(float));
@@ -355,9 +393,10 @@ static void carve_all(spry_pass *p, carver *c)
     p->gate_width = larger(ff, f->n_layer_embd);
     p->gate = carve(c, rows, p->gate_width, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
-    p->ones = carve(c, 1, larger(ff, widest_head), sizeof(float));
+    p->ones = carve(c, 1, count_ones(f), sizeof(float));
     size_t widest = larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta))));
     widest = larger(widest, f->n_draft_in);
+    widest = larger(widest, f->arch->shared_blocks ? larger(2 * (size_t)f->n_embd, f->block_rank) : 0);
     p->act = carve_for(c, c->acts.integers, rows, widest / SPRY_ACT_BLOCK, sizeof *p->act);
     p->halves = carve_for(c, c->acts.halves, rows, spry_halves_stride(widest), sizeof *p->halves);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
@@ -435,9 +474,10 @@ spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, co
                      .memory_bytes = bytes};
     carver carving = {.base = memory};
     carve_all(p, &carving);
-    size_t n_ones = larger(larger(config->n_ff, config->n_ff_shared), larger(config->n_expert_ff, config->n_shared_ff));
-    for (size_t i = 0; i < larger(n_ones, larger(config->head_dim, config->slide.head_dim)); i++)
+    for (size_t i = 0; i < count_ones(config); i++)
         p->ones[i] = 1;
+    if (config->arch->delta)
+        make_taps(p);
     p->full.magnitude = spry_rope_frequencies(p->full.frequencies, &config->rope, config->rope_dim, limits->session);
     p->sliding.magnitude =
         spry_rope_frequencies(p->sliding.frequencies, &config->rope_sliding, config->slide.rope_dim, limits->session);
@@ -677,6 +717,8 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     spry_pass_charge(p, SPRY_OP_LAYOUT);
     embed(p);
     spry_pass_charge(p, SPRY_OP_EMBED);
+    if (p->config->arch->shared_blocks)
+        memcpy(p->embedded, p->x, p->n_rows * p->config->n_embd * sizeof *p->x);
     if (p->config->n_draft_in)
         join_inputs(p);
     if (p->config->n_layer_embd)

@@ -64,11 +64,24 @@ struct spry_pass {
     float *ones;          /* [widest feed-forward or head]: ones */
     float *q, *attn;      /* [max_rows, n_heads * head_dim] */
     float *k, *v;         /* [max_rows, n_kv_heads * head_dim] */
-    float *raw, *low;     /* latent attention: [max_rows, n_heads * the model's own head size], [max_rows, n_q_rank];
-                           * attention with gates: q with its gates */
+    /* An indexer: queries, [max_rows, n_index_heads * index_dim]; the key of each row; weights of its heads; scores of
+     * SPRY_INDEX_ROWS rows, [SPRY_INDEX_ROWS, session]; the tokens that each row has selected, ascending, [max_rows,
+     * index_top]; selected keys in pages of floats, and these pages as a table. */
+    float *index_q, *index_k, *index_weights, *index_scores;
+    uint32_t *index_chosen;
+    float *index_heap;          /* [SPRY_INDEX_ROWS, index_top] */
+    unsigned char *index_pages; /* [SPRY_INDEX_SHARES, spry_index_pages, SPRY_PAGE_TOKENS, head_dim] */
+    spry_kv_entry *index_entries;
+    float *raw, *low; /* latent attention: [max_rows, n_heads * the model's own head size], [max_rows, n_q_rank];
+                       * attention with gates: q with its gates */
     float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: inputs, gates, betas and decays */
+    float *delta_conv;                          /* [max_rows + 2 * SPRY_PAGE_TOKENS, mixed]: results of convolutions */
+    float *delta_taps;                          /* [n_delta_layers, n_conv, mixed]: weights of convolutions */
     float *delta_result;                        /* results of states: [max_rows, n_delta_heads * delta_value_dim] */
     float *beside_state;                        /* [max_rows, n_embd]: result of a recurrent part beside attention */
+    float *embedded, *wide;                     /* blocks that layers share: [max_rows, n_embd], the embeddings;
+                                                 * [max_rows, 2 * n_embd], their input */
+    float *low_rows, *low_out;                  /* additions of low rank: [max_rows, block_rank], [max_rows, widest] */
     float *latent;                              /* [2, max_rows, n_latent]: inputs and results of experts with projected
                                                  * rows */
     float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */
@@ -155,6 +168,22 @@ void spry_pass_cool(const spry_pass *pass, float *q, size_t row, uint32_t layer)
 
 /* attention.c: attention over the pages, from q to attn. */
 void spry_pass_attend(spry_pass *pass, uint32_t layer);
+
+/* attention.c: the arguments of attention for the rows of a segment from number `skip` on; `first_row`: the segment's
+ * first row in the step. */
+spry_attend spry_pass_attend_rows(const spry_pass *pass, uint32_t layer, const spry_segment *segment, size_t first_row,
+                                  size_t skip);
+
+/* sparse.c: selects the keys of each row, and attends to them. `low`: the normalised latents of queries. */
+enum { SPRY_INDEX_ROWS = 8, SPRY_INDEX_SHARES = 32 };
+void spry_pass_select(spry_pass *pass, const spry_layer *layer, uint32_t index);
+void spry_pass_attend_selected(spry_pass *pass, uint32_t layer);
+
+/* The number of first rows of a segment that attend to all keys, because there are no more than an indexer selects. */
+size_t spry_pass_dense_rows(const spry_pass *pass, const spry_segment *segment);
+
+/* The number of pages of a row's selected keys. */
+size_t spry_index_pages(const spry_config *config);
 
 /* streams.c: the parts of Gemma 3n, in the order of their use. Gemma 4 uses the layer inputs, too: y = the contribution
  * of a layer's input, gated by `in`. */

@@ -63,6 +63,10 @@ const spry_tensor_name spry_latent_names[] = {
     {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", NULL},
     {"ffn_up_shexp", "mlp.shared_experts.up_proj", NULL},
     {"ffn_down_shexp", "mlp.shared_experts.down_proj", NULL},
+    {"indexer.attn_q_b", "self_attn.indexer.wq_b", NULL},
+    {"indexer.attn_k", "self_attn.indexer.wk", NULL},
+    {"indexer.k_norm", "self_attn.indexer.k_norm", NULL},
+    {"indexer.proj", "self_attn.indexer.weights_proj", NULL},
     {0},
 };
 
@@ -97,5 +101,35 @@ const spry_arch spry_arch_deepseek_v3 = {
     .never_slides = true,
     .names = spry_latent_names,
     .defaults = deepseek_v3_defaults,
+    .finish = spry_latent_finish,
+};
+
+/* ---- V3.2 -------------------------------------------------------------------------------------------------------- */
+
+/* DeepSeek V3.2: V3 with an indexer, which selects the keys that a row attends to. */
+
+static void deepseek_v32_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    deepseek_v3_defaults(config, dialect);
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->n_index_heads = 64;
+        config->index_dim = 128;
+        config->index_top = 2048;
+    }
+}
+
+const spry_arch spry_arch_deepseek_v32 = {
+    .name = "DeepSeek V3.2",
+    .gguf = "deepseek32",
+    .hf_type = "deepseek_v32",
+    .gate = SPRY_GATE_SILU,
+    .latent = true,
+    .indexed = true,
+    .interleaved = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .never_slides = true,
+    .names = spry_latent_names,
+    .defaults = deepseek_v32_defaults,
     .finish = spry_latent_finish,
 };

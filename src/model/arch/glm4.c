@@ -117,3 +117,48 @@ const spry_arch spry_arch_glm4_moe_lite = {
     .defaults = glm4_moe_lite_defaults,
     .finish = spry_latent_finish,
 };
+
+/* ---- latent attention with an indexer ---------------------------------------------------------------------------- */
+
+/* GLM-5: DeepSeek V3.2 with other sizes; the indexer's RoPE is that of attention, and layers may share a choice of
+ * keys. */
+
+static void glm_dsa_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->norm_eps = 1e-5f;
+    config->n_context = 202752;
+    config->n_kv_rank = 512;
+    config->n_q_rank = 2048;
+    config->nope_dim = 192;
+    config->rope_dim = 64;
+    config->value_dim = 256;
+    config->n_experts = 256;
+    config->n_experts_used = 8;
+    config->n_expert_ff = 2048;
+    config->n_shared = 1;
+    config->routed_scale = 2.5f;
+    config->normalise_experts = true;
+    if (dialect == SPRY_DIALECT_JSON) {
+        config->n_index_heads = 32;
+        config->index_dim = 128;
+        config->index_top = 2048;
+    }
+}
+
+const spry_arch spry_arch_glm_dsa = {
+    .name = "GLM-5",
+    .gguf = "glm-dsa",
+    .hf_type = "glm_moe_dsa",
+    .gate = SPRY_GATE_SILU,
+    .latent = true,
+    .indexed = true,
+    .index_rotates_pairs = true,
+    .interleaved = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .gguf_normalises = true,
+    .never_slides = true,
+    .names = spry_latent_names,
+    .defaults = glm_dsa_defaults,
+    .finish = spry_latent_finish,
+};

@@ -241,3 +241,69 @@ const spry_arch spry_arch_nemotron_h = {.name = "Nemotron-H", .gguf = "nemotron_
 /* Selected by the kinds of layers, not by the model's type. */
 const spry_arch spry_arch_nemotron_h_moe = {
     .name = "Nemotron-H MoE", .gguf = "nemotron_h_moe", NEMOTRON_H, .choice_bias = true};
+
+/* ---- Zamba2 ------------------------------------------------------------------------------------------------------ */
+
+/* Zamba2: Mamba-2 layers. Before some of them, one of a few blocks of attention and feed-forward that layers share
+ * reads the layer's input beside the embedding; its result is added to the input of the layer's norm, not to the
+ * residual stream. Each use of a block adds its own product of low rank to gate and up. GGUF has no such models. */
+
+static void zamba2_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->norm_eps = 1e-5f;
+    config->n_conv = 4;
+    config->n_delta_heads = 8;
+    config->n_delta_keys = 1;
+    config->delta_key_dim = 64;
+    config->n_expand = 2;
+    config->n_blocks = 1;
+    config->block_rank = 128;
+    config->tied = true;
+}
+
+static void zamba2_finish(spry_config *config)
+{
+    config->query_scalar = (float)config->head_dim / 2;
+    config->delta_norm_eps = 1e-5f;
+}
+
+#define BLOCK "shared_transformer."
+
+static const spry_tensor_name zamba2_names[] = {
+    MAMBA_NAMES("mamba."),
+    {"block_norm", BLOCK "input_layernorm", NULL},
+    {"attn_q", BLOCK "self_attn.q_proj", NULL},
+    {"attn_k", BLOCK "self_attn.k_proj", NULL},
+    {"attn_v", BLOCK "self_attn.v_proj", NULL},
+    {"attn_output", BLOCK "self_attn.o_proj", NULL},
+    {"ffn_norm", BLOCK "pre_ff_layernorm", NULL},
+    {"ffn_gate_up", BLOCK "feed_forward.gate_up_proj", NULL},
+    {"ffn_down", BLOCK "feed_forward.down_proj", NULL},
+    {"block_output", "linear", NULL},
+    {"ffn_gate_up_low", BLOCK "feed_forward.gate_up_proj_adapter_list.%u.0", NULL},
+    {"ffn_gate_up_high", BLOCK "feed_forward.gate_up_proj_adapter_list.%u.1", NULL},
+    {"attn_q_low", BLOCK "self_attn.linear_q_adapter_list.%u.0", NULL},
+    {"attn_q_high", BLOCK "self_attn.linear_q_adapter_list.%u.1", NULL},
+    {"attn_k_low", BLOCK "self_attn.linear_k_adapter_list.%u.0", NULL},
+    {"attn_k_high", BLOCK "self_attn.linear_k_adapter_list.%u.1", NULL},
+    {"attn_v_low", BLOCK "self_attn.linear_v_adapter_list.%u.0", NULL},
+    {"attn_v_high", BLOCK "self_attn.linear_v_adapter_list.%u.1", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_zamba2 = {
+    .name = "Zamba2",
+    .hf_type = "zamba2",
+    .hf_inner = "mamba_decoder.",
+    .hf_output_norm = "final_layernorm",
+    .gate = SPRY_GATE_GELU,
+    .never_slides = true,
+    .delta = true,
+    .mamba = true,
+    .grouped_norm = true,
+    .shared_blocks = true,
+    .names = zamba2_names,
+    .defaults = zamba2_defaults,
+    .finish = zamba2_finish,
+};
