@@ -2,8 +2,8 @@
 # checkout of a release; url and sha256 are those of the release's sources, which `make release` lists in SHA256SUMS.
 class Spry < Formula
   desc "Run language models on this machine"
-  homepage "https://example.org/spry"
-  url "https://example.org/spry/spry-0.1.0.tar.gz"
+  homepage "https://spry.invalid/"
+  url "https://spry.invalid/spry-0.1.0.tar.gz"
   sha256 "0000000000000000000000000000000000000000000000000000000000000000"
   license "MIT"
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -22,7 +23,7 @@ def run(*command, **options):
 class Release(unittest.TestCase):
     def verify(self, folder, signers):
         with open(os.path.join(folder, "SHA256SUMS"), encoding="ascii") as file:
-            signed = run("ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@example.org", "-n", "spry-release",
+            signed = run("ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release", "-n", "spry-release",
                          "-s", "SHA256SUMS.sig", stdin=file, cwd=folder)
         return signed.returncode == 0, run("sha256sum", "-c", "--status", "SHA256SUMS", cwd=folder).returncode == 0
 
@@ -30,7 +31,7 @@ class Release(unittest.TestCase):
         key, folder, signers = (os.path.join(HOME, name) for name in ("key", "release", "signers"))
         self.assertEqual(run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key).returncode, 0)
         with open(key + ".pub", encoding="ascii") as public, open(signers, "w", encoding="ascii") as file:
-            file.write("release@example.org " + public.read())
+            file.write("release " + public.read())
         made = run(os.path.join(ROOT, "scripts", "release"), os.path.dirname(SPRY), key, folder)
         self.assertEqual(made.returncode, 0, made.stderr)
         names = sorted(os.listdir(folder))
@@ -46,6 +47,18 @@ class Release(unittest.TestCase):
         with open(os.path.join(folder, "SHA256SUMS"), "a", encoding="ascii") as file:
             file.write("\n")
         self.assertFalse(self.verify(folder, signers)[0])
+
+    def test_packages_name_one_address(self):
+        """spry has no public address: packages name one that cannot exist (RFC 2606), all the same."""
+        found = {}
+        for folder in ("debian", "contrib", "bindings/npm"):
+            for path, _, files in os.walk(os.path.join(ROOT, folder)):
+                for name in files:
+                    with open(os.path.join(path, name), encoding="utf-8") as file:
+                        for host in re.findall(r"(?:https?://|[\w.]@)([\w-]+(?:\.[\w-]+)+)", file.read()):
+                            found.setdefault(host, []).append(name)
+        self.assertEqual(set(found) - {"www.debian.org", "brew.sh", "127.0.0.1"}, {"spry.invalid"}, found)
+        self.assertEqual(set(found["spry.invalid"]), {"control", "copyright", "spry.rb", "scoop.json", "winget.yaml"})
 
     def test_wrong_use(self):
         for arguments, code in ((("build",), 2), ((os.path.dirname(SPRY), "/nowhere", os.path.join(HOME, "none")), 1)):

@@ -60,12 +60,22 @@ finds_modules()
     done
 }
 
+# Without a driver a sentence says so and the CPU computes.
+finds_gpu_kernels()
+{
+    python3 -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1]).spry_cuda_images' "/usr/lib/$(uname -m)-linux-gnu/spry/spry_cuda.so" &&
+        says 'cuda: no NVIDIA driver: libcuda.so.1' spry run --device cuda --temperature 0 -n 40 -p "Tell me a story about a fox." &&
+        says fox spry run --device cuda --temperature 0 -n 40 -p "Tell me a story about a fox." &&
+        says 'DeviceAllow=char-nvidia rw' cat /lib/systemd/system/spry.service.d/nvidia.conf
+}
+
 files_of_the_system >/tmp/before
 printf '#!/bin/sh\necho built from source\n' >/usr/local/bin/spry && chmod +x /usr/local/bin/spry
 try "deb: installs over a build from source, and says which one runs" says 'comes before /usr/bin/spry' install_packages /packages
 rm /usr/local/bin/spry
 try "deb: tells a tale" says fox spry run --temperature 0 -n 40 -p "Tell me a story about a fox."
 try "deb: modules are installed" finds_modules
+[ -f "$(echo /packages/spry-cuda_*.deb)" ] && try "deb: kernels for NVIDIA GPUs are found, and without a driver a sentence says so" finds_gpu_kernels
 try "deb: the service's key is random and private" key_is_private
 try "deb: Python tells a tale" python_tells_a_tale
 try "deb: a program compiles against the library" compiles_against_it

@@ -91,7 +91,7 @@ removes()
 
 echo "glibc $(getconf GNU_LIBC_VERSION)"
 try "tarball: a damaged one is refused" refuses_damage
-try "tarball: sums of someone else are refused" refuses_foreign_sums
+try "tarball: sums that another key signed, or none, are refused" refuses_foreign_sums
 try "tarball: an incomplete download is refused" refuses_what_is_missing
 try "tarball: an old glibc is refused in a sentence" refuses_old_glibc
 try "tarball: installs without root, and says that PATH lacks it" says 'is not in PATH' sh packages/install.sh
