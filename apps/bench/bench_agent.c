@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "bench/bench.h"
 #include "bench/mix.h"
@@ -125,7 +126,7 @@ static void write_call(writer *w, size_t index)
     snprintf(id, sizeof id, "call_%zu", index + 1);
     snprintf(begin, sizeof begin, "Part %zu: ", index + 1);
     json_t *argument = write_text(w, begin, code, a->call), *object = json_pack("{s:o}", a->argument, argument);
-    char *arguments = object ? json_dumps(object, 0) : NULL;
+    char *arguments = object ? spry_json_text(object, 0) : NULL;
     json_decref(object);
     append(w, w->calls,
            json_pack("{s:s, s:s, s:[{s:s, s:s, s:{s:s, s:s}}]}", "role", "assistant", "content", "The next step.",

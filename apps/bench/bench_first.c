@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "bench/bench.h"
 #include "cli/interrupt.h"
 #include "platform/child.h"
@@ -149,7 +150,7 @@ static char *write_conversation(size_t n_sentences)
     json_t *json = text.failed ? NULL
                                : json_pack("{s:[{s:s, s:s#}]}", "messages", "role", "user", "content",
                                            spry_buffer_view(&text).data, (int)text.size);
-    char *out = json ? json_dumps(json, 0) : NULL;
+    char *out = json ? spry_json_text(json, 0) : NULL;
     json_decref(json);
     spry_buffer_deinit(&text);
     return out;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "bench/bench.h"
 #include "run/answer.h"
@@ -74,7 +75,7 @@ static char *write_question(const image *i, const char *question)
                        ? NULL
                        : json_pack("{s:[{s:s, s:[{s:s, s:{s:s}}, {s:s, s:s}]}]}", "messages", "role", "user", "content",
                                    "type", "image_url", "image_url", "url", url.data, "type", "text", "text", question);
-    char *text = json ? json_dumps(json, 0) : NULL;
+    char *text = json ? spry_json_text(json, 0) : NULL;
     json_decref(json);
     spry_buffer_deinit(&file);
     spry_buffer_deinit(&url);

@@ -456,7 +456,7 @@ spry_status spry_mix_prompt(spry_chat_prompt *prompt, spry_engine *engine, const
     spry_agent_prompt arranged;
     spry_agent_prompt_init(&arranged, agents, NULL, messages, tools);
     json_t *body = json_pack("{s:O, s:O*}", "messages", arranged.messages, "tools", arranged.tools);
-    char *text = body ? json_dumps(body, 0) : NULL;
+    char *text = body ? spry_json_text(body, 0) : NULL;
     *prompt = (spry_chat_prompt){0};
     spry_status status = text ? spry_engine_chat_prompt(engine, prompt, text, strlen(text), error)
                               : spry_fail(error, SPRY_ERR_INPUT, "a message is not text in UTF-8");

@@ -270,7 +270,7 @@ static char *body_of(const spry_mix_server *s, const spry_mix_request *r, bool p
         json_object_set(body, "tools", r->tools);
     if (body && !is_ollama(s) && !plain)
         json_object_set_new(body, "ignore_eos", json_true());
-    char *text = body ? json_dumps(body, 0) : NULL;
+    char *text = body ? spry_json_text(body, 0) : NULL;
     json_decref(body);
     return text;
 }

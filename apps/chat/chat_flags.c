@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/options.h"
 #include "cli/terminal.h"
 #include "platform/file.h"
@@ -124,7 +125,7 @@ char *spry_chat_settings_save(const spry_chat_flags *flags)
     bool whole = object != NULL;
     for (size_t i = 0; whole && i < SPRY_CHAT_SETTINGS_TABLES; i++)
         whole = add_changed(object, &tables[i], &usual[i]);
-    char *text = whole ? json_dumps(object, JSON_REAL_PRECISION(9)) : NULL;
+    char *text = whole ? spry_json_text(object, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(object);
     return text;
 }

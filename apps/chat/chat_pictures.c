@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "chat/chat_loop.h"
 #include "cli/terminal.h"
@@ -25,7 +26,7 @@ static spry_status look(spry_chat_loop *c, const char *path, spry_error *error)
     json_t *parts = json_array();
     spry_status status = spry_parts_add_image(parts, path, error);
     json_t *request = json_pack("{s:[{s:s, s:o}]}", "messages", "role", "user", "content", parts);
-    char *json = request ? json_dumps(request, 0) : NULL;
+    char *json = request ? spry_json_text(request, 0) : NULL;
     if (!status)
         status = json ? spry_engine_chat_prompt(c->job.engine, &prompt, json, strlen(json), error)
                       : spry_fail_memory(error, "a picture", 0);

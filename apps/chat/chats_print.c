@@ -395,7 +395,7 @@ static spry_status list_json(spry_chat_store *store, const list_flags *flags, sp
     spry_status status = SPRY_OK;
     if (store && array)
         status = spry_chat_store_list(store, flags->limit, add_json, array, error);
-    char *text = array && status == SPRY_OK ? json_dumps(array, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = array && status == SPRY_OK ? spry_json_text(array, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(array);
     if (status == SPRY_OK && !text)
         status = spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the list of chats");
@@ -439,7 +439,7 @@ enum { SHOW_TRANSCRIPT_BYTES_MAX = 1 << 30 };
 static void write_json(spry_buffer *out, const spry_chat_past *past)
 {
     json_t *json = chat_text_json(&past->chat, &past->conversation);
-    char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = json ? spry_json_text(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (text)
         spry_buffer_format(out, "%s\n", text);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "cli/energy_figures.h"
 #include "cli/settings_profile.h"
 
@@ -374,7 +375,7 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
 spry_status spry_profile_json(spry_buffer *out, const spry_machine_profile *p, bool models, spry_error *error)
 {
     json_t *document = document_json(p, models);
-    char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+    char *text = document ? spry_json_text(document, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
     bool whole = text && spry_buffer_format(out, "%s\n", text);
     free(text);
     json_decref(document);

@@ -129,7 +129,7 @@ static const char *add_tool(json_t *tools, size_t *bytes, const server *s, const
             *at = '_';
     if (has_tool(tools, name))
         return "another one has its name";
-    char *text = json_dumps(schema, JSON_COMPACT);
+    char *text = spry_json_text(schema, JSON_COMPACT);
     *bytes += (text ? strlen(text) : 0) + json_string_length(about);
     free(text);
     if (json_array_size(tools) == TOOLS_MAX || *bytes > SCHEMAS_BYTES)
@@ -477,7 +477,7 @@ static void add_result(spry_buffer *out, const json_t *result)
                  *structure = json_object_get(result, "structuredContent");
     size_t i;
     json_array_foreach(parts, i, part) add_part(out, part);
-    char *text = !out->size && structure ? json_dumps(structure, JSON_COMPACT) : NULL;
+    char *text = !out->size && structure ? spry_json_text(structure, JSON_COMPACT) : NULL;
     if (text)
         add_line(out, text);
     free(text);

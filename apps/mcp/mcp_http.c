@@ -168,7 +168,7 @@ static spry_status exchange(spry_mcp_link *link, json_t **reply, const json_t *m
 {
     http_link *h = (http_link *)link;
     struct curl_slist *headers = make_headers(h);
-    char *text = json_dumps(message, JSON_COMPACT);
+    char *text = spry_json_text(message, JSON_COMPACT);
     answer a = {.link = h, .curl = curl_easy_init(), .id = id};
     spry_status status = text && a.curl ? SPRY_OK : spry_fail_memory(error, "a message", 0);
     spry_buffer_init(&a.text, SPRY_MCP_MESSAGE_MAX);

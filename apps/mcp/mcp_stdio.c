@@ -107,7 +107,7 @@ static bool write_line(stdio_link *s, const char *text, uint64_t until_ns)
 
 static bool send_message(stdio_link *s, const json_t *message, uint64_t until_ns)
 {
-    char *text = json_dumps(message, JSON_COMPACT);
+    char *text = spry_json_text(message, JSON_COMPACT);
     bool sent = text && write_line(s, text, until_ns);
     free(text);
     if (!sent)

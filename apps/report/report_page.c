@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "web/web_page.h"
 
 /* cli/bundled.S */
@@ -12,7 +13,7 @@ extern const char spry_report_css[], spry_report_js[];
 /* The data cannot end its element, since '<' is escaped; and nothing on the page can reach the network. */
 void spry_report_page(spry_buffer *out, const json_t *data)
 {
-    char *json = json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *json = spry_json_text(data, JSON_COMPACT | JSON_REAL_PRECISION(12));
     out->failed |= !json;
     spry_buffer_text(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
                           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; base-uri 'none'; "

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/json.h"
 #include "base/number.h"
 #include "cli/model_source.h"
 #include "cli/terminal.h"
@@ -23,7 +24,7 @@ static spry_status choices(spry_buffer *text, const char *list, spry_error *erro
         if (!*list++)
             break;
     }
-    char *dumped = json_dumps(array, 0);
+    char *dumped = spry_json_text(array, 0);
     spry_buffer_text(text, dumped ? dumped : "");
     free(dumped);
     json_decref(array);

@@ -114,7 +114,7 @@ static int by_count(const void *a, const void *b)
 static char *dump(const json_t *value)
 {
     for (size_t precision = 15;; precision++) {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
+        char *text = spry_json_text(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
         json_t *back = text ? spry_json_value(spry_view_of(text)) : NULL;
         bool same = !text || (back && json_equal(value, back));
         json_decref(back);

@@ -56,7 +56,7 @@ static const char *text_at(const json_t *object, const char *key)
  * '?'. */
 static void append_short(spry_buffer *out, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    char *text = spry_json_text(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
     if (!text)
         return;
     spry_view view = spry_view_of(text);

@@ -6,6 +6,7 @@
 
 #include "base/compiler.h"
 #include "base/interrupt.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "platform/child.h"
 #include "voice/sound.h"
@@ -397,7 +398,7 @@ bool spry_transcript_finish(spry_transcript_writer *w, const spry_transcript *t,
         json_object_set_new(json, "duration", json_real(t->seconds));
         json_object_set(json, "segments", w->segments);
     }
-    char *dumped = json ? json_dumps(json, JSON_REAL_PRECISION(9)) : NULL;
+    char *dumped = json ? spry_json_text(json, JSON_REAL_PRECISION(9)) : NULL;
     bool done = dumped && spry_buffer_format(&w->out, "%s\n", dumped);
     free(dumped);
     json_decref(json);

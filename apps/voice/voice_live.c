@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/trace_read.h"
@@ -157,7 +158,7 @@ static void print_json(const spry_voice *v, FILE *stream, const spry_turn_figure
                   "synthesise_ms", f->synthesise_ms, "sound_s", f->sound_s, "synthesise_rtf",
                   per(f->synthesise_ms, f->sound_s), "usage", "prompt_tokens", (json_int_t)r->prompt_tokens,
                   "cached_tokens", (json_int_t)r->reused_tokens, "completion_tokens", (json_int_t)r->generated_tokens);
-    char *text = json ? json_dumps(json, JSON_REAL_PRECISION(9)) : NULL;
+    char *text = json ? spry_json_text(json, JSON_REAL_PRECISION(9)) : NULL;
     if (text && stream == stdout)
         spry_out_format("%s\n", text);
     else if (text)

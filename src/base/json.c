@@ -439,3 +439,22 @@ void spry_json_forget(void)
 {
     is_short = false;
 }
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* A buffer that has failed once refuses all that follows: jansson goes on when a key could not be appended. */
+static int append_text(const char *text, size_t size, void *out)
+{
+    return spry_buffer_append(out, text, size) ? 0 : -1;
+}
+
+char *spry_json_text(const json_t *value, size_t flags)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, SIZE_MAX / 2);
+    if (value && !json_dump_callback(value, append_text, &text, flags) && !text.failed)
+        return text.data;
+    is_short |= value != NULL;
+    spry_buffer_deinit(&text);
+    return NULL;
+}

@@ -30,6 +30,10 @@ json_t *spry_json_value(spry_view text);
 /* An object without equal keys. */
 spry_status spry_json_object(json_t **out, spry_view text, spry_error *error);
 
+/* The text of a value, with jansson's flags, to be freed; NULL: there is no value, or memory is short. (json_dumps
+ * leaves a key out when memory is short for it.) */
+char *spry_json_text(const json_t *value, size_t flags);
+
 /* Values are built by many small calls whose failures are not checked one by one: a list without an item that should be
  * in it is what remains when memory is short. From spry_json_watch on, each thread notes that an allocation for a value
  * failed; spry_json_short returns it, until spry_json_forget. Values also count as memory of the thread's request

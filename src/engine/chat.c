@@ -52,7 +52,7 @@ static spry_status constrain_calls(spry_chat_prompt *prompt, const spry_tokens *
             json_object_set_new(spec, "thought_open", json_string(thoughts->open));
             json_object_set_new(spec, "thought_close", json_string(thoughts->close));
         }
-        prompt->call_constraint = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
+        prompt->call_constraint = spec ? spry_json_text(spec, JSON_COMPACT) : NULL;
         if (!prompt->call_constraint)
             status = spry_fail_memory(error, "the tools", count);
         json_decref(spec);

@@ -420,7 +420,7 @@ spry_status spry_inspect_json(char **json, const spry_model_file *file, uint32_t
     json_t *description = NULL;
     *json = NULL;
     spry_status status = describe(&description, file, context, tensors, error);
-    if (status == SPRY_OK && !(*json = json_dumps(description, 0)))
+    if (status == SPRY_OK && !(*json = spry_json_text(description, 0)))
         status = spry_fail_memory(error, "the description as JSON", 0);
     json_decref(description);
     return status;

@@ -405,7 +405,7 @@ void spry_pooling_to_gguf(const spry_pooling *p, spry_gguf_writer *writer, const
         chosen = p->prompts[i].text == p->default_prompt ? p->prompts[i].name : chosen;
     }
     all = json_pack("{s:o, s:s?}", "prompts", prompts, "default_prompt_name", chosen);
-    char *text = p->n_prompts && all ? json_dumps(all, JSON_COMPACT) : NULL;
+    char *text = p->n_prompts && all ? spry_json_text(all, JSON_COMPACT) : NULL;
     if (text)
         spry_gguf_writer_string(writer, KEY_PROMPTS, spry_view_of(text));
     free(text);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "platform/os.h"
 
 enum { CHUNK_BYTES = 1 << 14, NAME_ATTEMPTS = 1000, TEMPORARY_BYTES = 8192, ABANDONED_S = 86400 };
@@ -371,7 +372,7 @@ spry_status spry_file_write(const char *path, spry_view text, spry_error *error)
 spry_status spry_file_write_json(const char *path, const json_t *json, size_t flags, spry_error *error)
 {
     spry_buffer text;
-    char *dumped = json ? json_dumps(json, flags) : NULL;
+    char *dumped = json ? spry_json_text(json, flags) : NULL;
     spry_buffer_init(&text, SIZE_MAX / 2);
     spry_status status = dumped && spry_buffer_format(&text, "%s\n", dumped)
                              ? spry_file_write(path, spry_buffer_view(&text), error)

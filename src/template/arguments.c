@@ -192,7 +192,7 @@ static spry_view trim(spry_view text)
 bool spry_argument_string(spry_buffer *out, spry_view text)
 {
     json_t *string = json_stringn(text.data, text.size);
-    char *spelled = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    char *spelled = string ? spry_json_text(string, JSON_ENCODE_ANY) : NULL;
     bool done = spelled && spry_buffer_text(out, spelled);
     free(spelled);
     json_decref(string);

@@ -399,7 +399,7 @@ static void bind_functions(spry_jinja_run *run, const spry_chat_input *input)
 {
     if (!input->dates || json_object_get(input->extra, "functions"))
         return;
-    char *text = input->tools ? json_dumps(input->tools, JSON_INDENT(2)) : NULL;
+    char *text = input->tools ? spry_json_text(input->tools, JSON_INDENT(2)) : NULL;
     spry_jinja_bind(run, SPRY_VIEW("functions"), spry_jinja_text(run, spry_view_of(text ? text : ""), true));
     free(text);
 }

@@ -684,7 +684,7 @@ static spry_status keep_settings(spry_tokenizer *tokenizer, const json_t *root, 
     }
     if (!failed)
         failed |= json_object_set(kept, "model", model);
-    char *text = failed ? NULL : json_dumps(kept, JSON_COMPACT);
+    char *text = failed ? NULL : spry_json_text(kept, JSON_COMPACT);
     char *copy = text ? spry_arena_copy(&tokenizer->arena, spry_view_of(text)) : NULL;
     json_decref(kept);
     json_decref(model);

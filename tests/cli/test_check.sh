@@ -111,6 +111,7 @@ plant "public header too long" 'include/spry.h:601: the public header has 601 li
 for word in strcpy strcat sprintf vsprintf gets atoi atol atof strtok alloca; do
     plant "banned function $word" 'apps/main.c:7: banned function' "echo '#define BAD $word(x)' >>apps/main.c"
 done
+plant "text of JSON by jansson" 'apps/main.c:7: jansson leaves out keys' "echo '#define BAD json_dumps(x, 0)' >>apps/main.c"
 for word in printf puts exit abort perror; do
     plant "library calls $word" 'src/base/one.c:8: the library never prints and never exits' \
         "echo '#define BAD $word (x)' >>src/base/one.c"

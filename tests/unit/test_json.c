@@ -278,11 +278,47 @@ static void test_failing_allocations(void **state)
 #endif
 }
 
+/* Whichever allocation fails, the text is whole, or there is none. */
+static void test_failing_text(void **state)
+{
+    (void)state;
+#ifndef TEST_FAILING_CALLS
+    print_message("SKIPPED test_failing_text: malloc is not replaced under AddressSanitizer and on macOS\n");
+#else
+    json_t *json = json_object();
+    char key[64];
+    for (int i = 0; i < 40; i++) {
+        snprintf(key, sizeof key, "%d is a key of this object, which is long%.*s", i, i % 20, "....................");
+        json_object_set_new(json, key, json_integer(i));
+    }
+    char *whole = spry_json_text(json, JSON_INDENT(2)), *text = NULL;
+    failing_calls *calls = failing_calls_here();
+    long n = 0;
+    assert_non_null(strstr(whole, "39 is a key"));
+    for (calls->stays = 0; !text; n++) {
+        spry_json_forget();
+        calls->kind = FAILING_MEMORY;
+        calls->left = n + 1;
+        text = spry_json_text(json, JSON_INDENT(2));
+        calls->left = 0;
+        assert_int_equal(spry_json_short(), !text);
+        if (text)
+            assert_string_equal(text, whole);
+    }
+    assert_true(n > 4);
+    assert_null(spry_json_text(NULL, 0));
+    free(text);
+    free(whole);
+    json_decref(json);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),     cmocka_unit_test(test_mutated), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_equal_keys), cmocka_unit_test(test_limits),  cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_mutated), cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_equal_keys),   cmocka_unit_test(test_limits),  cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_failing_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

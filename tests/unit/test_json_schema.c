@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -416,6 +418,28 @@ static void objects_of_any_kind(void **state)
     spry_grammar_unref(grammar);
 }
 
+/* Two long schemas that differ in the name of their last member only. */
+static void long_schemas_are_told_apart(void **state)
+{
+    (void)state;
+    enum { LONGEST = 300 };
+    char schema[4 * LONGEST];
+    for (int length = 150; length < LONGEST; length++) {
+        char about[LONGEST + 1];
+        memset(about, 'd', (size_t)length);
+        about[length] = '\0';
+        snprintf(
+            schema, sizeof schema,
+            "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"description\":\"%s\",\"minLength\":9},"
+            "\"b\":{\"type\":\"string\",\"description\":\"%s\",\"maxLength\":9}}}",
+            about, about);
+        spry_grammar *grammar = grammar_of(schema);
+        assert_true(matches(grammar, "{\"a\":\"0123456789\",\"b\":\"0\"}"));
+        assert_false(matches(grammar, "{\"b\":\"0123456789\"}"));
+        spry_grammar_unref(grammar);
+    }
+}
+
 /* Several schemas may go into one grammar. */
 static void schemas_together(void **state)
 {
@@ -451,6 +475,7 @@ int main(void)
         cmocka_unit_test(lenient_schemas),
         cmocka_unit_test(objects_of_any_kind),
         cmocka_unit_test(schemas_together),
+        cmocka_unit_test(long_schemas_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

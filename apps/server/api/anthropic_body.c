@@ -258,7 +258,7 @@ static bool add_hosted(json_t *parts, const json_t *block)
 {
     const char *type = spry_chat_body_string(block, "type");
     if (strcmp(type, "server_tool_use") == 0 || strcmp(type, "mcp_tool_use") == 0) {
-        char *input = json_dumps(json_object_get(block, "input"), JSON_COMPACT);
+        char *input = spry_json_text(json_object_get(block, "input"), JSON_COMPACT);
         spry_chat_body_add_sentence(parts, "\n[%.100s %.3000s]\n", spry_chat_body_string(block, "name"),
                                     input ? input : "");
         free(input);
@@ -340,7 +340,7 @@ static void add_call(json_t *calls, reader *r, const char *place, const json_t *
                          ? spry_json_value((spry_view){json_string_value(input), json_string_length(input)})
                      : !input || json_is_null(input) ? json_object()
                                                      : json_incref((json_t *)(uintptr_t)input);
-    char *text = json_is_object(object) ? json_dumps(object, JSON_COMPACT) : NULL;
+    char *text = json_is_object(object) ? spry_json_text(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (!json_is_string(name) || !text) {
         spry_fields_refuse(r->fields, "messages", "%s must have a name and an input, which is an object", place);

@@ -120,7 +120,7 @@ json_t *spry_chat_body_call(const json_t *id, const json_t *name, json_t *argume
 
 void spry_chat_body_define(json_t *parts, const json_t *tool)
 {
-    char *text = json_dumps(json_object_get(tool, "function"), JSON_COMPACT);
+    char *text = spry_json_text(json_object_get(tool, "function"), JSON_COMPACT);
     spry_buffer sentence;
     spry_buffer_init(&sentence, SIZE_MAX / 2);
     spry_buffer_text(&sentence, "This tool can be called now:\n");

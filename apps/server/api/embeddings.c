@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/buffer.h"
+#include "base/json.h"
 #include "platform/clock.h"
 #include "server/api/apis.h"
 #include "server/api/ollama.h"
@@ -686,7 +687,7 @@ static char *question(const rerank_call *call, const char *document)
         "role", "user", "content",
         json_sprintf("<Instruct>: %s\n<Query>: %s\n<Document>: %s", call->instruction, call->query, document),
         "chat_template_kwargs", "enable_thinking", 0);
-    char *text = conversation ? json_dumps(conversation, JSON_COMPACT) : NULL;
+    char *text = conversation ? spry_json_text(conversation, JSON_COMPACT) : NULL;
     json_decref(conversation);
     return text;
 }

@@ -525,7 +525,7 @@ typedef struct pull_stream {
 
 static void post_line(pull_stream *s, json_t *json)
 {
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    char *text = json ? spry_json_text(json, JSON_COMPACT) : NULL;
     if (text)
         spry_channel_post(&s->channel, 0, 0, text, strlen(text));
     free(text);

@@ -98,7 +98,7 @@ static void response_store_put(spry_response_store *store, const char *id, spry_
     kept->stored_ns = spry_clock_ns();
     kept->bytes = sizeof *kept;
     for (size_t i = 0; i < N_PARTS && complete; i++) {
-        kept->parts[i] = json_dumps(parts[i], JSON_COMPACT);
+        kept->parts[i] = spry_json_text(parts[i], JSON_COMPACT);
         complete = kept->parts[i] != NULL;
         kept->bytes += complete ? strlen(kept->parts[i]) + 1 : 0;
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "server/api/apis.h"
 #include "server/api/chat_body.h"
 #include "server/request/completion.h"
@@ -255,7 +256,7 @@ static void add_call(reader *r, const json_t *item, const char *own, json_t *arg
 static json_t *arguments_of(const char *key, const json_t *value)
 {
     json_t *object = key ? json_pack("{s:O}", key, value) : NULL;
-    char *text = json_dumps(object ? object : value, JSON_COMPACT);
+    char *text = spry_json_text(object ? object : value, JSON_COMPACT);
     json_t *arguments = json_string(text ? text : "{}");
     free(text);
     json_decref(object);

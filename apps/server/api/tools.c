@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "mcp/mcp.h"
 #include "platform/child.h"
@@ -199,7 +200,7 @@ static void reply_outcome(spry_exchange *x, CURL *curl, CURLcode code, const spr
 
 static void call(spry_exchange *x, const char *url, const json_t *arguments)
 {
-    char *text = json_dumps(arguments, JSON_COMPACT);
+    char *text = spry_json_text(arguments, JSON_COMPACT);
     struct curl_slist *headers = NULL;
     spry_buffer answer;
     spry_http_init();

@@ -74,7 +74,7 @@ static json_t *call_handler(batch *b, const char *url, json_t *body, unsigned *s
     x.route = spry_route_find(x.method, url, &x.tail, allowed);
     spry_buffer_init(&x.body, SIZE_MAX / 2);
     json_object_del(body, "stream"); /* the reply is stored, not streamed */
-    char *text = json_dumps(body, JSON_COMPACT);
+    char *text = spry_json_text(body, JSON_COMPACT);
     if (text && spry_buffer_text(&x.body, text))
         x.route->handle(&x);
     free(text);
@@ -126,7 +126,7 @@ static void store(void *user, spry_view json, bool failed)
 
 static void finish_line(batch *b, const spry_batch_line *line, json_t *answer, bool failed)
 {
-    char *json = answer ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *json = answer ? spry_json_text(answer, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(answer);
     const char *text = json ? json : "";
     if (b->guest)

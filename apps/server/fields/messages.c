@@ -79,7 +79,7 @@ static void unify_call(json_t *call)
     if (json_is_object(custom)) {
         json_t *input = json_object_get(custom, "input");
         json_t *object = json_pack("{s:o}", "input", json_is_string(input) ? json_incref(input) : json_string(""));
-        char *text = json_dumps(object, JSON_COMPACT);
+        char *text = spry_json_text(object, JSON_COMPACT);
         json_object_set_new(call, "function",
                             json_pack("{s:O*, s:s}", "name", json_object_get(custom, "name"), "arguments", text));
         json_object_set_new(call, "type", json_string("function"));
@@ -239,7 +239,7 @@ static void unify_content(json_t *message)
     if (json_is_object(content) && *text_of(content, "type"))
         json_object_set_new(message, "content", json_pack("[O]", content));
     else if (json_is_object(content) && tool) {
-        char *text = json_dumps(content, JSON_COMPACT);
+        char *text = spry_json_text(content, JSON_COMPACT);
         json_object_set_new(message, "content", json_string(text ? text : ""));
         free(text);
     } else if (!content && tool) {

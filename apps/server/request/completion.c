@@ -356,7 +356,7 @@ spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error)
     if (!c->options.parse_tools && !c->options.parse_reasoning)
         return SPRY_OK;
     const spry_chat_prompt prompt = {.ids = c->prompts.ids[0].ids, .count = c->prompts.ids[0].count};
-    char *declared = c->options.parse_tools && json_is_array(tools) ? json_dumps(tools, JSON_COMPACT) : NULL;
+    char *declared = c->options.parse_tools && json_is_array(tools) ? spry_json_text(tools, JSON_COMPACT) : NULL;
     spry_chat_parser_options options;
     spry_chat_parser_options_default(&options);
     options.prompt = &prompt;

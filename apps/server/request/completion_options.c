@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "base/sampling_options.h"
 #include "platform/clock.h"
@@ -225,7 +226,7 @@ void spry_fields_set_constraint(spry_completion_options *o, spry_fields *fields,
         return;
     }
     bool as_it_is = json_is_string(value) && constraint != SPRY_CHOICE;
-    char *text = !value ? NULL : as_it_is ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    char *text = !value ? NULL : as_it_is ? strdup(json_string_value(value)) : spry_json_text(value, JSON_ENCODE_ANY);
     if (value && !text)
         spry_fields_refuse_memory(fields, key);
     free(o->constraint_text);

@@ -701,7 +701,7 @@ json_t *spry_buffer_json(const spry_buffer *text)
 
 static void append_json(spry_completion *c, const char *before, json_t *json, const char *after)
 {
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = json ? spry_json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text || spry_json_short()) { /* parts of it may be missing */
         c->reply.out.failed = true;

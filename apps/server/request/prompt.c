@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "server/http/http_server.h"
 #include "server/request/agents.h"
 #include "server/request/completion.h"
@@ -21,7 +22,7 @@ static char *conversation(const json_t *messages, const json_t *tools, const jso
         json_pack("{s:O, s:O*, s:O*, s:O*, s:O*, s:b, s:b, s:O*}", "messages", messages, "tools", tools,
                   "chat_template_kwargs", json_is_object(extra) ? extra : NULL, "tool_choice", choice, "chat_template",
                   source, "add_generation_prompt", generate, "parallel_tool_calls", parallel, "continuation", begun);
-    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    char *text = all ? spry_json_text(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return text;
 }
@@ -202,7 +203,7 @@ spry_status spry_prompt_parts(spry_completion *c, const json_t *parts, spry_erro
     if (!spry_engine_sees(c->model->engine))
         return refuse_picture(c, error);
     json_t *request = json_pack("{s:O}", "prompt", parts);
-    char *json = request ? json_dumps(request, JSON_COMPACT) : NULL;
+    char *json = request ? spry_json_text(request, JSON_COMPACT) : NULL;
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the prompt", 0);
     spry_laps_prompt(&c->costs.laps, &prompt);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "cli/energy_figures.h"
 #include "cli/terminal.h"
 #include "doctor/findings.h"
@@ -407,7 +408,7 @@ char *spry_watch_snapshot(spry_server *server, spry_view key, bool first)
                   spry_watch_requests(server, key, first ? ENDED_FIRST_NS : ENDED_SHOWN_NS), "models", models, "pool",
                   "bytes", (json_int_t)bytes, "max_bytes", (json_int_t)server->pool_bytes, "energy",
                   energy_json(server), "machine", machine_json(server));
-    char *text = snapshot ? json_dumps(snapshot, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
+    char *text = snapshot ? spry_json_text(snapshot, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(snapshot);
     return text;
 }
@@ -470,7 +471,7 @@ static char *line_of(const spry_exchange *x)
                   "bytes_in", (json_int_t)x->body.size, "prompt_tokens", (json_int_t)a->prompt, "cached_tokens",
                   (json_int_t)a->cached, "generated_tokens", (json_int_t)a->generated, "ms",
                   (double)(spry_clock_ns() - x->began_ns) / 1e6, "complete", a->whole);
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = line ? spry_json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(line);
     return text;
 }

@@ -499,12 +499,14 @@ typedef struct small_text {
     size_t size;
 } small_text;
 
-/* For json_dump_callback; stops at the first piece that does not fit. */
+/* For json_dump_callback. After a piece that does not fit nothing fits: jansson goes on after a key. */
 static int add_text(const char *bytes, size_t size, void *user)
 {
     small_text *text = user;
-    if (size > sizeof text->bytes - text->size)
+    if (size > sizeof text->bytes - text->size) {
+        text->size = sizeof text->bytes;
         return -1;
+    }
     memcpy(text->bytes + text->size, bytes, size);
     text->size += size;
     return 0;

@@ -321,7 +321,7 @@ static spry_ir_node optional(const spry_tool_builder *b, spry_ir_node node)
 static spry_ir_node quoted(const spry_tool_builder *b, const char *text)
 {
     json_t *string = json_string(text);
-    char *spelled = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    char *spelled = string ? spry_json_text(string, JSON_ENCODE_ANY) : NULL;
     spry_ir_node node = spelled ? spry_tool_literal(b, spelled)
                                 : spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for the names of tools");
     free(spelled);
@@ -336,7 +336,7 @@ spry_ir_node spry_tool_json(const spry_tool_builder *b, spry_argument_schema of)
     for (size_t i = 0; i < SPRY_COUNT(shared); i++) /* references in a schema start at the document's root */
         if (of.schema != of.root && json_object_get(of.root, shared[i]))
             json_object_set(schema, shared[i], json_object_get(of.root, shared[i]));
-    char *text = json_dumps(schema, JSON_COMPACT);
+    char *text = spry_json_text(schema, JSON_COMPACT);
     spry_ir_node node = text ? spry_ir_json_schema(b->ir, spry_view_of(text), JSON_STYLE)
                              : spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for the schema of a tool");
     free(text);
