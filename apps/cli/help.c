@@ -34,9 +34,41 @@ const spry_command spry_commands[] = {
 };
 
 const struct spry_command_alias spry_command_aliases[] = {
-    {"list", "models", NULL},  {"ls", "models", NULL}, {"rm", "models", "remove"},
-    {"show", "inspect", NULL}, {"chat", "run", NULL},  {0},
+    {"list", "models", NULL},       {"ls", "models", NULL},
+    {"rm", "models", "remove"},     {"remove", "models", "remove"},
+    {"delete", "models", "remove"}, {"show", "inspect", NULL},
+    {"info", "inspect", NULL},      {"chat", "run", NULL},
+    {"server", "serve", NULL},      {"start", "serve", NULL},
+    {"download", "pull", NULL},     {"quantize", "convert", NULL},
+    {"quantise", "convert", NULL},  {0},
 };
+
+/* Words of other programs that are no commands here, and what serves instead. */
+static const struct {
+    const char *word, *instead;
+} elsewhere[] = {
+    {"ps", "a server lists its loaded models at /api/ps: curl http://127.0.0.1:8080/api/ps"},
+    {"stop", "a server unloads a model that is not used (spry serve --keep-alive), or at once: curl "
+             "http://127.0.0.1:8080/models/unload -d '{\"model\": \"NAME\"}'"},
+    {"create", "a server derives models, with a system message and settings of their own: POST /api/create "
+               "(docs/api/ollama.md); spry run --system sets one for an answer"},
+    {"cp",
+     "a server copies derived models: POST /api/copy (docs/api/ollama.md); other models are files, which spry pull "
+     "FILE NAME copies"},
+    {"push", "spry publishes no models; spry convert and spry inspect prepare a file for a hub's own tools"},
+    {"signin", "spry needs no account"},
+    {"login", "spry needs no account"},
+    {"embed", "a server computes embeddings: POST /v1/embeddings (docs/SERVER.md)"},
+    {"update", "spry is updated as it was installed: by its package, or with git pull and make"},
+};
+
+static const char *instead_of(const char *word)
+{
+    for (size_t i = 0; i < SPRY_COUNT(elsewhere); i++)
+        if (strcmp(word, elsewhere[i].word) == 0)
+            return elsewhere[i].instead;
+    return NULL;
+}
 
 const spry_command *spry_command_find(const char *name)
 {
@@ -58,9 +90,9 @@ static const char *nearest_command(const char *name)
 
 int spry_command_unknown(const char *name)
 {
-    const char *near = nearest_command(name);
-    if (strcmp(name, "ps") == 0)
-        spry_complain("a server lists its loaded models at /api/ps: curl http://127.0.0.1:8080/api/ps");
+    const char *near = nearest_command(name), *instead = instead_of(name);
+    if (instead)
+        spry_complain("%s", instead);
     else if (near)
         spry_complain("unknown command '%.100s'; did you mean '%s'? (spry help lists all)", name, near);
     else
@@ -173,7 +205,7 @@ static int explain_option(const char *given)
     option_search search = {.name = name};
     spry_buffer page;
     spry_commands_each(search_page, &search);
-    if (!search.count && name == given && nearest_command(given))
+    if (!search.count && name == given && (instead_of(given) || nearest_command(given)))
         return spry_command_unknown(given);
     if (!search.count) {
         if (search.near[0])

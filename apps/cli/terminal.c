@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "cli/interrupt.h"
@@ -80,13 +81,13 @@ void spry_terminal_defuse(spry_buffer *out, spry_view text, const char *keep)
     }
 }
 
-/* Words stay whole on a terminal; the sentence begins after "spry: ". */
-static void break_lines(spry_buffer *out, spry_view text)
+/* Words stay whole on a terminal. The text begins at column `begin`, and goes on at column `hang` after a break. */
+static void break_lines(spry_buffer *out, FILE *stream, spry_view text, unsigned begin, unsigned hang)
 {
-    enum { BEGIN = 6 };
     spry_word_wrap wrap;
-    spry_word_wrap_init(&wrap, isatty(fileno(stderr)) ? spry_terminal_width(stderr) : 0);
-    wrap.column = BEGIN;
+    spry_word_wrap_init(&wrap, isatty(fileno(stream)) ? spry_terminal_width(stream) : 0);
+    wrap.column = begin;
+    wrap.hang = hang;
     spry_word_wrap_add(&wrap, out, text);
     spry_word_wrap_flush(&wrap, out);
     spry_word_wrap_deinit(&wrap);
@@ -107,7 +108,7 @@ void spry_complain(const char *format, ...)
     fflush(stdout);
     erase_progress();
     spry_buffer_clear(&valid);
-    break_lines(&valid, spry_buffer_view(&safe));
+    break_lines(&valid, stderr, spry_buffer_view(&safe), (unsigned)strlen("spry: "), 0);
     fprintf(stderr, "%sspry:%s %s\n", spry_style_begin(stderr, SPRY_STYLE_ERROR), spry_style_end(stderr),
             spry_buffer_view(&valid).data);
     spry_buffer_deinit(&valid);
@@ -209,9 +210,25 @@ bool spry_out_answer(spry_view text)
     return ok && spry_out_flush();
 }
 
+void spry_print_lines(FILE *stream, spry_view lines, unsigned hang)
+{
+    enum { BELOW = 2, WORDS = 16 }; /* columns where there is no room for words at `hang` */
+    spry_buffer safe, text;
+    spry_buffer_init(&safe, lines.size + 1);
+    spry_buffer_init(&text, SIZE_MAX / 2);
+    spry_terminal_defuse(&safe, lines, "\n");
+    break_lines(&text, stream, spry_buffer_view(&safe), 0, spry_terminal_width(stream) < hang + WORDS ? BELOW : hang);
+    if (stream == stdout)
+        spry_out_write(spry_buffer_view(&text).data, text.size);
+    else
+        fwrite(spry_buffer_view(&text).data, 1, text.size, stream);
+    spry_buffer_deinit(&safe);
+    spry_buffer_deinit(&text);
+}
+
 spry_status spry_out_json(const json_t *json, size_t flags, const char *what, spry_error *error)
 {
-    char *text = json ? json_dumps(json, flags) : NULL;
+    char *text = json ? spry_json_text(json, flags) : NULL;
     if (!text)
         return spry_fail_memory(error, what, 0);
     spry_out_format("%s\n", text);

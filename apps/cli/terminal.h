@@ -68,6 +68,10 @@ bool spry_out_quote(const char *format, ...) SPRY_PRINTF(1, 2);
  * tab become '?', because they could control the terminal. Flushes. */
 bool spry_out_answer(spry_view text);
 
+/* Writes lines to standard output or standard error, with control characters replaced. On a terminal, lines longer than
+ * its width are broken between words and go on at column `hang`, where there is room for words. */
+void spry_print_lines(FILE *stream, spry_view lines, unsigned hang);
+
 /* Prints JSON as json_dumps formats it with `flags`, and a newline. NULL: memory was short for `what`. */
 spry_status spry_out_json(const json_t *json, size_t flags, const char *what, spry_error *error);
 

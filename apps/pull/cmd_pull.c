@@ -288,12 +288,25 @@ static spry_status print_json(const model_list *list, const char *folder, spry_e
     return status;
 }
 
+static void print_none(const char *folder)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, 1 << 14);
+    spry_buffer_format(
+        &text,
+        "the models folder %.4096s is empty: `spry pull` adds models, `spry models --available` lists some to "
+        "begin with; %s is in the program\n",
+        folder, SPRY_BUNDLED_MODEL);
+    spry_print_lines(stdout, spry_buffer_view(&text), 0);
+    spry_buffer_deinit(&text);
+}
+
 static void print_table(const model_list *list, const char *folder)
 {
     char size[SPRY_AMOUNT_MAX], used[SPRY_TIME_TEXT];
     size_t total = 0;
     if (!list->count)
-        spry_out_quote("the models folder %s is empty; `spry pull` adds models\n", folder);
+        print_none(folder);
     for (size_t i = 0; i < list->count; i++) {
         const model_row *row = &list->rows[i];
         spry_out_quote("%-40s %10s   last used %.10s\n", row->name, spry_amount_bytes(size, row->bytes),
@@ -322,9 +335,13 @@ static int list_models(const char *folder, bool json)
 
 static void print_available(const json_t *models)
 {
+    enum { USE_COLUMN = 62 };
     size_t i;
     const json_t *model;
-    spry_out_format("%-22s %9s  %-6s %-7s %-13s %s\n", "NAME", "DOWNLOAD", "FITS", "SCHEMAS", "LICENCE", "USE");
+    spry_buffer rows;
+    spry_buffer_init(&rows, SIZE_MAX / 2);
+    spry_buffer_format(&rows, "%-22s %9s  %-6s %-7s %-13s %s\n", "NAME", "DOWNLOAD", "FITS", "SCHEMAS", "LICENCE",
+                       "USE");
     json_array_foreach(models, i, model)
     {
         char size[SPRY_AMOUNT_MAX], schema[8] = "-";
@@ -332,12 +349,17 @@ static void print_available(const json_t *models)
             snprintf(schema, sizeof schema, "%.0f %%", 100 * json_number_value(json_object_get(model, "schema")));
         const char *licence = json_string_value(json_object_get(model, "licence"));
         const char *use = json_string_value(json_object_get(model, "use"));
-        spry_out_quote("%-22s %9s  %-6s %-7s %-13s %s\n", json_string_value(json_object_get(model, "name")),
-                       spry_amount_bytes(size, (size_t)json_number_value(json_object_get(model, "bytes"))),
-                       spry_catalogue_fits(model) ? "yes" : "no", schema, licence ? licence : "", use ? use : "");
+        spry_buffer_format(&rows, "%-22s %9s  %-6s %-7s %-13s %s\n", json_string_value(json_object_get(model, "name")),
+                           spry_amount_bytes(size, (size_t)json_number_value(json_object_get(model, "bytes"))),
+                           spry_catalogue_fits(model) ? "yes" : "no", schema, licence ? licence : "", use ? use : "");
     }
-    spry_out_format("\nspry run NAME downloads and starts one; FITS: into this machine's memory. SCHEMAS: how well\n"
-                    "it does what a schema asks; --json names the source of each figure, - is not judged.\n");
+    spry_print_lines(stdout, spry_buffer_view(&rows), USE_COLUMN);
+    spry_print_lines(stdout,
+                     SPRY_VIEW("\nspry run NAME downloads and starts one; FITS: into this machine's memory. "
+                               "SCHEMAS: how well it does what a schema asks; --json names the source of each "
+                               "figure, - is not judged.\n"),
+                     0);
+    spry_buffer_deinit(&rows);
 }
 
 static int list_available(bool json)

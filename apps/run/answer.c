@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/json.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "cli/energy_figures.h"
@@ -168,7 +169,7 @@ static spry_status create_parser(generation *g, spry_error *error)
     if (!job->chat || job->constraint != SPRY_ANY_TEXT || job->flags->special)
         return SPRY_OK;
     spry_chat_parser_options_default(&options);
-    char *tools = g->answer->tools ? json_dumps(g->answer->tools, JSON_COMPACT) : NULL;
+    char *tools = g->answer->tools ? spry_json_text(g->answer->tools, JSON_COMPACT) : NULL;
     options.tools = tools;
     options.prompt = &prompt;
     options.reasoning = true;
@@ -266,7 +267,7 @@ spry_status spry_answer_prompt(spry_answer *answer, spry_tokens *out, const spry
         json_object_set_new(request, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 0));
     if (answer->tools)
         json_object_set(request, "tools", answer->tools);
-    char *json = request ? json_dumps(request, 0) : NULL;
+    char *json = request ? spry_json_text(request, 0) : NULL;
     spry_chat_prompt_deinit(&answer->prompt);
     spry_status status = json ? spry_engine_chat_prompt(engine, &answer->prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", json_array_size(messages));
@@ -339,99 +340,6 @@ spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, sp
     return spry_engine_tokenize(engine, out->ids, out->capacity, &out->count, text.data, text.size, special, error);
 }
 
-/* ---- telling people ---------------------------------------------------------------------------------------------- */
-
-static double per_second(size_t count, double ms)
-{
-    return ms > 0 ? (double)count * 1000 / ms : 0;
-}
-
-static const char *finish_words(spry_finish finish)
-{
-    static const char *const words[] = {
-        [SPRY_FINISH_END] = "the model ended it",      [SPRY_FINISH_STOP] = "ended by a stop text",
-        [SPRY_FINISH_LENGTH] = "length limit reached", [SPRY_FINISH_CONTEXT] = "the context is full",
-        [SPRY_FINISH_CANCELLED] = "interrupted",
-    };
-    return words[finish];
-}
-
-/* KV cache usage and savings so far. */
-static void print_kv(spry_engine *engine)
-{
-    char all[SPRY_AMOUNT_MAX], kept[SPRY_AMOUNT_MAX], host[SPRY_AMOUNT_MAX], disk[SPRY_AMOUNT_MAX];
-    spry_kv_figures f;
-    spry_engine_kv_figures(engine, &f);
-    fprintf(stderr, "cache    %s of %s in use or kept; %" PRIu64 " of %" PRIu64 " prompt tokens reused",
-            spry_amount_bytes(kept, (f.pages - f.free_pages) * f.page_bytes),
-            spry_amount_bytes(all, f.pages * f.page_bytes), f.hit_tokens, f.hit_tokens + f.miss_tokens);
-    if (f.evicted_pages + f.expired_pages)
-        fprintf(stderr, "; %" PRIu64 " pages evicted", f.evicted_pages + f.expired_pages);
-    if (f.host_saved_pages)
-        fprintf(stderr, "; %s in host memory", spry_amount_bytes(host, f.host_pages * f.page_bytes));
-    if (f.disk_files || f.disk_stored_pages)
-        fprintf(stderr, "; %s on disk", spry_amount_bytes(disk, f.disk_bytes));
-    fputs("\n", stderr);
-}
-
-void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed)
-{
-    const spry_result *r = &answer->result;
-    char parameters[SPRY_AMOUNT_MAX], weights[SPRY_AMOUNT_MAX], kv[SPRY_AMOUNT_MAX], time[SPRY_AMOUNT_MAX];
-    spry_engine_info info;
-    spry_engine_describe(engine, &info);
-    fflush(stdout);
-    fputs(spry_style_begin(stderr, SPRY_STYLE_DIM), stderr);
-    fprintf(stderr, "model    %s (%s, %s parameters, %s), %" PRIu32 " threads, %s kernels", model, info.architecture,
-            spry_amount_count(parameters, info.parameters), spry_amount_bytes(weights, info.weight_bytes), info.threads,
-            info.cpu);
-    bool cpu = !strcmp(info.device, "cpu");
-    fprintf(stderr, "%s%s\n", cpu ? "" : ", ", cpu ? "" : info.device);
-    fprintf(stderr, "context  %zu of %zu tokens, %s of keys and values each\n",
-            r->prompt_tokens + r->generated_tokens - r->dropped_tokens, info.context,
-            spry_amount_bytes(kv, info.kv_bytes_per_token));
-    size_t computed = r->prompt_tokens - r->reused_tokens;
-    fprintf(stderr, "prompt   %zu tokens in %s (%.1f tokens/s)", computed, spry_amount_time(time, r->prefill_ms),
-            per_second(computed, r->prefill_ms));
-    if (r->reused_tokens)
-        fprintf(stderr, ", %zu more were cached", r->reused_tokens);
-    if (r->picture_tokens)
-        fprintf(stderr, ", %zu in all are pictures", r->picture_tokens);
-    if (r->restored_tokens)
-        fprintf(stderr, ", %zu of them on disk (%s)", r->restored_tokens, spry_amount_time(time, r->restore_ms));
-    if (r->span_tokens)
-        fprintf(stderr, ", %zu in fragments", r->span_tokens);
-    if (r->repaired_tokens)
-        fprintf(stderr, ", %zu repaired", r->repaired_tokens);
-    fputs("\n", stderr);
-    print_kv(engine);
-    fprintf(stderr, "answer   %zu tokens in %s", r->generated_tokens, spry_amount_time(time, r->decode_ms));
-    /* The first token comes from the prompt's last step, so only the others are decoding. */
-    if (r->generated_tokens > 1)
-        fprintf(stderr, " (%.1f tokens/s)", per_second(r->generated_tokens - 1, r->decode_ms));
-    fprintf(stderr, ", %s; seed %" PRIu64 "\n", finish_words(r->finish), seed);
-    if (r->forced_tokens)
-        fprintf(stderr, "grammar  %zu of %zu tokens decided by the constraint\n", r->forced_tokens,
-                r->generated_tokens);
-    if (r->drafts.drafted)
-        fprintf(stderr, "drafts   %zu of %zu drafted tokens accepted, %.2f tokens per step, estimated %.2fx as fast\n",
-                r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);
-    else if (r->drafts.step_cost > 0)
-        fprintf(stderr, "drafts   none: a step with one takes %.2f times as long, and %.0f %% would be accepted\n",
-                r->drafts.step_cost, 100 * r->drafts.acceptance);
-    spry_answer_print_parts(answer);
-    fputs(spry_style_end(stderr), stderr);
-}
-
-void spry_answer_warn_context(const spry_answer *answer, const spry_engine *engine, const char *hint)
-{
-    spry_engine_info info;
-    if (answer->result.finish != SPRY_FINISH_CONTEXT)
-        return;
-    spry_engine_describe(engine, &info);
-    spry_complain("the answer stops here because the context of %zu tokens is full; %s", info.context, hint);
-}
-
 /* ---- the time of each part --------------------------------------------------------------------------------------- */
 
 /* Time and energy of a request by part, as text and as JSON. */
@@ -460,33 +368,139 @@ static const char *small_time(char out[SPRY_AMOUNT_MAX], double ms)
 }
 
 /* Parts with a significant time, in order. */
-static void print_parts(const char *heading, const double ms[SPRY_PART_COUNT])
+static void list_parts(spry_buffer *out, const char *heading, const double ms[SPRY_PART_COUNT])
 {
     const double worth = 0.005;
     char time[SPRY_AMOUNT_MAX];
     double sum = 0, small = 0;
     for (size_t i = 0; i < SPRY_PART_COUNT; i++)
         sum += ms[i];
-    fprintf(stderr, "%s %s:", heading, spry_amount_time(time, sum));
+    spry_buffer_format(out, "%s %s:", heading, spry_amount_time(time, sum));
     for (size_t i = 0; i < SPRY_PART_COUNT; i++) {
         if (ms[i] >= worth * sum)
-            fprintf(stderr, " %s %s,", spry_part_name((spry_part)i), small_time(time, ms[i]));
+            spry_buffer_format(out, " %s %s,", spry_part_name((spry_part)i), small_time(time, ms[i]));
         else
             small += ms[i];
     }
-    fprintf(stderr, " the rest %s\n", small_time(time, small));
+    spry_buffer_format(out, " the rest %s\n", small_time(time, small));
 }
 
-void spry_answer_print_parts(const spry_answer *answer)
+static void list_parts_and_energy(spry_buffer *out, const spry_answer *answer)
 {
     const spry_result *r = &answer->result;
-    spry_buffer energy;
-    spry_buffer_init(&energy, 1 << 12);
-    spry_energy_words(&energy, answer->meter, &answer->energy, spry_answer_ms(answer), r->generated_tokens);
-    print_parts("first    token after", r->first_parts_ms);
-    print_parts("whole    request in", r->parts_ms);
-    fprintf(stderr, "energy   %s\n", spry_buffer_view(&energy).data);
-    spry_buffer_deinit(&energy);
+    list_parts(out, "first    token after", r->first_parts_ms);
+    list_parts(out, "whole    request in", r->parts_ms);
+    spry_buffer_text(out, "energy   ");
+    spry_energy_words(out, answer->meter, &answer->energy, spry_answer_ms(answer), r->generated_tokens);
+    spry_buffer_text(out, "\n");
+}
+
+/* ---- telling people ---------------------------------------------------------------------------------------------- */
+
+enum { LABEL = 9, STATS_BYTES = 1 << 15 };
+
+static double per_second(size_t count, double ms)
+{
+    return ms > 0 ? (double)count * 1000 / ms : 0;
+}
+
+static const char *finish_words(spry_finish finish)
+{
+    static const char *const words[] = {
+        [SPRY_FINISH_END] = "the model ended it",      [SPRY_FINISH_STOP] = "ended by a stop text",
+        [SPRY_FINISH_LENGTH] = "length limit reached", [SPRY_FINISH_CONTEXT] = "the context is full",
+        [SPRY_FINISH_CANCELLED] = "interrupted",
+    };
+    return words[finish];
+}
+
+/* KV cache usage and savings so far. */
+static void add_kv(spry_buffer *out, spry_engine *engine)
+{
+    char all[SPRY_AMOUNT_MAX], kept[SPRY_AMOUNT_MAX], host[SPRY_AMOUNT_MAX], disk[SPRY_AMOUNT_MAX];
+    spry_kv_figures f;
+    spry_engine_kv_figures(engine, &f);
+    spry_buffer_format(out, "cache    %s of %s in use or kept; %" PRIu64 " of %" PRIu64 " prompt tokens reused",
+                       spry_amount_bytes(kept, (f.pages - f.free_pages) * f.page_bytes),
+                       spry_amount_bytes(all, f.pages * f.page_bytes), f.hit_tokens, f.hit_tokens + f.miss_tokens);
+    if (f.evicted_pages + f.expired_pages)
+        spry_buffer_format(out, "; %" PRIu64 " pages evicted", f.evicted_pages + f.expired_pages);
+    if (f.host_saved_pages)
+        spry_buffer_format(out, "; %s in host memory", spry_amount_bytes(host, f.host_pages * f.page_bytes));
+    if (f.disk_files || f.disk_stored_pages)
+        spry_buffer_format(out, "; %s on disk", spry_amount_bytes(disk, f.disk_bytes));
+    spry_buffer_text(out, "\n");
+}
+
+static void add_stats(spry_buffer *out, const spry_answer *answer, spry_engine *engine, const char *model,
+                      uint64_t seed)
+{
+    const spry_result *r = &answer->result;
+    char parameters[SPRY_AMOUNT_MAX], weights[SPRY_AMOUNT_MAX], kv[SPRY_AMOUNT_MAX], time[SPRY_AMOUNT_MAX];
+    spry_engine_info info;
+    spry_engine_describe(engine, &info);
+    spry_buffer_format(out, "model    %s (%s, %s parameters, %s), %" PRIu32 " threads, %s kernels", model,
+                       info.architecture, spry_amount_count(parameters, info.parameters),
+                       spry_amount_bytes(weights, info.weight_bytes), info.threads, info.cpu);
+    bool cpu = !strcmp(info.device, "cpu");
+    spry_buffer_format(out, "%s%s\n", cpu ? "" : ", ", cpu ? "" : info.device);
+    spry_buffer_format(out, "context  %zu of %zu tokens, %s of keys and values each\n",
+                       r->prompt_tokens + r->generated_tokens - r->dropped_tokens, info.context,
+                       spry_amount_bytes(kv, info.kv_bytes_per_token));
+    size_t computed = r->prompt_tokens - r->reused_tokens;
+    spry_buffer_format(out, "prompt   %zu tokens in %s (%.1f tokens/s)", computed,
+                       spry_amount_time(time, r->prefill_ms), per_second(computed, r->prefill_ms));
+    if (r->reused_tokens)
+        spry_buffer_format(out, ", %zu more were cached", r->reused_tokens);
+    if (r->restored_tokens)
+        spry_buffer_format(out, ", %zu of them on disk (%s)", r->restored_tokens,
+                           spry_amount_time(time, r->restore_ms));
+    if (r->picture_tokens)
+        spry_buffer_format(out, ", %zu in all are pictures", r->picture_tokens);
+    if (r->span_tokens)
+        spry_buffer_format(out, ", %zu in fragments", r->span_tokens);
+    if (r->repaired_tokens)
+        spry_buffer_format(out, ", %zu repaired", r->repaired_tokens);
+    spry_buffer_text(out, "\n");
+    add_kv(out, engine);
+    spry_buffer_format(out, "answer   %zu tokens in %s", r->generated_tokens, spry_amount_time(time, r->decode_ms));
+    /* The first token comes from the prompt's last step, so only the others are decoding. */
+    if (r->generated_tokens > 1)
+        spry_buffer_format(out, " (%.1f tokens/s)", per_second(r->generated_tokens - 1, r->decode_ms));
+    spry_buffer_format(out, ", %s; seed %" PRIu64 "\n", finish_words(r->finish), seed);
+    if (r->forced_tokens)
+        spry_buffer_format(out, "grammar  %zu of %zu tokens decided by the constraint\n", r->forced_tokens,
+                           r->generated_tokens);
+    if (r->drafts.drafted)
+        spry_buffer_format(
+            out, "drafts   %zu of %zu drafted tokens accepted, %.2f tokens per step, estimated %.2fx as fast\n",
+            r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);
+    else if (r->drafts.step_cost > 0)
+        spry_buffer_format(out,
+                           "drafts   none: a step with one takes %.2f times as long, and %.0f %% would be accepted\n",
+                           r->drafts.step_cost, 100 * r->drafts.acceptance);
+    list_parts_and_energy(out, answer);
+}
+
+void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed)
+{
+    spry_buffer lines;
+    spry_buffer_init(&lines, STATS_BYTES);
+    add_stats(&lines, answer, engine, model, seed);
+    fflush(stdout);
+    fputs(spry_style_begin(stderr, SPRY_STYLE_DIM), stderr);
+    spry_print_lines(stderr, spry_buffer_view(&lines), LABEL);
+    fputs(spry_style_end(stderr), stderr);
+    spry_buffer_deinit(&lines);
+}
+
+void spry_answer_warn_context(const spry_answer *answer, const spry_engine *engine, const char *hint)
+{
+    spry_engine_info info;
+    if (answer->result.finish != SPRY_FINISH_CONTEXT)
+        return;
+    spry_engine_describe(engine, &info);
+    spry_complain("the answer stops here because the context of %zu tokens is full; %s", info.context, hint);
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------------------------- */

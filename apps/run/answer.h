@@ -126,9 +126,6 @@ json_t *spry_parts_json(const double ms[SPRY_PART_COUNT]);
 /* Time of the whole request, including the prompt's template and tokenizer. */
 double spry_answer_ms(const spry_answer *answer);
 
-/* Prints the time of each part and the energy to standard error. */
-void spry_answer_print_parts(const spry_answer *answer);
-
 /* Prints a summary to standard error. */
 void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed);
 

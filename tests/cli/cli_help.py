@@ -115,6 +115,18 @@ class Help(cli_support.CliTest):
                 for line in page.splitlines():
                     self.assertTrue(len(line) <= min(columns, 100) or len(line.split()) <= 5, (columns, line))
 
+    def test_lists_of_models_on_every_width(self):
+        data = os.path.join(cli_support.HOME, "no-models")
+        for arguments in (["models", "--available"], ["models"]):
+            whole = self.on_terminal(1000, 24, *arguments, XDG_DATA_HOME=data)
+            for columns in (30, 80, 200):
+                shown = self.on_terminal(columns, 24, *arguments, XDG_DATA_HOME=data)
+                self.assertEqual("".join(shown.split()), "".join(whole.split()))
+                if columns > len(data) + len("/spry/models"):  # a path may be longer than a line
+                    self.assertEqual(shown.split(), whole.split())  # no word is broken
+                self.assertTrue(all(len(line) <= columns or " " not in line.strip() for line in shown.splitlines()), shown)
+        self.assertIn("\n" + 62 * " " + "tools", self.on_terminal(80, 24, "models", "--available"))
+
     def test_one_option(self):
         for name in ("kv-type", "--kv-type"):
             text = self.succeeds(spry("help", name)).text
@@ -159,7 +171,13 @@ class WrongUse(cli_support.CliTest):
         self.assertIn("Usage: spry run", self.succeeds(spry("help", "chat")).text)
         self.succeeds(spry("rm", "one", "--models-dir", folder))
         self.assertEqual(os.listdir(folder), [])
-        self.fails(spry("ps"), USAGE, "/api/ps")
+        for word in ("download", "quantize", "start"):
+            self.assertIn("\nExamples:\n", self.succeeds(spry(word, "--help")).text)
+        for word, instead in (("ps", "/api/ps"), ("stop", "/models/unload"), ("create", "/api/create"), ("cp", "/api/copy"),
+                              ("push", "spry convert"), ("login", "no account"), ("embed", "/v1/embeddings")):
+            self.fails(spry(word), USAGE, instead)
+            if word != "stop":  # an option, too
+                self.fails(spry("help", word), USAGE, instead)
 
     def test_the_catalogue(self):
         models = self.succeeds(spry("models", "--available", "--json")).json["models"]

@@ -326,6 +326,17 @@ class TerminalTest(cli_support.CliTest):
         screen.say("Hi")
         self.assertNotIn("spry:", screen.text)
 
+    def test_figures_are_not_broken(self):
+        for columns in (30, 80):
+            screen = self.screen("--think", "off", "-n", "4", columns=columns)
+            screen.say("Hi")
+            shown = screen.say("/stats").split("/stats\n")[1]
+            for words in ("kernels", "of keys and values each", "length limit reached; seed 1", "the rest "):
+                self.assertIn(words, " ".join(shown.split()))
+            for line in shown.splitlines()[:-1]:
+                self.assertLessEqual(len(line), columns)
+                self.assertRegex(line, r"^([a-z]+ +\S| {2}\S| {9}\S)")
+
     # ---- commands ----
 
     def test_commands_change_the_chat(self):
