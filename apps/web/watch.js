@@ -11,6 +11,7 @@ import { cleanText, listOf } from "./store.js";
 
 const WATCH_KEEP_MS = 120000;
 const SPARK_MS = 60000;
+const EARLIER_STEP_MS = 500;
 const WATTS_MS = 5000;
 const HITS_MS = 5000;
 const WATCH_ROWS_MAX = 60;
@@ -31,6 +32,7 @@ const watch = {
     now: 0,
     /** @type {Map<string, WatchedRequest>} */
     requests: new Map(), // id: its last known state, kept longer than the server sends it
+    chosen: false, // the time that is shown
     /** @type {Point[]} */
     speeds: [],
     /** @type {HitPoint[]} */
@@ -208,8 +210,30 @@ function drawRequests() {
 /** @param {WatchedRequest} request */
 const requestEnd = request => request.start_ms + partsSum(request.parts);
 
-// The view begins with the shortest time that has a request, so that what happened before it was opened is seen.
+// The speed before the view was opened, from the requests that ended then: tokens of the second before each time.
+/** @returns {Point[]} */
+function earlierSpeeds() {
+    const wrote = [...watch.requests.values()]
+        .filter(request => hasEnded(request) && request.tokens_per_second > 0)
+        .map(request => ({ end: requestEnd(request), ms: (1000 * request.generated_tokens) / request.tokens_per_second, request }));
+    const points = [];
+    for (let before = SPARK_MS; before > 0; before -= EARLIER_STEP_MS) {
+        const time = watch.now - before;
+        const value = wrote.reduce((sum, { end, ms, request }) => {
+            const within = Math.min(time, end) - Math.max(time - 1000, end - ms);
+            return sum + (request.tokens_per_second * Math.max(0, within)) / 1000;
+        }, 0);
+        points.push({ time, value });
+    }
+    return wrote.length ? points : [];
+}
+
+// Until a time is chosen, the view shows the shortest one that has a request, so that what happened before it was opened is
+// seen, and stays.
 function widenWindow() {
+    if (watch.chosen) {
+        return;
+    }
     const choices = /** @type {NodeListOf<HTMLInputElement>} */ (byId("window").querySelectorAll("input"));
     const requests = [...watch.requests.values()];
     const fits = [...choices].find(one => requests.some(request => requestEnd(request) > watch.now - 1000 * Number(one.value)));
@@ -223,8 +247,9 @@ function showSnapshot(snapshot) {
     const first = watch.now === 0;
     rememberSnapshot(snapshot);
     if (first) {
-        widenWindow();
+        watch.speeds.unshift(...earlierSpeeds());
     }
+    widenWindow();
     drawTiles(snapshot);
     drawRequests();
     drawList(
@@ -287,7 +312,10 @@ export async function watchWhileSeen() {
 export function startWatch() {
     byId("part-legend").append(...PARTS.map(name => make("li", { class: "p-" + name }, term(PART_WORDS[name]))));
     byId("page-legend").append(...Object.keys(PAGE_WORDS).map(name => make("li", { class: name }, term(PAGE_WORDS[name]))));
-    byId("window").addEventListener("change", drawRequests);
+    byId("window").addEventListener("change", () => {
+        watch.chosen = true;
+        drawRequests();
+    });
     document.addEventListener("visibilitychange", watchWhileSeen);
 }
 

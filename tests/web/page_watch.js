@@ -291,6 +291,23 @@ test("requests that ended before the view was opened are shown", async world => 
     });
 });
 
+test("the speed before the view was opened is drawn, and what is shown of it stays", async world => {
+    const ended = requestOf("a", "done", 88000, 2000); // until 92000, of it 2.5 s with 2 tokens a second
+    const list = [snapshotAt(100000, [ended]), snapshotAt(103000, []), snapshotAt(125000, [])];
+    list.forEach(({ models }) => Object.assign(models[0], { tokens_per_second: 0 }));
+    const page = await openPage(world, { view: "#watch", before: { script: madeUpWatch, argument: list } });
+    await page.waitForFunction(() => document.querySelector("#window input:checked").value === "120");
+    assert.equal(await page.innerText("#watch-speed-words"), "at most 2 in the last minute");
+    assert.equal(await page.locator("#waterfall > li").count(), 1);
+    const heights = await page.getAttribute("#watch-spark .line", "d").then(line => line.match(/ [\d.]+/g).map(Number));
+    assert.deepEqual([heights[0], Math.min(...heights), heights.at(-1)], [38, 3, 38]);
+    await closePage(page);
+    const chosen = await openPage(world, { view: "#watch", before: { script: madeUpWatch, argument: list.slice(0, 1) } });
+    await chosen.waitForSelector("#waterfall > li");
+    assert.equal(await chosen.locator("#window input:checked").inputValue(), "10");
+    await closePage(chosen);
+});
+
 test("the page stops watching when it is not shown", async world => {
     const page = await openPage(world, {
         view: "#watch",
