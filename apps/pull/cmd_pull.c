@@ -172,9 +172,11 @@ spry_status spry_pull_offer(const char *source, const char *folder, spry_error *
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
         return spry_fail(error, SPRY_ERR_FILE, "%.200s is not on this machine; `spry pull %.200s` downloads it", source,
                          source);
+    char absent[256];
+    snprintf(absent, sizeof absent, "%.200s is not on this machine, and cannot be downloaded", source);
     spry_status status = spry_hub_find(&model, source, error);
     if (status != SPRY_OK)
-        return status;
+        return spry_fail_prefix(error, status, absent);
     fprintf(stderr, "%s is not on this machine. Download %s (%s)? [Y/n] ", source, model.name,
             spry_amount_bytes(size, (size_t)model.bytes));
     spry_hub_deinit(&model);

@@ -232,6 +232,14 @@ class Api(HubTest):
     def test_no_network(self):
         self.changes["HF_ENDPOINT"] = "http://127.0.0.1:1"
         self.refused("127.0.0.1", "tales:4m")
+        master, slave = pty.openpty()
+        process = subprocess.Popen([SPRY, "run", "tales:4m", "-p", "x", "--models-dir", self.folder], stdin=slave,
+                                   stdout=subprocess.PIPE, stderr=slave, env=environment(**self.changes))
+        os.close(slave)
+        self.assertEqual((process.communicate(timeout=server_support.TIMEOUT)[0], process.returncode), (b"", 1))
+        told = " ".join(os.read(master, 4096).decode().split())
+        os.close(master)
+        self.assertRegex(told, "is not on this machine, and cannot be downloaded: .*127.0.0.1")
         reply = self.serve("--allow-pull").post("/api/pull", {"model": "tales:4m", "stream": False})
         self.assertGreaterEqual(reply.status, 400)
         self.assertIn("127.0.0.1", reply.json["error"])
