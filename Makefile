@@ -56,7 +56,7 @@ flags    := $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefi
             $(addprefix -DSPRY_SAN_KERNELS=,$(SAN_KERNELS))
 export PROMPT
 
-.PHONY: all everything configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind mutations soak sbom release deb tarball wheel npm test-packages fuzz test-agents setup install format clean
+.PHONY: all everything objects configure run test test-all test-fresh test-arm test-macos test-gpu test-real test-torture test-valgrind mutations soak sbom release deb tarball wheel npm test-packages fuzz test-agents setup install format clean
 all: configure
 	@cmake --build $(BUILD) --target spry --parallel $(CORES)
 
@@ -72,9 +72,21 @@ configure:
 	    cmake --log-level=NOTICE -S . -B $(BUILD) $$(command -v ninja >/dev/null && ! test -f $(BUILD)/Makefile && echo -G Ninja) $(flags) && \
 	    printf '%s\n' '$(CURDIR) $(flags)' >$(BUILD)/flags; }
 
-run: setup
-	@$(MAKE) --no-print-directory all KERNELS=$(shell grep -Lsx SPRY_KERNELS:STRING=native $(BUILD)/CMakeCache.txt | grep -q . && echo all || echo native)
+# A new build folder gets the kernels of this processor; one that has all keeps them.
+own_kernels = KERNELS=$(shell grep -Lsx SPRY_KERNELS:STRING=native $(BUILD)/CMakeCache.txt | grep -q . && echo all || echo native)
+
+# What the features' modules need is installed while everything else compiles. The build folder is configured again after it.
+run:
+	@scripts/setup build
+	@$(MAKE) --no-print-directory configure $(own_kernels)
+	@lacking=$$(scripts/setup missing); [ -z "$$lacking" ] || { scripts/setup & \
+	    $(MAKE) --no-print-directory objects $(own_kernels) || failed=yes; wait; \
+	    [ "$$lacking" = "$$(scripts/setup missing)" ] || rm -f $(BUILD)/flags; [ -z "$$failed" ]; }
+	@$(MAKE) --no-print-directory all $(own_kernels)
 	@scripts/tale $(BUILD)/spry
+
+objects: configure
+	@cmake --build $(BUILD) --target spry_objects --target spry_app --parallel $(CORES)
 
 test: setup
 	@scripts/setup test

@@ -44,6 +44,17 @@ class Later(unittest.TestCase):
         self.assertIn("no work to do", run("ninja", "-C", build, OBJECT, env=env))
 
 
+class Setup(unittest.TestCase):
+    def test_what_is_missing_is_named(self):
+        hidden = hide("portaudio-2.0.pc", "libpng.pc")
+        names = {name[:-3] for name in hidden}
+        if not names:
+            self.skipTest("neither PortAudio nor libpng is installed")
+        setup = os.path.join(ROOT, "scripts", "setup")
+        usual = set(run(setup, "missing").split())
+        self.assertEqual(set(run(setup, "missing", env={"PKG_CONFIG_LIBDIR": PACKAGES}).split()) - usual, names)
+
+
 class OldFolder(unittest.TestCase):
     def configured(self, *flags):
         run("env", "-u", "CC", "make", "-C", self.checkout, "configure", *flags)  # CC would name the folder
