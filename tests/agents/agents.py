@@ -3,13 +3,15 @@ say so, go on with the conversation, look at a picture, give work to a second ag
 long, and be interrupted. SDKs run the loops of their own that the same interfaces need. Everything is on the loopback.
 `make test-agents` runs this and writes the tables in docs/AGENTS.md.
 
-    agents.py [--write] [NAME ...]
+    agents.py [--write] [--newest] [NAME ...]
     agents.py --patience SECONDS [NAME ...]     every agent waits as long for the first word of an answer
 
-Programs are installed into ~/.cache/spry/test-agents (or SPRY_TEST_CACHE), once. What npm cannot fetch is SKIPPED."""
+Programs are installed into ~/.cache/spry/test-agents (or SPRY_TEST_CACHE), once; with `--newest` again, as published now. Where
+the system's Node is older than some of them need, npm's own is installed beside them. What npm cannot fetch is SKIPPED."""
 
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -63,7 +65,7 @@ AGENTS = {
                   helper=("task", dict(HELPER, subagent_type="general")), compact=9000, summary="anchored summary"),
     "qwen": Agent("Qwen Code", ["@qwen-code/qwen-code"], ["-p", "{TASK}", "--yolo"], ("write_file", {"file_path": "{PATH}", "content": "hi\n"}),
                   more=["--continue", "-p", "{TASK}", "--yolo"], look=("read_file", {"file_path": "{PICTURE}"}),
-                  helper=("agent", HELPER), compact=9000, summary="state_snapshot"),
+                  helper=("agent", HELPER), compact=18000, summary="state_snapshot"),
     "copilot": Agent("Copilot CLI", ["@github/copilot"], ["-p", "{TASK}", "--allow-all-tools"], ("create", {"path": "{PATH}", "file_text": "hi\n"}),
                      more=["--continue", "-p", "{TASK}", "--allow-all-tools"],
                      helper=("task", {"description": "a small task", "prompt": "{SUBTASK}", "agent_type": "general-purpose", "name": "helper"}),
@@ -81,12 +83,34 @@ SCRIPTS = {"claude": "node_modules/@anthropic-ai/claude-code/install.cjs", "open
 COLUMNS = ("tool loop", "next turn", "picture", "second agent", "compaction", "interrupted", "path", "cached in a session",
            "cached in a second one", "named as ignored")
 LIMIT = min(TIMEOUT, 120)
+NODE = 22  # what agents need; with an older one npm chooses old versions of them, and does not say so
+renewed = set()  # folders that `--newest` has emptied
+
+
+def use_node():
+    """Puts a Node that is new enough into PATH."""
+    def number():
+        try:
+            said = subprocess.run(["node", "--version"], capture_output=True, check=False).stdout.decode()
+        except OSError:
+            said = ""
+        return int((re.findall(r"^v(\d+)", said) or ["0"])[0])
+    if number() >= NODE:
+        return
+    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    package = "node-%s-%s" % (platform.system().lower(), machine)
+    if install("node", [package]):
+        os.environ["PATH"] = os.path.join(CACHE, "node", "node_modules", package, "bin") + os.pathsep + os.environ["PATH"]
+    print("Node %d; agents need %d" % (number(), NODE), flush=True)
 
 
 def install(name, packages, script=None):
     """The folder with the program, and its version; None: npm cannot fetch it."""
     folder = os.path.join(CACHE, name)
     manifest = os.path.join(folder, "node_modules", packages[0], "package.json")
+    if "--newest" in sys.argv and name not in renewed:
+        shutil.rmtree(folder, ignore_errors=True)
+    renewed.add(name)
     if not os.path.exists(manifest):
         os.makedirs(folder, exist_ok=True)
         command = ["npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--silent", "--ignore-scripts", *packages]
@@ -335,8 +359,10 @@ def try_patience(seconds, names):
 
 def main():
     if sys.argv[1:2] == ["--patience"]:
+        use_node()
         sys.exit(try_patience(int(sys.argv[2]), sys.argv[3:] or list(AGENTS)) != 0)
     options = [name for name in sys.argv[1:] if name.startswith("--")]
+    use_node()
     wanted = [name for name in sys.argv[1:] if name not in options] or [*AGENTS, "mcp", "sdks"]
     names = [name for name in wanted if name in AGENTS]
     rows, passed, failed, skipped = [], 0, 0, 0

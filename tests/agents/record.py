@@ -68,6 +68,7 @@ def play(command, project, environment, last):
 
 def main():
     folder, names = sys.argv[1], sys.argv[2:] or list(SESSIONS)
+    agents.use_node()
     os.makedirs(folder, exist_ok=True)
     for name in names:
         found = agents.install(name, agents.AGENTS[name].packages, agents.SCRIPTS.get(name))
