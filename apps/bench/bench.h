@@ -42,7 +42,7 @@ typedef struct spry_bench_flags {
     const char *image;      /* the sides of a picture; NULL: not measured */
     const char *without;    /* the part that is left out; NULL: not measured */
     bool accept;
-    bool agent; /* the session of an agent */
+    bool agent, agreement; /* the session of an agent; compared with the same without the cache */
     spry_bench_list prefill, depth, batch;
     spry_bench_list policy; /* batch sizes, ascending; empty: not measured */
     spry_bench_list chunks; /* empty: chunks are not measured */

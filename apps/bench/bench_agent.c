@@ -12,6 +12,7 @@
 #include "base/number.h"
 #include "bench/bench.h"
 #include "bench/mix.h"
+#include "eval/eval_run.h"
 
 /* Lengths in tokens, without what templates write around them. */
 enum { TURNS = 20, INSTRUCTIONS = 5000, TOOLS = 14, TOOL = 460, TASK = 60, ANSWER = 32 };
@@ -239,11 +240,75 @@ static json_t *sum(const json_t *requests, size_t from, size_t to)
                      "total_ms", total);
 }
 
+/* Of the predictions of all answers; null: they were not compared. */
+static json_t *agreement(const json_t *requests)
+{
+    double compared = 0, same = 0, identical = 0, divergence = 0;
+    const json_t *r;
+    size_t i;
+    json_array_foreach(requests, i, r)
+    {
+        compared += spry_bench_number(r, "agreement.predictions");
+        same += spry_bench_number(r, "agreement.same_top");
+        identical += spry_bench_number(r, "agreement.identical");
+        divergence += spry_bench_number(r, "agreement.divergence");
+    }
+    return compared > 0 ? json_pack("{s:I, s:I, s:f, s:f, s:f}", "turns", (json_int_t)i, "predictions",
+                                    (json_int_t)compared, "same_top", same / compared, "identical",
+                                    identical / compared, "divergence", divergence / compared)
+                        : json_null();
+}
+
 void spry_mix_agent_sums(json_t *run)
 {
     const json_t *requests = json_object_get(run, "requests");
     json_object_set_new(run, "session", sum(requests, 0, TURNS));
     json_object_set_new(run, "second", sum(requests, TURNS, TURNS + 1));
+    json_object_set_new(run, "agreement", agreement(requests));
+}
+
+/* The predictions after the prompt and after each token of the answer. */
+static spry_status compare(spry_mix_answer *answer, spry_session *warm, spry_session *cold, const int32_t *ids,
+                           size_t n_prompt, size_t n_ids, size_t vocabulary, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    for (size_t count = n_prompt; !status && count <= n_ids; count++) {
+        const float *here, *base;
+        status = spry_session_eval(warm, &here, ids, count, error);
+        if (!status)
+            status = spry_session_eval(cold, &base, ids, count, error);
+        if (status)
+            break;
+        const spry_eval_pair pair = spry_eval_compare(here, base, vocabulary, 0);
+        answer->compared++;
+        answer->same += pair.same_top;
+        answer->identical += memcmp(here, base, vocabulary * sizeof *here) == 0;
+        answer->divergence += pair.divergence;
+    }
+    return status;
+}
+
+spry_status spry_mix_agreement(spry_mix_answer *answer, spry_session *session, spry_engine *engine, size_t n_prompt,
+                               uint64_t salt, spry_error *error)
+{
+    spry_engine_info info;
+    spry_session *cold = NULL;
+    size_t held = 0;
+    const int32_t *tokens = spry_session_tokens(session, &held);
+    int32_t *ids = malloc((held + 1) * sizeof *ids);
+    spry_status status = ids ? SPRY_OK : spry_fail_memory(error, "an answer", held * sizeof *ids);
+    if (!status)
+        memcpy(ids, tokens, held * sizeof *ids);
+    spry_engine_describe(engine, &info);
+    if (!status)
+        status = spry_session_create(&cold, engine, error);
+    if (!status)
+        status = spry_session_set_salt(cold, &salt, sizeof salt);
+    if (!status)
+        status = compare(answer, session, cold, ids, n_prompt, held, info.vocabulary, error);
+    spry_session_destroy(cold);
+    free(ids);
+    return status;
 }
 
 /* A row of the table: one turn, or a sum, here and on the server. */
@@ -287,6 +352,12 @@ static void print(const json_t *report)
     spry_out_format(": a session of a coding agent; old results are cleared at turns %zu and %zu\n", clearings[0].turn,
                     clearings[1].turn);
     spry_bench_table(columns, there ? SPRY_COUNT(columns) : 4, rows, NULL, "");
+    const json_t *agreed = json_object_get(here, "agreement");
+    if (json_is_object(agreed))
+        spry_out_format("%.0f predictions of %.0f answers, with the cache and without: the same most probable token "
+                        "%.2f %%, the same bits %.2f %%\n",
+                        spry_bench_number(agreed, "predictions"), spry_bench_number(agreed, "turns"),
+                        100 * spry_bench_number(agreed, "same_top"), 100 * spry_bench_number(agreed, "identical"));
     json_array_foreach(runs, i, row)
     {
         if (json_is_object(json_object_get(row, "session")))

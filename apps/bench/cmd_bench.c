@@ -129,6 +129,9 @@ static const spry_option bench_options[] = {
            .help =
                "Measure instead a session of a coding agent, turn by turn: 12,000 tokens of instructions and tools, 20 "
                "turns of reading, editing and testing, then the first turn of a second session in another folder"),
+    ACTION("agreement", FLAG, agreement,
+           .help = "With --agent: compute every answer also without the cache, and count the predictions in which both "
+                   "agree"),
     ACTION("requests", U32, requests, .max = SPRY_BENCH_REQUESTS_MAX,
            .help = "Number of requests; 0: all lines of the file, or 16"),
     ACTION("together", U32, together, .min = 1, .max = SPRY_BENCH_TOGETHER_MAX,
@@ -261,6 +264,7 @@ static int check_rules(const spry_bench_flags *f, const spry_bench_flags *said, 
         {f->write && measured, "--write measures nothing: omit", "--measured", ""},
         {f->write && f->with_policy, "--write measures nothing: omit", "--policy", ""},
         {!workload && said->url, "", "--url", needs_workload},
+        {f->agreement && !f->agent, "", "--agreement", "needs --agent"},
         {!workload && said->url_model, "", "--url-model", needs_workload},
         {!mix && said->requests, "", "--requests", "needs --mix"},
         {!mix && said->together, "", "--together", "needs --mix"},

@@ -53,7 +53,8 @@ typedef struct spry_mix {
     uint32_t longest; /* prompt and answer of the longest request made of lengths */
     double scale;
     uint64_t seed, run;
-    bool agent; /* the session of bench_agent.c */
+    bool agent;     /* the session of bench_agent.c */
+    bool agreement; /* its answers are compared with those without the cache */
 } spry_mix;
 
 /* Reads a named mix, else a file: one JSON object with distributions, or JSON lines. Then draws the lengths of `count`
@@ -99,12 +100,22 @@ typedef struct spry_mix_answer {
     size_t events;     /* pieces of text */
     double *gaps_ms;   /* [n_gaps]: between two pieces; owned */
     size_t n_gaps, gap_room;
+    /* Of predictions: compared with those without the cache, with the same most probable token, with the same bits; sum
+     * of their divergences. */
+    size_t compared, same, identical;
+    double divergence;
     bool failed; /* memory was short */
     bool done;
 } spry_mix_answer;
 
 /* Call when a piece of an answer arrives. */
 void spry_mix_answer_event(spry_mix_answer *answer);
+
+/* bench_agent.c. Compares the predictions of an answer that `session` holds after a prompt of `n_prompt` tokens,
+ * computed with what was cached, with those of the same tokens where nothing is. `salt`: another one in each call on an
+ * engine. */
+spry_status spry_mix_agreement(spry_mix_answer *answer, spry_session *session, spry_engine *engine, size_t n_prompt,
+                               uint64_t salt, spry_error *error);
 
 /* ---- mix_server.c: servers --------------------------------------------------------------------------------------- */
 

@@ -65,8 +65,17 @@ static bool on_prefill(void *user, size_t done, size_t total)
     return !spry_interrupt_seen();
 }
 
-static spry_status ask_engine(void *engine, spry_mix_answer *answer, const spry_mix_request *r, spry_error *error)
+/* The model in this process. */
+typedef struct here {
+    spry_engine *engine;
+    uint64_t salt; /* of the last comparison */
+    bool agreement;
+} here;
+
+static spry_status ask_engine(void *self, spry_mix_answer *answer, const spry_mix_request *r, spry_error *error)
 {
+    here *h = self;
+    spry_engine *engine = h->engine;
     spry_chat_prompt prompt;
     spry_session *session = NULL;
     spry_result result = {0};
@@ -87,6 +96,9 @@ static spry_status ask_engine(void *engine, spry_mix_answer *answer, const spry_
         status = spry_session_generate(session, &result, &request, error);
     if (!status && result.finish == SPRY_FINISH_CANCELLED)
         status = spry_fail(error, SPRY_ERR_CANCELLED, "interrupted");
+    answer->total_ms = spry_bench_ms_since(answer->began_ns);
+    if (!status && h->agreement) /* one client at a time */
+        status = spry_mix_agreement(answer, session, engine, prompt.count, ++h->salt, error);
     spry_session_destroy(session);
     spry_chat_prompt_deinit(&prompt);
     answer->prompt_tokens = result.prompt_tokens;
@@ -130,7 +142,8 @@ static void *client(void *context)
         answer->began_ns = spry_clock_ns();
         spry_status status = spry_interrupt_seen() ? spry_fail(&error, SPRY_ERR_CANCELLED, "interrupted")
                                                    : r->ask(r->self, answer, &r->mix->list[index], &error);
-        answer->total_ms = spry_bench_ms_since(answer->began_ns);
+        if (r->ask != ask_engine)
+            answer->total_ms = spry_bench_ms_since(answer->began_ns);
         if (!status && answer->failed)
             status = spry_fail_memory(&error, "times between tokens", answer->n_gaps * sizeof *answer->gaps_ms);
         record(r, index, status, &error);
@@ -218,7 +231,7 @@ static json_t *requests_json(const run *r)
     for (size_t i = 0; i < r->mix->count; i++) {
         const spry_mix_answer *a = &r->answers[i];
         const spry_mix_request *q = &r->mix->list[i];
-        if (a->done)
+        if (a->done) {
             json_array_append_new(list,
                                   json_pack("{s:I, s:o, s:I, s:I, s:I, s:o, s:f, s:f}", "request", (json_int_t)i + 1,
                                             "system", system_json(r->mix, q->system), "prompt_tokens",
@@ -226,6 +239,12 @@ static json_t *requests_json(const run *r)
                                             "wanted_tokens", (json_int_t)q->answer_tokens, "hit_tokens",
                                             a->hits_known ? json_integer((json_int_t)a->hit_tokens) : json_null(),
                                             "ttft_ms", a->ttft_ms, "total_ms", a->total_ms));
+            if (a->compared)
+                json_object_set_new(json_array_get(list, json_array_size(list) - 1), "agreement",
+                                    json_pack("{s:I, s:I, s:I, s:f}", "predictions", (json_int_t)a->compared,
+                                              "same_top", (json_int_t)a->same, "identical", (json_int_t)a->identical,
+                                              "divergence", a->divergence));
+        }
     }
     return list;
 }
@@ -283,7 +302,8 @@ static json_t *run_json(const run *r, const spry_mix_server *server, double wall
  * threads. */
 static spry_status run_all(spry_bench *b, const spry_mix *mix, spry_mix_server *server)
 {
-    run r = {.ask = server ? spry_mix_server_ask : ask_engine, .self = server ? (void *)server : b->engine, .mix = mix};
+    here engine = {.engine = b->engine, .agreement = mix->agreement};
+    run r = {.ask = server ? spry_mix_server_ask : ask_engine, .self = server ? (void *)server : &engine, .mix = mix};
     json_t *runs = json_object_get(b->report, "runs");
     r.answers = calloc(mix->count, sizeof *r.answers);
     if (!r.answers)
@@ -328,7 +348,7 @@ static spry_status choose_context(spry_bench *b, const spry_mix *mix)
                          floor(100 * mix->scale * 0.9 * (double)checkpoint.context / needed) / 100);
     if (!o->context && !replayed)
         o->context = needed;
-    o->sessions = b->flags->together;
+    o->sessions = b->flags->together + mix->agreement; /* one without the cache */
     return SPRY_OK;
 }
 
@@ -338,6 +358,7 @@ static spry_status measure_mix(spry_bench *b, spry_mix *mix, spry_mix_server *se
     const double scale = round((double)f->scale * 1e6) / 1e6; /* the float 0.1 is printed and saved as 0.1 */
     spry_status status = f->agent ? spry_mix_agent_init(mix, scale, f->seed, b->error)
                                   : spry_mix_init(mix, f->mix, f->requests, scale, f->seed, b->error);
+    mix->agreement = f->agreement;
     if (status)
         return status;
     spry_bench_put(b, "mix", spry_bench_text_json(mix->name));

@@ -163,8 +163,14 @@ static const spry_shape shapes[] = {
      .invented = true},
 };
 
+/* Tools and calls as Qwen3 has them. */
 static const char chat_template[] =
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{% if loop.first and tools %}\n\n# Tools\n"
+    "{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}"
+    "{% if message.tool_calls %}{% for call in message.tool_calls %}\n<tool_call>\n"
+    "{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}"
+    "\n</tool_call>{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 const spry_shape *spry_shape_find(const char *name)

@@ -2,10 +2,13 @@
 their vendors are replaced by filler."""
 
 import base64
+import copy
+import functools
 import json
 import lzma
 import os
 import re
+import threading
 
 import server_support
 from agents_support import ScriptServer, call
@@ -53,6 +56,23 @@ def texts(value):
                 yield from texts(value.get(key))
 
 
+# Objects whose members are the client's own.
+FREE = ("metadata", "client_metadata", "input_schema", "parameters", "arguments", "schema", "options", "action", "operation", "thread",
+        "stream_options", "citations", "caller", "container", "provider", "usage", "snippy", "diagnostics", "prompt_cache_options",
+        "user_location", "filters", "output")
+
+
+def places(value, path=()):
+    """Every object in a body that has no members of the client's own, and its place: ("messages", 0), "messages"."""
+    names = [key for key in path if isinstance(key, str)]
+    if names and names[-1] in FREE or isinstance(value, dict) and names[:1] == ["messages"] and names[-1] == "input":
+        return
+    if isinstance(value, dict):
+        yield path, ".".join(names)
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, path + (key,))
+
+
 class ScriptTest(server_support.ServerTest):
     rules = ("Done.",)
 
@@ -97,6 +117,26 @@ class Captured(ScriptTest):
                     if text.strip() and not text.startswith("x-anthropic-billing-header"):
                         escaped = json.dumps(text.strip())[1:-1]  # the input of a custom tool
                         self.assertTrue(text.strip() in prompts[0] or escaped in prompts[0], text)
+
+    def test_members_that_nobody_knows(self):
+        """A new member in any object of a captured request changes nothing and is named with its place; a null one is absent.
+        Schemas, arguments and metadata are the client's own."""
+        seen = set()
+        for request in captured():
+            path, headers = request["path"], {key: value for key, value in request["headers"].items() if key != "accept"}
+            for place, name in places(request["body"]):
+                if not name or (path.split("?")[0], name) in seen:
+                    continue
+                seen.add((path.split("?")[0], name))
+                for value in ({"a": [1]}, None):
+                    with self.subTest(request["name"], place=name, value=value):
+                        body = dict(copy.deepcopy(request["body"]), model="script", stream=False)
+                        functools.reduce(lambda inner, key: inner[key], place, body)["zz_new"] = value
+                        reply = self.server.post(path, body, **headers)
+                        self.assertEqual(reply.status, 200, reply.text[:300])
+                        self.assertEqual(name + ".zz_new" in reply.headers.get("x-spry-ignored", ""), value is not None,
+                                         reply.headers.get("x-spry-ignored"))
+        self.assertGreater(len(seen), 30)
 
     def check_form(self, path, body, reply):
         if not body.get("stream"):
@@ -629,6 +669,38 @@ class BadInput(ScriptTest):
         connections[0].close()
         self.assertIn("message_stop", stays.read().decode())
         connections[1].close()
+        self.assertTrue(server_support.eventually(
+            lambda: not any(slot["is_processing"] for slot in self.server.get("/slots").json)))  # the other call has ended too
+
+    def test_two_agents(self):
+        """Claude Code and Codex work at once, each with its own conversation: no answer is the other's, all turns are cached."""
+        self.server.answer((call("Write", file_path="claude.txt", content="hi"), ["CLAUDE-TASK"]),
+                           (call("exec_command", cmd="echo codex"), ["CODEX-TASK"]))
+        requests = {name: next(request for request in captured() if request["name"] == name + "-turn1") for name in ("claude", "codex")}
+        found = {name: [] for name in requests}
+
+        def work(name, list_name, task):
+            request = requests[name]
+            body = dict(request["body"], model="script", stream=True)
+            body[list_name] = body[list_name] + [{"role": "user", "content": task}]
+            headers = {key: value for key, value in request["headers"].items() if key != "accept"}
+            for turn in range(10):
+                reply = self.server.post(request["path"], body, **headers)
+                found[name].append((reply.status, reply.text))
+                body[list_name] = body[list_name] + [{"role": "assistant", "content": "Step %d." % turn},
+                                                     {"role": "user", "content": "Go on."}]
+        threads = [threading.Thread(target=work, args=arguments) for arguments in
+                   (("claude", "messages", "CLAUDE-TASK"), ("codex", "input", "CODEX-TASK"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for name, own, other in (("claude", "Write", "exec_command"), ("codex", "exec_command", "Write")):
+            self.assertEqual(len(found[name]), 10)
+            for status, text in found[name]:
+                self.assertEqual(status, 200, text[:300])
+                self.assertRegex(text, '"name": ?"%s"' % own)
+                self.assertNotRegex(text, '"name": ?"%s"' % other)
 
 
 class Contexts(ScriptTest):

@@ -1,5 +1,6 @@
 """spry bench --agent: a session of a coding agent here and on a server."""
 
+import json
 import os
 
 import server_support
@@ -58,6 +59,20 @@ class Agent(cli_support.CliTest):
         self.assertRegex(text, r"(?m)^another session +\d")
         self.assertRegex(text, r"(?m)^all of the session +\d")
 
+    def test_agreement(self):
+        """What was cached gives the bits of what is computed: every prediction of every answer."""
+        saved = os.path.join(HOME, "agreement.json")
+        result = self.succeeds(self.agent("--agreement", "--save", saved))
+        with open(saved, encoding="utf-8") as file:
+            run = json.load(file)["runs"][0]
+        self.assertGreater(run["session"]["hit_share"], 0.5)
+        compared = [request["agreement"]["predictions"] for request in run["requests"]]
+        self.assertGreater(min(compared), 1)
+        agreed = run["agreement"]
+        self.assertEqual((agreed["turns"], agreed["predictions"], agreed["same_top"], agreed["identical"], agreed["divergence"]),
+                         (TURNS + 1, sum(compared), 1, 1, 0))
+        self.assertIn("the same most probable token 100.00 %, the same bits 100.00 %", result.text)
+
     def test_a_server_that_dies(self):
         server = cli_bench_mix.Server("openai", lives=3)
         try:
@@ -77,6 +92,7 @@ class Agent(cli_support.CliTest):
                                  (["--requests", "3"], "--requests needs --mix"), (["--url-model", "x"], "--url-model needs --url"),
                                  (["--together", "2"], "--together needs --mix"), (["--mix-scale", "0"], "--mix-scale")):
             self.fails(spry("bench", "--agent", *arguments), USAGE, words)
+        self.fails(spry("bench", "--agreement"), USAGE, "--agreement needs --agent")
 
 
 if __name__ == "__main__":

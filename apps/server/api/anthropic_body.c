@@ -274,7 +274,7 @@ static void add_part(json_t *parts, reader *r, const char *place, const json_t *
 {
     const char *type = spry_chat_body_string(block, "type");
     const json_t *text = json_is_string(block) ? block : json_object_get(block, "text");
-    if ((json_is_string(block) || strcmp(type, "text") == 0) && json_is_string(text))
+    if ((json_is_string(block) || !*type || strcmp(type, "text") == 0) && json_is_string(text))
         spry_chat_body_add_text(parts, text);
     else if (strcmp(type, "text") == 0 && json_is_null(text))
         return; /* says nothing */

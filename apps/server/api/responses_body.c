@@ -173,6 +173,8 @@ static void add_tool(reader *r, json_t *parts, const char *space, const json_t *
     if (json_is_object(json_object_get(tool, "function")) && !json_object_get(tool, "name"))
         tool = json_object_get(tool, "function"); /* the form of chat completions */
     const char *name = spry_chat_body_string(tool, "name");
+    if (!*type && json_is_object(json_object_get(tool, "parameters")))
+        type = "function";
     bool function = strcmp(type, "function") == 0, custom = strcmp(type, "custom") == 0,
          names = strcmp(type, "namespace") == 0;
     if (!*type)
@@ -311,12 +313,14 @@ static void add_known_call(reader *r, size_t number, const json_t *item)
 /* The result of a call; takes `parts`. */
 static void add_output(reader *r, size_t number, const json_t *item, json_t *parts)
 {
-    const json_t *id = json_object_get(item, "call_id");
-    if (!json_is_string(id))
-        id = json_object_get(item, "id"); /* a local_shell_call_output has "id" in place of "call_id" */
-    if (json_is_string(id))
+    const char *id = spry_chat_body_string(item, "call_id"), *type = spry_chat_body_string(item, "type");
+    if (!*id)
+        id = spry_chat_body_string(item, "id"); /* a local_shell_call_output has "id" in place of "call_id" */
+    if (!*id && strcmp(type, "tool_search_output") == 0)
+        id = type; /* what the vendor's own search found has no call */
+    if (*id)
         json_array_append_new(r->messages,
-                              json_pack("{s:s, s:O, s:O}", "role", "tool", "tool_call_id", id, "content", parts));
+                              json_pack("{s:s, s:s, s:O}", "role", "tool", "tool_call_id", id, "content", parts));
     else
         spry_fields_refuse(r->fields, "input", "input[%zu] has no call_id", number);
     json_decref(parts);

@@ -206,7 +206,8 @@ const spry_field_table spry_fields_openai_chat = {.title = "POST /v1/chat/comple
                                                              SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling),
                                                              SPRY_FIELD_GROUP(own)},
                                                   .options = spry_completion_sampling,
-                                                  .inside = openai_inside};
+                                                  .inside = openai_inside,
+                                                  .places = spry_places_chat};
 
 const spry_field_table spry_fields_openai_completion = {
     .title = "POST /v1/completions",
@@ -302,10 +303,13 @@ const spry_field_table spry_fields_anthropic = {
     .within = "",
     .groups = {SPRY_FIELD_GROUP(prompt), SPRY_FIELD_GROUP(anthropic), SPRY_FIELD_GROUP(own)},
     .options = spry_completion_sampling,
-    .only = anthropic_sampling};
+    .only = anthropic_sampling,
+    .places = spry_places_anthropic};
 
-const spry_field_table spry_fields_anthropic_count = {
-    .title = "POST /v1/messages/count_tokens", .within = "", .groups = {SPRY_FIELD_GROUP(prompt)}};
+const spry_field_table spry_fields_anthropic_count = {.title = "POST /v1/messages/count_tokens",
+                                                      .within = "",
+                                                      .groups = {SPRY_FIELD_GROUP(prompt)},
+                                                      .places = spry_places_anthropic};
 
 /* ---- OpenAI's Responses ------------------------------------------------------------------------------------------ */
 
@@ -360,7 +364,8 @@ const spry_field_table spry_fields_responses = {.title = "POST /v1/responses",
                                                 .within = "",
                                                 .groups = {SPRY_FIELD_GROUP(responses), SPRY_FIELD_GROUP(own)},
                                                 .options = spry_completion_sampling,
-                                                .only = responses_sampling};
+                                                .only = responses_sampling,
+                                                .places = spry_places_responses};
 
 /* ---- Ollama ------------------------------------------------------------------------------------------------------ */
 
@@ -442,7 +447,8 @@ const spry_field_table spry_fields_ollama_chat = {.title = "POST /api/chat",
                                                              SPRY_FIELD_GROUP(own)},
                                                   .options = spry_completion_sampling,
                                                   .only = ollama_sampling,
-                                                  .inside = inside};
+                                                  .inside = inside,
+                                                  .places = spry_places_ollama};
 
 const spry_field_table spry_fields_ollama_generate = {
     .title = "POST /api/generate",

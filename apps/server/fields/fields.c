@@ -341,6 +341,8 @@ void spry_fields_check(spry_fields *fields, const spry_field_table *table)
     json_t *value;
     spry_fields inside;
     json_object_foreach((json_t *)(uintptr_t)fields->object, name, value) check_field(fields, table, name, value);
+    if (table->places)
+        spry_fields_check_members(fields, table->places);
     for (size_t i = 0; table->inside && table->inside[i]; i++)
         if (open_inside(&inside, fields, table->inside[i])) {
             spry_fields_check(&inside, table->inside[i]);

@@ -126,7 +126,22 @@ typedef struct spry_field_table {
     spry_option_table (*options)(void *target);   /* options whose JSON keys are fields, too; NULL: none */
     const char *const *only;                      /* keys of these options, the last NULL; NULL: all keys */
     const struct spry_field_table *const *inside; /* NULL-terminated tables of objects inside the body; NULL: none */
+    const struct spry_field_place *places;        /* members.c: of objects further inside; NULL: none */
 } spry_field_table;
+
+/* The members of objects at one place of a body, such as "tools.function"; lists are passed through. Objects at places
+ * that are not listed have any members, as schemas and arguments have. */
+typedef struct spry_field_place {
+    const char *name;    /* the last one of a list: NULL */
+    const char *members; /* names with blanks between them */
+    const char *types;   /* values of "type" that have these members; others are named elsewhere; NULL: all */
+} spry_field_place;
+
+extern const spry_field_place spry_places_chat[], spry_places_anthropic[], spry_places_responses[],
+    spry_places_ollama[];
+
+/* Names every member that no place has (spry_fields_ignore), with its place. */
+void spry_fields_check_members(spry_fields *fields, const spry_field_place *places);
 
 #define SPRY_FIELD_GROUP(list)                                                                                         \
     {                                                                                                                  \

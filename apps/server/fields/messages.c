@@ -97,8 +97,27 @@ static void unify_call(json_t *call)
         json_object_set_new(function, "arguments", json_string("{}"));
 }
 
+/* Leaves out calls of unknown types, by name, and refuses those without a name, which no template can write. */
+static void check_calls(spry_fields *fields, json_t *calls, size_t number)
+{
+    char name[96];
+    for (size_t i = json_array_size(calls); i-- > 0 && !fields->wrong[0];) {
+        const json_t *call = json_array_get(calls, i);
+        const char *type = text_of(call, "type");
+        if (*text_of(json_object_get(call, "function"), "name"))
+            continue;
+        if (!*type || strcmp(type, "function") == 0) {
+            spry_fields_refuse(fields, "messages", "messages[%zu].tool_calls[%zu] has no name", number, i);
+        } else {
+            snprintf(name, sizeof name, "messages.tool_calls.%.60s", type);
+            spry_fields_ignore(fields, "messages", name, "this type of call is not known");
+            json_array_remove(calls, i);
+        }
+    }
+}
+
 /* Calls and their results, also in the form of the older `functions`. */
-static void unify_calls(json_t *message)
+static void unify_calls(spry_fields *fields, json_t *message, size_t number)
 {
     static const char id[] = "function"; /* calls had none: a result belongs to the call before it */
     json_t *call = json_object_get(message, "function_call"), *calls;
@@ -114,6 +133,7 @@ static void unify_calls(json_t *message)
     }
     calls = json_object_get(message, "tool_calls");
     json_array_foreach(calls, i, call) unify_call(call);
+    check_calls(fields, calls, number);
     if (json_is_array(calls) && json_array_size(calls) == 0)
         json_object_del(message, "tool_calls"); /* templates look whether there is a list */
 }
@@ -242,7 +262,7 @@ static void unify_content(json_t *message)
         char *text = spry_json_text(content, JSON_COMPACT);
         json_object_set_new(message, "content", json_string(text ? text : ""));
         free(text);
-    } else if (!content && tool) {
+    } else if (!content && strcmp(text_of(message, "role"), "assistant") != 0) {
         json_object_set_new(message, "content", json_string(""));
     }
 }
@@ -261,7 +281,7 @@ void spry_fields_messages(spry_fields *fields, const json_t *messages)
             return;
         }
         remove_nulls(message);
-        unify_calls(message);
+        unify_calls(fields, message, i);
         unify_thought(message);
         unify_content(message);
         const json_t *content = json_object_get(message, "content");
