@@ -27,7 +27,8 @@
 #   make wheel, make npm         the Python binding with the library inside; packages for npm; of the same program
 #   make release KEY=FILE        sources, that list and their sums, signed with an SSH key, in build/release; PACKAGES=FOLDER:
 #                                tarballs of that folder and install.sh, too
-#   make test-agents             with coding agents from npm, which are fetched into a cache; writes the table in docs/AGENTS.md
+#   make test-agents             with coding agents from npm, which are fetched into a cache (NEWEST=1: again); writes the
+#                                table in docs/AGENTS.md
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
 #
@@ -140,7 +141,7 @@ test-real: all
 
 test-agents: configure
 	@cmake --build $(BUILD) --target spry_script --parallel $$(nproc)
-	@SPRY=$(BUILD)/tests/spry_script python3 tests/agents/agents.py --write
+	@SPRY=$(BUILD)/tests/spry_script python3 tests/agents/agents.py --write $(if $(NEWEST),--newest)
 
 setup:
 	@scripts/setup

@@ -235,8 +235,8 @@ class Trial:
         self.server.answer(("SUMMARY-OF-IT", [self.agent.summary]), ("SECOND-ANSWER", ["SECOND-WORDS"]),
                            ("FIRST-ANSWER", ["FIRST-WORDS"]), "A short title")
         context = {} if isinstance(self.agent.compact, list) else {"context": self.first_prompt + self.agent.compact}
-        whole = [self.run(project, self.agent.task, words, **context)]
         self.server.prompts()
+        whole = [self.run(project, self.agent.task, words, **context)]  # some agents compact at once, others before they go on
         if not context:
             whole += [self.run(project, self.agent.more, "and more"), self.run(project, self.agent.compact, "")]
         whole.append(self.run(project, self.agent.more, "SECOND-WORDS", **context))

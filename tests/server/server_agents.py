@@ -744,6 +744,7 @@ class Strict(ScriptTest):
         for fields in ({"frobnicate": 1}, {"tools": [{"type": "web_search_20250305", "name": "w"}]},
                        {"messages": [{"role": "user", "content": [{"type": "hologram"}]}]},
                        {"messages": [{"role": "user", "content": [image]}, {"role": "user", "content": "Hi"}]},
+                       {"messages": [{"role": "user", "content": "Hi", "glow": 1}]}, {"thinking": {"type": "disabled", "pace": 1}},
                        {"context_management": {"edits": [{"type": "future"}]}}):
             self.assertEqual(self.messages(**fields).status, 400, fields)
         self.assertEqual(self.responses(tools=[{"type": "web_search"}]).status, 400)
