@@ -25,7 +25,7 @@ bool spry_dtype_known(uint32_t id)
 
 bool spry_dtype_in_gguf(uint32_t id)
 {
-    return id < SPRY_DTYPE_COUNT && types[id].use == IN_GGUF;
+    return id < SPRY_DTYPE_COUNT && (types[id].use == IN_GGUF || id == SPRY_I32);
 }
 
 const char *spry_dtype_name(spry_dtype type)
@@ -51,7 +51,7 @@ bool spry_dtype_size(size_t *bytes, spry_dtype type, size_t count)
 bool spry_dtype_find(spry_dtype *type, spry_view name)
 {
     for (uint32_t i = 0; i < SPRY_DTYPE_COUNT; i++)
-        if (spry_dtype_in_gguf(i) && strlen(types[i].name) == name.size &&
+        if (types[i].use == IN_GGUF && strlen(types[i].name) == name.size &&
             !strncasecmp(types[i].name, name.data, name.size)) {
             *type = (spry_dtype)i;
             return true;

@@ -50,11 +50,12 @@
     X(Q2_0, q2_0, 42, 64, 18, 0)
 /* Of our own, in no GGUF file: 8-bit floats of safetensors in blocks with a scale. */
 #define SPRY_DTYPES_OWN(X) X(F8, f8, 47, 32, 36, 0)
-/* Parts of weights in safetensors, without arithmetic: 8-bit numbers without their scales, words that hold several
- * small numbers, bytes, 8-bit floats without their scales. */
+/* Without arithmetic: whole numbers of tables, parts of weights in safetensors: 8-bit numbers without their scales,
+ * words that hold several small numbers, bytes, 8-bit floats without their scales. */
 #define SPRY_DTYPES_PART(X)                                                                                            \
+    X(I64, i64, 27, 1, 8, 0)                                                                                           \
     X(I8, i8, 43, 1, 1, 0)                                                                                             \
-    X(I32, i32, 44, 1, 4, 0)                                                                                           \
+    X(I32, i32, 26, 1, 4, 0)                                                                                           \
     X(U8, u8, 45, 1, 1, 0)                                                                                             \
     X(F8_E4M3, f8_e4m3, 46, 1, 1, 0)
 

@@ -270,7 +270,7 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
  * are not what the rotation is for. */
 static bool has_nibbles(const spry_config *c)
 {
-    return !c->arch->latent && !c->arch->convolutions && !c->arch->attention_free;
+    return !c->arch->latent && !c->arch->compressed && !c->arch->convolutions && !c->arch->attention_free;
 }
 
 static spry_status check_kv_type(const spry_model *model, spry_dtype type, spry_error *error)

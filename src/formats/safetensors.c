@@ -85,7 +85,7 @@ static const element elements[] = {
     {"U32", 4, false, 0},
     {"I32", 4, false, SPRY_I32},
     {"U64", 8, false, 0},
-    {"I64", 8, false, 0},
+    {"I64", 8, false, SPRY_I64},
     {"F8_E4M3", 1, true, SPRY_F8_E4M3},
 };
 
@@ -179,8 +179,10 @@ static spry_status read_tensor(spry_tensor *tensor, bool *listed, span *where, c
     tensor->type = kind->type;
     tensor->data = data + where->begin;
     tensor->bytes = bytes;
-    *listed = kind->listed || ((kind->type == SPRY_U8 || kind->type == SPRY_I8 || kind->type == SPRY_I32) && count &&
-                               tensor->n_dims <= SPRY_TENSOR_DIMS);
+    bool table =
+        kind->type == SPRY_I64 && tensor->n_dims == 2 && tensor->dims[0] > 1; /* others are positions and counts */
+    bool part = kind->type == SPRY_U8 || kind->type == SPRY_I8 || kind->type == SPRY_I32;
+    *listed = kind->listed || ((part || table) && count && tensor->n_dims <= SPRY_TENSOR_DIMS);
     return SPRY_OK;
 }
 

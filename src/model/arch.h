@@ -69,6 +69,7 @@ typedef struct spry_arch {
     bool two_ropes;           /* layers that slide have a rope of their own */
     bool latent;              /* multi-head latent attention (MLA) */
     bool indexed;             /* an indexer selects the keys that a row attends to */
+    bool compressed;          /* keys are values; layers also attend to entries that join the keys of some tokens */
     bool index_rotates_pairs; /* the indexer's RoPE pairs are (2i, 2i + 1) */
     bool sinks;               /* attention has sinks */
     spry_routing routing;     /* 0: softmax */
@@ -151,6 +152,6 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_granite_hybrid, spry_arch_bamba, spry_arch_olmo_hybrid, spry_arch_falcon_h1, spry_arch_nemotron_h,
     spry_arch_nemotron_h_moe, spry_arch_qwen3_vl, spry_arch_qwen2_vl, spry_arch_qwen3_tower, spry_arch_qwen2_5_tower,
     spry_arch_siglip, spry_arch_siglip_first, spry_arch_pixtral, spry_arch_pixtral_gelu, spry_arch_internvit,
-    spry_arch_gemma4_tower, spry_arch_deepseek_v32, spry_arch_glm_dsa, spry_arch_zamba2;
+    spry_arch_gemma4_tower, spry_arch_deepseek_v32, spry_arch_glm_dsa, spry_arch_zamba2, spry_arch_deepseek_v4;
 
 #endif

@@ -74,6 +74,7 @@ static const spry_arch *const table[] = {
     &spry_arch_deepseek_v32,
     &spry_arch_glm_dsa,
     &spry_arch_zamba2,
+    &spry_arch_deepseek_v4,
 };
 
 const spry_arch *spry_arch_by_gguf(spry_view name)
@@ -101,7 +102,7 @@ const char *spry_arch_gguf_names(void)
            "qwen3next, mistral3, mistral4, minimax-m2, hunyuan-moe, exaone-moe, lfm2moe, llama4, afmoe, cohere2moe, "
            "gemma4, mimo2, "
            "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, olmo-hybrid, "
-           "qwen2vl, qwen3vl, deepseek32, glm-dsa";
+           "qwen2vl, qwen3vl, deepseek32, glm-dsa, deepseek4";
 }
 
 const char *spry_arch_hf_names(void)
@@ -113,5 +114,5 @@ const char *spry_arch_hf_names(void)
            "hunyuan_v1_moe, "
            "exaone_moe, glm4_moe_lite, lfm2_moe, llama4_text, afmoe, cohere2_moe, gemma4_text, mimo_v2_flash, "
            "qwen3_5_text, qwen3_5_moe_text, mamba2, granitemoehybrid, bamba, falcon_h1, nemotron_h, "
-           "olmo_hybrid, qwen2_5_vl_text, qwen3_vl_text, deepseek_v32, glm_moe_dsa, zamba2";
+           "olmo_hybrid, qwen2_5_vl_text, qwen3_vl_text, deepseek_v32, glm_moe_dsa, zamba2, deepseek_v4";
 }

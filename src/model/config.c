@@ -61,6 +61,13 @@ static const field fields[] = {
     WHOLE("attention.indexer.head_count", JSON("index_n_heads"), n_index_heads, 1 << 10),
     WHOLE("attention.indexer.key_length", JSON("index_head_dim"), index_dim, SPRY_MAX_HEAD_DIM),
     WHOLE("attention.indexer.top_k", JSON("index_topk"), index_top, 1 << 20),
+    WHOLE("attention.output_group_count", JSON("o_groups"), n_out_groups, 1 << 12),
+    WHOLE("attention.output_lora_rank", JSON("o_lora_rank"), out_rank, 1 << 16),
+    WHOLE("hyper_connection.count", JSON("hc_mult"), n_hyper, SPRY_MAX_STREAMS),
+    WHOLE("hyper_connection.sinkhorn_iterations", JSON("hc_sinkhorn_iters"), hyper_rounds, 1000),
+    REAL("hyper_connection.epsilon", JSON("hc_eps"), hyper_eps),
+    WHOLE("hash_layer_count", JSON("num_hash_layers"), n_hashed, SPRY_MAX_LAYERS),
+    REAL("swiglu_clamp_exp", JSON("swiglu_limit"), gate_limit),
     WHOLE("altup.num_inputs", JSON("altup_num_inputs"), n_streams, SPRY_MAX_STREAMS),
     WHOLE("altup.active_idx", JSON("altup_active_idx"), active_stream, SPRY_MAX_STREAMS),
     WHOLE("embedding_length_per_layer_input", JSON("hidden_size_per_layer_input"), n_layer_embd, 1 << 16),
@@ -200,7 +207,7 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "the inputs by layer are too large";
     else if (c->n_experts && (!c->n_experts_used || c->n_experts_used > c->n_experts || !c->n_expert_ff))
         wrong = "the number of experts used is not within the number of experts, or their size is missing";
-    else if (c->n_experts && (!c->routing || c->routing > SPRY_ROUTING_CHOSEN))
+    else if (c->n_experts && (!c->routing || c->routing > SPRY_ROUTING_ROOT))
         wrong = "how experts are chosen is not known (expert_gating_func)";
     else if (c->n_groups > 1 &&
              (c->n_experts % c->n_groups || c->n_groups_used > c->n_groups || !c->n_groups_used ||
@@ -229,6 +236,9 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
              (!c->n_index_heads || !c->index_dim || !c->index_top || !c->n_q_rank || c->rope_dim > c->index_dim))
         wrong = "a size of the indexer is zero or missing (its heads, their size, how many keys it selects, or the "
                 "rank of queries), or its heads are smaller than their rotated part";
+    else if (c->arch->compressed && (!c->n_hyper || !c->n_out_groups || c->n_heads % c->n_out_groups || !c->out_rank ||
+                                     !c->window || c->n_kv_heads != 1 || !c->rope_dim || c->rope_dim > c->head_dim))
+        wrong = "a size of compressed attention or of hyper-connections is zero, missing or does not divide the heads";
     else if (c->arch->shared_blocks && (!c->n_blocks || !c->block_rank || 2 * c->n_embd % c->n_heads))
         wrong =
             "the number of shared blocks or the rank of their adapters is zero, or the heads do not divide two rows";
@@ -287,6 +297,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_GATES, arch->attention_gate},
         {SPRY_FEATURE_INDEXER, c->index_top},
         {SPRY_FEATURE_BLOCKS, arch->shared_blocks},
+        {SPRY_FEATURE_COMPRESSED, arch->compressed},
         {SPRY_FEATURE_INNER_NORMS, arch->inner_norms || arch->delta_norms_before},
         {SPRY_FEATURE_MIXING, c->n_experts && (arch->scales_inputs || c->average_shared || c->weight_eps > 0 ||
                                                (arch->groups_by_two && c->n_groups > 1))},
@@ -325,7 +336,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "Mamba-2 layers",
                                         "norms in other places in some layers",
                                         "an indexer of keys",
-                                        "blocks that layers share"};
+                                        "blocks that layers share",
+                                        "compressed attention"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -374,6 +386,8 @@ static void derive_sizes(spry_config *c)
         c->delta_value_dim = c->delta_inner % c->n_delta_heads ? 0 : c->delta_inner / c->n_delta_heads;
     if (!c->arch->indexed)
         c->n_index_heads = c->index_dim = c->index_top = 0;
+    if (!c->arch->compressed) /* other models may have such a setting, which means something else */
+        c->n_hyper = c->n_out_groups = c->n_hashed = 0, c->gate_limit = 0;
     c->n_layers -= c->n_extra_layers < c->n_layers ? c->n_extra_layers : 0;
 }
 
@@ -415,6 +429,15 @@ bool spry_config_has_kinds(const spry_config *c)
     return c->slide.head_dim && (c->slide.n_kv_heads != c->n_kv_heads || c->slide.head_dim != c->head_dim);
 }
 
+/* The vector of a token itself; then values and gates that an entry joins, twice in overlapping layers, and the entry.
+ */
+uint32_t spry_config_places(const spry_config *c, uint32_t layer)
+{
+    return !c->arch->compressed || !c->rates[layer] ? 1 : c->overlaps[layer] ? 6 : 4;
+}
+
+enum { INDEX_PLACES = 5 }; /* the same for an indexer, without a vector of the token */
+
 void spry_config_sort_layers(spry_config *c)
 {
     for (uint32_t i = 0; i < c->n_layers; i++)
@@ -439,7 +462,8 @@ void spry_config_sort_layers(spry_config *c)
     c->n_index_slots = 0;
     for (uint32_t i = 0; c->index_top && i < c->n_layers; i++) {
         c->index_layer[i] = c->indexes[i] || !i ? i : c->index_layer[i - 1];
-        c->index_slot[i] = c->indexes[i] ? c->n_index_slots++ : c->index_slot[c->index_layer[i]];
+        c->index_slot[i] = c->indexes[i] ? c->n_index_slots : c->index_slot[c->index_layer[i]];
+        c->n_index_slots += !c->arch->compressed ? c->indexes[i] : c->overlaps[i] ? INDEX_PLACES : 0;
     }
     uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* floats of a token's keys and values in one KV slot */
     c->n_kv_slots = c->n_slide_slots = c->n_delta_layers = 0;
@@ -453,7 +477,9 @@ void spry_config_sort_layers(spry_config *c)
             continue;
         }
         c->kv_slot[i] = i < own ? c->n_kv_slots : c->kv_slot[from[i]];
-        c->n_kv_slots += i >= own ? 0 : c->convolves[i] && !c->arch->delta ? (c->n_embd + width - 1) / width : 1;
+        c->n_kv_slots += i >= own                             ? 0
+                         : c->convolves[i] && !c->arch->delta ? (c->n_embd + width - 1) / width
+                                                              : spry_config_places(c, i);
     }
     if (!c->n_kv_slots && !c->n_slide_slots) /* pages are never empty */
         c->n_kv_slots = 1;
@@ -480,6 +506,10 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
     c->indexes = spry_arena_alloc(arena, c->n_layers, sizeof *c->indexes);
     c->index_layer = spry_arena_alloc(arena, c->n_layers, sizeof *c->index_layer);
     c->index_slot = spry_arena_alloc(arena, c->n_layers, sizeof *c->index_slot);
+    c->rates = spry_arena_alloc(arena, c->n_layers, sizeof *c->rates);
+    c->overlaps = spry_arena_alloc(arena, c->n_layers, sizeof *c->overlaps);
+    if (!c->rates || !c->overlaps)
+        return spry_fail_memory(error, "the layers", c->n_layers);
     c->blocks = spry_arena_alloc(arena, c->n_layers, sizeof *c->blocks);
     c->block_layer = spry_arena_alloc(arena, c->n_layers, sizeof *c->block_layer);
     if (!c->indexes || !c->index_layer || !c->index_slot || !c->blocks || !c->block_layer)
@@ -644,6 +674,11 @@ static spry_status read_rope(spry_config *config, const source *from, const char
     } else if (rope->kind == SPRY_ROPE_YARN) {
         real(&rope->attention_factor, from, "rope.scaling.yarn_attn_factor");
     }
+    if (config->arch->compressed) { /* the usual base is that of layers that only slide; others have a scaled one */
+        config->rope_sliding.theta = rope->theta;
+        real(&rope->theta, from, "attention.compress_rope_freq_base");
+        rope->attention_factor = 1;
+    }
     if (!config->arch->two_ropes)
         config->rope_sliding = *rope;
     return SPRY_OK;
@@ -733,6 +768,30 @@ static spry_status read_indexes(spry_config *config, const source *from, const c
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s lists %zu of %u layers, or the first one without an indexer",
                          name, key, (size_t)array.count, config->n_layers);
     return SPRY_OK;
+}
+
+/* The smallest rate is that of layers whose entries overlap, unless it is a large one. */
+enum { OVERLAPPING_RATE = 16 };
+
+/* Reads how many tokens an entry joins in each layer. */
+static spry_status read_rates(spry_config *config, const source *from, const char *name, spry_error *error)
+{
+    char key[128];
+    spry_gguf_array array;
+    uint64_t rate = 0;
+    full_key(key, from, "attention.compress_ratios");
+    if (!config->arch->compressed)
+        return SPRY_OK;
+    bool listed = spry_gguf_get_array(from->gguf, key, &array) && array.count >= config->n_layers;
+    for (uint32_t i = 0; listed && i < config->n_layers; i++) {
+        listed = spry_gguf_array_u64(&array, i, &rate) && rate <= 1 << 16;
+        config->rates[i] = listed ? (uint32_t)rate : 0;
+        config->overlaps[i] = config->rates[i] && config->rates[i] <= OVERLAPPING_RATE;
+        config->sliding[i] = !config->rates[i];
+    }
+    return listed ? SPRY_OK
+                  : spry_fail(error, SPRY_ERR_FORMAT, "%s: %s does not list a number for each of %u layers", name, key,
+                              config->n_layers);
 }
 
 /* Fails if sizes of the indexer are missing. */
@@ -887,8 +946,11 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
         status = read_axes(config, &from, arena, error);
     if (!status)
         status = read_indexes(config, &from, name, error);
+    if (!status)
+        status = read_rates(config, &from, name, error);
     if (!status) {
-        read_pattern(config, &from);
+        if (!config->arch->compressed)
+            read_pattern(config, &from);
         read_convolutions(config, &from);
         spry_config_sort_layers(config);
         status = read_sparsity(config, &from, arena, error);

@@ -46,7 +46,12 @@ typedef struct spry_rope {
 } spry_rope;
 
 /* How the logits of a router become scores. The numbers are those of GGUF. */
-typedef enum spry_routing { SPRY_ROUTING_SOFTMAX = 1, SPRY_ROUTING_SIGMOID = 2, SPRY_ROUTING_CHOSEN = 3 } spry_routing;
+typedef enum spry_routing {
+    SPRY_ROUTING_SOFTMAX = 1,
+    SPRY_ROUTING_SIGMOID = 2,
+    SPRY_ROUTING_CHOSEN = 3,
+    SPRY_ROUTING_ROOT = 4
+} spry_routing;
 
 /* How matrices stored as .qweight, .qzeros and .scales are encoded, older GPTQ files store zero points minus 1; or that
  * they are stored as .weight_packed and .weight_scale. */
@@ -83,7 +88,8 @@ typedef enum spry_feature {
     SPRY_FEATURE_INNER_NORMS = 1 << 24, /* norms in other places in some layers */
     SPRY_FEATURE_INDEXER = 1 << 25,     /* attention to the keys that an indexer selects */
     SPRY_FEATURE_BLOCKS = 1 << 26,      /* blocks that layers share */
-    SPRY_FEATURES_END = 1 << 27
+    SPRY_FEATURE_COMPRESSED = 1 << 27,  /* entries that join tokens, hyper-connections */
+    SPRY_FEATURES_END = 1 << 28
 } spry_feature;
 
 /* Which parts a layer has. */
@@ -109,7 +115,15 @@ typedef struct spry_config {
     /* Sparse attention: an indexer with n_index_heads heads of index_dim rates the keys, and a row attends to the
      * index_top best ones. 0: rows attend to all. */
     uint32_t n_index_heads, index_dim, index_top;
-    bool index_interleaved;              /* the indexer's RoPE pairs are (2i, 2i + 1) */
+    bool index_interleaved; /* the indexer's RoPE pairs are (2i, 2i + 1) */
+    /* DeepSeek V4: tokens that an entry joins, [n_layers], 0: the layer has none; whether entries join as many more
+     * before them, and are selected by an indexer, [n_layers]. Groups of heads with output matrices of their own, and
+     * the size of their results. Residual streams, rounds that balance their mixing matrix, and an epsilon. Layers
+     * whose experts follow from the token; limit of gates and of what they multiply, 0: none. */
+    uint32_t *rates;
+    bool *overlaps;
+    uint32_t n_out_groups, out_rank, n_hyper, hyper_rounds, n_hashed;
+    float hyper_eps, gate_limit;
     bool *indexes;                       /* [n_layers]: the layer has an indexer */
     uint32_t *index_layer;               /* [n_layers]: the layer whose choice of keys a layer uses */
     uint32_t *index_slot, n_index_slots; /* [n_layers]: where the keys of a layer's indexer are in pages */
@@ -237,6 +251,9 @@ static inline bool spry_config_feeds(const spry_config *c, uint32_t layer)
 
 /* True if a layer begins with a block that other layers share. */
 bool spry_config_has_block(const spry_config *config, uint32_t layer);
+
+/* Vectors of the first kind that a layer with compressed attention has in pages. */
+uint32_t spry_config_places(const spry_config *config, uint32_t layer);
 
 /* Offsets of a head's queries, keys and values among the mixed inputs of a recurrent layer. */
 typedef struct spry_mixed_places {

@@ -116,6 +116,10 @@ static const typed_key config_keys[] = {
     {"use_routing_bias", TRUTH},
     {"expert_selection_fn", TEXT},
     {"indexer_types", LIST},
+    {"compress_rates", OBJECT},
+    {"compress_ratios", LIST},
+    {"compress_rope_theta", NUMBER},
+    {"scoring_func", TEXT},
     {"hybrid_layer_ids", LIST},
     {"use_mem_rope", TRUTH},
     {"use_shared_attention_adapter", TRUTH},
@@ -300,7 +304,7 @@ static spry_status read_rope(spry_rope *rope, uint32_t *rope_dim, uint32_t head_
     partial = rope->kind == SPRY_ROPE_PROPORTIONAL ? 0 : partial;
     if (!config->arch->latent && config->rotary_dim)
         *rope_dim = config->rotary_dim;
-    else if (!config->arch->latent)
+    else if (!config->arch->latent && !config->arch->compressed)
         *rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
     rope->original_context = original >= 1 && original < 1e9f ? (uint32_t)original : config->n_context;
     real(&alpha, json, "alpha");
@@ -324,6 +328,12 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     real(&config->rope.theta, json, "rope_theta");
     real(&config->rope.theta, json, "rotary_emb_base");
     real(&config->rope.theta, json, "global_rope_theta");
+    if (config->arch->compressed) {
+        real(&config->rope_sliding.theta, json, "rope_theta");
+        real(&config->rope.theta, json, "compress_rope_theta");
+        full = json_object_get(parameters, "compress");
+        sliding = json_object_get(parameters, "main");
+    }
     if (!json_is_object(full)) /* one RoPE for all layers, or the old form */
         full = json_is_object(scaling) ? scaling : parameters;
     spry_status status =
@@ -338,6 +348,8 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     real(&config->rope_sliding.theta, json, "rope_local_base_freq");
     real(&config->rope_sliding.theta, json, "swa_rope_theta");
     real(&config->rope_sliding.theta, json, "local_rope_theta");
+    if (config->arch->compressed)
+        config->rope.attention_factor = 1;
     uint32_t head_dim = config->slide.head_dim ? config->slide.head_dim : config->head_dim;
     return read_rope(&config->rope_sliding, &config->slide.rope_dim, head_dim, config, json, sliding, name, arena,
                      error);
@@ -831,6 +843,20 @@ static spry_status read_experts(spry_config *config, const json_t *json, const c
         config->routing = SPRY_ROUTING_CHOSEN;
         config->normalise_experts = true;
     }
+    const char *scores = config->arch->compressed ? json_string_value(json_object_get(json, "scoring_func")) : NULL;
+    if (scores && !strcmp(scores, "sigmoid"))
+        config->routing = SPRY_ROUTING_SIGMOID;
+    else if (scores && !strcmp(scores, "softmax"))
+        config->routing = SPRY_ROUTING_SOFTMAX;
+    else if (scores && strcmp(scores, "sqrtsoftplus") != 0)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: scoring_func is '%.60s'; known are sqrtsoftplus, sigmoid and softmax", name, scores);
+    for (size_t i = 0; config->arch->compressed && i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (!type || strcmp(type, "hash_moe") != 0)
+            break;
+        config->n_hashed = (uint32_t)i + 1;
+    }
     if (choice && strcmp(choice, "softmax") != 0 && strcmp(choice, "sigmoid") != 0)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s: expert_selection_fn is '%.60s'; known are sigmoid and softmax", name, choice);
@@ -896,6 +922,35 @@ static spry_status read_indexers(spry_config *config, const json_t *json, const 
         return spry_fail(error, SPRY_ERR_FORMAT,
                          "%s: indexer_types lists %zu layers of %u, or the first one without an indexer", name, n,
                          config->n_layers);
+    return SPRY_OK;
+}
+
+/* Reads how many tokens an entry joins in each layer: a list, or kinds of layers and the number of each kind. */
+static spry_status read_rates(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    enum { OVERLAPPING_RATE = 16, RATE_MAX = 1 << 16 };
+    const json_t *list = json_object_get(json, "compress_ratios"), *types = json_object_get(json, "layer_types");
+    const json_t *rates = json_object_get(json, "compress_rates");
+    bool kinds = json_is_array(types) && json_is_object(rates);
+    size_t n = json_array_size(kinds ? types : list);
+    if (!config->arch->compressed)
+        return SPRY_OK;
+    if (kinds ? n != config->n_layers : n < config->n_layers)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s lists %zu layers of %u", name,
+                         kinds ? "layer_types" : "compress_ratios", n, config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        const char *kind = kinds ? json_string_value(json_array_get(types, i)) : NULL;
+        bool slides = kind && !strcmp(kind, "sliding_attention");
+        const json_t *item = kinds ? kind ? json_object_get(rates, kind) : NULL : json_array_get(list, i);
+        double rate = slides ? 0 : json_number_value(item);
+        if ((!slides && !json_is_number(item)) || !(rate >= 0 && rate <= RATE_MAX && rate == floor(rate)))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: layer %u is '%.60s', for which there is no whole number",
+                             name, i, kind ? kind : "without a kind");
+        config->rates[i] = (uint32_t)rate;
+        config->overlaps[i] =
+            kinds ? rate > 0 && !strcmp(kind, "compressed_sparse_attention") : rate > 0 && rate <= OVERLAPPING_RATE;
+        config->sliding[i] = !(rate > 0);
+    }
     return SPRY_OK;
 }
 
@@ -970,6 +1025,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         status = read_blocks(config, json, name, error);
     if (!status)
         status = read_indexers(config, json, name, error);
+    if (!status)
+        status = read_rates(config, json, name, error);
     if (!status)
         status = read_rope_axes(config, json, name, arena, error);
     if (!status)

@@ -34,7 +34,7 @@ spry_status spry_draft_head_open(spry_draft_head **out, const spry_model *model,
     bool found = false;
     *out = NULL;
     if ((!model->gguf && !model->files) || arch->encoder || arch->streams || arch->beside || arch->kinds ||
-        arch->single_parts || arch->attention_free || arch->shared_blocks)
+        arch->single_parts || arch->attention_free || arch->shared_blocks || arch->compressed)
         return SPRY_OK; /* no such model has one that is known here */
     spry_draft_head *head = calloc(1, sizeof *head);
     if (!head)

@@ -430,6 +430,65 @@ static void add_mamba(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_table(plan, i, "ssm_norm", "weight", l->delta_norm, groups, inner / groups);
 }
 
+/* Adds a matrix as floats, whatever the recipe says. */
+static void add_plain(spry_export_plan *plan, const char *name, const spry_weight *w)
+{
+    spry_weight *kept = w->data ? keep(plan, *w) : NULL;
+    spry_export_item *item = kept ? add(plan, name, kept, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->n_out, w->n_in}) : NULL;
+    if (item)
+        item->as.type = w->type == SPRY_I32 ? SPRY_I32 : SPRY_F32;
+}
+
+static void add_hyper(spry_export_plan *plan, const spry_hyper *h, uint32_t layer, const char *which)
+{
+    static const char *const parts[] = {"fn", "base", "scale"};
+    bool ends = layer == SPRY_HYPER_END;
+    for (size_t i = 0; i < SPRY_COUNT(parts); i++) {
+        char name[SPRY_TENSOR_NAME_MAX], ours[32];
+        snprintf(ours, sizeof ours, "hc_%s_%s", which, parts[i]);
+        if (ends)
+            snprintf(name, sizeof name, "output_hc_%s.weight", parts[i]);
+        else
+            layer_name(name, plan, layer, ours, "weight");
+        if (i == 0)
+            add_plain(plan, name, &h->mix);
+        else
+            add_vector(plan, name, i == 1 ? h->base : h->scale, i == 1 ? h->mix.n_out : ends ? 1 : 3);
+    }
+}
+
+/* DeepSeek V4 */
+static void add_compressed(spry_export_plan *plan, const spry_layer *l, uint32_t i)
+{
+    const spry_config *c = plan->config;
+    char name[SPRY_TENSOR_NAME_MAX];
+    add_linear(plan, i, "attn_q_a", &l->q_a, 0);
+    add_norm(plan, i, "attn_q_a_norm", l->q_a_norm, c->n_q_rank);
+    add_linear(plan, i, "attn_q_b", &l->q, 0);
+    add_linear(plan, i, "attn_kv", &l->k, 0);
+    add_norm(plan, i, "attn_kv_a_norm", l->kv_a_norm, c->head_dim);
+    add_fused(plan, i, "attn_output_a", &l->out_groups[0], (size_t)c->n_out_groups * c->out_rank);
+    add_linear(plan, i, "attn_output_b", &l->o, 0);
+    add_linear(plan, i, "attn_compressor_kv", &l->join_values, 0);
+    add_linear(plan, i, "attn_compressor_gate", &l->join_gates, 0);
+    add_table(plan, i, "attn_compressor_ape", "weight", l->join_added, c->rates[i], l->join_values.n_out);
+    add_norm(plan, i, "attn_compressor_norm", l->join_norm, c->head_dim);
+    add_linear(plan, i, "indexer.attn_q_b", &l->index_q, 0);
+    add_linear(plan, i, "indexer.proj", &l->index_weights, 0);
+    add_linear(plan, i, "indexer_compressor_kv", &l->index_join_values, 0);
+    add_linear(plan, i, "indexer_compressor_gate", &l->index_join_gates, 0);
+    add_table(plan, i, "indexer_compressor_ape", "weight", l->index_join_added, c->rates[i], 2 * (size_t)c->index_dim);
+    add_norm(plan, i, "indexer_compressor_norm", l->index_k_norm, c->index_dim);
+    add_hyper(plan, &l->attn_hyper, i, "attn");
+    add_hyper(plan, &l->ffn_hyper, i, "ffn");
+    const spry_weight experts = {.data = (const unsigned char *)l->token_experts,
+                                 .type = SPRY_I32,
+                                 .n_out = c->n_vocab,
+                                 .n_in = c->n_experts_used,
+                                 .row_bytes = c->n_experts_used * sizeof *l->token_experts};
+    add_plain(plan, layer_name(name, plan, i, "ffn_gate_tid2eid", "weight"), &experts);
+}
+
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = plan->config;
@@ -443,6 +502,8 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
         add_convolution(plan, l, i);
     } else if (c->arch->latent) {
         add_latent(plan, l, i);
+    } else if (c->arch->compressed) {
+        add_compressed(plan, l, i);
     } else if (c->arch->fused_qkv) {
         add_fused(plan, i, "attn_qkv", &l->q, l->q.n_out + l->k.n_out + l->v.n_out);
     } else {
@@ -453,7 +514,8 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     }
     add_norm(plan, i, "attn_q_norm", l->q_norm, wide ? l->q.n_out : spry_config_heads(c, i).head_dim);
     add_norm(plan, i, "attn_k_norm", l->k_norm, wide ? l->k.n_out : spry_config_heads(c, i).head_dim);
-    add_linear(plan, i, "attn_output", &l->o, 0);
+    if (!c->arch->compressed)
+        add_linear(plan, i, "attn_output", &l->o, 0);
     add_norm(plan, i, "attn_sinks", l->sinks, c->n_heads);
     add_norm(plan, i, "post_attention_norm", l->attn_post_norm, c->n_embd);
     add_norm_bias(plan, i, "post_attention_norm", l->attn_post_norm_bias);
@@ -643,6 +705,8 @@ static void plan_checkpoint(spry_export_plan *plan)
         add_layer_inputs(plan);
     if (m->config.arch->streams)
         add_streams(plan);
+    if (m->config.n_hyper)
+        add_hyper(plan, &w->hyper, SPRY_HYPER_END, "");
     for (uint32_t i = 0; i < m->config.n_layers; i++)
         add_layer(plan, &w->layers[i], i);
     add_head(plan);

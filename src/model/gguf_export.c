@@ -43,9 +43,9 @@ static void write_rope(keys *k, const spry_config *c)
     static const char *const kinds[] = {
         [SPRY_ROPE_LINEAR] = "linear", [SPRY_ROPE_YARN] = "yarn", [SPRY_ROPE_LONG] = "longrope"};
     const spry_rope *rope = &c->rope;
-    real(k, "rope.freq_base", rope->theta);
+    real(k, "rope.freq_base", c->arch->compressed ? c->rope_sliding.theta : rope->theta);
     whole(k, "rope.dimension_count", c->rope_dim);
-    if (c->arch->two_ropes)
+    if (c->arch->two_ropes && !c->arch->compressed)
         real(k, "rope.freq_base_swa", c->rope_sliding.theta);
     if (c->arch->kinds)
         whole(k, "rope.dimension_count_swa", c->slide.rope_dim);
@@ -81,6 +81,30 @@ static void write_window(keys *k, const spry_config *c)
     for (uint32_t i = 0; i < c->n_layers; i++)
         slides[i] = c->sliding[i];
     spry_gguf_writer_i32s(k->writer, below(k, "attention.sliding_window_pattern"), slides, c->n_layers);
+}
+
+static void write_compressed(keys *k, const spry_config *c)
+{
+    int32_t rates[SPRY_MAX_LAYERS];
+    float limits[SPRY_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        rates[i] = (int32_t)c->rates[i];
+        limits[i] = c->gate_limit;
+    }
+    whole(k, "attention.q_lora_rank", c->n_q_rank);
+    whole(k, "attention.output_group_count", c->n_out_groups);
+    whole(k, "attention.output_lora_rank", c->out_rank);
+    spry_gguf_writer_i32s(k->writer, below(k, "attention.compress_ratios"), rates, c->n_layers);
+    real(k, "attention.compress_rope_freq_base", c->rope.theta);
+    whole(k, "hyper_connection.count", c->n_hyper);
+    whole(k, "hyper_connection.sinkhorn_iterations", c->hyper_rounds);
+    real(k, "hyper_connection.epsilon", c->hyper_eps);
+    spry_gguf_writer_u32(k->writer, below(k, "hash_layer_count"), c->n_hashed);
+    if (c->gate_limit > 0) {
+        spry_gguf_writer_f32s(k->writer, below(k, "swiglu_clamp_exp"), limits, c->n_layers);
+        spry_gguf_writer_f32s(k->writer, below(k, "swiglu_clamp_shexp"), limits, c->n_layers);
+    }
+    whole(k, "embedding_length_out", c->n_hyper * c->n_embd);
 }
 
 /* Lists the layers that have an indexer, unless all have one. */
@@ -226,8 +250,10 @@ static void write_config(spry_gguf_writer *writer, const spry_model *m, bool hea
     whole(&k, "attention.indexer.head_count", c->n_index_heads);
     whole(&k, "attention.indexer.key_length", c->index_dim);
     whole(&k, "attention.indexer.top_k", c->index_top);
-    if (c->index_top)
+    if (c->index_top && !c->arch->compressed)
         write_indexes(&k, c);
+    if (c->arch->compressed)
+        write_compressed(&k, c);
     real(&k, c->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
     if (c->query_scalar != (float)c->head_dim && !c->arch->latent && !c->arch->streams && !c->arch->beside)
         real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
@@ -429,6 +455,10 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
         size_t row = b->item->rows
                          ? b->item->rows[b->first_row + i]
                          : spry_export_source_row(b->item->permute_head, b->item->permute_rotated, b->first_row + i);
+        if (b->from->type == SPRY_I32) { /* a table of numbers */
+            memcpy(b->out + i * b->row_bytes, b->from->data + row * b->from->row_bytes, b->row_bytes);
+            continue;
+        }
         float *decoded = b->floats + (b->item->columns ? b->n_rows + i : i) * n;
         b->ops->decode[b->from->type](decoded, b->from->data + row * b->from->row_bytes, n);
         merge_row(b->merge, decoded, b->from->data + row * b->from->row_bytes);

@@ -163,6 +163,27 @@ static void visit_recurrent(const walk *w, spry_layer *l)
     visit(w, &l->conv_out, "shortconv.out_proj");
 }
 
+static void visit_compressed(const walk *w, spry_layer *l, const spry_config *c)
+{
+    visit(w, &l->q_a, "attn_q_a");
+    visit(w, &l->q, "attn_q_b");
+    visit(w, &l->k, "attn_kv");
+    visit(w, &l->o, "attn_output_b");
+    for (uint32_t g = 0; g < c->n_out_groups; g++) {
+        const spry_matrix m = {.weight = &l->out_groups[g],
+                               .ours = "attn_output_a",
+                               .layer = w->layer,
+                               .n_rows = (size_t)c->n_out_groups * c->out_rank,
+                               .first_row = (size_t)g * c->out_rank};
+        w->visit(w->context, &m);
+    }
+    visit(w, &l->join_values, "attn_compressor_kv");
+    visit(w, &l->join_gates, "attn_compressor_gate");
+    visit(w, &l->index_q, "indexer.attn_q_b");
+    visit(w, &l->index_join_values, "indexer_compressor_kv");
+    visit(w, &l->index_join_gates, "indexer_compressor_gate");
+}
+
 static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
 {
     if (c->arch->latent) {
@@ -171,6 +192,9 @@ static void visit_attention(const walk *w, spry_layer *l, const spry_config *c)
         visit(w, &l->k, "attn_kv_a_mqa");
         visit(w, &l->index_q, "indexer.attn_q_b");
         visit(w, &l->index_k, "indexer.attn_k");
+    } else if (c->arch->compressed) {
+        visit_compressed(w, l, c);
+        return;
     } else if (c->arch->fused_qkv) {
         visit_parts(w, (spry_weight *const[]){&l->q, &l->k, &l->v}, 3, "attn_qkv");
     } else {

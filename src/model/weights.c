@@ -431,6 +431,8 @@ static spry_status bind_feed_forward(const spry_binder *b, spry_layer *l, uint32
     if (c->n_experts &&
         (status = spry_bind_linear(b, &l->router, i, "ffn_gate_inp", c->n_experts, c->n_embd, OPTIONAL)))
         return status;
+    if (c->arch->compressed) /* the name of a bias is that of what is added to scores */
+        l->router.bias = NULL;
     if (l->router.data) /* a layer without a router is dense */
         status = spry_bind_moe(b, l, i);
     if (status || (l->router.data && !c->arch->beside))
@@ -451,6 +453,8 @@ static spry_status bind_mixer(const spry_binder *b, spry_layer *l, uint32_t i)
     spry_status status = SPRY_OK;
     if (c->arch->latent)
         return spry_bind_latent(b, l, i);
+    if (c->arch->compressed)
+        return spry_bind_compressed(b, l, i);
     if (spry_config_recurs(c, i))
         status = c->arch->mamba ? spry_bind_mamba(b, l, i) : spry_bind_delta(b, l, i);
     else if (c->convolves[i])
@@ -499,6 +503,12 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
         status = spry_bind_side(b, l, i);
     if (!status && feeds)
         status = bind_feed_forward(b, l, i);
+    if (!status && b->config->n_hyper)
+        status = spry_bind_hyper(b, &l->attn_hyper, i, true);
+    if (!status && b->config->n_hyper)
+        status = spry_bind_hyper(b, &l->ffn_hyper, i, false);
+    if (!status && i < b->config->n_hashed)
+        status = spry_bind_token_experts(b, l, i);
     if (!status && b->config->arch->tower)
         status = bind_result_scales(b, l, i);
     return !status && b->config->arch->beside ? spry_bind_beside(b, l, i) : status;
@@ -537,7 +547,7 @@ static spry_status bind_rope_factors(const spry_binder *b)
 static spry_status bind_output(const spry_binder *b)
 {
     spry_config *c = b->config;
-    static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight"};
+    static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight", "head.weight"};
     const spry_tensor *t = b->gguf ? spry_bind_find(b, "output.weight") : NULL;
     c->tied = c->tied || c->arch->encoder;
     for (size_t i = 0; !b->gguf && !c->tied && !t && i < SPRY_COUNT(names); i++)
@@ -645,6 +655,8 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
         status = spry_bind_streams(&b);
     if (!status && config->n_layer_embd)
         status = spry_bind_layer_inputs(&b);
+    if (!status && config->n_hyper)
+        status = spry_bind_hyper(&b, &weights->hyper, SPRY_HYPER_END, false);
     if (status)
         return status;
     weights->layers = spry_arena_alloc(arena, config->n_layers, sizeof *weights->layers);

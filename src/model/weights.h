@@ -62,6 +62,12 @@ typedef struct spry_side {
     const float *correct;                                               /* [n_streams, n_streams] */
 } spry_side;
 
+/* Hyper-connections: products of the streams, and what makes weights of them. */
+typedef struct spry_hyper {
+    spry_weight mix;           /* [n_hyper * (2 + n_hyper), n_hyper * n_embd]; at the end [n_hyper, ...] */
+    const float *base, *scale; /* [outputs of mix], [3]; at the end [1] */
+} spry_hyper;
+
 typedef struct spry_layer {
     const float *attn_norm, *ffn_norm;           /* [n_embd] or NULL */
     const float *attn_norm_bias, *ffn_norm_bias; /* [n_embd] or NULL */
@@ -78,7 +84,14 @@ typedef struct spry_layer {
     /* The indexer of latent attention, or absent: queries from the latents of queries, one key, and a weight for each
      * of its heads from the row; the norm of keys. */
     spry_weight index_q, index_k, index_weights;
-    const float *index_k_norm, *index_k_norm_bias;      /* [index_dim] */
+    const float *index_k_norm, *index_k_norm_bias; /* [index_dim] */
+    /* DeepSeek V4: what entries join, gates, what a token's place adds to gates, and the norm of entries; the same for
+     * the entries of the indexer; output matrices of groups of heads, [n_out_groups]; experts of each token, [n_vocab,
+     * n_experts_used], or NULL. */
+    spry_weight join_values, join_gates, index_join_values, index_join_gates, *out_groups;
+    const float *join_added, *join_norm, *index_join_added;
+    const int32_t *token_experts;
+    spry_hyper attn_hyper, ffn_hyper;
     spry_weight gate, up, down;                         /* dense feed-forward; absent if there are experts */
     spry_weight router;                                 /* [n_experts, n_embd]; absent in dense layers */
     spry_weight *expert_gate, *expert_up, *expert_down; /* [n_experts] */
@@ -138,6 +151,7 @@ typedef struct spry_weights {
      * absent in models. */
     spry_weight draft_in; /* [n_embd, 2 * n_embd] */
     const float *draft_embedding_norm, *draft_hidden_norm;
+    spry_hyper hyper; /* hyper-connections after the last layer */
     spry_layer *layers;
     size_t parameters;
     size_t bytes;             /* bytes of all tensors in use */

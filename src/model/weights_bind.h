@@ -69,6 +69,14 @@ spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t layer)
 /* Binds all tensors of a Mamba-2 layer. */
 spry_status spry_bind_mamba(const spry_binder *b, spry_layer *l, uint32_t layer);
 
+/* Binds compressed attention, and the hyper-connections of a layer or, with SPRY_HYPER_END, after the last one. */
+enum { SPRY_HYPER_END = UINT32_MAX };
+spry_status spry_bind_compressed(const spry_binder *b, spry_layer *l, uint32_t layer);
+spry_status spry_bind_hyper(const spry_binder *b, spry_hyper *out, uint32_t layer, bool attention);
+
+/* Binds the experts that follow from the token. */
+spry_status spry_bind_token_experts(const spry_binder *b, spry_layer *l, uint32_t layer);
+
 /* Binds the block before a Mamba-2 layer that other layers share. */
 spry_status spry_bind_block(const spry_binder *b, spry_layer *l, uint32_t layer);
 

@@ -152,7 +152,7 @@ static spry_status bind_choice_bias(const spry_binder *b, spry_layer *l, uint32_
     char name[SPRY_TENSOR_NAME_MAX] = "";
     const spry_tensor *t = spry_bind_find_in_layer(b, name, i, "exp_probs_b", 0, "bias");
     if (!t)
-        return b->config->choice_bias && !b->gguf ? spry_bind_missing(b, name) : SPRY_OK;
+        return b->config->choice_bias && !b->gguf && i >= b->config->n_hashed ? spry_bind_missing(b, name) : SPRY_OK;
     return spry_bind_vector(b, &l->choice_bias, t, b->config->n_experts, 0);
 }
 

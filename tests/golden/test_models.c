@@ -271,9 +271,10 @@ static bool kv_fits(const char *folder, spry_dtype kv)
     spry_model *model;
     assert_int_equal(spry_model_open(&model, folder, NULL), SPRY_OK);
     size_t block = spry_dtype_block(kv);
-    bool fits = model->config.head_dim % block == 0 && model->config.slide.head_dim % block == 0;
+    const spry_kv_shape shape = spry_model_kv_shape(model, kv);
+    bool fits = shape.head_dim % block == 0 && (!shape.other.n_layers || shape.other.head_dim % block == 0);
     const spry_arch *arch = model->config.arch;
-    if (kv == SPRY_Q4_0 && (arch->latent || arch->convolutions || arch->attention_free))
+    if (kv == SPRY_Q4_0 && (arch->latent || arch->compressed || arch->convolutions || arch->attention_free))
         fits = false;
     spry_model_close(model);
     return fits;

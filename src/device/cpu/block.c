@@ -52,12 +52,42 @@ static void make_choice(const spry_pass *p, float *score, const float *bias)
     if (c->routing == SPRY_ROUTING_SIGMOID)
         for (uint32_t e = 0; e < c->n_experts; e++)
             score[e] = sigmoid(score[e]);
+    else if (c->routing == SPRY_ROUTING_ROOT)
+        for (uint32_t e = 0; e < c->n_experts; e++)
+            score[e] = sqrtf(score[e] > 20 ? score[e] : log1pf(expf(score[e])));
     else
         p->ops->softmax(score, c->n_experts);
     for (uint32_t e = 0; e < c->n_experts; e++)
         p->choice[e] = bias ? score[e] + bias[e] : score[e];
     if (c->n_groups > 1)
         choose_groups(c, p->choice);
+}
+
+/* Selects the experts that the row's token has, sorted by id. An expert that it has twice counts twice. */
+static void choose_by_token(const spry_pass *p, size_t row, const spry_layer *l)
+{
+    const spry_config *c = p->config;
+    const int32_t *experts = l->token_experts + (size_t)p->tokens[row] * c->n_experts_used;
+    uint32_t *chosen = p->chosen + row * c->n_experts_used;
+    float *weight = p->chosen_weight + row * c->n_experts_used, *score = p->router + row * c->n_experts, sum = 0;
+    make_choice(p, score, NULL);
+    for (uint32_t i = 0; i < c->n_experts_used; i++) {
+        uint32_t at = i, expert = (uint32_t)experts[i];
+        for (; at > 0 && chosen[at - 1] > expert; at--)
+            chosen[at] = chosen[at - 1];
+        chosen[at] = expert;
+    }
+    for (uint32_t i = 0; i < c->n_experts_used; i++) {
+        weight[i] = score[chosen[i]];
+        sum += weight[i];
+    }
+    for (uint32_t i = 0; i < c->n_experts_used; i++)
+        weight[i] *= c->routed_scale / (c->normalise_experts ? sum + c->weight_eps : 1);
+    for (uint32_t i = 0; i + 1 < c->n_experts_used; i++) /* rows take an expert once, by its first place */
+        for (uint32_t k = i + 1; k < c->n_experts_used && chosen[k] == chosen[i]; k++) {
+            weight[i] += weight[k];
+            weight[k] = 0;
+        }
 }
 
 /* Selects the experts with the largest values (the lower id on ties), then sorts them by id. */
@@ -137,7 +167,7 @@ static void route(spry_pass *p, const spry_layer *l)
 {
     spry_pass_linear(p, SPRY_OP_ROUTE, p->router, p->config->n_experts, &l->router, p->in, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++)
-        choose(p, row, l);
+        l->token_experts ? choose_by_token(p, row, l) : choose(p, row, l);
 }
 
 /* y = the weighted results of the selected and of the shared experts. Some experts take rows that are projected to
@@ -680,6 +710,10 @@ static void gate_rows(void *context, size_t begin, size_t end)
         float *gate = p->gate + row * job->n;
         if (p->sparsity > -INFINITY)
             spry_pass_sparsify(gate, job->n, job->whole + row * job->n_whole, job->n_whole, p->sparsity);
+        if (p->config->gate_limit > 0) {
+            limit(gate, gate, job->n, -INFINITY, p->config->gate_limit);
+            limit(p->up + row * job->n, p->up + row * job->n, job->n, -p->config->gate_limit, p->config->gate_limit);
+        }
         p->ops->gate[p->config->arch->gate](gate, gate, job->gated ? p->up + row * job->n : p->ones, job->n);
         if (job->encodes)
             encode_row(p, p->gate, row, job->n);
@@ -791,6 +825,8 @@ static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
     const spry_config *c = p->config;
     bool parallel = c->arch->norms == SPRY_NORMS_PARALLEL, feeds = spry_config_feeds(c, index);
     bool streams = c->arch->streams;
+    if (c->n_hyper)
+        spry_pass_hyper_take(p, &l->attn_hyper);
     if (spry_config_has_block(c, index))
         pass_shared_block(p, l, index);
     else
@@ -803,12 +839,18 @@ static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
         spry_pass_convolution(p, l, index);
     else if (c->arch->latent)
         spry_pass_latent(p, l, index);
+    else if (c->arch->compressed)
+        spry_pass_compressed(p, l, index);
     else
         attention(p, l, index);
     if (spry_config_recurs(c, index) && c->arch->both_mixers) {
         memcpy(p->beside_state, p->y, p->n_rows * c->n_embd * sizeof *p->y);
         attention(p, l, index);
         p->ops->add(p->y, p->beside_state, p->n_rows * c->n_embd);
+    }
+    if (c->n_hyper) {
+        spry_pass_hyper_add(p, &l->attn_hyper);
+        return;
     }
     add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, l->attn_scales,
                  feeds && !streams && !parallel && l->ffn_norm);
@@ -819,6 +861,8 @@ static void mix(spry_pass *p, const spry_layer *l, uint32_t index)
 static void feed(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     bool more = index + 1 < p->config->n_layers && !p->reads_x, streams = p->config->arch->streams;
+    if (p->config->n_hyper)
+        spry_pass_hyper_take(p, &l->ffn_hyper);
     if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
         take_input(p, l->ffn_norm, l->ffn_norm_bias, l->router.data ? NULL : &l->up);
     if (l->dense_post_norm)
@@ -827,6 +871,10 @@ static void feed(spry_pass *p, const spry_layer *l, uint32_t index)
         pass_experts(p, l);
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
+    if (p->config->n_hyper) {
+        spry_pass_hyper_add(p, &l->ffn_hyper);
+        return;
+    }
     add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias, l->ffn_scales,
                  !streams && !p->config->arch->beside && more && l[1].attn_norm);
     if (streams)

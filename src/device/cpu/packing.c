@@ -293,15 +293,36 @@ static void pack_block(packer *p, spry_layer *l, uint32_t index)
     copy_floats(p, &l->block_norm, 2 * (size_t)p->config->n_embd);
 }
 
+static void copy_hyper(packer *p, spry_hyper *h, size_t n_scales)
+{
+    copy_floats(p, &h->base, h->mix.n_out);
+    copy_floats(p, &h->scale, n_scales);
+}
+
+static void copy_compressed(packer *p, spry_layer *l, uint32_t index)
+{
+    const spry_config *c = p->config;
+    const void *experts = l->token_experts;
+    copy_floats(p, &l->join_added, c->rates[index] * l->join_values.n_out);
+    copy_floats(p, &l->join_norm, c->head_dim);
+    copy_floats(p, &l->index_join_added, c->rates[index] * l->index_join_values.n_out);
+    copy_hyper(p, &l->attn_hyper, 3);
+    copy_hyper(p, &l->ffn_hyper, 3);
+    copy_bytes(p, &experts, (size_t)c->n_vocab * c->n_experts_used * sizeof *l->token_experts);
+    if (experts != l->token_experts)
+        l->token_experts = experts;
+}
+
 static void pack_layer(packer *p, spry_layer *l)
 {
     uint32_t index = (uint32_t)(l - p->weights->layers);
     bool block = spry_config_has_block(p->config, index);
-    spry_weight *const matrices[] = {&l->index_q,     &l->index_k,      &l->index_weights, &l->q_a,
-                                     &l->shared_gate, &l->shared_up,    &l->shared_down,   &l->conv_in,
-                                     &l->conv_out,    &l->delta_qkv[0], &l->delta_qkv[1],  &l->delta_qkv[2],
-                                     &l->latent_in,   &l->latent_out,   &l->delta_gate,    &l->delta_b,
-                                     &l->delta_a,     &l->delta_out,    &l->attn_gate};
+    spry_weight *const matrices[] = {
+        &l->join_values,   &l->join_gates,   &l->index_join_values, &l->index_join_gates, &l->attn_hyper.mix,
+        &l->ffn_hyper.mix, &l->index_q,      &l->index_k,           &l->index_weights,    &l->q_a,
+        &l->shared_gate,   &l->shared_up,    &l->shared_down,       &l->conv_in,          &l->conv_out,
+        &l->delta_qkv[0],  &l->delta_qkv[1], &l->delta_qkv[2],      &l->latent_in,        &l->latent_out,
+        &l->delta_gate,    &l->delta_b,      &l->delta_a,           &l->delta_out,        &l->attn_gate};
     spry_weight *const usual[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     if (block)
         pack_block(p, l, index);
@@ -316,7 +337,11 @@ static void pack_layer(packer *p, spry_layer *l)
         pack_when(p, &l->v_b[h], true);
     }
     copy_floats(p, &l->q_a_norm, p->config->n_q_rank);
-    copy_floats(p, &l->kv_a_norm, p->config->n_kv_rank);
+    copy_floats(p, &l->kv_a_norm, p->config->arch->compressed ? p->config->head_dim : p->config->n_kv_rank);
+    if (p->config->arch->compressed)
+        copy_compressed(p, l, index);
+    for (uint32_t g = 0; l->out_groups && g < p->config->n_out_groups; g++)
+        pack(p, &l->out_groups[g]);
     copy_floats(p, &l->index_k_norm, p->config->index_dim);
     copy_floats(p, &l->index_k_norm_bias, p->config->index_dim);
     pack(p, &l->router);
@@ -363,6 +388,8 @@ static void pack_all(packer *p)
     for (uint32_t i = 0; i < p->config->n_layers; i++)
         pack_layer(p, &w->layers[i]);
     pack(p, &w->draft_in);
+    pack(p, &w->hyper.mix);
+    copy_hyper(p, &w->hyper, 1);
     copy_floats(p, &w->draft_embedding_norm, p->config->n_embd);
     copy_floats(p, &w->draft_hidden_norm, p->config->n_embd);
     copy_floats(p, &w->output_norm, p->config->n_embd);
@@ -461,6 +488,7 @@ bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_conf
                 copy_list(&l->expert_up, arena, config->n_experts) &&
                 copy_list(&l->expert_down, arena, config->n_experts) && copy_list(&l->k_b, arena, config->n_heads) &&
                 copy_list(&l->v_b, arena, config->n_heads);
+        whole = whole && copy_list(&l->out_groups, arena, config->n_out_groups);
         spry_weight *const shared[] = {&l->q, &l->k, &l->v, &l->gate, &l->up};
         for (size_t k = 0; k < SPRY_COUNT(shared); k++)
             whole = whole && copy_list(&shared[k]->low, arena, 2);

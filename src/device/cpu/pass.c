@@ -311,6 +311,7 @@ static void carve_shares(spry_pass *p, carver *c, size_t widest)
 static size_t count_ones(const spry_config *f)
 {
     size_t ff = larger(larger(f->n_ff, f->n_ff_shared), larger(f->n_expert_ff, f->n_shared_ff));
+    ff = larger(ff, (size_t)f->n_hyper * f->n_embd);
     return larger(larger(ff, larger(f->head_dim, f->slide.head_dim)), f->arch->delta ? spry_config_delta_mixed(f) : 0);
 }
 
@@ -324,6 +325,22 @@ static void make_taps(spry_pass *p)
         for (size_t step = 0; spry_config_recurs(c, layer) && step < c->n_conv; step++, taps += mixed)
             for (size_t i = 0; i < mixed; i++)
                 taps[i] = p->weights->layers[layer].delta_conv[i * c->n_conv + step];
+}
+
+static void carve_compressed(spry_pass *p, carver *c)
+{
+    const spry_config *f = p->config;
+    size_t rows = f->arch->compressed ? p->limits.max_rows : 0, wide = (size_t)f->n_hyper * f->n_embd;
+    p->joined_values = carve(c, rows, 2 * (size_t)f->head_dim, sizeof(float));
+    p->joined_gates = carve(c, rows, 2 * (size_t)f->head_dim, sizeof(float));
+    p->index_values = carve(c, rows, 2 * (size_t)f->index_dim, sizeof(float));
+    p->index_gates = carve(c, rows, 2 * (size_t)f->index_dim, sizeof(float));
+    p->group_in =
+        carve(c, rows, f->n_out_groups ? (size_t)f->n_heads * f->head_dim / f->n_out_groups : 0, sizeof(float));
+    p->group_out = carve(c, rows, (size_t)f->n_out_groups * f->out_rank, sizeof(float));
+    p->hyper = carve(c, rows, wide, sizeof(float));
+    p->hyper_flat = carve(c, rows, wide, sizeof(float));
+    p->hyper_mix = carve(c, rows, (size_t)f->n_hyper * (2 + f->n_hyper), sizeof(float));
 }
 
 static void carve_all(spry_pass *p, carver *c)
@@ -355,6 +372,8 @@ static void carve_all(spry_pass *p, carver *c)
     n_raw = f->arch->latent ? n_raw : f->arch->gated_attention || f->arch->attention_gate ? 2 * n_q : 0;
     p->raw = carve(c, rows, n_raw, sizeof(float));
     size_t index_rows = f->index_top ? rows : 0, shares = f->index_top ? SPRY_INDEX_SHARES : 0;
+    size_t n_pages = f->index_top ? spry_index_pages(f, p->limits.session) : 0;
+    carve_compressed(p, c);
     size_t n_scores = f->index_top ? p->limits.session : 0, n_chosen = f->index_top;
     p->index_q = carve(c, index_rows, (size_t)f->n_index_heads * f->index_dim, sizeof(float));
     p->index_k = carve(c, index_rows, f->index_dim, sizeof(float));
@@ -362,8 +381,8 @@ static void carve_all(spry_pass *p, carver *c)
     p->index_scores = carve_for(c, false, SPRY_INDEX_ROWS, n_scores, sizeof(float));
     p->index_heap = carve_for(c, false, SPRY_INDEX_ROWS, n_chosen, sizeof(float));
     p->index_chosen = carve_for(c, false, rows, n_chosen, sizeof(uint32_t));
-    p->index_pages = carve_for(c, false, shares, spry_index_pages(f) * f->head_dim * SPRY_PAGE_TOKENS, sizeof(float));
-    p->index_entries = carve_for(c, false, 1, spry_index_pages(f), sizeof(spry_kv_entry));
+    p->index_pages = carve_for(c, false, shares, n_pages * f->head_dim * SPRY_PAGE_TOKENS, sizeof(float));
+    p->index_entries = carve_for(c, false, 1, shares * n_pages, sizeof(spry_kv_entry));
     size_t streams = f->arch->streams ? f->n_streams : 0, layer_rows = streams ? rows : 0;
     size_t n_layer_in = (size_t)f->n_layers * f->n_layer_embd;
     p->low = carve(c, rows, larger(f->n_q_rank, streams ? f->n_embd : 0), sizeof(float));
@@ -396,6 +415,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->ones = carve(c, 1, count_ones(f), sizeof(float));
     size_t widest = larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta))));
     widest = larger(widest, f->n_draft_in);
+    widest = larger(widest, larger((size_t)f->n_hyper * f->n_embd, (size_t)f->n_out_groups * f->out_rank));
     widest = larger(widest, f->arch->shared_blocks ? larger(2 * (size_t)f->n_embd, f->block_rank) : 0);
     p->act = carve_for(c, c->acts.integers, rows, widest / SPRY_ACT_BLOCK, sizeof *p->act);
     p->halves = carve_for(c, c->acts.halves, rows, spry_halves_stride(widest), sizeof *p->halves);
@@ -725,6 +745,8 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
         spry_pass_layer_inputs(p);
     if (p->config->arch->streams)
         spry_pass_streams_begin(p);
+    if (p->config->n_hyper)
+        spry_pass_hyper_begin(p);
     for (uint32_t layer = 0; layer < p->config->n_layers; layer++) {
         p->reads_x = reads_between(p, layer);
         spry_pass_block(p, layer);
@@ -733,6 +755,8 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     }
     if (p->config->arch->streams)
         spry_pass_streams_end(p);
+    if (p->config->n_hyper)
+        spry_pass_hyper_end(p);
     keep_normed_taps(p);
     unembed(p);
 }

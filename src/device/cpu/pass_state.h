@@ -72,6 +72,11 @@ struct spry_pass {
     float *index_heap;          /* [SPRY_INDEX_ROWS, index_top] */
     unsigned char *index_pages; /* [SPRY_INDEX_SHARES, spry_index_pages, SPRY_PAGE_TOKENS, head_dim] */
     spry_kv_entry *index_entries;
+    /* Compressed attention: values and gates of entries, [max_rows, 2 * head_dim], and of the indexer's, [max_rows, 2 *
+     * index_dim]; results of heads, group by group. Hyper-connections: streams, [max_rows, n_hyper, n_embd]; the same,
+     * normalised or mixed; weights. */
+    float *joined_values, *joined_gates, *index_values, *index_gates, *group_in, *group_out;
+    float *hyper, *hyper_flat, *hyper_mix;
     float *raw, *low; /* latent attention: [max_rows, n_heads * the model's own head size], [max_rows, n_q_rank];
                        * attention with gates: q with its gates */
     float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: inputs, gates, betas and decays */
@@ -182,8 +187,26 @@ void spry_pass_attend_selected(spry_pass *pass, uint32_t layer);
 /* The number of first rows of a segment that attend to all keys, because there are no more than an indexer selects. */
 size_t spry_pass_dense_rows(const spry_pass *pass, const spry_segment *segment);
 
-/* The number of pages of a row's selected keys. */
-size_t spry_index_pages(const spry_config *config);
+/* The number of pages of a row's selected keys in sessions of up to `session` tokens. */
+size_t spry_index_pages(const spry_config *config, size_t session);
+
+/* sparse.c: scores of SPRY_PAGE_TOKENS keys of an indexer, transposed, for a row. Selection of the best of n scores, n
+ * > index_top, for a row whose scores are in memory number `i`. */
+void spry_index_score(const spry_pass *pass, float scores[SPRY_PAGE_TOKENS], const float *keys, size_t row);
+void spry_index_choose(const spry_pass *pass, size_t i, size_t row, size_t n);
+
+/* compressed.c: y = compressed attention of the input. Copies the keys that a row attends to to pages of floats, and
+ * returns their number. */
+void spry_pass_compressed(spry_pass *pass, const spry_layer *layer, uint32_t index);
+size_t spry_pass_gather_compressed(const spry_pass *pass, uint32_t layer, const spry_segment *segment, size_t row,
+                                   unsigned char *pages);
+
+/* hyper.c: all streams become x; x becomes the input of attention or feed-forward; its result, y, is added; x becomes
+ * the result of all layers. */
+void spry_pass_hyper_begin(spry_pass *pass);
+void spry_pass_hyper_take(spry_pass *pass, const spry_hyper *hyper);
+void spry_pass_hyper_add(spry_pass *pass, const spry_hyper *hyper);
+void spry_pass_hyper_end(spry_pass *pass);
 
 /* streams.c: the parts of Gemma 3n, in the order of their use. Gemma 4 uses the layer inputs, too: y = the contribution
  * of a layer's input, gated by `in`. */

@@ -12,9 +12,14 @@
 
 static const float key_eps = 1e-6f; /* independent of the model's other norms */
 
-size_t spry_index_pages(const spry_config *c)
+size_t spry_index_pages(const spry_config *c, size_t session)
 {
-    return ((size_t)c->index_top + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    size_t n = c->index_top, joined = 0;
+    for (uint32_t i = 0; c->arch->compressed && i < c->n_layers; i++)
+        if (c->rates[i] && !c->overlaps[i] && session / c->rates[i] > joined)
+            joined = session / c->rates[i];
+    n = (n > joined ? n : joined) + (c->arch->compressed ? c->window : 0);
+    return (n + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
 }
 
 /* ---- keys and queries of the indexer ----------------------------------------------------------------------------- */
@@ -91,8 +96,7 @@ static void load_page(const spry_pass *p, float *keys, const spry_kv_entry *entr
     }
 }
 
-/* Scores of a page's keys for one row. */
-static void score_page(const spry_pass *p, float scores[SPRY_PAGE_TOKENS], const float *keys, size_t row)
+void spry_index_score(const spry_pass *p, float scores[SPRY_PAGE_TOKENS], const float *keys, size_t row)
 {
     const spry_config *c = p->config;
     const float *q = p->index_q + row * c->n_index_heads * c->index_dim;
@@ -123,7 +127,7 @@ static void score_entries(void *context, size_t begin, size_t end)
             size_t n = start >= seen ? 0 : seen - start < all[e].count ? seen - start : all[e].count;
             if (!n)
                 continue;
-            score_page(p, scores, keys, job->first_row + job->skip + row);
+            spry_index_score(p, scores, keys, job->first_row + job->skip + row);
             memcpy(p->index_scores + row * p->limits.session + (start - all[0].start), scores, n * sizeof *scores);
         }
     }
@@ -160,32 +164,37 @@ static float find_limit(float *heap, size_t top, float *scores, size_t n)
     return heap[0];
 }
 
-/* An item is a row. Of keys with the same score, the earlier ones are selected. */
+/* Of keys with the same score, the earlier ones are selected. */
+void spry_index_choose(const spry_pass *p, size_t i, size_t row, size_t n)
+{
+    size_t top = p->config->index_top, n_above = 0, used = 0;
+    float *scores = p->index_scores + i * p->limits.session;
+    float limit = find_limit(p->index_heap + i * top, top, scores, n);
+    uint32_t *chosen = p->index_chosen + row * top;
+    for (size_t k = 0; k < n; k++)
+        n_above += scores[k] > limit;
+    size_t n_equal = top - n_above;
+    for (size_t k = 0; k < n; k++) {
+        bool equal = !(scores[k] > limit) && !(scores[k] < limit) && n_equal;
+        n_equal -= equal;
+        if (scores[k] > limit || equal)
+            chosen[used++] = (uint32_t)k;
+    }
+}
+
+/* An item is a row. */
 static void choose_rows(void *context, size_t begin, size_t end)
 {
     const score_job *job = context;
-    const spry_pass *p = job->pass;
-    size_t top = p->config->index_top;
-    for (size_t i = begin; i < end; i++) {
-        size_t row = job->first_row + job->skip + i;
-        size_t n = position_of(job, i) + 1 - job->segment->table->entries[0].start, n_above = 0, used = 0;
-        float *scores = p->index_scores + i * p->limits.session;
-        float limit = find_limit(p->index_heap + i * top, top, scores, n);
-        uint32_t *chosen = p->index_chosen + row * top;
-        for (size_t k = 0; k < n; k++)
-            n_above += scores[k] > limit;
-        size_t n_equal = top - n_above;
-        for (size_t k = 0; k < n; k++) {
-            bool equal = !(scores[k] > limit) && !(scores[k] < limit) && n_equal;
-            n_equal -= equal;
-            if (scores[k] > limit || equal)
-                chosen[used++] = (uint32_t)k;
-        }
-    }
+    for (size_t i = begin; i < end; i++)
+        spry_index_choose(job->pass, i, job->first_row + job->skip + i,
+                          position_of(job, i) + 1 - job->segment->table->entries[0].start);
 }
 
 size_t spry_pass_dense_rows(const spry_pass *p, const spry_segment *g)
 {
+    if (p->config->arch->compressed)
+        return 0;
     uint64_t before = g->first_position - g->table->entries[0].start, top = p->config->index_top;
     return before >= top ? 0 : top - before < g->n_rows ? (size_t)(top - before) : g->n_rows;
 }
@@ -227,9 +236,11 @@ typedef struct selected_job {
 } selected_job;
 
 /* Copies the selected keys of a row to pages of floats. Keys of pages that are used at other positions are rotated. */
-static void gather(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t row, unsigned char *pages)
+static size_t gather(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t row, unsigned char *pages)
 {
     const spry_config *c = p->config;
+    if (c->arch->compressed)
+        return spry_pass_gather_compressed(p, layer, g, row, pages);
     const spry_kv_entry *e = g->table->entries;
     const uint32_t *chosen = p->index_chosen + row * c->index_top;
     spry_kv_place place = spry_kv_place_of(p->pool, false, c->kv_slot[layer]);
@@ -249,27 +260,48 @@ static void gather(const spry_pass *p, uint32_t layer, const spry_segment *g, si
         spry_kv_store_key(p->ops, SPRY_F32, pages + i / SPRY_PAGE_TOKENS * page_bytes, i % SPRY_PAGE_TOKENS, key,
                           c->head_dim);
     }
+    return c->index_top;
+}
+
+/* Selected keys of a row: n in pages, which are a table. */
+typedef struct selected_keys {
+    unsigned char *pages;
+    spry_kv_entry *entries;
+    size_t n, n_entries;
+} selected_keys;
+
+static void list_pages(selected_keys *keys)
+{
+    keys->n_entries = (keys->n + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    for (size_t i = 0; i < keys->n_entries; i++) {
+        size_t start = i * SPRY_PAGE_TOKENS, left = keys->n - start;
+        keys->entries[i] = (spry_kv_entry){.page = (uint32_t)i,
+                                           .start = (uint32_t)start,
+                                           .count = left < SPRY_PAGE_TOKENS ? (uint32_t)left : SPRY_PAGE_TOKENS};
+    }
 }
 
 /* Attends to the selected keys of a row, with heads [head, end). */
 static void attend_row(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row, size_t skip,
-                       size_t head, size_t end, unsigned char *pages)
+                       size_t head, size_t end, const selected_keys *keys)
 {
     const spry_config *c = p->config;
-    size_t page_bytes = (size_t)c->head_dim * SPRY_PAGE_TOKENS * sizeof(float);
     spry_attend a = spry_pass_attend_rows(p, layer, g, first_row, skip);
     a.out += head * c->head_dim;
     a.query += head * c->head_dim;
+    a.sinks += a.sinks ? head : 0;
     a.n_rows = 1;
     a.group = end - head;
-    a.first_position = c->index_top - 1;
+    a.first_position = (uint32_t)keys->n - 1;
+    a.window = a.block = a.ahead = 0;
+    a.latent = c->arch->compressed ? c->head_dim : c->n_kv_rank;
     a.type = SPRY_F32;
-    a.pages = pages;
-    a.page_bytes = a.head_bytes = page_bytes;
+    a.pages = keys->pages;
+    a.page_bytes = a.head_bytes = (size_t)c->head_dim * SPRY_PAGE_TOKENS * sizeof(float);
     a.token_bytes = c->head_dim * sizeof(float);
     a.key_offset = a.value_offset = 0;
-    a.entries = p->index_entries;
-    a.n_entries = spry_index_pages(c);
+    a.entries = keys->entries;
+    a.n_entries = keys->n_entries;
     a.turns = NULL;
     p->ops->attend(&a, 0, 1);
 }
@@ -279,22 +311,24 @@ static void attend_items(void *context, size_t worker, size_t n_workers)
     const selected_job *job = context;
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t item = 0, first = 0, bytes = spry_index_pages(c) * c->head_dim * SPRY_PAGE_TOKENS * sizeof(float);
+    size_t item = 0, first = 0, n_pages = spry_index_pages(c, p->limits.session);
     if (worker >= job->n_workers)
         return;
     n_workers = n_workers < job->n_workers ? n_workers : job->n_workers;
-    unsigned char *pages = p->index_pages + worker * bytes;
+    selected_keys keys = {.pages = p->index_pages + worker * n_pages * c->head_dim * SPRY_PAGE_TOKENS * sizeof(float),
+                          .entries = p->index_entries + worker * n_pages};
     for (size_t s = 0; s < p->n_segments; first += p->segments[s++].n_rows)
         for (size_t skip = spry_pass_dense_rows(p, &p->segments[s]); skip < p->segments[s].n_rows; skip++) {
-            bool gathered = false;
+            keys.n = 0;
             for (size_t share = 0; share < job->n_shares; share++, item++) {
                 if (item % n_workers != worker)
                     continue;
-                if (!gathered)
-                    gather(p, job->layer, &p->segments[s], first + skip, pages);
-                gathered = true;
+                if (!keys.n) {
+                    keys.n = gather(p, job->layer, &p->segments[s], first + skip, keys.pages);
+                    list_pages(&keys);
+                }
                 attend_row(p, job->layer, &p->segments[s], first, skip, c->n_heads * share / job->n_shares,
-                           c->n_heads * (share + 1) / job->n_shares, pages);
+                           c->n_heads * (share + 1) / job->n_shares, &keys);
             }
         }
 }
@@ -309,12 +343,6 @@ void spry_pass_attend_selected(spry_pass *p, uint32_t layer)
         return;
     workers = workers < SPRY_INDEX_SHARES ? workers : SPRY_INDEX_SHARES;
     size_t shares = n_sparse >= workers ? 1 : workers < c->n_heads ? workers : c->n_heads;
-    for (size_t i = 0; i < spry_index_pages(c); i++) {
-        size_t start = i * SPRY_PAGE_TOKENS, left = c->index_top - start;
-        p->index_entries[i] = (spry_kv_entry){.page = (uint32_t)i,
-                                              .start = (uint32_t)start,
-                                              .count = left < SPRY_PAGE_TOKENS ? (uint32_t)left : SPRY_PAGE_TOKENS};
-    }
     selected_job job = {p, layer, shares, workers};
     spry_threads_run(p->threads, attend_items, &job);
     spry_pass_took_attention(p, layer);

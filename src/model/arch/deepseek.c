@@ -133,3 +133,72 @@ const spry_arch spry_arch_deepseek_v32 = {
     .defaults = deepseek_v32_defaults,
     .finish = spry_latent_finish,
 };
+
+/* ---- V4 ---------------------------------------------------------------------------------------------------------- */
+
+/* DeepSeek V4: one vector for each token is key and value of all heads; attention to a window, and to entries that join
+ * tokens; several residual streams. */
+
+static void deepseek_v4_defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->n_kv_heads = 1;
+    config->normalise_experts = true;
+    config->hyper_eps = 1e-6f;
+}
+
+static const spry_tensor_name v4_names[] = {
+    {"attn_norm", "attn_norm", NULL},
+    {"ffn_norm", "ffn_norm", NULL},
+    {"attn_q_a", "attn.wq_a", NULL},
+    {"attn_q_a_norm", "attn.q_norm", NULL},
+    {"attn_q_b", "attn.wq_b", NULL},
+    {"attn_kv", "attn.wkv", NULL},
+    {"attn_kv_a_norm", "attn.kv_norm", NULL},
+    {"attn_output_a", "attn.wo_a", NULL},
+    {"attn_output_b", "attn.wo_b", NULL},
+    {"attn_sinks", "=attn.attn_sink", NULL},
+    {"attn_compressor_kv", "attn.compressor.wkv", NULL},
+    {"attn_compressor_gate", "attn.compressor.wgate", NULL},
+    {"attn_compressor_ape", "=attn.compressor.ape", NULL},
+    {"attn_compressor_norm", "attn.compressor.norm", NULL},
+    {"indexer.attn_q_b", "attn.indexer.wq_b", NULL},
+    {"indexer.proj", "attn.indexer.weights_proj", NULL},
+    {"indexer_compressor_kv", "attn.indexer.compressor.wkv", NULL},
+    {"indexer_compressor_gate", "attn.indexer.compressor.wgate", NULL},
+    {"indexer_compressor_ape", "=attn.indexer.compressor.ape", NULL},
+    {"indexer_compressor_norm", "attn.indexer.compressor.norm", NULL},
+    {"hc_attn_fn", "=hc_attn_fn", NULL},
+    {"hc_attn_base", "=hc_attn_base", NULL},
+    {"hc_attn_scale", "=hc_attn_scale", NULL},
+    {"hc_ffn_fn", "=hc_ffn_fn", NULL},
+    {"hc_ffn_base", "=hc_ffn_base", NULL},
+    {"hc_ffn_scale", "=hc_ffn_scale", NULL},
+    {"ffn_gate_inp", "ffn.gate", NULL},
+    {"ffn_gate_tid2eid", "=ffn.gate.tid2eid", NULL},
+    {"exp_probs_b", "=ffn.gate.bias", NULL},
+    {"ffn_gate_exps", "ffn.experts.%u.w1", NULL},
+    {"ffn_up_exps", "ffn.experts.%u.w3", NULL},
+    {"ffn_down_exps", "ffn.experts.%u.w2", NULL},
+    {"ffn_gate_shexp", "ffn.shared_experts.w1", NULL},
+    {"ffn_up_shexp", "ffn.shared_experts.w3", NULL},
+    {"ffn_down_shexp", "ffn.shared_experts.w2", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_deepseek_v4 = {
+    .name = "DeepSeek V4",
+    .gguf = "deepseek4",
+    .hf_type = "deepseek_v4",
+    .hf_embedding = "embed",
+    .gate = SPRY_GATE_SILU,
+    .indexed = true,
+    .compressed = true,
+    .interleaved = true,
+    .two_ropes = true,
+    .routing = SPRY_ROUTING_ROOT,
+    .choice_bias = true,
+    .gguf_normalises = true,
+    .names = v4_names,
+    .defaults = deepseek_v4_defaults,
+};
