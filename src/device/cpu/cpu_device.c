@@ -18,7 +18,8 @@
 spry_status spry_host_pages_init(spry_host_pages *pages, const spry_kv_pool *pool, spry_error *error)
 {
     size_t bytes = pool->page_bytes * pool->n_pages; /* the pool has checked that this does not overflow */
-    *pages = (spry_host_pages){spry_memory_map(bytes), pool->page_bytes, pool->n_pages};
+    *pages =
+        (spry_host_pages){.memory = spry_memory_map(bytes), .page_bytes = pool->page_bytes, .n_pages = pool->n_pages};
     return pages->memory ? SPRY_OK : spry_fail_memory(error, "KV pages", bytes);
 }
 
@@ -31,6 +32,7 @@ void spry_host_pages_deinit(spry_host_pages *pages)
 
 void spry_host_pages_copy(spry_host_pages *pages, uint32_t to, uint32_t from)
 {
+    pages->changes++;
     memcpy(spry_host_page(pages, to), spry_host_page(pages, from), pages->page_bytes);
 }
 
@@ -47,6 +49,7 @@ static const void *lend_page(void *self, uint32_t page, void *room)
 
 static void *lend_for_writing(void *self, uint32_t page)
 {
+    ((spry_host_pages *)self)->changes++;
     return spry_host_page(self, page);
 }
 
@@ -66,6 +69,7 @@ static bool finished(void *self)
 
 void spry_host_pages_release(spry_host_pages *pages, uint32_t first, size_t count)
 {
+    pages->changes++;
     spry_memory_drop(spry_host_page(pages, first), count * pages->page_bytes);
 }
 

@@ -393,8 +393,9 @@ static void carve_all(spry_pass *p, carver *c)
     p->delta_ba = carve(c, delta_rows, 2 * (size_t)f->n_delta_heads, sizeof(float));
     size_t conv_rows = f->arch->delta ? rows + 2 * SPRY_PAGE_TOKENS : 0;
     p->delta_conv = carve(c, conv_rows, spry_config_delta_mixed(f), sizeof(float));
-    p->delta_taps =
-        carve(c, f->arch->delta ? f->n_delta_layers : 0, spry_config_delta_mixed(f) * f->n_conv, sizeof(float));
+    size_t n_delta_layers = f->arch->delta ? f->n_delta_layers : 0;
+    p->delta_ahead = carve(c, 1, n_delta_layers * n_delta * f->delta_key_dim, sizeof(float));
+    p->delta_taps = carve(c, 1, n_delta_layers * spry_config_delta_mixed(f) * f->n_conv, sizeof(float));
     p->delta_result = carve(c, delta_rows, n_delta, sizeof(float));
     p->beside_state = carve(c, f->arch->both_mixers ? rows : 0, f->n_embd, sizeof(float));
     size_t block_rows = f->arch->shared_blocks ? rows : 0;
@@ -747,12 +748,16 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
         spry_pass_streams_begin(p);
     if (p->config->n_hyper)
         spry_pass_hyper_begin(p);
+    if (p->config->arch->delta)
+        spry_pass_recur_begin(p);
     for (uint32_t layer = 0; layer < p->config->n_layers; layer++) {
         p->reads_x = reads_between(p, layer);
         spry_pass_block(p, layer);
         deepen(p, layer + 1);
         keep_taps(p, layer);
     }
+    if (p->config->arch->delta)
+        spry_pass_recur_end(p);
     if (p->config->arch->streams)
         spry_pass_streams_end(p);
     if (p->config->n_hyper)

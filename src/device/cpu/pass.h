@@ -12,6 +12,7 @@
 typedef struct spry_host_pages {
     unsigned char *memory;
     size_t page_bytes, n_pages;
+    uint64_t changes; /* counts the calls of movers that change pages */
 } spry_host_pages;
 
 /* Maps memory for all pages of the pool. */

@@ -82,25 +82,31 @@ struct spry_pass {
     float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: inputs, gates, betas and decays */
     float *delta_conv;                          /* [max_rows + 2 * SPRY_PAGE_TOKENS, mixed]: results of convolutions */
     float *delta_taps;                          /* [n_delta_layers, n_conv, mixed]: weights of convolutions */
-    float *delta_result;                        /* results of states: [max_rows, n_delta_heads * delta_value_dim] */
-    float *beside_state;                        /* [max_rows, n_embd]: result of a recurrent part beside attention */
-    float *embedded, *wide;                     /* blocks that layers share: [max_rows, n_embd], the embeddings;
-                                                 * [max_rows, 2 * n_embd], their input */
-    float *low_rows, *low_out;                  /* additions of low rank: [max_rows, block_rank], [max_rows, widest] */
-    float *latent;                              /* [2, max_rows, n_latent]: inputs and results of experts with projected
-                                                 * rows */
-    float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */
-    float *streams, *predicted;                 /* Gemma 3n: [n_streams, max_rows, n_embd] */
-    float *laurel;                              /* [max_rows, n_embd] */
-    float *modality;                            /* [max_rows, n_streams] */
-    float *layer_in, *layer_row;                /* [max_rows, n_layers * n_layer_embd], one row */
-    float sparsity;                             /* threshold factor of the current gates; -INFINITY: gates are not
-                                                 * sparse */
-    float *gate, *up;                           /* [max_rows, widest feed-forward] */
-    size_t gate_width;                          /* floats of `gate` per row */
-    spry_act_block *act;                        /* [max_rows, widest input]: the current rows, encoded for integer
-                                                 * kernels */
-    uint16_t *halves;                           /* the current rows, rounded to BF16 */
+    float *delta_ahead;                         /* [n_delta_layers, n_delta_heads, key_dim, value_dim]: states after the
+                                                 * last row of the last step, if that step was of one sequence */
+    bool is_ahead, leads;        /* this step goes on from delta_ahead; this step leaves its states there */
+    uint32_t ahead_state;        /* the sequence's state; 0: there is nothing in delta_ahead */
+    size_t ahead_end;            /* the position after the last row */
+    uint64_t ahead_changes;      /* states->changes at that time */
+    float *delta_result;         /* results of states: [max_rows, n_delta_heads * delta_value_dim] */
+    float *beside_state;         /* [max_rows, n_embd]: result of a recurrent part beside attention */
+    float *embedded, *wide;      /* blocks that layers share: [max_rows, n_embd], the embeddings;
+                                  * [max_rows, 2 * n_embd], their input */
+    float *low_rows, *low_out;   /* additions of low rank: [max_rows, block_rank], [max_rows, widest] */
+    float *latent;               /* [2, max_rows, n_latent]: inputs and results of experts with projected
+                                  * rows */
+    float *conv;                 /* short convolutions: [max_rows, 3 * n_embd] */
+    float *streams, *predicted;  /* Gemma 3n: [n_streams, max_rows, n_embd] */
+    float *laurel;               /* [max_rows, n_embd] */
+    float *modality;             /* [max_rows, n_streams] */
+    float *layer_in, *layer_row; /* [max_rows, n_layers * n_layer_embd], one row */
+    float sparsity;              /* threshold factor of the current gates; -INFINITY: gates are not
+                                  * sparse */
+    float *gate, *up;            /* [max_rows, widest feed-forward] */
+    size_t gate_width;           /* floats of `gate` per row */
+    spry_act_block *act;         /* [max_rows, widest input]: the current rows, encoded for integer
+                                  * kernels */
+    uint16_t *halves;            /* the current rows, rounded to BF16 */
     float *router;
     float *choice;                 /* [n_experts]: values by which experts are selected for the current
                                     * row */
@@ -225,6 +231,11 @@ void spry_pass_latent(spry_pass *pass, const spry_layer *layer, uint32_t index);
 
 /* recurrent.c: y = gated delta net of the input. */
 void spry_pass_delta(spry_pass *pass, const spry_layer *layer, uint32_t index);
+
+/* recurrent.c: decides before a step whether its states go on from those after the last step; records it after a step.
+ */
+void spry_pass_recur_begin(spry_pass *pass);
+void spry_pass_recur_end(spry_pass *pass);
 
 /* recurrent.c: y = short convolution of the input. */
 void spry_pass_convolution(spry_pass *pass, const spry_layer *layer, uint32_t index);

@@ -149,6 +149,7 @@ typedef struct delta_run {
     delta_state state;
     size_t first_row, first, end; /* rows are positions first to end */
     size_t from, next;            /* for which position the state is kept before the step, and after it */
+    size_t begin;                 /* the first position that is learned: `from`, or `first` */
 } delta_run;
 
 /* Where the next run is looked for. */
@@ -183,6 +184,7 @@ static bool next_run(const delta_job *job, delta_run *run, run_cursor *at)
         at->row += p->segments[at->segment].n_rows;
     }
     run->next = spry_kv_table_find(g->table, run->end - 1)->start;
+    run->begin = p->is_ahead ? run->first : run->from;
     return true;
 }
 
@@ -224,7 +226,7 @@ typedef struct delta_group {
 
 static size_t tokens_of(const delta_run *run)
 {
-    return run->end - run->from;
+    return run->end - run->begin;
 }
 
 static delta_group next_group(const delta_job *job, run_cursor *at)
@@ -290,7 +292,7 @@ static void convolve_items(void *context, size_t begin, size_t end)
     delta_run run;
     for (run_cursor at = group->begin; n_runs < group->n_runs && next_run(&group->job, &run, &at); n_runs++) {
         for (size_t i = begin > first ? begin : first; i < end && i < first + tokens_of(&run); i++)
-            convolve_token(&group->job, &run, group->job.pass->delta_conv + i * mixed, run.from + i - first);
+            convolve_token(&group->job, &run, group->job.pass->delta_conv + i * mixed, run.begin + i - first);
         first += tokens_of(&run);
     }
 }
@@ -311,7 +313,7 @@ static void learn(const delta_job *job, const delta_run *r, const float *conv, f
     const spry_config *c = p->config;
     size_t mixed = spry_config_delta_mixed(c), width = (size_t)c->n_delta_heads * c->delta_value_dim;
     const spry_mixed_places places = spry_config_mixed_places(c, head);
-    const float *rows = conv + (begin - r->from) * mixed, *gates = gates_at(job, r, begin) + head;
+    const float *rows = conv + (begin - r->begin) * mixed, *gates = gates_at(job, r, begin) + head;
     const float *skip = job->layer->delta_skip;
     bool answers = begin >= r->first;
     if (begin >= end)
@@ -342,18 +344,26 @@ static size_t least(size_t a, size_t b)
 }
 
 /* A run for one head. First the state learns the tokens before the position for which it is kept after the step, then a
- * copy of it learns the others. */
+ * copy of it learns the others. A step that goes on from the last one has that copy already. */
 static void run_head(const delta_job *job, const delta_run *r, const float *conv, size_t head)
 {
-    const spry_config *c = job->pass->config;
+    const spry_pass *p = job->pass;
+    const spry_config *c = p->config;
     size_t size = (size_t)c->delta_key_dim * c->delta_value_dim, kept = r->next > r->from ? r->next : r->from;
-    float *state = r->state.heads + head * size, copy[SPRY_MAX_DELTA_DIM * SPRY_MAX_DELTA_DIM];
-    if (!r->first)
-        memset(state, 0, size * sizeof *state);
-    learn(job, r, conv, state, head, r->from, least(r->first, kept));
-    learn(job, r, conv, state, head, r->first > r->from ? r->first : r->from, kept);
-    memcpy(copy, state, size * sizeof *state);
-    learn(job, r, conv, copy, head, kept, r->first);
+    float *state = r->state.heads + head * size, own[SPRY_MAX_DELTA_DIM * SPRY_MAX_DELTA_DIM];
+    float *copy =
+        p->leads ? p->delta_ahead + ((size_t)c->state_slot[job->index] * c->n_delta_heads + head) * size : own;
+    if (p->is_ahead && kept > r->from) {
+        learn(job, r, conv, copy, head, r->first, kept);
+        memcpy(state, copy, size * sizeof *state);
+    } else if (!p->is_ahead) {
+        if (!r->first)
+            memset(state, 0, size * sizeof *state);
+        learn(job, r, conv, state, head, r->from, least(r->first, kept));
+        learn(job, r, conv, state, head, r->first > r->from ? r->first : r->from, kept);
+        memcpy(copy, state, size * sizeof *state);
+        learn(job, r, conv, copy, head, kept, r->first);
+    }
     learn(job, r, conv, copy, head, kept > r->first ? kept : r->first, r->end);
 }
 
@@ -419,6 +429,36 @@ static void gate_part(void *context, size_t worker, size_t n_workers)
         if (!c->delta_gate_first)
             p->ops->gate[SPRY_GATE_SILU](out, gate, out, width);
     }
+}
+
+/* The only sequence of a step, as a segment; NULL: there are several. */
+static const spry_segment *only_segment(const spry_pass *p)
+{
+    for (size_t s = 1; s < p->n_segments; s++)
+        if (p->segments[s].table != p->segments[0].table)
+            return NULL;
+    return p->n_rows ? &p->segments[0] : NULL;
+}
+
+/* Nothing may have moved states since, and a page that is kept from this step on begins after the last step. */
+void spry_pass_recur_begin(spry_pass *p)
+{
+    const spry_segment *g = only_segment(p);
+    p->leads = g && g->table->state;
+    p->is_ahead = p->leads && p->ahead_state == g->table->state && p->ahead_end == g->first_position &&
+                  p->ahead_changes == p->states->changes && g->first_position > g->table->state_from;
+    if (p->is_ahead) {
+        size_t next = spry_kv_table_find(g->table, g->first_position + p->n_rows - 1)->start;
+        p->is_ahead = next == g->table->state_from || next >= g->first_position;
+    }
+}
+
+void spry_pass_recur_end(spry_pass *p)
+{
+    const spry_segment *g = p->leads ? &p->segments[0] : NULL;
+    p->ahead_state = g ? g->table->state : 0;
+    p->ahead_end = g ? g->first_position + p->n_rows : 0;
+    p->ahead_changes = p->states->changes;
 }
 
 void spry_pass_delta(spry_pass *p, const spry_layer *l, uint32_t index)

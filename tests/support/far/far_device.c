@@ -347,6 +347,7 @@ static void run_load(void *device, spry_far_call *call)
 {
     const page_call *c = (const page_call *)call;
     (void)device;
+    c->pages->changes++;
     memcpy(spry_host_page(c->pages, c->page), c->bytes, c->pages->page_bytes);
 }
 
