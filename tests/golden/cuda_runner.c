@@ -16,6 +16,7 @@
 #include "device/split/split_device.h"
 #include "model/quantize.h"
 #include "support/cuda_imitation.h"
+#include "support/must.h"
 
 bool cuda_runner_real, cuda_runner_vulkan;
 
@@ -34,12 +35,6 @@ bool cuda_runner_choose(int argc, char **argv)
     spry_device_explain("vulkan:0", &why);
     printf("SKIPPED vulkan: %s\n", why.message);
     return false;
-}
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
 }
 
 /* The heads' matrices of latent attention, which quantising leaves as they are, as floats. */

@@ -9,12 +9,7 @@
 #include <cmocka.h>
 
 #include "support/device_rows.h"
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
+#include "support/must.h"
 
 spry_device_setup runner_setup(model_runner *r)
 {

@@ -19,22 +19,7 @@
 #include "support/device_rows.h"
 #include "support/model_adapters.h"
 #include "support/model_folder.h"
-
-static scratch place;
-
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
+#include "support/place.h"
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
@@ -652,5 +637,5 @@ int main(void)
         cmocka_unit_test(test_tied_output),
         cmocka_unit_test(test_devices_refuse),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

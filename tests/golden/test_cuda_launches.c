@@ -16,17 +16,12 @@
 #include "golden/golden_models.h"
 #include "support/cuda_imitation.h"
 #include "support/device_rows.h"
+#include "support/must.h"
 #include "support/scratch.h"
 
 static spry_cuda_device *gpu_of(const model_runner *r)
 {
     return (spry_cuda_device *)r->device;
-}
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
 }
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */

@@ -24,14 +24,9 @@
 #include "model/quantize.h"
 #include "support/cuda_imitation.h"
 #include "support/device_rows.h"
+#include "support/must.h"
 
 static char **chosen_models; /* NULL: all, or the names of some, and NULL */
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static bool is_chosen(const char *model)
 {

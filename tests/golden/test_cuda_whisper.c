@@ -16,6 +16,7 @@
 #include "device/cuda/cuda_whisper.h"
 #include "device/device_impl.h"
 #include "support/cuda_imitation.h"
+#include "support/must.h"
 #include "voice/whisper.h"
 
 #define FOLDER TEST_DATA "/models/whisper"
@@ -66,12 +67,6 @@ typedef struct scene {
     float *features; /* of n_states */
     size_t n_states;
 } scene;
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static void open_scene(scene *s, const char *kernels, spry_dtype type, uint32_t n_heads, size_t n_states)
 {

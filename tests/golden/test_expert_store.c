@@ -15,14 +15,9 @@
 #include "golden/golden_models.h"
 #include "model/gguf_export.h"
 #include "support/engine_fixture.h"
+#include "support/must.h"
 
 enum { PROMPT = 40, STEPS = 12 };
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static void convert(const char *path, const char *folder, const char *type)
 {

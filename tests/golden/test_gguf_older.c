@@ -15,12 +15,7 @@
 #include "golden/golden_models.h"
 #include "golden/model_runner.h"
 #include "model/gguf_export.h"
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
+#include "support/must.h"
 
 static void export(const char *path, const spry_model *model)
 {

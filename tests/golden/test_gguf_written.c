@@ -15,6 +15,7 @@
 #include "golden/golden_models.h"
 #include "golden/model_runner.h"
 #include "model/gguf_export.h"
+#include "support/must.h"
 
 #define SIZES                                                                                                          \
     "block_count context_length embedding_length feed_forward_length attention.head_count attention.head_count_kv "    \
@@ -139,12 +140,6 @@ static const struct {
      "attention.layer_norm_epsilon attention.causal",
      "token_embd token_embd_norm token_embd_norm.bias position_embd token_types", QKV_BIAS ENCODER},
 };
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static void export(const char *path, const char *folder)
 {

@@ -19,14 +19,9 @@
 #include "model/gguf_export.h"
 #include "support/device_rows.h"
 #include "support/fixed_costs.h"
+#include "support/must.h"
 
 enum { TOKENS = 40 };
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 /* ---- against recorded logits ------------------------------------------------------------------------------------- */
 

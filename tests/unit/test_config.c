@@ -15,9 +15,8 @@
 #include "model/arch.h"
 #include "support/hostile.h"
 #include "support/model_folder.h"
+#include "support/place.h"
 #include "support/quoted_json.h"
-
-static scratch place;
 
 /* ---- comparing -------------------------------------------------------------------------------------------------- */
 
@@ -671,25 +670,11 @@ static void test_wrong_values(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_older_forms),       cmocka_unit_test(test_equal_configs), cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_inner_text_config), cmocka_unit_test(test_wrong_values),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

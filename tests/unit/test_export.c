@@ -20,6 +20,7 @@
 #include "platform/file.h"
 #include "support/made_model.h"
 #include "support/model_folder.h"
+#include "support/must.h"
 #include "support/quoted_json.h"
 
 static scratch place, outside; /* outside: where made checkpoints stand */
@@ -32,12 +33,6 @@ static const int32_t prompt[] = {
     14, 15, 16, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35}; /* > a page */
 
 /* ---- exporting and opening -------------------------------------------------------------------------------------- */
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 /* Exports the model at `from`; the file's path stays in place.path. */
 static const char *export_as(const char *from, const char *type)

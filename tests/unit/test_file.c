@@ -16,23 +16,7 @@
 
 #include "platform/file.h"
 #include "support/hostile.h"
-#include "support/scratch.h"
-
-static scratch place;
-
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
+#include "support/place.h"
 
 static void expect_content(const char *name, const char *expected)
 {
@@ -415,5 +399,5 @@ int main(void)
         cmocka_unit_test(a_full_disk_leaves_nothing),
         cmocka_unit_test(abandoned_files_are_removed),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

@@ -13,23 +13,7 @@
 #include "platform/file.h"
 #include "support/gguf_bytes.h"
 #include "support/hostile.h"
-#include "support/scratch.h"
-
-static scratch place;
-
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
+#include "support/place.h"
 
 static spry_gguf_writer *start(void)
 {
@@ -380,5 +364,5 @@ int main(void)
         cmocka_unit_test(an_unfinished_file_is_removed),
         cmocka_unit_test(a_full_disk_leaves_nothing),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

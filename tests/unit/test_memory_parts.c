@@ -25,6 +25,8 @@
 #include "spry_tools.h"
 #include "support/hostile.h"
 #include "support/model_folder.h"
+#include "support/must.h"
+#include "support/place.h"
 
 #define BUNDLED MODELS_DIR "/Spry-Tales-29M.gguf"
 
@@ -32,14 +34,6 @@ enum { MB = 1 << 20, SMALL = 1000000 };
 enum {
     AT_ONCE = 16 * MB
 }; /* rows beside their packed form, by two workers: a megabyte and a huge page each, and rooms */
-
-static scratch place;
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
@@ -498,20 +492,6 @@ static void unaligned_tensors_are_copied(void **state)
     scratch_clear(&place);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "measure") == 0)
@@ -528,5 +508,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(unaligned_tensors_are_copied),
         cmocka_unit_test(only_pages_of_mapped_files_are_given_back),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

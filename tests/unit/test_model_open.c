@@ -15,9 +15,8 @@
 #include "model/model.h"
 #include "support/hostile.h"
 #include "support/model_folder.h"
+#include "support/place.h"
 #include "support/quoted_json.h"
-
-static scratch place;
 
 static void expect_open(spry_status expected, const char *words)
 {
@@ -149,20 +148,6 @@ static void test_template_places(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,5 +156,5 @@ int main(void)
         cmocka_unit_test(test_sampling_hints),
         cmocka_unit_test(test_template_places),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

@@ -22,15 +22,10 @@
 #include "model/quantize.h"
 #include "model/shapes.h"
 #include "platform/clock.h"
+#include "support/must.h"
 #include "support/scratch.h"
 
 static const double giga = 1e9;
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static void near(double value, double wanted, double share)
 {

@@ -17,17 +17,12 @@
 #include "support/hostile.h"
 #include "support/made_model.h"
 #include "support/model_folder.h"
+#include "support/must.h"
 #include "support/quoted_json.h"
 
 enum { PROMPT = 40 }; /* more than a page of keys and values */
 
 static scratch place, outside; /* outside: where made checkpoints stand */
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static const char *export_as(const char *from, const char *type)
 {

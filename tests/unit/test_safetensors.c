@@ -15,23 +15,7 @@
 #include "formats/safetensors.h"
 #include "platform/file.h"
 #include "support/hostile.h"
-#include "support/scratch.h"
-
-static scratch place;
-
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
+#include "support/place.h"
 
 /* A file: length, header, then `data_bytes` bytes that count 0, 1, 2... */
 static void make(spry_buffer *out, const char *header, size_t data_bytes)
@@ -573,5 +557,5 @@ int main(void)
         cmocka_unit_test(paths_that_are_no_files_are_refused),
     };
     hostile_limit_memory();
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

@@ -18,16 +18,9 @@
 #include "model/shapes.h"
 #include "support/hostile.h"
 #include "support/made_tokenizer.h"
-#include "support/scratch.h"
+#include "support/must.h"
+#include "support/place.h"
 #include "tokenizer/tokenizer_gguf.h"
-
-static scratch place;
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static spry_random_model job_of(const char *shape, const char *type, size_t n_threads)
 {
@@ -394,22 +387,6 @@ static void words_are_merged(void **state)
     spry_tokenizer_destroy(tokenizer);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------- */
-
-static int begin(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,5 +401,5 @@ int main(void)
         cmocka_unit_test(vocabularies_are_whole),
         cmocka_unit_test(words_are_merged),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

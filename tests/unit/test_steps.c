@@ -12,16 +12,11 @@
 #include "spry_tools.h"
 #include "support/device_rows.h"
 #include "support/hostile.h"
+#include "support/must.h"
 
 enum { PROMPT = 70, SEQUENCES = 5, STEPS = 40 };
 
 static const char model_file[] = TEST_DATA "/models/qwen3/model-f32.gguf";
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 static spry_engine *open_engine(uint32_t sessions)
 {

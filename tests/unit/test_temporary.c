@@ -15,9 +15,7 @@
 #include "platform/hardware.h"
 #include "platform/memory.h"
 #include "support/hostile.h"
-#include "support/scratch.h"
-
-static scratch place;
+#include "support/place.h"
 
 static void write_text(const char *path, const char *text)
 {
@@ -119,20 +117,6 @@ static void the_peak_of_memory_stays(void **state)
     assert_true(after < before + 4 * (size_t)BYTES);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,5 +126,5 @@ int main(void)
         cmocka_unit_test(the_processor_has_a_name),
         cmocka_unit_test(the_peak_of_memory_stays),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

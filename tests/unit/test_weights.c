@@ -17,8 +17,7 @@
 #include "platform/file.h"
 #include "support/hostile.h"
 #include "support/model_folder.h"
-
-static scratch place;
+#include "support/place.h"
 
 static const int32_t prompt[] = {49, 80, 349, 507, 261, 260, 499, 17, 3,  511, 44, 44, 5,  6,  7, 8,
                                  9,  10, 11,  12,  13,  14,  15,  16, 18, 19,  20, 21, 22, 23, 24};
@@ -478,20 +477,6 @@ static void test_arrays_of_layers(void **state)
     spry_gguf_close(gguf);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,5 +492,5 @@ int main(void)
         cmocka_unit_test(test_wrong_lengths),
         cmocka_unit_test(test_arrays_of_layers),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }

@@ -13,17 +13,10 @@
 #include "base/compiler.h"
 #include "model/gguf_export.h"
 #include "support/engine_fixture.h"
-#include "support/scratch.h"
+#include "support/must.h"
+#include "support/place.h"
 
 enum { ANSWER = 32, PROMPT = 40 };
-
-static scratch place;
-
-static void must(spry_status status, const spry_error *error)
-{
-    if (status)
-        fail_msg("%s", error->message);
-}
 
 #define SHAPE(layers, embd, ff, heads, kv_heads, head)                                                                 \
     {                                                                                                                  \
@@ -282,25 +275,11 @@ static void test_stopped(void **state)
     spry_model_close(model);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_architectures),          cmocka_unit_test(test_sizes),   cmocka_unit_test(test_bundled),
         cmocka_unit_test(test_what_cannot_be_widened), cmocka_unit_test(test_stopped),
     };
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, place_make, place_remove);
 }
