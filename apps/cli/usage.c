@@ -11,7 +11,7 @@
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
 #include "platform/environment.h"
-#include "platform/sandbox.h"
+#include "platform/child.h"
 
 enum { TABLES_MAX = 12, PAGE_BYTES = 1 << 16, WIDTH_MIN = 20, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
 

@@ -11,7 +11,6 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "doctor/machine_profile.h"
-#include "doctor/machine_settings.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/memory.h"

@@ -1,5 +1,5 @@
 /* Choices keep the default unless a measurement is clearly better. */
-#include "doctor/machine_settings.h"
+#include "doctor/machine_profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

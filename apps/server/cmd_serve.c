@@ -12,7 +12,7 @@
 #include "platform/directory.h"
 #include "platform/environment.h"
 #include "platform/file.h"
-#include "platform/sandbox.h"
+#include "platform/child.h"
 #include "server/api/apis.h"
 #include "server/http/http_server.h"
 #include "server/request/prompt.h"
@@ -170,7 +170,7 @@ static void reload(spry_server *server, spry_http_server *http)
         spry_complain("keys or certificate stay as they are: %s", error.message);
 }
 
-/* Until no request is unfinished, --grace has passed, or a second signal arrives. */
+/* Waits until all requests are answered, --grace has passed, or a second signal arrives. */
 static void wait_for_answers(spry_server *server)
 {
     uint64_t until = spry_clock_ns() + (uint64_t)server->settings->grace_s * 1000000000;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "platform/isolated.h"
+#include "platform/child.h"
 #include "voice/sound.h"
 
 enum { BLOCK = 1024, MESSAGE = 256, CPU_SECONDS = 300 };

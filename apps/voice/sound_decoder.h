@@ -1,4 +1,4 @@
-/* Sound files other than WAV. Libsndfile reads them in a child process without rights (platform/isolated.h), because
+/* Sound files other than WAV. Libsndfile reads them in a child process without rights (platform/child.h), because
  * files come from strangers and its readers are large. */
 #ifndef SPRY_VOICE_SOUND_DECODER_H
 #define SPRY_VOICE_SOUND_DECODER_H

@@ -11,7 +11,6 @@
 
 #include "base/buffer.h"
 #include "platform/child.h"
-#include "platform/isolated.h"
 #include "platform/threads.h"
 #include "spry_voice.h"
 #include "voice/sound.h"

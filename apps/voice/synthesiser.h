@@ -40,6 +40,6 @@ spry_status spry_synthesiser_speak(spry_synthesiser *synthesiser, spry_view text
                                    spry_error *error);
 
 extern const spry_synthesiser_kind spry_synthesiser_command, spry_synthesiser_espeak;
-extern const spry_synthesiser_kind spry_synthesiser_flite; /* in the module, see voice_libraries.h */
+extern const spry_synthesiser_kind spry_synthesiser_flite; /* in the module, see sound.h */
 
 #endif

@@ -16,7 +16,7 @@
 #endif
 
 #include "base/compiler.h"
-#include "platform/isolated.h"
+#include "platform/child.h"
 
 enum { SIDE_MAX = 65500, SECONDS = 10 };
 

@@ -1,5 +1,5 @@
 /* Pictures as files: PNG, JPEG, WebP and the first frame of GIF to 8-bit RGB. They are decoded in a child process
- * without privileges (platform/isolated.h). Transparent pixels are blended with white, and photographs are rotated as
+ * without privileges (platform/child.h). Transparent pixels are blended with white, and photographs are rotated as
  * their EXIF data says. */
 #ifndef SPRY_FORMATS_IMAGE_H
 #define SPRY_FORMATS_IMAGE_H

@@ -19,7 +19,7 @@ typedef enum spry_grammar_kind {
     SPRY_GRAMMAR_REGEX,  /* a regular expression for the whole text */
     SPRY_GRAMMAR_CHOICE, /* a JSON array of strings */
     SPRY_GRAMMAR_JSON_OBJECT,
-    SPRY_GRAMMAR_TOOL_CALLS, /* see tool_grammar.h */
+    SPRY_GRAMMAR_TOOL_CALLS, /* see spry_ir_tool_calls */
 } spry_grammar_kind;
 
 /* The kind of grammar that a request's constraint needs; false: none. */

@@ -1,6 +1,4 @@
 /* A forked child with a pipe. On Linux a filter of system calls leaves it what malloc and write need. */
-#include "platform/isolated.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -16,7 +14,7 @@
 #include "base/interrupt.h"
 #include "platform/clock.h"
 #include "platform/os.h"
-#include "platform/sandbox.h"
+#include "platform/child.h"
 
 #ifdef SPRY_OS_LINUX
 #include <linux/audit.h>

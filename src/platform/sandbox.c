@@ -1,4 +1,4 @@
-#include "platform/sandbox.h"
+#include "platform/child.h"
 
 #include <sys/resource.h>
 

@@ -15,7 +15,6 @@
 
 #include "base/json.h"
 #include "doctor/machine_profile.h"
-#include "doctor/machine_settings.h"
 #include "platform/file.h"
 
 /* ---- findings ---------------------------------------------------------------------------------------------------- */

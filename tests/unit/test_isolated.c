@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/interrupt.h"
-#include "platform/isolated.h"
+#include "platform/child.h"
 #include "support/hostile.h"
 
 enum { COUNT = 100000, SECONDS = 20 };

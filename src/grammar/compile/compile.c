@@ -10,7 +10,6 @@
 #include "grammar/complete/shortest.h"
 #include "grammar/grammar.h"
 #include "grammar/ir/grow.h"
-#include "grammar/source/tool_grammar.h"
 
 /* Compiles a grammar: machines are built one after the other, each with the numbers of the machines it calls. */
 

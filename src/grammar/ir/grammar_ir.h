@@ -102,6 +102,11 @@ spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view schema, spry_json_style 
 /* Any JSON object. */
 spry_ir_node spry_ir_json_object(spry_ir *ir, spry_json_style style);
 
+/* Answers with tool calls, in the syntax of a model's style (tool_grammar.c). `source` is a JSON object with "style",
+ * "tools" (functions), "required" and "parallel". For models that think: "thought_open", "thought_close", and
+ * "in_thought" if the prompt has begun a thought. */
+spry_ir_node spry_ir_tool_calls(spry_ir *ir, spry_view source);
+
 /* Sets of code points and their UTF-8 spellings. */
 
 enum { SPRY_CODE_LAST = 0x10FFFF };
