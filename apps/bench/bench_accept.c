@@ -17,8 +17,8 @@ enum { REPORT_BYTES_MAX = 1 << 24, ARGUMENTS_MAX = 16, PATH_PART = 32 };
 
 typedef enum run_name { POINTS, REUSE, MIX, DRAFT, PRECISE, WITHOUT, POLICY, INSPECT, DOCTOR, RUNS } run_name;
 
-/* Of the model, or `alone`: of the machine, or of the bundled model in the sizes of another, because drafts need a
- * drafter that fits. */
+/* Measurements of the model; or `alone`, of the machine or of the bundled model in the sizes of another, because drafts
+ * need a drafter that fits. */
 static const struct {
     const char *arguments[ARGUMENTS_MAX]; /* of spry bench, if the first is an option */
     double seconds;                       /* about, with the bundled model on two cores */

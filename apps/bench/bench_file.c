@@ -99,7 +99,7 @@ static const rule figure_rules[] = {
     {"what", TEXT, NULL}, {"unit", TEXT, NULL}, {"better", TEXT, NULL}, {"value", ZERO_AND_MORE, NULL}, {0}};
 static const rule figures_rules[] = {{"figures", LIST, figure_rules}, {0}};
 
-/* Of every kind of report. */
+/* Keys that every kind of report has. */
 static const rule machine_rules[] = {
     {"cpu", TEXT, NULL}, {"kernels", TEXT, NULL}, {"id", TEXT, NULL}, {"threads", WHOLE, NULL}, {0}};
 static const rule settings_rules[] = {{"chunk", WHOLE, NULL},

@@ -318,8 +318,8 @@ spry_status spry_bench_first_call(spry_bench *b)
 
 enum { ANSWER_PROMPT = 32 };
 
-/* Points are measured without draws, so they do not tell how often the host waits where the device draws the tokens
- * itself, and how many steps begin before the tokens of the step before are read. */
+/* Generates one answer with draws on the device, for two figures that points without draws do not have: how often the
+ * host waits, and how many steps begin before the tokens of the step before are read. */
 static spry_status ask_answer(spry_bench *b, spry_session *session)
 {
     spry_jobs_figures before, after;

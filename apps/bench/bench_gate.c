@@ -244,7 +244,8 @@ static bool may_lack(const spry_bench_gate_rules *rules, spry_bench_of of)
            (of == SPRY_BENCH_OF_DECODE && rules->may_lack_decodes);
 }
 
-/* The change relative to before. What was 0 has no such change: a share changes by itself then, all else by 100 %. */
+/* The change relative to the value before. From a value of 0, a share changes by its new value, any other figure by
+ * 100 %. */
 static double change_of(const spry_bench_figure *before, const spry_bench_figure *now)
 {
     if (before->value > 0)

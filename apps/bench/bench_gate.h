@@ -55,7 +55,7 @@ typedef struct spry_bench_stat {
     double median, least, most;
 } spry_bench_stat;
 
-/* Of values in any order, which are sorted. */
+/* Median and range of values in any order; sorts them. */
 spry_bench_stat spry_bench_stat_of(double *values, size_t count);
 
 /* The range of the repeats relative to their median; and a / b, or 0 if b is not above 0. */

@@ -275,7 +275,7 @@ static void print_memory(const json_t *r)
     spry_out_format("\n");
 }
 
-/* Of the first decode of one sequence, or of the first point with energy. */
+/* Prints the energy of the first decode of one sequence, or of the first point with energy. */
 static void print_energy(const json_t *r)
 {
     const json_t *found = NULL, *facts = json_object_get(r, "energy");

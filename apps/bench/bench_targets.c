@@ -166,7 +166,7 @@ static spry_status check_target(json_t *value, const char *machine, const char *
     spry_status status = SPRY_OK;
     if (!key)
         return fail_unknown(machine, name, error);
-    /* Of what is reused, the cached part may take longer than computing it anew; all other shares are parts of 1. */
+    /* Reusing a cached part may take longer than computing it, so only other shares are at most 1. */
     bool is_part = key->unit == SPRY_BENCH_SHARE && strncmp(key->key, "reuse_", 6) != 0;
     if (!key->points && is_part && json_number_value(value) > 1)
         return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%s is a share, at most 1", machine, name);

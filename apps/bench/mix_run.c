@@ -298,8 +298,8 @@ static json_t *run_json(const run *r, const spry_mix_server *server, double wall
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
-/* Sends every request; a request that fails ends the run, and the answers so far stay. Fails only for want of memory or
- * threads. */
+/* Sends every request; a request that fails ends the run, and the answers so far stay. Fails only if memory or
+ * threads are short. */
 static spry_status run_all(spry_bench *b, const spry_mix *mix, spry_mix_server *server)
 {
     here engine = {.engine = b->engine, .agreement = mix->agreement};

@@ -91,7 +91,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 }
 
-/* The path that a word means: file:// URLs have %20. */
+/* The path in a word: of a file:// URL without the scheme, with %20 and the like decoded. */
 static void unfold(spry_buffer *path, spry_view word)
 {
     static const char scheme[] = "file://";

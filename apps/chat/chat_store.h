@@ -18,7 +18,7 @@ typedef struct spry_chat {
     int64_t revision; /* number of saves, to detect changes by other processes */
     char *title, *model;
     char *model_path;         /* absolute, or SPRY_CHAT_BUNDLED */
-    char *settings;           /* a JSON object; see chat_flags.h */
+    char *settings;           /* a JSON object; see spry_chat_settings_save */
     int64_t created, updated; /* milliseconds since 1970 */
     size_t turns;
 } spry_chat;

@@ -52,7 +52,7 @@ static spry_status read_family(spry_chip *chip, const json_t *family, spry_error
     return spry_fail(error, SPRY_ERR_FORMAT, "chips.json: a family lacks its name, its source or read_gb_s");
 }
 
-/* Of a speed that n threads reach together, where `measured` threads reached `speed`. */
+/* A speed of `threads` threads relative to their part of `speed`, which `measured` threads reached; 0: unknown. */
 static double share_of(double now, double speed, double threads, double measured)
 {
     return now > 0 && speed > 0 && threads > 0 && measured > 0 ? now * measured / (speed * threads) : 0;

@@ -56,7 +56,7 @@ spry_status spry_recogniser_transcribe(spry_recogniser *recogniser, spry_transcr
                                        void *read_user, const spry_transcribe_options *options, spry_error *error);
 
 extern const spry_recogniser_kind spry_recogniser_whisper, spry_recogniser_command;
-extern const spry_recogniser_kind spry_recogniser_sphinx; /* in the module, see voice_libraries.h */
+extern const spry_recogniser_kind spry_recogniser_sphinx; /* in the module, see sound.h */
 
 /* The samples of an utterance, for recognisers that take it whole. */
 typedef struct spry_utterance {

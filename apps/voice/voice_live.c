@@ -243,7 +243,7 @@ typedef struct live {
     spry_status status;
     spry_error error;
 
-    /* Of the worker. */
+    /* used by the worker only */
     uint64_t working;           /* the epoch it works for */
     size_t n_heard;             /* samples that the recogniser has */
     spry_buffer words, carried; /* `carried`: said before an answer that was not heard */

@@ -48,7 +48,7 @@
     X(NVFP4, nvfp4, 40, 64, 36, 0)                                                                                     \
     X(Q1_0, q1_0, 41, 128, 18, 0)                                                                                      \
     X(Q2_0, q2_0, 42, 64, 18, 0)
-/* Of our own, in no GGUF file: 8-bit floats of safetensors in blocks with a scale. */
+/* A type of spry, in no GGUF file: 8-bit floats of safetensors in blocks with a scale. */
 #define SPRY_DTYPES_OWN(X) X(F8, f8, 47, 32, 36, 0)
 /* Without arithmetic: whole numbers of tables, parts of weights in safetensors: 8-bit numbers without their scales,
  * words that hold several small numbers, bytes, 8-bit floats without their scales. */

@@ -508,7 +508,8 @@ static spry_status mark_parts(fragments *f, json_t *message, json_t *content, bo
     return status || !joins ? status : join_parts(message, content, error);
 }
 
-/* Of the messages, or of a prompt without a template, which becomes the "content" of the request. */
+/* Marks the fragments of all messages, or of a prompt without a template, which becomes the "content" of the request.
+ */
 static spry_status mark_all(fragments *f, json_t *request, spry_error *error)
 {
     json_t *messages = json_object_get(request, "messages");

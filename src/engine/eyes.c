@@ -282,8 +282,8 @@ static spry_status compute(spry_eyes *eyes, float **hidden, const spry_patches *
     return status;
 }
 
-/* Of a sheet's pixels and of all that is done with them; the tower's weights are part of the model's fingerprint, or
- * have a hash of their own. */
+/* Hashes a sheet's pixels and all settings that change its rows. The tower's weights are part of the model's
+ * fingerprint, or have a hash of their own. */
 static spry_kv_key hash_sheet(const spry_eyes *eyes, const spry_image *sheet)
 {
     const spry_tower *t = eyes->tower;

@@ -122,8 +122,9 @@ spry_status spry_generation_begin(spry_generation *generation, spry_error *error
 spry_status spry_generation_next(spry_generation *generation, spry_segment *segments, size_t *n, size_t capacity,
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error);
 
-/* The draws that go with the rows that next gave, at most SPRY_DRAFT_MOST + 1; returns how many. `first_logits`: number
- * of the generation's first row with logits in the step. Asked again when the rows go with another step. */
+/* The draws for the rows of spry_generation_next, at most SPRY_DRAFT_MOST + 1; returns their number. `first_logits`:
+ * the number of the generation's first row with logits in the step. Call it again when the rows move to another step.
+ */
 size_t spry_generation_draws(spry_generation *generation, spry_draw **draws, size_t first_logits);
 
 /* The row and the draw of the step after the one that next gave rows for, where they are known except for the row's

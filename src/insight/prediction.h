@@ -15,7 +15,7 @@ typedef struct spry_type_work {
     double products; /* multiplications */
 } spry_type_work;
 
-/* Of one step or several. */
+/* The work of one step or several. */
 typedef struct spry_step_work {
     spry_type_work one[SPRY_DTYPE_COUNT];  /* products with a single row */
     spry_type_work many[SPRY_DTYPE_COUNT]; /* products with several rows */
@@ -34,8 +34,8 @@ typedef struct spry_work_setting {
     uint32_t chunk; /* rows of a step */
 } spry_work_setting;
 
-/* Of a prefill of `tokens` from an empty context, with the logits of the last; of one decode step of `batch` sequences
- * of `depth` tokens each. */
+/* The work of a prefill of `tokens` from an empty context, with the logits of the last one; the work of one decode step
+ * of `batch` sequences of `depth` tokens each. */
 spry_step_work spry_work_of_prefill(const spry_work_setting *setting, size_t tokens);
 spry_step_work spry_work_of_decode(const spry_work_setting *setting, size_t depth, size_t batch);
 
@@ -46,8 +46,8 @@ double spry_work_products(const spry_step_work *work);
 /* The type of most products of a row. */
 spry_dtype spry_work_main_type(const spry_model *model);
 
-/* Of a model that is open, loaded or not. The kernels are those the speeds were measured with. A type that these speeds
- * do not have is refused. */
+/* Predicts the speed of an open model, loaded or not, with the kernels that the speeds were measured with. A type that
+ * has no measured speed is refused. */
 spry_status spry_predict_model(spry_prediction *prediction, const spry_machine_speed *speed, const spry_model *model,
                                spry_error *error);
 

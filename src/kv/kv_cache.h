@@ -91,7 +91,7 @@ bool spry_kv_cache_find(spry_kv_cache *cache, uint32_t *page, spry_kv_key parent
 /* Whether the page of these tokens is in memory or on disk. */
 bool spry_kv_cache_has(const spry_kv_cache *cache, spry_kv_key parent, const int32_t *tokens, size_t count);
 
-/* Of the pages in memory after `parent` the one whose saved recurrent state (kv_states.h) has the most of these tokens,
+/* Finds the page in memory after `parent` whose saved recurrent state (kv_states.h) has the most of these tokens,
  * perhaps none; false: no page after `parent` has a state. */
 bool spry_kv_cache_resume(const spry_kv_cache *cache, uint32_t *page, size_t *same, spry_kv_key parent,
                           const int32_t *tokens, size_t count);
@@ -110,8 +110,8 @@ bool spry_kv_cache_has_state(const spry_kv_cache *cache, spry_kv_key parent, con
 bool spry_kv_cache_restore_state(spry_kv_cache *cache, spry_kv_table *table, size_t position, spry_kv_key parent,
                                  const int32_t *tokens);
 
-/* Of the pages after `parent` the one with the longest common prefix with these tokens; returns its length, 0 when
- * none. */
+/* Finds the page after `parent` that has the longest common prefix with these tokens; returns its length, 0 when there
+ * is none. */
 size_t spry_kv_cache_longest(spry_kv_cache *cache, uint32_t *page, spry_kv_key parent, const int32_t *tokens,
                              size_t count, uint64_t now_ns);
 

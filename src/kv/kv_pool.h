@@ -115,7 +115,7 @@ static inline size_t spry_kv_states_bytes(const spry_kv_shape *shape)
 bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape);
 
 spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, size_t n_pages, spry_error *error);
-/* Of pages that have a size, and no layout that this folder knows. */
+/* A pool of pages that have a size, and no layout that this folder knows. */
 spry_status spry_kv_pool_init_plain(spry_kv_pool *pool, size_t page_bytes, size_t n_pages, spry_error *error);
 void spry_kv_pool_deinit(spry_kv_pool *pool);
 
@@ -143,7 +143,7 @@ typedef struct spry_kv_place {
     size_t head_bytes, token_bytes; /* [SPRY_PAGE_TOKENS, head_dim], [head_dim] */
 } spry_kv_place;
 
-/* Of layer number `layer` of its kind. */
+/* The place of layer number `layer` of its kind. */
 spry_kv_place spry_kv_place_of(const spry_kv_pool *pool, bool other, size_t layer);
 
 #endif

@@ -50,8 +50,8 @@ void spry_kv_state_drop(spry_kv_pool *pool, uint32_t page)
         forget(s, s->of_page[page] - 1);
 }
 
-/* What is lost with a saved state: tokens to be computed again, from the state that is saved before it in the same
- * text, less likely the longer it was not used. */
+/* The cost of dropping a saved state: the tokens to be computed again from the state before it in the same text,
+ * weighted by how likely that is, which falls with the time since its last use. */
 static double value_of(const spry_kv_states *s, uint32_t state)
 {
     const spry_kv_saved *own = &s->saved[state];

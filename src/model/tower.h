@@ -138,7 +138,7 @@ size_t spry_tower_packed_bytes(const spry_tower *tower);
  * of pictures are computed like those of text. */
 uint32_t spry_tower_joint_rows(const spry_tower *tower, double max_pixels);
 
-/* Of all weights in a file of the tower's own; 0: it has none. */
+/* A hash of all weights in the tower's own file; 0: it has none. */
 spry_kv_key spry_tower_hash(const spry_tower *tower);
 
 /* ---- a picture ---- */

@@ -25,7 +25,7 @@ static const struct symbol {
     {"cuMemsetD32_v2", offsetof(spry_cuda, memory_fill)},
     {"cuMemcpyHtoD_v2", offsetof(spry_cuda, memory_write)},
     {"cuMemcpyDtoH_v2", offsetof(spry_cuda, memory_read)},
-    {"cuTensorMapEncodeTiled", offsetof(spry_cuda, memory_map)},
+    {"cuTensorMapEncodeTiled", offsetof(spry_cuda, tensor_map_encode)},
     {"cuMemHostAlloc", offsetof(spry_cuda, host_allocate)},
     {"cuMemFreeHost", offsetof(spry_cuda, host_free)},
     {"cuStreamCreate", offsetof(spry_cuda, stream_create)},

@@ -32,12 +32,11 @@ enum {
     SPRY_CUDA_CAPTURE_RELAXED = 2, /* other calls of the thread stay allowed */
 };
 
-/* Of maps of memory: 16-bit numbers; lines of 64 bytes whose pieces of 16 are permuted; lines of 256 bytes in the
- * second-level cache. */
-enum { SPRY_CUDA_MAP_16_BIT = 1, SPRY_CUDA_MAP_PERMUTED_64 = 2, SPRY_CUDA_MAP_CACHED_256 = 3 };
+/* Settings of TMA descriptors: 16-bit numbers; 64-byte swizzle; 256 bytes at a time into the L2 cache. */
+enum { SPRY_CUDA_TMA_16_BIT = 1, SPRY_CUDA_TMA_SWIZZLE_64 = 2, SPRY_CUDA_TMA_L2_256 = 3 };
 
-/* Attributes of a kernel: bytes of shared memory that a launch may ask for; percentage of an SM's first-level cache that
- * is shared memory. */
+/* Attributes of a kernel: bytes of shared memory that a launch may ask for; percentage of an SM's first-level cache
+ * that is shared memory. */
 enum { SPRY_CUDA_SHARED_MAX = 8, SPRY_CUDA_CARVEOUT = 9 };
 
 typedef uint64_t spry_cuda_memory; /* a device address */
@@ -87,9 +86,9 @@ typedef struct spry_cuda {
     int (*memory_fill)(spry_cuda_memory memory, unsigned word, size_t words);
     int (*memory_write)(spry_cuda_memory to, const void *from, size_t bytes); /* returns when `from` was read */
     int (*memory_read)(void *to, spry_cuda_memory from, size_t bytes);
-    int (*memory_map)(void *map, int type, uint32_t rank, void *memory, const uint64_t *sizes, const uint64_t *strides,
-                      const uint32_t *box, const uint32_t *steps, int interleave, int permuted, int cached,
-                      int fill);                                       /* how boxes of it are copied to shared memory */
+    int (*tensor_map_encode)(void *map, int type, uint32_t rank, void *memory, const uint64_t *sizes,
+                             const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                             int permuted, int cached, int fill);      /* how boxes of it are copied to shared memory */
     int (*host_allocate)(void **memory, size_t bytes, unsigned flags); /* pinned memory: copies do not need a buffer */
     int (*host_free)(void *memory);
 

@@ -79,7 +79,7 @@ static void add_sets(spry_hardware *h, const spry_sysctl *sysctl)
             h->sets[h->n_sets++] = sets[i].set;
 }
 
-/* Of the fast processors, or of all where there is one kind. */
+/* The size of a cache of the fast processors, or of all where there is one kind. */
 static uint64_t cache_number(const spry_sysctl *sysctl, const char *name)
 {
     char fast[64], any[64];

@@ -118,7 +118,7 @@ void spry_os_hardware(spry_hardware *h)
         h->load = -1;
 }
 
-/* Of notify.h, which cross compilers lack. */
+/* Declared in notify.h, which cross compilers lack. */
 uint32_t notify_register_check(const char *name, int *token);
 uint32_t notify_get_state(int token, uint64_t *state);
 

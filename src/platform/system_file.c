@@ -140,7 +140,7 @@ static void limit_memory(spry_cgroup_limits *limits, const char *folder, const c
         limits->memory = (size_t)bytes;
 }
 
-/* Of several groups with a quota the one that stopped the process longest. */
+/* Reads how long quotas stopped the process: the longest time of several groups. */
 static void read_stopped(spry_cgroup_limits *limits, const char *folder, const char *key, uint64_t per_us)
 {
     char *text = spry_system_line(folder, "/cpu.stat", key);

@@ -136,6 +136,8 @@ pass "symbol with the prefix" '$' "make_library spry_helper"
 
 plant "header that needs another" 'src/kernels/ops.h:1: does not compile alone' \
     "echo 'size_t spry_count(void);' >>src/kernels/ops.h"
+pass "a comment names a file that is gone" 'src/base/one.c:8: warning: there is no file gone_file\.c' \
+    "echo '/* See gone_''file.c, ops.h and <limits.h>. */' >>src/base/one.c"
 plant "file name in capitals" 'src/kv/Pages2.c:1: file names are snake_case' "echo >src/kv/Pages2.c"
 
 plant "home folder" 'README.md:1: path of' "echo 'see /ho''me/user/x' >README.md"

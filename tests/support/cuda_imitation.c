@@ -592,13 +592,14 @@ static int module_function(void **function, void *module, const char *name)
 }
 
 /* Only what is asked for: 16-bit numbers in lines of 64 bytes, permuted. */
-static int memory_map(void *map, int type, uint32_t rank, void *memory, const uint64_t *sizes, const uint64_t *strides,
-                      const uint32_t *box, const uint32_t *steps, int interleave, int permuted, int cached, int fill)
+static int tensor_map_encode(void *map, int type, uint32_t rank, void *memory, const uint64_t *sizes,
+                             const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                             int permuted, int cached, int fill)
 {
     (void)cached;
     int result = step();
-    bool fine = type == SPRY_CUDA_MAP_16_BIT && rank == 4 && (uintptr_t)memory % 16 == 0 && !interleave &&
-                permuted == SPRY_CUDA_MAP_PERMUTED_64 && !fill && box[0] == 32;
+    bool fine = type == SPRY_CUDA_TMA_16_BIT && rank == 4 && (uintptr_t)memory % 16 == 0 && !interleave &&
+                permuted == SPRY_CUDA_TMA_SWIZZLE_64 && !fill && box[0] == 32;
     for (size_t i = 0; i < 4; i++)
         fine =
             fine && box[i] && box[i] <= 256 && box[i] <= sizes[i] && steps[i] == 1 && (i == 3 || strides[i] % 16 == 0);
@@ -731,7 +732,7 @@ spry_cuda cuda_imitation_driver(void)
         .memory_fill = memory_fill,
         .memory_write = memory_write,
         .memory_read = memory_read,
-        .memory_map = memory_map,
+        .tensor_map_encode = tensor_map_encode,
         .host_allocate = host_allocate,
         .host_free = host_free,
         .stream_create = stream_create,

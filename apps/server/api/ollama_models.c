@@ -347,7 +347,8 @@ static bool is_go_template(const char *text)
     return false;
 }
 
-/* The description that the fields give, over that of the model it is made from; NULL: refused. */
+/* The description of the new model: that of the model it is made from, with the members that the fields give; NULL:
+ * refused. */
 static json_t *read_description(spry_exchange *x, spry_fields *fields)
 {
     static const char *const members[] = {"from", "system", "template", "parameters"};

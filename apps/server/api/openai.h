@@ -32,9 +32,6 @@ spry_status spry_openai_chat_prompt(spry_completion *completion, spry_fields *fi
 /* The name of this build: "b0-..." where clients of llama-server expect a number. */
 const char *spry_llama_build(const spry_server *server);
 
-/* Reads the fields of /completion. */
-void spry_llama_read(spry_completion_options *options, spry_fields *fields);
-
 /* The text of the prompt, with control tokens. */
 json_t *spry_llama_prompt_text(const spry_completion *completion, const spry_choice *choice);
 

@@ -238,7 +238,7 @@ static json_t *responses_text(const spry_answer_part *part, bool empty, json_t *
                      logprobs ? logprobs : json_array());
 }
 
-/* Of the whole answer; NULL: not wanted. */
+/* The log probabilities of the whole answer; NULL: not wanted. */
 static json_t *logprobs_of(const spry_completion *c)
 {
     const spry_choice *choice = &c->choices[0];

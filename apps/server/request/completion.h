@@ -198,7 +198,7 @@ typedef struct spry_completion_interface {
     void (*open)(spry_completion *completion);
     void (*delta)(spry_completion *completion, spry_choice *choice, const spry_chat_event *event);
     bool ordered; /* `delta` gets the events of replies that are not streamed, too, and keeps them in their order */
-    /* Of a prompt that is computed; also when nothing happened for a while. NULL: not reported. */
+    /* Reports how much of a prompt is computed; also called when nothing happened for a while. NULL: not reported. */
     void (*progress)(spry_completion *completion, spry_choice *choice);
     void (*close_choice)(spry_completion *completion, spry_choice *choice, bool last);
     void (*close)(spry_completion *completion);
@@ -375,7 +375,7 @@ void spry_answer_parts_deinit(spry_answer_parts *parts);
 
 /* ---- submit ------------------------------------------------------------------------------------------------------ */
 
-/* Of a completion with one answer: submits the job of its next round, whose prompt has been made. */
+/* Submits the job of the next round, whose prompt has been made; the completion has one answer. */
 spry_status spry_completion_submit_round(spry_completion *completion, spry_error *error);
 
 /* Cancels the jobs that have not ended. */

@@ -87,7 +87,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
 
 /* ---- heads ------------------------------------------------------------------------------------------------------- */
 
-/* 1 for sliding layers with heads of other sizes. */
+/* The kind of a layer: 1 for sliding layers if their heads have other sizes, else 0. */
 static size_t kind_of(const spry_cuda_device *d, uint32_t layer)
 {
     return d->config->sliding[layer] && spry_config_has_kinds(d->config);
@@ -145,8 +145,8 @@ static void launch_heads(spry_cuda_device *d, spry_kernel_id kernel, uint32_t n_
     spry_cuda_launch(&d->context, kernel, d->n_rows, n_heads, 1, &args);
 }
 
-/* The values of a layer: its keys before their norm, if it has no values; values that are shorter than keys, with zeros
- * after those of each head; a factor; and a norm. */
+/* Prepares the values of a layer: copies its keys before their norm, if it has no values; pads the values of each head
+ * with zeros, if they are shorter than keys; then applies a factor and a norm. */
 static void take_values(spry_cuda_device *d, const spry_cuda_layer *l, spry_heads h)
 {
     const spry_config *c = d->config;

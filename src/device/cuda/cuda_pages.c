@@ -163,9 +163,9 @@ static void encode_tensor_map(spry_cuda_context *gpu, spry_tensor_map *map, cons
     const uint32_t box[RANK] = {LINE / 2, rows, blocks, 1}, steps[RANK] = {1, 1, 1, 1};
     if (!gpu->fault)
         spry_cuda_went_well(gpu,
-                            gpu->cuda->memory_map(map, SPRY_CUDA_MAP_16_BIT, RANK, (void *)(uintptr_t)kv->pages, sizes,
-                                                  strides, box, steps, 0, SPRY_CUDA_MAP_PERMUTED_64,
-                                                  SPRY_CUDA_MAP_CACHED_256, 0),
+                            gpu->cuda->tensor_map_encode(map, SPRY_CUDA_TMA_16_BIT, RANK, (void *)(uintptr_t)kv->pages,
+                                                         sizes, strides, box, steps, 0, SPRY_CUDA_TMA_SWIZZLE_64,
+                                                         SPRY_CUDA_TMA_L2_256, 0),
                             "cuTensorMapEncodeTiled");
 }
 

@@ -58,8 +58,8 @@ static void recur(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
                      d->n_segments, 1, &args);
 }
 
-/* Normalises results, group by group, and gates them, in either order; what comes last is left to the product that
- * follows, if it is the gate. */
+/* Normalises results group by group and gates them, in either order. A gate that comes last is left to the next
+ * product. */
 static spry_quantise_args gate_results(spry_cuda_device *d, const spry_cuda_layer *l)
 {
     const spry_config *c = d->config;

@@ -24,7 +24,7 @@ size_t spry_cuda_partial_floats(const spry_config *c)
     return spry_config_has_kinds(c) ? larger(full, partial_floats(c, c->slide.n_kv_heads, c->slide.head_dim)) : full;
 }
 
-/* Values of all heads of queries, and of keys, in the layers where they are most. */
+/* The number of values in the queries of a row, and in its keys, in the layers that have the most. */
 static size_t query_floats(const spry_config *c)
 {
     return c->n_heads * larger(c->head_dim, c->slide.head_dim);

@@ -170,7 +170,7 @@ typedef struct spry_cuda_device {
     spry_cuda_model model;
     const spry_config *config;
     const spry_kv_pool *pool;
-    spry_cuda_attention attention[2]; /* of full layers, or of all; of sliding layers with heads of other sizes */
+    spry_cuda_attention attention[2]; /* for full layers, or all; for sliding layers whose heads have other sizes */
     spry_cuda_memory pages;
     spry_cuda_scratch scratch;
     spry_cuda_upload upload;

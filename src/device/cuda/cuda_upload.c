@@ -55,7 +55,7 @@ void spry_cuda_upload_deinit(spry_cuda_device *d)
     d->upload.bytes = 0;
 }
 
-/* The sizes of the heads of full layers, or of all; of sliding layers. */
+/* The sizes of heads: kind 1, sliding layers whose heads have other sizes; kind 0, all other layers. */
 static spry_heads heads_of(const spry_config *c, size_t kind)
 {
     return kind && spry_config_has_kinds(c) ? c->slide : (spry_heads){c->n_kv_heads, c->head_dim, c->rope_dim};

@@ -145,7 +145,6 @@ enum {
     SPRY_WGMMA_HEAD_BYTES = SPRY_WGMMA_BARRIER_BYTES + 2 * SPRY_WGMMA_ROWS * 4
 };
 enum { SPRY_WGMMA_STAGES_64 = 5, SPRY_WGMMA_STAGES_128 = 4, SPRY_WGMMA_STAGES_128_X2 = 3 };
-enum { SPRY_GEMV_SMEM_MAX = 216 << 10 }; /* maximum dynamic shared memory of a GEMV */
 
 /* out[row][o] = sum over i of weight[o][i] * act[row][i] + bias[o], plus the old value with `add`. A launch has up to
  * three parts: matrices of one type that multiply the same input; the tiles of all parts are numbered in order. */
@@ -240,9 +239,9 @@ typedef struct spry_rope_kv_args {
     float eps;
 } spry_rope_kv_args;
 
-/* What some models do to heads besides (kernels/heads.cu). A head of `in` has in_dim values, of which n are used, from
- * `first` on. spry_copy_heads copies them to the beginning of a head of out_dim values, times `scale`, and fills the
- * rest with zeros; spry_gate_heads multiplies heads of n values by their sigmoids. Grid: (rows, heads). */
+/* Operations on heads that some models have (kernels/heads.cu). A head of `in` has in_dim values, of which n are used,
+ * from `first` on. spry_copy_heads copies them to the beginning of a head of out_dim values, times `scale`, and fills
+ * the rest with zeros; spry_gate_heads multiplies heads of n values by their sigmoids. Grid: (rows, heads). */
 typedef struct spry_heads_args {
     SPRY_AT(float) out; /* [rows, heads, out_dim]; may be `in` if the sizes are the same */
     SPRY_AT(const float) in;
@@ -295,7 +294,7 @@ typedef struct spry_attend_args {
                                               split-KV; heads are whole blocks of 32 then */
     uint32_t n_heads, n_pairs, interleaved;
     uint32_t window;                /* 0: none */
-    uint32_t block;                 /* not 0: a row sees the positions of its own block of so many, not a window */
+    uint32_t block;                 /* not 0: a row sees its own block of this many positions, not a window */
     uint32_t ahead;                 /* number of later positions that a row sees; position + ahead is below 2^32 */
     uint32_t n_chunks, chunk_pages; /* chunks in `partial`, enough for the longest page table, and pages of a chunk */
     float scale, softcap;
@@ -507,7 +506,7 @@ typedef struct spry_mla_join_args {
 
 /* ---- recurrent layers -------------------------------------------------------------------------------------------- */
 
-/* Short convolutions (cpu/convolution.c): spry_conv_store stores B * x of each row into its page; spry_convolve
+/* Short convolutions (cpu/recurrent.c): spry_conv_store stores B * x of each row into its page; spry_convolve
  * computes C times the convolution over the row's last tokens. A token's vector is stored in pieces of head_dim values,
  * in the layer's slots for keys and values. Grid: (rows / SPRY_ROPE_KV_ROWS, pieces). */
 typedef struct spry_conv_args {

@@ -34,9 +34,9 @@ SPRY_SMEM_SIZE spry_smem_splitk_sums(size_t groups)
     return SPRY_SPLIT_K * groups * SPRY_ACT_ROWS * SPRY_TILE_ROWS * sizeof(float);
 }
 
-/* A GEMV stores sums of COLUMNS tiles of one or two matrices in two buffers, and 16 sums of squares. Slots in the
- * ring of a warp, and units of a slot, by the bytes of a lane for 64 inputs: with quantised weights two blocks of 16
- * warps fit on an SM. */
+/* A GEMV stores sums of COLUMNS tiles of one or two matrices in two buffers, and 16 sums of squares. DEPTH: slots
+ * in the ring of a warp; AT_ONCE: units in a slot; `lane`: bytes of a lane for 64 inputs. With quantised weights two
+ * blocks of 16 warps fit on an SM. */
 enum { SPRY_GEMV_COLUMNS = 4 };
 #define SPRY_GEMV_DEPTH(lane)   ((lane) <= 16 ? 3 : (lane) <= 32 ? 2 : 3)
 #define SPRY_GEMV_AT_ONCE(lane) ((lane) <= 32 ? 2 : 1)

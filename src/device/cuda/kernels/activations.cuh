@@ -232,7 +232,7 @@ SPRY_DEVICE float silu(float x, float slope)
     return x * rcp_approx(1.0f + ex2_approx(x * (-1.44269504088896341f * slope)));
 }
 
-/* See kernels/ref/gate_ref.c; the numbers are values of spry_gate. */
+/* See kernels/ref/vector_ref.c; the numbers are values of spry_gate. */
 enum { GATE_SILU = 0, GATE_CLAMPED = 2, GATE_GELU = 3, GATE_RELU_SQUARED = 4 };
 
 SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
@@ -278,7 +278,7 @@ SPRY_DEVICE float activation_at(const spry_quantise_args &a, uint64_t row, uint3
 struct wgmma_fragment {
     wgmma_vec8 of[2];
 
-    /* Offset in the unit of the values that the lane holds of half `half`. */
+    /* Offset of the values of a half of the unit that the lane holds. */
     static SPRY_METHOD uint32_t begin(uint32_t half, int lane)
     {
         return half * ACT_BLOCK + (uint32_t)lane / 8 * 8;

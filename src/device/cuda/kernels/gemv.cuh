@@ -61,8 +61,8 @@ template <int ACTS> struct row_fragment {
     }
 };
 
-/* A lane's part of units: where they are in the matrix, one after the other, and how they lie in a slot of the ring:
- * the values, then the other planes (smem_units). */
+/* A lane's part of units: their addresses in the matrix, unit after unit, and their layout in a slot of the ring: the
+ * values, then the other planes (smem_units). */
 template <class T, bool QUANTS> struct unit_stream {
     enum { AT_ONCE = 2 }; /* units that are copied and multiplied together, which spares instructions */
     typedef smem_units<T, 1, true> layout;
@@ -182,7 +182,7 @@ template <class T, gemm_fusion FUSION> struct gemv_block {
     float squares;              /* with FUSE_NORM and FUSE_GATE: sum of squares of the split; with FUSE_NONE: 1 / rms */
     uint32_t column, last;      /* the columns of the block */
     uint32_t begin, end, split;
-    stream next; /* what is loaded next, of which column and matrix */
+    stream next; /* the next unit to load; its column and matrix */
     uint32_t next_column, next_matrix;
     smem_address slot, first_slot, last_slot; /* the slot that is read next and refilled; the ring of the warp */
     int lane;

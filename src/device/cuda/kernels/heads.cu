@@ -1,5 +1,5 @@
-/* What some models do to the heads of queries, values and results besides RoPE: copies between heads of different
- * sizes, gates, and a factor by position. A block owns a head of a row, or in spry_cool a row. */
+/* Operations of some models on the heads of queries, values and results, besides RoPE: copies between heads of
+ * different sizes, gates, and a factor by position. A block owns a head of a row, or in spry_cool a row. */
 #include "device/cuda/kernels/primitives.cuh"
 
 #include "device/cuda/kernel_args.h"

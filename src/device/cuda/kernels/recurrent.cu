@@ -152,8 +152,8 @@ SPRY_KERNEL(spry_delta_gates, spry_delta_args)
 
 /* ---- what later steps need --------------------------------------------------------------------------------------- */
 
-/* One coordinate i of `width` of the tokens from run.next on, and of `before` tokens before it, in place of those from
- * run.from on. Ascending: what is read comes after what is written. */
+/* Replaces the kept tokens, which begin at run.from, by the tokens from run.next on and `before` tokens before it; one
+ * coordinate i of `width`. In ascending order, because reads are ahead of writes. */
 SPRY_DEVICE void keep_tokens(const spry_delta_run &run, float *kept, const float *rows, uint32_t before, uint32_t width,
                              uint32_t i)
 {
