@@ -4,7 +4,7 @@ set(SPRY_VULKAN "AUTO" CACHE STRING "Build for Vulkan: AUTO (where glslc and Vul
 find_program(GLSLC glslc)
 find_path(VULKAN_HEADERS vulkan/vulkan_core.h)
 set(VULKAN_FILES "/platform/vulkan_loader\\.c$|/vulkan/vulkan_(driver|gpu|kernels|memory|stream)\\.c$")
-if(NOT GLSLC OR NOT VULKAN_HEADERS OR SPRY_VULKAN STREQUAL "OFF" OR APPLE)
+if(NOT GLSLC OR NOT VULKAN_HEADERS OR SPRY_VULKAN STREQUAL "OFF")
   list(FILTER LIB_SOURCES EXCLUDE REGEX "${VULKAN_FILES}")
   return()
 endif()
@@ -28,11 +28,10 @@ foreach(source ${VULKAN_SOURCES})
                      COMMAND ${GLSLC} --target-env=vulkan1.3 -O -Werror -I${VULKAN_FOLDER} -I${VULKAN_KERNELS} -o ${image} ${source}
                      COMMENT "Compiling Vulkan kernels ${name}" VERBATIM)
   list(APPEND VULKAN_IMAGES ${image})
-  string(APPEND VULKAN_BYTES "    .globl spry_vulkan_image_${name}\n    .hidden spry_vulkan_image_${name}
-    .globl spry_vulkan_image_${name}_end\n    .hidden spry_vulkan_image_${name}_end
-    .balign 16\nspry_vulkan_image_${name}:\n    .incbin \"${image}\"\nspry_vulkan_image_${name}_end:\n")
+  string(APPEND VULKAN_BYTES "    embed spry_vulkan_image_${name}, 16\n    .incbin \"${image}\"
+    embed spry_vulkan_image_${name}_end\n    .byte 0\n")
 endforeach()
-file(WRITE ${VULKAN_FOLDER}/kernel_images.S.new "    .section .rodata\n${VULKAN_BYTES}    .section .note.GNU-stack,\"\",%progbits\n")
+file(WRITE ${VULKAN_FOLDER}/kernel_images.S.new "#include \"base/embed.S\"\n    embed_begin\n${VULKAN_BYTES}    embed_end\n")
 configure_file(${VULKAN_FOLDER}/kernel_images.S.new ${VULKAN_FOLDER}/vulkan_images.S COPYONLY)
 set_source_files_properties(${VULKAN_FOLDER}/vulkan_images.S PROPERTIES OBJECT_DEPENDS "${VULKAN_IMAGES}")
 list(APPEND LIB_SOURCES ${VULKAN_FOLDER}/vulkan_images.S)

@@ -53,7 +53,8 @@ struct spry_device_kind {
     uint32_t chunk;                         /* default number of prompt tokens in a step; 0: the same as for the CPU */
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
     size_t (*available)(const char *piece); /* free bytes now; otherwise the same */
-    bool (*is_host)(const char *piece);     /* it is the CPU, imitating a GPU; NULL: never */
+    bool (*is_host)(const char *piece);     /* it is the CPU, imitating a GPU, or a driver that
+                                             * was never tried; NULL: never */
     void (*explain)(const char *piece, spry_error *why); /* gives the reason why `total` is 0; NULL: there is none to
                                                           * add */
     /* Writes a text that names everything besides model and layout that determines the bits of a page: kernels and

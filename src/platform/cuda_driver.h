@@ -62,8 +62,9 @@ typedef struct spry_cuda_launch_config {
 enum { SPRY_CUDA_CLUSTER = 4, SPRY_CUDA_OVERLAP = 6 };
 
 typedef struct spry_cuda {
-    void *library; /* NULL: not open */
-    bool vulkan;   /* the table of device/vulkan, whose kernels are its own */
+    void *library;       /* NULL: not open */
+    bool vulkan;         /* the table of device/vulkan, whose kernels are its own */
+    uint32_t timeout_ms; /* after which a step counts as lost; 0: the default */
     int (*init)(unsigned flags);
     int (*error_string)(int result, const char **text);
     int (*driver_version)(int *version); /* 1000 * major + 10 * minor of CUDA */
@@ -82,6 +83,8 @@ typedef struct spry_cuda {
 
     int (*memory_info)(size_t *free_bytes, size_t *bytes);
     int (*memory_allocate)(spry_cuda_memory *memory, size_t bytes);
+    /* NULL, or makes whole pages of the host known to a GPU that shares its memory. */
+    int (*memory_share)(spry_cuda_memory *memory, void *host, size_t bytes);
     int (*memory_free)(spry_cuda_memory memory);
     int (*memory_fill)(spry_cuda_memory memory, unsigned word, size_t words);
     int (*memory_write)(spry_cuda_memory to, const void *from, size_t bytes); /* returns when `from` was read */

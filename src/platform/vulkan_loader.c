@@ -3,6 +3,7 @@
 #include "platform/vulkan_loader.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 static PFN_vkVoidFunction find(const spry_vulkan *v, const char *name)
 {
@@ -25,14 +26,30 @@ static bool find_instance_functions(spry_vulkan *v)
     return fine;
 }
 
+/* Drivers over another interface, such as MoltenVK's, are listed only if they are asked for. */
+static bool lists_portable_drivers(const spry_vulkan *v)
+{
+    enum { MOST = 128 };
+    VkExtensionProperties list[MOST];
+    uint32_t n = MOST;
+    if (v->EnumerateInstanceExtensionProperties(NULL, &n, list) < 0)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(list[i].extensionName, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME))
+            return true;
+    return false;
+}
+
 spry_status spry_vulkan_open(spry_vulkan *v, const char *library, spry_error *error)
 {
     const VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                                            .pApplicationName = "spry",
                                            .pEngineName = "spry",
                                            .apiVersion = VK_API_VERSION_1_3};
-    const VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
-                                       .pApplicationInfo = &application};
+    static const char *const portable = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+    VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                                 .pApplicationInfo = &application,
+                                 .ppEnabledExtensionNames = &portable};
     *v = (spry_vulkan){.library = dlopen(library, RTLD_NOW | RTLD_LOCAL)};
     if (!v->library) {
         const char *reason = dlerror();
@@ -42,6 +59,10 @@ spry_status spry_vulkan_open(spry_vulkan *v, const char *library, spry_error *er
     if (!v->get || !find_globals(v)) {
         spry_vulkan_close(v);
         return spry_fail(error, SPRY_ERR_FILE, "%s is no Vulkan loader, or older than Vulkan 1.1", library);
+    }
+    if (lists_portable_drivers(v)) {
+        info.enabledExtensionCount = 1;
+        info.flags = VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     }
     int result = v->CreateInstance(&info, NULL, &v->handle);
     if (result || !find_instance_functions(v)) {
@@ -67,6 +88,8 @@ bool spry_vulkan_find_calls(spry_vulkan_calls *calls, const spry_vulkan *vulkan,
     bool fine = true;
 #define FIND_CALL(name) fine = (calls->name = (PFN_vk##name)vulkan->GetDeviceProcAddr(device, "vk" #name)) && fine;
     SPRY_VULKAN_DEVICE(FIND_CALL)
+    calls->GetMemoryHostPointerPropertiesEXT = (PFN_vkGetMemoryHostPointerPropertiesEXT)vulkan->GetDeviceProcAddr(
+        device, "vkGetMemoryHostPointerPropertiesEXT");
     return fine;
 }
 

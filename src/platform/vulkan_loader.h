@@ -8,9 +8,13 @@
 
 #include "base/error.h"
 
+#if defined(__APPLE__)
+#define SPRY_VULKAN_LIBRARY "libvulkan.1.dylib"
+#else
 #define SPRY_VULKAN_LIBRARY "libvulkan.so.1"
+#endif
 
-#define SPRY_VULKAN_GLOBALS(X) X(CreateInstance) X(EnumerateInstanceVersion)
+#define SPRY_VULKAN_GLOBALS(X) X(CreateInstance) X(EnumerateInstanceVersion) X(EnumerateInstanceExtensionProperties)
 
 #define SPRY_VULKAN_INSTANCE(X)                                                                                        \
     X(DestroyInstance)                                                                                                 \
@@ -82,6 +86,7 @@ typedef struct spry_vulkan {
 /* The functions of one device. */
 typedef struct spry_vulkan_calls {
     SPRY_VULKAN_DEVICE(SPRY_VULKAN_MEMBER)
+    PFN_vkGetMemoryHostPointerPropertiesEXT GetMemoryHostPointerPropertiesEXT; /* NULL: it is an extension */
 } spry_vulkan_calls;
 
 /* Loads `library` and creates an instance of Vulkan 1.3. Closing when it is not open has no effect. */

@@ -56,7 +56,7 @@ def environment(**changes):
 
 
 def limit_memory():
-    if not SANITIZED and "cuda" not in DEVICE:  # a GPU's driver reserves more addresses than there is memory
+    if not SANITIZED and not {"cuda", "vulkan"} & set(DEVICE):  # a GPU's driver reserves more addresses than there is memory
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -76,6 +76,8 @@ spry_status spry_cuda_context_init(spry_cuda_context *c, const spry_cuda *cuda, 
                                    spry_error *error)
 {
     *c = (spry_cuda_context){.cuda = cuda, .vulkan = cuda->vulkan, .timeout_ms = DEFAULT_TIMEOUT_MS};
+    if (cuda->timeout_ms)
+        c->timeout_ms = cuda->timeout_ms;
     spry_status status = find_device(c, index, error);
     if (status)
         return status;

@@ -75,6 +75,8 @@ static spry_cuda_memory load_vector(loader *p, const float *values, size_t n)
 {
     if (!values)
         return 0;
+    if (p->list)
+        spry_cuda_share_list(p->list, values, n * sizeof *values, false);
     spry_cuda_memory at = carve(p, n * sizeof *values);
     if (p->context)
         spry_cuda_write(p->context, at, values, n * sizeof *values);
@@ -159,6 +161,33 @@ static void load_bias(loader *p, spry_cuda_memory to, const spry_weight *w)
     free(divided);
 }
 
+/* Whether kernels can read `n` matrices where they are: of one type, at equal distances, with values that are aligned.
+ * Then their bytes are listed, or *m becomes what is shared. */
+static bool share(loader *p, spry_cuda_matrix *m, const spry_weight *w, size_t n)
+{
+    const size_t odd = m->type == SPRY_MXFP4 ? 1 : m->type == SPRY_F32 ? 4 : 2;
+    const size_t far = (size_t)1 << 40;
+    size_t apart = n > 1 ? (size_t)(w[1].data - w[0].data) : 0, bytes = w->n_out * w->row_bytes;
+    if ((!p->list && !p->shared) || ((uintptr_t)w->data | w->row_bytes | apart) % odd)
+        return false;
+    if (n > 1 && (apart < bytes || apart > far))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (w[i].type != m->type || w[i].row_bytes != w->row_bytes || w[i].data != w->data + i * apart)
+            return false;
+    bytes += (n - 1) * apart;
+    if (p->list)
+        spry_cuda_share_list(p->list, w->data, bytes, true);
+    spry_cuda_memory at = p->shared ? spry_cuda_shared_at(p->shared, w->data, bytes) : 0;
+    if (!at)
+        return false;
+    m->tiles.base = at;
+    m->tiles.high = w->row_bytes;
+    m->tiles.scale = m->tiles.super = 0;
+    m->tiles.matrix_bytes = apart ? apart : bytes;
+    return true;
+}
+
 /* `n` matrices of one shape: experts, heads, or one. If their types differ, all are stored as F32. */
 static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
 {
@@ -169,7 +198,9 @@ static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
     for (size_t i = 1; i < n; i++)
         m.type = w[i].type == w->type ? m.type : SPRY_F32;
     m.tiles = lay_out(m.type, w);
-    m.tiles.base = carve(p, m.tiles.matrix_bytes * n);
+    bool shared = share(p, &m, w, n);
+    if (!shared)
+        m.tiles.base = carve(p, m.tiles.matrix_bytes * n);
     m.read_bytes = (double)m.tiles.matrix_bytes;
     m.bias = w->bias ? carve(p, n * w->n_out * sizeof(float)) : 0;
     m.scale = w->scale;
@@ -179,7 +210,8 @@ static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
         p->as_floats += m.type != w[i].type;
         if (!p->context)
             continue;
-        load_matrix(p, &m, &w[i], i * m.tiles.matrix_bytes);
+        if (!shared)
+            load_matrix(p, &m, &w[i], i * m.tiles.matrix_bytes);
         if (w->bias)
             load_bias(p, m.bias + i * w->n_out * sizeof(float), &w[i]);
     }
@@ -363,16 +395,20 @@ spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number)
     return one;
 }
 
-size_t spry_cuda_model_bytes(size_t *largest, const spry_config *config, const spry_weights *weights,
-                             const spry_step_limits *limits, size_t chunk)
+static size_t count_bytes(size_t *largest, loader counting, const spry_weights *weights)
 {
     static const float none[2 * SPRY_MAX_HEAD_DIM];
     spry_cuda_model counted = {0};
-    loader counting = {.config = config, .n_adapters = limits->n_adapters, .chunk = chunk};
     load_all(&counted, &counting, weights, none);
     if (largest)
         *largest = counting.largest;
     return counting.used;
+}
+
+size_t spry_cuda_model_bytes(size_t *largest, const spry_config *config, const spry_weights *weights,
+                             const spry_step_limits *limits, size_t chunk)
+{
+    return count_bytes(largest, (loader){.config = config, .n_adapters = limits->n_adapters, .chunk = chunk}, weights);
 }
 
 spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context, const spry_config *config,
@@ -381,7 +417,16 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
 {
     float frequencies[2 * SPRY_MAX_HEAD_DIM];
     size_t chunk = context->max_allocation / ALIGNMENT * ALIGNMENT, largest;
-    *m = (spry_cuda_model){.bytes = spry_cuda_model_bytes(&largest, config, weights, limits, chunk)};
+    *m = (spry_cuda_model){0};
+    loader p = {.config = config, .n_adapters = limits->n_adapters, .chunk = chunk};
+    if (context->cuda->memory_share) {
+        p.list = &m->shared;
+        count_bytes(NULL, p, weights);
+        p.list = NULL;
+        spry_cuda_share(&m->shared, context);
+        p.shared = &m->shared;
+    }
+    m->bytes = count_bytes(&largest, p, weights);
     if (chunk && (largest > chunk || m->bytes > chunk * SPRY_CUDA_CHUNKS))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: a matrix of %zu MB, but the driver allocates at most %zu at once",
                          context->name, largest / 1000000, chunk / 1000000);
@@ -391,9 +436,9 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     m->layers = calloc(config->n_layers, sizeof *m->layers);
     if (!m->layers)
         return spry_fail_memory(error, "the layers of a model", config->n_layers * sizeof *m->layers);
-    loader p = {.context = context, .config = config, .ops = ops, .n_adapters = limits->n_adapters};
+    p.context = context;
+    p.ops = ops;
     p.bases = m->memory;
-    p.chunk = chunk;
     for (size_t i = 0, at = 0; i == 0 || (chunk && at < m->bytes); i++, at += chunk)
         m->memory[i] = spry_cuda_allocate(context, chunk && m->bytes - at > chunk ? chunk : m->bytes - at);
     p.staging = spry_cuda_allocate(context, spry_cuda_staging_bytes(context));
@@ -406,7 +451,10 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     spry_status status = spry_cuda_fault(context, "placing weights", error);
     if (status)
         spry_cuda_model_deinit(m, context);
-    else if (p.as_floats)
+    else if (m->shared.bytes)
+        spry_log_write(&log, SPRY_LOG_INFO, "%s uses %zu MB of weights where they are mapped, without a copy",
+                       context->name, m->shared.bytes / 1000000);
+    if (!status && p.as_floats)
         spry_log_write(&log, SPRY_LOG_INFO, "%zu matrices have types without GPU kernels and are stored there as F32",
                        p.as_floats);
     return status;
@@ -416,6 +464,7 @@ void spry_cuda_model_deinit(spry_cuda_model *m, spry_cuda_context *context)
 {
     for (size_t i = 0; i < SPRY_CUDA_CHUNKS; i++)
         spry_cuda_free(context, &m->memory[i]);
+    spry_cuda_unshare(&m->shared, context);
     free(m->layers);
     *m = (spry_cuda_model){0};
 }

@@ -59,9 +59,24 @@ typedef struct spry_cuda_layer {
     spry_cuda_side side;
 } spry_cuda_layer;
 
+/* Memory of the host, in whole pages once it is shared; used: a matrix is there. */
+typedef struct spry_cuda_range {
+    uintptr_t begin, end;
+    spry_cuda_memory address;
+    bool used;
+} spry_cuda_range;
+
+/* Weights that the GPU uses where the host has them (cuda_share.c). */
+typedef struct spry_cuda_shared {
+    spry_cuda_range *ranges;
+    size_t n, capacity, bytes;
+    bool lacks; /* memory for the list */
+} spry_cuda_shared;
+
 typedef struct spry_cuda_model {
     spry_cuda_memory memory[SPRY_CUDA_CHUNKS]; /* one, or several of the largest size that the driver allocates */
-    size_t bytes;
+    size_t bytes;                              /* without shared ones */
+    spry_cuda_shared shared;
     spry_cuda_matrix embedding, output;
     spry_cuda_memory output_norm, output_norm_bias;
     spry_cuda_matrix positions, token_types; /* only encoders have them */
@@ -97,6 +112,13 @@ spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *cont
                                  spry_log log, spry_error *error);
 void spry_cuda_model_deinit(spry_cuda_model *model, spry_cuda_context *context);
 
+/* cuda_share.c: lists weights, shares what was listed, finds the address of shared ones (0: they are not shared), and
+ * ends it. */
+void spry_cuda_share_list(spry_cuda_shared *shared, const void *bytes, size_t n, bool matrix);
+void spry_cuda_share(spry_cuda_shared *shared, spry_cuda_context *context);
+spry_cuda_memory spry_cuda_shared_at(const spry_cuda_shared *shared, const void *bytes, size_t n);
+void spry_cuda_unshare(spry_cuda_shared *shared, spry_cuda_context *context);
+
 /* Loads weights one after the other: a first pass counts bytes, a second one copies. */
 enum { SPRY_CUDA_STAGING = 64 << 20 };
 
@@ -113,6 +135,8 @@ typedef struct spry_cuda_loader {
     spry_cuda_memory staging;      /* staging memory */
     size_t used, largest;          /* bytes so far; the largest piece */
     size_t as_floats;              /* matrices of another type that are stored as F32 */
+    spry_cuda_shared *list;        /* NULL, or becomes the list of weights that may be shared */
+    const spry_cuda_shared *shared;
 } spry_cuda_loader;
 
 /* Uploads and repacks a matrix, or uploads a vector. The source is in use until the next spry_cuda_finish. */

@@ -39,8 +39,10 @@ enum { SPRY_TILE_ROWS = 16, SPRY_TILE_UNIT = 64, SPRY_TILE_GROUP = 4 };
 
 typedef struct spry_tiles {
     SPRY_AT(unsigned char) base;
-    uint64_t high, scale, super; /* offsets of the planes in bytes */
-    uint64_t matrix_bytes;       /* all planes; the experts of a layer follow each other */
+    /* Offsets of the planes in bytes. With Vulkan a matrix may be where its file is mapped: scale is 0, high the bytes
+     * of a row. */
+    uint64_t high, scale, super;
+    uint64_t matrix_bytes; /* all planes; the experts of a layer follow each other */
     uint32_t n_out, n_in;
     uint32_t n_tiles, n_units;
 } spry_tiles;

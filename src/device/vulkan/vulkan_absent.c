@@ -16,3 +16,9 @@ bool spry_vulkan_is_cpu(int index)
     (void)index;
     return true;
 }
+
+bool spry_vulkan_is_portable(int index)
+{
+    (void)index;
+    return true;
+}

@@ -6,6 +6,9 @@
 #include "device/device_impl.h"
 #include "platform/gpu.h"
 
+/* A CPU that imitates a GPU may be busy with other programs, so its steps may take long. */
+enum { CPU_TIMEOUT_MS = 3600000 };
+
 /* Reads the number of a device; an empty piece selects the first one. */
 static spry_status open_driver(spry_cuda *driver, int *index, const char *piece, spry_error *error)
 {
@@ -20,6 +23,8 @@ static spry_status open_driver(spry_cuda *driver, int *index, const char *piece,
         driver->device_count(&count);
         status = spry_fail(error, SPRY_ERR_INPUT, "there is no Vulkan device %d: usable ones are %d", *index, count);
     }
+    if (!status && spry_vulkan_is_cpu(*index))
+        driver->timeout_ms = CPU_TIMEOUT_MS;
     return status;
 }
 
@@ -58,7 +63,7 @@ static bool is_host(const char *piece)
     int index;
     if (!spry_gpu_is_likely())
         return true;
-    return !open_driver(&driver, &index, piece, NULL) && spry_vulkan_is_cpu(index);
+    return !open_driver(&driver, &index, piece, NULL) && (spry_vulkan_is_cpu(index) || spry_vulkan_is_portable(index));
 }
 
 static void explain(const char *piece, spry_error *why)

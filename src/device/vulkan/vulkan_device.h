@@ -15,6 +15,7 @@ extern const void *const spry_vulkan_images[];
 
 /* Whether device `index` is a CPU that imitates a GPU, which "auto" does not select. */
 bool spry_vulkan_is_cpu(int index);
+bool spry_vulkan_is_portable(int index); /* a driver over another interface, such as MoltenVK */
 
 /* The kernel for a product, and the attention kernels; see spry_cuda_pick_gemm and spry_cuda_attention_of. */
 spry_gemm_launch spry_vulkan_pick_gemm(const spry_gemm_args *args, spry_dtype type);

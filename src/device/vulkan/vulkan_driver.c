@@ -104,6 +104,11 @@ bool spry_vulkan_is_cpu(int index)
     return all.facts[index].is_cpu;
 }
 
+bool spry_vulkan_is_portable(int index)
+{
+    return all.facts[index].is_portable;
+}
+
 const spry_vk_facts *spry_vulkan_facts(size_t i)
 {
     return i < all.n ? &all.facts[i] : NULL;
@@ -235,6 +240,22 @@ static int allocate(spry_vk_gpu *g, uint64_t *address, void **host, size_t bytes
     if (host)
         *host = m.host;
     return VK_SUCCESS;
+}
+
+static int import(spry_vk_gpu *g, uint64_t *address, void *host, size_t bytes)
+{
+    spry_vk_memory m;
+    int result = spry_vk_import(g, &m, host, bytes);
+    if (!result && (result = spry_vk_keep(g, &m)))
+        spry_vk_free(g, &m);
+    *address = result ? 0 : m.address;
+    return result;
+}
+
+static int memory_share(spry_cuda_memory *memory, void *host, size_t bytes)
+{
+    *memory = 0;
+    WITH_GPU(import(g, memory, host, bytes));
 }
 
 static int memory_allocate(spry_cuda_memory *memory, size_t bytes)
@@ -550,6 +571,7 @@ static const spry_cuda table = {.vulkan = true,
                                 .context_set = context_set,
                                 .memory_info = memory_info,
                                 .memory_allocate = memory_allocate,
+                                .memory_share = memory_share,
                                 .memory_free = memory_free,
                                 .memory_fill = memory_fill,
                                 .memory_write = memory_write,

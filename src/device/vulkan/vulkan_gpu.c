@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PORTABILITY_SUBSET "VK_KHR_portability_subset" /* where a device has it, it must be asked for */
+
 /* The features that every kernel needs. */
 typedef struct device_features {
     VkPhysicalDeviceFeatures2 base;
@@ -106,12 +108,16 @@ static void describe_memory(spry_vk_facts *facts, const spry_vulkan *v)
 void spry_vk_describe(spry_vk_facts *facts, const spry_vulkan *v, VkPhysicalDevice physical)
 {
     const VkSubgroupFeatureFlags used = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+    VkPhysicalDeviceExternalMemoryHostPropertiesEXT import = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
     VkPhysicalDeviceVulkan13Properties v13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
     VkPhysicalDeviceVulkan11Properties v11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
                                               .pNext = &v13};
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &v11};
     device_features features;
     *facts = (spry_vk_facts){.physical = physical};
+    if (has_extension(v, physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME))
+        v13.pNext = &import;
     v->GetPhysicalDeviceProperties2(physical, &p);
     snprintf(facts->name, sizeof facts->name, "%.*s", (int)sizeof p.properties.deviceName - 1, p.properties.deviceName);
     if (p.properties.apiVersion < VK_API_VERSION_1_3) {
@@ -124,6 +130,7 @@ void spry_vk_describe(spry_vk_facts *facts, const spry_vulkan *v, VkPhysicalDevi
     describe_memory(facts, v);
     facts->is_cpu = p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     facts->unified = facts->is_cpu || p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+    facts->import_alignment = facts->unified ? (size_t)import.minImportedHostPointerAlignment : 0;
     facts->floats64 = features.base.features.shaderFloat64;
     facts->subgroup_min = v13.minSubgroupSize ? v13.minSubgroupSize : v11.subgroupSize;
     facts->subgroup_max = v13.maxSubgroupSize ? v13.maxSubgroupSize : v11.subgroupSize;
@@ -138,6 +145,7 @@ void spry_vk_describe(spry_vk_facts *facts, const spry_vulkan *v, VkPhysicalDevi
     const size_t sane = (size_t)1 << 40; /* some drivers name no limit */
     facts->max_allocation = facts->max_allocation < sane ? facts->max_allocation : sane;
     memcpy(facts->uuid, p.properties.pipelineCacheUUID, sizeof facts->uuid);
+    facts->is_portable = has_extension(v, physical, PORTABILITY_SUBSET);
     facts->has_budget = has_extension(v, physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     const char *missing = missing_feature(&features);
     if (missing)
@@ -174,12 +182,19 @@ size_t spry_vk_free_bytes(const spry_vulkan *v, const spry_vk_facts *facts)
 static int open_device(spry_vk_gpu *g)
 {
     static const float priority = 1;
-    static const char *const budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    const char *extensions[3];
+    uint32_t n_extensions = 0;
     device_features all, chosen;
     VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
     link_features(&all);
     g->vulkan->GetPhysicalDeviceFeatures2(g->facts.physical, &all.base);
     choose_features(&chosen, &all);
+    if (g->facts.has_budget)
+        extensions[n_extensions++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    if (g->facts.is_portable)
+        extensions[n_extensions++] = PORTABILITY_SUBSET;
+    if (g->facts.import_alignment)
+        extensions[n_extensions++] = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                            .queueFamilyIndex = g->facts.family,
                                            .queueCount = 1,
@@ -188,8 +203,8 @@ static int open_device(spry_vk_gpu *g)
                                      .pNext = &chosen.base,
                                      .queueCreateInfoCount = 1,
                                      .pQueueCreateInfos = &queue,
-                                     .enabledExtensionCount = g->facts.has_budget,
-                                     .ppEnabledExtensionNames = &budget};
+                                     .enabledExtensionCount = n_extensions,
+                                     .ppEnabledExtensionNames = extensions};
     int result = g->vulkan->CreateDevice(g->facts.physical, &info, NULL, &g->device);
     if (result)
         return result;

@@ -71,8 +71,9 @@ typedef struct spry_vk_facts {
     size_t shared_bytes, bytes, max_allocation;
     uint32_t max_threads;
     uint8_t uuid[VK_UUID_SIZE];
-    bool has_budget;
-    char why[200]; /* why it cannot be used; "": it can */
+    bool has_budget, is_portable; /* portable: a driver over another interface, such as MoltenVK */
+    size_t import_alignment;      /* of memory of the host that can be used; 0: none can */
+    char why[200];                /* why it cannot be used; "": it can */
 } spry_vk_facts;
 
 typedef struct spry_vk_gpu {
@@ -111,6 +112,7 @@ size_t spry_vk_free_bytes(const spry_vulkan *vulkan, const spry_vk_facts *facts)
 /* vulkan_memory.c */
 typedef enum spry_vk_use { SPRY_VK_ON_DEVICE, SPRY_VK_ARGUMENTS, SPRY_VK_UPLOAD, SPRY_VK_READBACK } spry_vk_use;
 int spry_vk_allocate(spry_vk_gpu *gpu, spry_vk_memory *memory, size_t bytes, spry_vk_use use);
+int spry_vk_import(spry_vk_gpu *gpu, spry_vk_memory *memory, void *host, size_t bytes); /* whole pages */
 void spry_vk_free(spry_vk_gpu *gpu, spry_vk_memory *memory);
 int spry_vk_keep(spry_vk_gpu *gpu, const spry_vk_memory *memory); /* adds it to the list of allocations */
 void spry_vk_release(spry_vk_gpu *gpu, size_t index);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <xxhash.h>
 
@@ -184,8 +185,10 @@ static int make_pipeline(spry_vk_gpu *g, VkPipeline *pipeline, VkShaderModule mo
     VkSpecializationMapEntry entries[SPRY_VULKAN_CONSTANTS];
     for (uint32_t i = 0; i < SPRY_VULKAN_CONSTANTS; i++)
         entries[i] = (VkSpecializationMapEntry){i, i * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
-    const VkSpecializationInfo constants = {SPRY_VULKAN_CONSTANTS, entries, sizeof kernel->constants,
-                                            kernel->constants};
+    uint32_t values[SPRY_VULKAN_CONSTANTS];
+    memcpy(values, kernel->constants, sizeof values);
+    values[SPRY_VULKAN_CONSTANTS - 1] = g->facts.import_alignment != 0; /* weights.glsl: SHARED */
+    const VkSpecializationInfo constants = {SPRY_VULKAN_CONSTANTS, entries, sizeof values, values};
     const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
         .requiredSubgroupSize = WISHED};

@@ -16,7 +16,7 @@ typedef struct spry_vulkan_kernel {
     const char *name;
     const uint32_t *image, *image_end;
     uint32_t args_bytes;
-    uint32_t constants[SPRY_VULKAN_CONSTANTS]; /* constant_id 0, 1, ... */
+    uint32_t constants[SPRY_VULKAN_CONSTANTS]; /* constant_id 0, 1, ...; the last one is of the device */
 } spry_vulkan_kernel;
 
 extern const spry_vulkan_kernel spry_vulkan_kernels[];

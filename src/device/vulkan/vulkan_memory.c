@@ -28,6 +28,12 @@ static uint32_t type_for(const spry_vk_gpu *g, uint32_t among, spry_vk_use use)
     return type != UINT32_MAX ? type : find_type(g, among, wishes[use][1]);
 }
 
+static uint64_t address_of(const spry_vk_gpu *g, VkBuffer buffer)
+{
+    const VkBufferDeviceAddressInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, .buffer = buffer};
+    return g->vk.GetBufferDeviceAddress(g->device, &info);
+}
+
 static int bind(spry_vk_gpu *g, spry_vk_memory *m, spry_vk_use use)
 {
     VkMemoryRequirements needs;
@@ -66,13 +72,61 @@ int spry_vk_allocate(spry_vk_gpu *g, spry_vk_memory *m, size_t bytes, spry_vk_us
     if (!result)
         result = bind(g, m, use);
     if (!result) {
-        const VkBufferDeviceAddressInfo where = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
-                                                 .buffer = m->buffer};
-        m->address = g->vk.GetBufferDeviceAddress(g->device, &where);
+        m->address = address_of(g, m->buffer);
         g->allocations++;
     } else {
         spry_vk_free(g, m);
     }
+    return result;
+}
+
+/* The memory of an import, which its buffer is bound to. */
+static int bind_import(spry_vk_gpu *g, spry_vk_memory *m, void *host)
+{
+    const VkExternalMemoryHandleTypeFlagBits from = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+    VkMemoryHostPointerPropertiesEXT can = {.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+    VkMemoryRequirements needs;
+    int result = g->vk.GetMemoryHostPointerPropertiesEXT(g->device, from, host, &can);
+    if (result)
+        return result;
+    g->vk.GetBufferMemoryRequirements(g->device, m->buffer, &needs);
+    uint32_t type = find_type(g, needs.memoryTypeBits & can.memoryTypeBits, 0);
+    if (type == UINT32_MAX || needs.size > m->bytes)
+        return VK_ERROR_FEATURE_NOT_PRESENT;
+    const VkImportMemoryHostPointerInfoEXT import = {
+        .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT, .handleType = from, .pHostPointer = host};
+    const VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+                                             .pNext = &import,
+                                             .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+    const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                       .pNext = &flags,
+                                       .allocationSize = m->bytes,
+                                       .memoryTypeIndex = type};
+    result = g->vk.AllocateMemory(g->device, &info, NULL, &m->memory);
+    return result ? result : g->vk.BindBufferMemory(g->device, m->buffer, m->memory, 0);
+}
+
+int spry_vk_import(spry_vk_gpu *g, spry_vk_memory *m, void *host, size_t bytes)
+{
+    const VkExternalMemoryBufferCreateInfo from = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                   .handleTypes =
+                                                       VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT};
+    const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                     .pNext = &from,
+                                     .size = bytes,
+                                     .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                              VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
+    size_t alignment = g->facts.import_alignment;
+    *m = (spry_vk_memory){.bytes = bytes};
+    if (!alignment || !g->vk.GetMemoryHostPointerPropertiesEXT || ((uintptr_t)host | bytes) % alignment)
+        return VK_ERROR_FEATURE_NOT_PRESENT;
+    int result = g->vk.CreateBuffer(g->device, &info, NULL, &m->buffer);
+    if (!result)
+        result = bind_import(g, m, host);
+    if (result)
+        spry_vk_free(g, m);
+    else
+        m->address = address_of(g, m->buffer);
     return result;
 }
 

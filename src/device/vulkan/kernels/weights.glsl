@@ -6,7 +6,9 @@
  *           upper 16 values, two bits each
  *   scale   the scales, or scales and minima, of a unit of 64 inputs, for each output
  *   super   the scales that 256 inputs share, for each output
- * A float type has 16 bytes of each output, then the next 16 bytes. */
+ * A float type has 16 bytes of each output, then the next 16 bytes.
+ * Where the GPU shares the host's memory, a matrix may also be used where its file is mapped: its `scale` is 0, and `high`
+ * the bytes of a row. */
 layout(constant_id = 0) const uint BITS = 4; /* 0: floats */
 layout(constant_id = 1) const uint ZERO = 8;
 layout(constant_id = 2) const uint GROUP = 32;
@@ -15,9 +17,11 @@ layout(constant_id = 4) const uint MIN = 0;
 layout(constant_id = 5) const uint SUPER = 0;
 layout(constant_id = 6) const uint FLOATS = 0; /* quants are 4-bit floats; of floats: 1 F16, 2 BF16 */
 layout(constant_id = 7) const uint BYTES = 0;  /* bytes of a float */
+layout(constant_id = 11) const uint SHARED = 0; /* there may be matrices in file layout */
 
 const uint BLOCK = 32, OUTPUTS = 16;
 const bool IS_BYTES = BITS == 8, IS_CENTRED = BITS == 6;
+#include "file_blocks.glsl"
 
 /* The number of a block of a tile. */
 uint64_t block_at(spry_tiles w, uint tile, uint block)
@@ -34,8 +38,7 @@ uint mxfp4_quants(uint q)
     return 0x10101010 + size - 2 * (size & sign * 255);
 }
 
-/* The quants of a block as bytes: words 0 to 3 are values 0 .. 15, words 4 to 7 values 16 .. 31. Those of 6 and 8 bits
- * are signed, the others are ZERO too large. */
+/* The quants of a block as bytes: words 0 to 3 are values 0 .. 15, words 4 to 7 values 16 .. 31. */
 void load_quants(out uint q[8], spry_tiles w, uint tile, uint block, uint o)
 {
     uint64_t at = block_at(w, tile, block);
@@ -63,47 +66,45 @@ void load_quants(out uint q[8], spry_tiles w, uint tile, uint block, uint o)
         if (BITS == 6) {
             lower |= (high.x >> 2 * j & 0x03030303) << 4;
             upper |= (high.y >> 2 * j & 0x03030303) << 4;
-            lower = (lower | 0x80808080) - 0x20202020 ^ 0x80808080;
-            upper = (upper | 0x80808080) - 0x20202020 ^ 0x80808080;
-        }
-        if (BITS == 4 && FLOATS == 1) {
-            lower = mxfp4_quants(lower);
-            upper = mxfp4_quants(upper);
         }
         q[j] = lower;
         q[4 + j] = upper;
     }
 }
 
-/* Scale of the lower and of the upper half of a block, and its minimum. */
-vec3 load_scales(spry_tiles w, uint tile, uint block, uint o)
+/* Scale of the lower and of the upper half of a block, and its minimum, of what a file has. */
+vec3 scales_of(uint own, uint super)
 {
-    uint unit = block / 2, odd = block % 2;
-    uint64_t at = w.base + w.scale + ((uint64_t(tile) * w.n_units + unit) * OUTPUTS + o) * SCALE;
-    uint super = 0;
     precise vec3 scales = vec3(0);
-    if (SUPER == 1)
-        super = Words(w.base + w.super + ((uint64_t(tile) * (w.n_units / 4) + unit / 4) * OUTPUTS + o) * 4).v[0];
     if (SCALE == 8) { /* scale and minimum as halves */
-        vec2 both = unpackHalf2x16(Words(at).v[odd]);
+        vec2 both = unpackHalf2x16(own);
         return vec3(both.xx, both.y);
     }
-    uint word = Words(at).v[0];
     if (SUPER == 1 && MIN == 1) {
         vec2 both = unpackHalf2x16(super);
-        scales.xy = vec2(both.x * float(word >> 16 * odd & 255));
-        scales.z = -(both.y * float(word >> (16 * odd + 8) & 255));
+        scales.xy = vec2(both.x * float(own & 255));
+        scales.z = -(both.y * float(own >> 8 & 255));
     } else if (SUPER == 1) {
-        int pair = int(word >> 16 * odd);
-        scales.x = float_of_half(super) * float(bitfieldExtract(pair, 0, 8));
-        scales.y = float_of_half(super) * float(bitfieldExtract(pair, 8, 8));
+        scales.x = float_of_half(super) * float(bitfieldExtract(int(own), 0, 8));
+        scales.y = float_of_half(super) * float(bitfieldExtract(int(own), 8, 8));
     } else if (FLOATS == 1) {
-        uint exponent = word >> 8 * odd & 255; /* half of MXFP4's scale, because the values are doubled */
+        uint exponent = own & 255; /* half of MXFP4's scale, because the values are doubled */
         scales.xy = vec2(uintBitsToFloat(exponent > 1 ? (exponent - 1) << 23 : 0x00200000u << exponent));
     } else {
-        scales.xy = vec2(unpackHalf2x16(word)[odd]);
+        scales.xy = vec2(unpackHalf2x16(own).x);
     }
     return scales;
+}
+
+vec3 load_scales(spry_tiles w, uint tile, uint block, uint o)
+{
+    uint unit = block / 2, odd = block % 2, super = 0;
+    uint64_t at = w.base + w.scale + ((uint64_t(tile) * w.n_units + unit) * OUTPUTS + o) * SCALE;
+    if (SUPER == 1)
+        super = Words(w.base + w.super + ((uint64_t(tile) * (w.n_units / 4) + unit / 4) * OUTPUTS + o) * 4).v[0];
+    if (SCALE == 8)
+        return scales_of(Words(at).v[odd], super);
+    return scales_of(Words(at).v[0] >> (FLOATS == 1 ? 8 : 16) * odd & 0xffff, super);
 }
 
 /* Address of the 16 bytes of floats that hold inputs from `chunk` on; a chunk is 16 / BYTES inputs. */
@@ -137,15 +138,50 @@ struct block_weights {
     uvec4 pieces[8];
 };
 
+/* Quants of 6 and 8 bits become signed, the others stay ZERO too large; 4-bit floats become integers. */
+void finish_quants(inout uint q[8])
+{
+    [[unroll]] for (uint j = 0; j < 8; j++) {
+        if (BITS == 6)
+            q[j] = (q[j] | 0x80808080) - 0x20202020 ^ 0x80808080;
+        if (BITS == 4 && FLOATS == 1)
+            q[j] = mxfp4_quants(q[j]);
+    }
+}
+
+/* The block of a matrix in file layout. Outputs that do not exist get those of the last one: nothing stores them. */
+block_weights load_file_block(spry_tiles w, uint output_, uint block)
+{
+    block_weights b;
+    uint64_t row = w.base + min(output_, w.n_out - 1) * w.high;
+    uint i = block * BLOCK;
+    if (BITS == 0) {
+        [[unroll]] for (uint k = 0; k < 2 * BYTES; k++)
+            b.pieces[k] = file_floats(row, i + k * (16 / max(BYTES, 1)), w.n_in);
+        return b;
+    }
+    b.q = uint[8](0, 0, 0, 0, 0, 0, 0, 0);
+    b.scales = vec3(0);
+    if (i < w.n_in) {
+        file_quants(b.q, row, i);
+        b.scales = scales_of(file_scales(row, i), SUPER == 1 ? file_super(row, i) : 0);
+    }
+    finish_quants(b.q);
+    return b;
+}
+
 block_weights load_block(spry_tiles w, uint tile, uint block, uint o)
 {
     block_weights b;
+    if (SHARED == 1 && w.scale == 0)
+        return load_file_block(w, tile * OUTPUTS + o, block);
     if (BITS == 0) {
         [[unroll]] for (uint i = 0; i < 2 * BYTES; i++)
             b.pieces[i] = Quads(floats_address(w, tile, block, i, o)).v[0];
         return b;
     }
     load_quants(b.q, w, tile, block, o);
+    finish_quants(b.q);
     b.scales = load_scales(w, tile, block, o);
     return b;
 }
