@@ -149,7 +149,7 @@ void bench_recur(check *c)
 {
     static const char *const names[] = {"recur 128x128", "recur 128x64 mamba"};
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
-        if (!check_begin(c, names[i]))
+        if (!check_begin(c, "%s", names[i]))
             continue;
         recur_case s = {.n_k = 128, .n_v = i ? 64 : 128, .n = 32, .corrects = !i};
         fill(c, &s);

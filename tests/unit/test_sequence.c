@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <ftw.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
 #include "engine/sequence.h"
