@@ -303,6 +303,11 @@ bool spry_device_taps(const spry_device_kind *kind)
     return kind->taps;
 }
 
+bool spry_device_towers(const spry_device_kind *kind)
+{
+    return kind->towers;
+}
+
 const char *spry_device_kind_name(const spry_device_kind *kind)
 {
     return kind->name;

@@ -136,6 +136,9 @@ const char *spry_device_auto(const spry_config *config, const spry_step_limits *
 /* True if devices of this kind can give the output of layers (the config's taps). */
 bool spry_device_taps(const spry_device_kind *kind);
 
+/* True if devices of this kind compute the layers of vision towers. */
+bool spry_device_towers(const spry_device_kind *kind);
+
 /* True if devices of this kind compute keys and values of Q4_0. */
 bool spry_device_nibbles(const spry_device_kind *kind);
 

@@ -49,6 +49,7 @@ struct spry_device_kind {
     bool adapters;                          /* computes LoRA adapters; otherwise they are refused */
     bool taps;                              /* it can give the output of layers; otherwise `taps` of configs are
                                              * ignored */
+    bool towers;                            /* computes vision towers */
     bool nibbles;                           /* computes Q4_0 pages (base/kv_types.h); otherwise they are refused */
     uint32_t chunk;                         /* default number of prompt tokens in a step; 0: the same as for the CPU */
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */

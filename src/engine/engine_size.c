@@ -173,6 +173,7 @@ spry_status spry_engine_retreat(spry_engine *e, spry_status why, const char *rea
     bool split = why == SPRY_ERR_MEMORY && !strchr(e->device_name, '+') && !spry_split_check(&e->model->config, NULL);
     spry_log_write(&e->log, SPRY_LOG_WARN, "%s: %s; %s", e->device_name, reason,
                    split ? "as many layers as fit are there, the others on the CPU" : "the CPU computes instead");
+    e->eyes_on_gpu = false;
     if (!split)
         return use_cpu(e, error);
     char gpu[sizeof e->device_name];
@@ -421,6 +422,8 @@ spry_status spry_engine_place(spry_engine *e, const spry_kv_shape *shape, const 
     spry_status status = choose_device(e, o, shape, error);
     if (status)
         return status;
+    if (e->eyes)
+        spry_eyes_place(e->eyes);
     size_t page, left = o->kv_bytes ? o->kv_bytes : default_bytes(e);
     choose_pages(e, &page, shape, o->kv_bytes);
     if (!o->context && page && (o->kv_bytes || e->device_bytes)) {
@@ -539,10 +542,12 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, 
     return SPRY_OK;
 }
 
-/* The sizes of the tower. */
-static spry_status plan_eyes(spry_engine *e, const spry_engine_options *o, spry_error *error)
+/* Chooses the device, with the sizes of the tower. */
+static spry_status plan_place(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
     spry_status status = spry_eyes_create(&e->eyes, e, o, error);
+    if (!status)
+        status = spry_engine_place(e, &e->pool.shape, o, error);
     spry_eyes_destroy(e->eyes);
     free(e->mmproj);
     e->eyes = NULL;
@@ -569,9 +574,7 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
     if (!status && o->lora)
         status = spry_model_add_adapters(e->model, o->lora, error);
     if (!status)
-        status = plan_eyes(e, o, error);
-    if (!status)
-        status = spry_engine_place(e, shape, o, error);
+        status = plan_place(e, o, error);
     if (!status)
         status = spry_engine_choose_experts(e, o->expert_bytes, error);
     spry_draft_head *head = NULL;

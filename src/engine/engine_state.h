@@ -46,6 +46,7 @@ struct spry_engine {
     struct spry_eyes *eyes;              /* NULL: the model sees no pictures */
     char *mmproj;                        /* file of the model's tower; NULL: its own folder, or none */
     size_t max_image_pixels, eyes_bytes; /* eyes_bytes: memory of the tower once it is used */
+    bool eyes_on_gpu;                    /* the tower's layers are computed where the model is */
     uint32_t picture_rows; /* most rows of a picture that one step computes all; 0: any part of a picture is computed */
     struct spry_driver *driver; /* runs everything that computes */
     spry_log log;

@@ -18,6 +18,7 @@ enum {
     KEPT_BYTES = 256 << 20,   /* limit for pictures that are kept for later questions */
     FILE_PIXELS = 64 << 20,   /* maximum pixels of a file, before it is resized */
     DEFAULT_PIXELS = 1 << 20, /* default maximum of pixels that the tower receives */
+    TOWER_SHARE = 2,          /* a tower on a GPU uses less than this part of its memory */
 };
 
 typedef struct kept_picture {
@@ -51,18 +52,23 @@ void spry_placed_free(spry_placed *pictures, size_t count)
     free(pictures);
 }
 
-static void close_tower(spry_eyes *eyes)
+static void close_device(spry_eyes *eyes)
 {
     spry_device_close(eyes->device);
     spry_kv_table_deinit(&eyes->table, &eyes->pool);
     spry_kv_pool_deinit(&eyes->pool);
-    spry_tower_close(eyes->tower);
     free(eyes->tokens);
     eyes->device = NULL;
-    eyes->tower = NULL;
     eyes->tokens = NULL;
     eyes->pool = (spry_kv_pool){0};
     eyes->table = (spry_kv_table){0};
+}
+
+static void close_tower(spry_eyes *eyes)
+{
+    close_device(eyes);
+    spry_tower_close(eyes->tower);
+    eyes->tower = NULL;
 }
 
 void spry_eyes_destroy(spry_eyes *eyes)
@@ -93,16 +99,23 @@ static void measure(const spry_tower *t, double most, uint32_t *rows, uint32_t *
     *pages = (uint32_t)(n / SPRY_PAGE_TOKENS + windows + 1);
 }
 
+/* Where the tower's layers are computed: on the GPU that computes the whole model, else on the CPU. */
+static const char *place_of(const spry_eyes *eyes)
+{
+    return eyes->engine->eyes_on_gpu ? eyes->engine->device_name : "cpu";
+}
+
 /* All layers have one place for keys and values, so memory is small and they can be floats, unless kernels are faster
  * with halves. */
-static spry_kv_shape shape_of(const spry_eyes *eyes)
+static spry_kv_shape shape_of(const spry_eyes *eyes, const char *place)
 {
     const spry_config *c = &eyes->tower->config;
-    spry_dtype type = eyes->engine->ops->attend_halves ? SPRY_F16 : SPRY_F32;
+    bool halves = strcmp(place, "cpu") ? eyes->engine->pool.shape.type != SPRY_F32 : eyes->engine->ops->attend_halves;
+    spry_dtype type = halves ? SPRY_F16 : SPRY_F32;
     return (spry_kv_shape){.n_layers = 1, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .type = type};
 }
 
-static spry_device_setup setup_of(const spry_eyes *eyes, const spry_kv_pool *pool, uint32_t rows)
+static spry_device_setup setup_of(const spry_eyes *eyes, const spry_kv_pool *pool, uint32_t rows, const char *place)
 {
     return (spry_device_setup){.config = &eyes->tower->config,
                                .weights = &eyes->tower->weights,
@@ -111,32 +124,60 @@ static spry_device_setup setup_of(const spry_eyes *eyes, const spry_kv_pool *poo
                                .threads = eyes->engine->threads,
                                .limits = {.max_rows = rows, .max_logits = 1, .session = rows},
                                .mapped = true,
-                               .name = "cpu",
+                               .name = place,
                                .log = eyes->engine->log};
 }
 
-/* Bytes of memory that the tower needs once it is used. */
-static size_t bytes_of(const spry_eyes *eyes)
+/* Bytes of memory that the tower's layers need once they are used. */
+static size_t bytes_of(const spry_eyes *eyes, const char *place)
 {
     const spry_device_kind *kind;
     spry_device_memory memory;
-    spry_kv_pool pool = {.shape = shape_of(eyes)};
+    spry_kv_pool pool = {.shape = shape_of(eyes, place)};
     uint32_t rows, pages;
-    size_t all = spry_tower_packed_bytes(eyes->tower), token;
+    size_t all, token;
     measure(eyes->tower, (double)eyes->engine->max_image_pixels, &rows, &pages);
     pool.n_pages = pages;
-    const spry_device_setup setup = setup_of(eyes, &pool, rows);
+    const spry_device_setup setup = setup_of(eyes, &pool, rows, place);
     bool known = spry_kv_token_bytes(&token, &pool.shape) &&
-                 spry_checked_mul(&pool.page_bytes, token, SPRY_PAGE_TOKENS) && !spry_device_find(&kind, "cpu", NULL) &&
+                 spry_checked_mul(&pool.page_bytes, token, SPRY_PAGE_TOKENS) && !spry_device_find(&kind, place, NULL) &&
                  spry_device_estimate(kind, &memory, &setup, NULL) &&
-                 spry_checked_add(&all, all, eyes->tower->arena.total) && spry_checked_add(&all, all, memory.weights) &&
-                 spry_checked_add(&all, all, memory.scratch) && spry_checked_add(&all, all, memory.kv);
+                 spry_checked_add(&all, memory.weights, memory.scratch) && spry_checked_add(&all, all, memory.kv);
     return known ? all : SIZE_MAX;
 }
 
-static spry_status open_device(spry_eyes *eyes, spry_error *error)
+/* The same on the host for what is before and after the layers. */
+static size_t host_bytes(const spry_eyes *eyes)
 {
-    const spry_kv_shape shape = shape_of(eyes);
+    size_t all;
+    return spry_checked_add(&all, spry_tower_packed_bytes(eyes->tower), eyes->tower->arena.total) ? all : SIZE_MAX;
+}
+
+/* A GPU that computes all layers of the model also computes those of its tower, unless they need more memory than the
+ * text leaves. */
+void spry_eyes_place(spry_eyes *eyes)
+{
+    spry_engine *e = eyes->engine;
+    const spry_device_kind *kind = e->kind;
+    bool gpu = strcmp(e->device_name, "cpu") != 0 && !strchr(e->device_name, '+') && spry_device_towers(kind);
+    if (!eyes->tower)
+        return;
+    e->eyes_on_gpu = gpu && !spry_device_check(kind, &eyes->tower->config, NULL);
+    size_t bytes = bytes_of(eyes, place_of(eyes)), host = host_bytes(eyes);
+    if (e->eyes_on_gpu && bytes < e->device_bytes / TOWER_SHARE) {
+        e->device_bytes -= bytes; /* what is left for the text */
+        e->gpu_bytes -= e->gpu_bytes ? bytes : 0;
+    } else if (e->eyes_on_gpu) {
+        e->eyes_on_gpu = false;
+        bytes = bytes_of(eyes, "cpu");
+    }
+    if (!spry_checked_add(&e->eyes_bytes, bytes, host))
+        e->eyes_bytes = SIZE_MAX;
+}
+
+static spry_status open_device(spry_eyes *eyes, const char *place, spry_error *error)
+{
+    const spry_kv_shape shape = shape_of(eyes, place);
     uint32_t rows, pages;
     measure(eyes->tower, (double)eyes->engine->max_image_pixels, &rows, &pages);
     spry_status status = spry_kv_pool_init(&eyes->pool, &shape, pages, error);
@@ -145,12 +186,28 @@ static spry_status open_device(spry_eyes *eyes, spry_error *error)
     eyes->tokens = calloc(rows, sizeof *eyes->tokens);
     if (!status && !eyes->tokens)
         status = spry_fail_memory(error, "a tower", rows * sizeof *eyes->tokens);
-    const spry_device_setup setup = setup_of(eyes, &eyes->pool, rows);
+    const spry_device_setup setup = setup_of(eyes, &eyes->pool, rows, place);
     if (!status)
-        status = spry_device_open(&eyes->device, "cpu", &setup, error);
+        status = spry_device_open(&eyes->device, place, &setup, error);
     if (!status)
         spry_device_attach(eyes->device, &eyes->pool);
+    else
+        close_device(eyes);
     return status;
+}
+
+/* On the GPU, or where that has no memory left on the CPU. */
+static spry_status open_place(spry_eyes *eyes, spry_error *error)
+{
+    spry_error why = {0};
+    if (!eyes->engine->eyes_on_gpu)
+        return open_device(eyes, "cpu", error);
+    spry_status status = open_device(eyes, eyes->engine->device_name, &why);
+    if (!status)
+        return SPRY_OK;
+    spry_log_write(&eyes->engine->log, SPRY_LOG_WARN, "pictures are encoded by the CPU: %s", why.message);
+    eyes->engine->eyes_on_gpu = false;
+    return open_device(eyes, "cpu", error);
 }
 
 /* The one token of a text. */
@@ -180,7 +237,6 @@ static spry_status read_tower(spry_eyes *eyes, spry_error *error)
     spry_status status = spry_tower_open(&eyes->tower, e->model, e->mmproj, e->ops, error);
     if (!status) {
         e->picture_rows = spry_tower_joint_rows(eyes->tower, (double)e->max_image_pixels);
-        e->eyes_bytes = bytes_of(eyes);
     }
     return status;
 }
@@ -198,7 +254,7 @@ static spry_status open_tower(spry_eyes *eyes, spry_error *error)
     if (!status)
         status = find_token(eyes, &eyes->row_end, eyes->tower->kind->row_end, error);
     if (!status)
-        status = open_device(eyes, error);
+        status = open_place(eyes, error);
     spry_driver_leave(eyes->engine->driver);
     if (!status)
         eyes->tower_hash = spry_tower_hash(eyes->tower);

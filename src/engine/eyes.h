@@ -10,11 +10,15 @@
 
 typedef struct spry_eyes spry_eyes;
 
-/* NULL for a model without eyes. Sets the engine's picture_rows and eyes_bytes; memory is allocated with the first
- * picture. Threads and driver of the engine are not needed before. */
+/* NULL for a model without eyes. Sets the engine's picture_rows; memory is allocated with the first picture. Threads
+ * and driver of the engine are not needed before. */
 spry_status spry_eyes_create(spry_eyes **out, spry_engine *engine, const spry_engine_options *options,
                              spry_error *error);
 void spry_eyes_destroy(spry_eyes *eyes);
+
+/* Decides where the tower is computed, once the engine's device is chosen: sets eyes_on_gpu and eyes_bytes, and takes a
+ * GPU's part off device_bytes and gpu_bytes. */
+void spry_eyes_place(spry_eyes *eyes);
 
 /* A picture file as a part of a prompt: tokens, and pictures in place of some of them. Constant once it is shared. */
 typedef struct spry_seen {

@@ -226,6 +226,22 @@ class BadPictures(PictureTest):
         gif = b"GIF89a" + struct.pack("<HH", 60000, 60000) + bytes(3)
         self.refused(self.ask(gif), 400, "picture 1 has 60000 x 60000 pixels")
 
+    def test_sizes_of_parts(self):
+        """A frame of an animation, a text of a PNG file, and EXIF data that say that they are larger than the rest."""
+        bits = (16383 | 16383 << 14 | 0 << 28).to_bytes(4, "little")
+        frame = bytes(6) + b"\xff\x3f\0" * 2 + bytes(4) + b"VP8L" + struct.pack("<I", 64) + b"\x2f" + bits + bytes(59)
+        body = b"WEBPVP8X\x0a\0\0\0\2" + bytes(9) + b"ANIM\6\0\0\0" + bytes(6) + b"ANMF" + struct.pack("<I", len(frame)) + frame
+        self.refused(self.ask(b"RIFF" + struct.pack("<I", len(body)) + body), 400, "picture 1 is damaged: its first frame")
+        gif = b"GIF89a\1\0\1\0\x80\0\0" + bytes(6) + b"," + b"\xff" * 8 + b"\0\2\2\x44\1\0;"
+        self.refused(self.ask(gif), 400, "picture 1 has 131070 x 131070 pixels")
+        good = base64.b64decode(png(40, 40))
+        text = b"zTXtComment\0\0" + zlib.compress(bytes(100 << 20), 9)
+        text = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
+        self.assertEqual(self.answer(self.ask(good[:33] + text + good[33:])), self.answer(self.ask(good)))
+        exif = b"eXIfMM\0*\0\0\0\x08\xff\xff\x01\x12\0\x03\0\0\0\x01\xff\xff"
+        exif = struct.pack(">I", len(exif) - 4) + exif + struct.pack(">I", zlib.crc32(exif))
+        self.assertEqual(self.answer(self.ask(good[:33] + exif + good[33:])), self.answer(self.ask(good)))
+
     def test_files_that_end(self):
         with open(os.path.join(ROOT, "tests", "data", "images", "turned.jpg"), "rb") as file:
             photo = file.read()

@@ -264,7 +264,7 @@ static bool attention_quantises(const spry_cuda_device *d, uint32_t layer)
     const spry_config *c = d->config;
     size_t n = spry_config_heads(c, layer).head_dim;
     return !d->context.vulkan && (!d->n_prefill_tiles || d->n_kv_splits) && !c->n_kv_rank &&
-           !c->arch->gated_attention && !c->arch->attention_gate && !c->value_dim && n % 32 == 0 &&
+           !c->arch->gated_attention && !c->arch->attention_gate && !c->arch->limited && !c->value_dim && n % 32 == 0 &&
            c->n_heads * n % SPRY_TILE_UNIT == 0;
 }
 
@@ -280,10 +280,11 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     size_t kind = c->sliding[layer];
+    bool windowed = c->windowed && c->windowed[layer];
     spry_attend_args args = {.out = s->attn,
                              .q = s->q,
                              .partial = s->partial,
-                             .rows = d->upload.memory + d->upload.rows,
+                             .rows = d->upload.memory + (windowed ? d->upload.window_rows : d->upload.rows),
                              .entries = d->upload.memory + d->upload.entries,
                              .decode_rows = d->upload.memory + d->upload.decode_rows,
                              .decode_tiles = d->upload.memory + d->upload.decode_tiles,
@@ -300,6 +301,7 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
                              .ahead = !c->bidirectional ? 0
                                       : kind            ? c->window - 1
                                                         : ALL_AHEAD,
+                             .both_ways = !c->bidirectional && (kind || !c->arch->sliding_two_way),
                              .n_chunks = (uint32_t)d->n_chunks,
                              .chunk_pages = (uint32_t)d->attention[kind_of(d, layer)].chunk_pages,
                              .scale = 1 / sqrtf(c->query_scalar),

@@ -21,17 +21,58 @@ static void embed_table(spry_cuda_device *d, const spry_cuda_matrix *table, spry
     spry_cuda_launch(&d->context, spry_cuda_weight_types[table->type].embed, d->n_rows, 1, 1, &args);
 }
 
+/* Rows of pictures in place of embeddings. */
+static void embed_pictures(spry_cuda_device *d)
+{
+    size_t row = 0, n = d->config->n_embd * sizeof(float);
+    for (size_t s = 0; s < d->n_step_segments; row += d->segments[s++].n_rows) {
+        const spry_segment *g = &d->segments[s];
+        if (g->picture)
+            spry_cuda_write(&d->context, d->scratch.x + row * n, spry_picture_values(g->picture, 0, g->picture_row),
+                            g->n_rows * n);
+    }
+}
+
+/* Adds the values that pictures have for the rows after layer number `layer` - 1; true if there were some. */
+static bool deepen(spry_cuda_device *d, uint32_t layer)
+{
+    size_t row = 0, n = d->config->n_embd * sizeof(float);
+    bool any = false;
+    for (size_t s = 0; s < d->n_step_segments; row += d->segments[s++].n_rows) {
+        const spry_segment *g = &d->segments[s];
+        const spry_residual_args add = {
+            .x = d->scratch.x + row * n, .y = d->scratch.y + row * n, .n = d->config->n_embd, .scale = 1};
+        if (!g->picture || layer > g->picture->n_deep || !g->n_rows)
+            continue;
+        spry_cuda_write(&d->context, add.y, spry_picture_values(g->picture, layer, g->picture_row), g->n_rows * n);
+        spry_cuda_launch(&d->context, spry_residual_id, g->n_rows, 1, 1, &add);
+        any = true;
+    }
+    return any;
+}
+
+static void keep_taps(spry_cuda_device *d, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    size_t bytes = d->n_rows * c->n_embd * sizeof(float);
+    for (size_t i = 0; i < c->n_taps; i++)
+        if (c->taps[i] == layer)
+            spry_cuda_copy(&d->context, d->scratch.taps + i * bytes, d->scratch.x, bytes);
+}
+
 void spry_cuda_embed(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
     const spry_cuda_model *m = &d->model;
     float scale = c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale;
-    if (m->embedding.type == SPRY_DTYPE_COUNT) /* the step has rows in place of tokens */
+    if (m->embedding.type == SPRY_DTYPE_COUNT && !c->arch->tower) /* the step has rows in place of tokens */
         return;
     embed_table(d, &m->embedding, (spry_embed_args){.by = SPRY_EMBED_TOKEN, .scale = scale});
     embed_table(d, &m->token_types, (spry_embed_args){.by = SPRY_EMBED_TYPE, .scale = 1, .add = true});
     embed_table(d, &m->positions,
                 (spry_embed_args){.by = SPRY_EMBED_POSITION, .offset = c->position_offset, .scale = 1, .add = true});
+    if (d->sees)
+        embed_pictures(d);
     const spry_norm_args norm = {.x = d->scratch.x,
                                  .weight = m->embedding_norm,
                                  .bias = m->embedding_norm_bias,
@@ -55,6 +96,7 @@ static void make_angles(spry_cuda_device *d)
                                             .rotation_sine = s->rotation_sine[kind],
                                             .rows = d->upload.memory + d->upload.rows,
                                             .deltas = d->upload.memory + d->upload.deltas,
+                                            .axes = d->model.axes,
                                             .n_rows = (uint32_t)d->n_rows,
                                             .n_pairs = rope_dim / 2,
                                             .magnitude = d->model.magnitude[kind]};
@@ -79,19 +121,21 @@ void spry_cuda_scale_products(spry_cuda_device *d, const spry_cuda_gemm *product
  * architectures that compute two parts from the same input, both results are added up in y. */
 typedef struct part_sum {
     spry_cuda_memory out, norm, bias; /* norm after the part, or 0 */
+    spry_cuda_memory factors;         /* of the result's values, or 0 */
     bool add, done;                   /* add: to the old values; done: no residual sum follows */
     float scale, sum_scale;           /* factors of the result and, unless 0, of the sum */
 } part_sum;
 
 static part_sum sum_of(const spry_cuda_device *d, spry_cuda_memory post_norm, spry_cuda_memory bias,
-                       const spry_cuda_matrix *last, bool second)
+                       spry_cuda_memory factors, const spry_cuda_matrix *last, bool second)
 {
     bool parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
     float scale = d->config->residual_scale * (last->scale != 0 ? last->scale : 1);
-    bool direct = !post_norm && !parallel && scale == 1;
+    bool direct = !post_norm && !parallel && scale == 1 && !factors;
     return (part_sum){.out = direct ? d->scratch.x : d->scratch.y,
                       .norm = post_norm,
                       .bias = bias,
+                      .factors = factors,
                       .add = direct || (parallel && second),
                       .done = direct || (parallel && !second),
                       .scale = scale};
@@ -109,7 +153,8 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
                                      .scale = sum->scale,
                                      .centre = d->config->layer_norm,
                                      .of_sum = d->config->arch->norms == SPRY_NORMS_SUM,
-                                     .sum_scale = sum->sum_scale};
+                                     .sum_scale = sum->sum_scale,
+                                     .factors = sum->factors};
     spry_cuda_launch(&d->context, spry_residual_id, d->n_rows, 1, 1, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
@@ -137,7 +182,7 @@ static spry_quantise_args keep_state(spry_cuda_device *d, const spry_cuda_layer 
 spry_cuda_rows spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer,
                                         const spry_cuda_rows *x)
 {
-    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, &l->o, false);
+    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, l->attn_scales, &l->o, false);
     const spry_cuda_rows result = project_out(d, attend(d, l, layer, x), &l->o, &sum);
     if (d->config->arch->streams)
         spry_cuda_add_laurel(d, l);
@@ -149,7 +194,7 @@ spry_cuda_rows spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_lay
 /* A recurrent layer, in place of attention. */
 static spry_cuda_rows state_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
-    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, &l->state_out, false);
+    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, 0, &l->state_out, false);
     const spry_cuda_rows result = project_out(d, keep_state(d, l, layer), &l->state_out, &sum);
     if (!sum.done)
         add_residual(d, &sum);
@@ -160,7 +205,7 @@ static spry_cuda_rows state_part(spry_cuda_device *d, const spry_cuda_layer *l, 
  * factor of attention's. */
 static void both_parts(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
-    part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, &l->o, false);
+    part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, 0, &l->o, false);
     float state = l->state_out.scale != 0 ? l->state_out.scale : 1, attention = l->o.scale != 0 ? l->o.scale : 1;
     const spry_scale_args relative = {d->scratch.y, d->config->n_embd, d->config->n_embd, state / attention};
     sum.out = d->scratch.y;
@@ -183,7 +228,7 @@ static spry_cuda_rows gated(spry_cuda_device *d, const spry_cuda_matrix *gate, c
     size_t n = up->tiles.n_out, n_both = has_gate ? 2 : 1;
     const spry_cuda_gemm both[] = {{s->gate, n, has_gate ? gate : up}, {s->up, n, up}};
     const spry_cuda_gemm last = {sum->out, c->n_embd, down};
-    bool apart = !has_gate || sparse || gate->scale != 0 || up->scale != 0;
+    bool apart = !has_gate || sparse || gate->scale != 0 || up->scale != 0 || gate->limits || up->limits;
     spry_quantise_args activated = {
         .in = s->gate, .up = has_gate ? s->up : 0, .ungated = !has_gate, .n = (uint32_t)n, .gate = c->arch->gate};
     if (apart || !spry_cuda_gate_up_gemms(d, &activated, input, both, down, d->n_rows))
@@ -233,7 +278,7 @@ static spry_cuda_rows feed_forward(spry_cuda_device *d, const spry_cuda_layer *l
 {
     const spry_config *c = d->config;
     bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = c->arch->norms == SPRY_NORMS_PARALLEL;
-    part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, &l->down, true);
+    part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, l->ffn_scales, &l->down, true);
     const spry_quantise_args input = parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias, x)
                                               : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias, x);
     spry_cuda_rows result = {0};
@@ -319,8 +364,13 @@ void spry_cuda_run(spry_cuda_device *d)
     if (d->config->arch->streams)
         spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
-    for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
+    for (uint32_t layer = 0; layer < d->config->n_layers; layer++) {
         run_layer(d, layer, &x);
+        if (d->sees && deepen(d, layer + 1))
+            x = (spry_cuda_rows){0}; /* which were quantised before */
+        if (d->config->arch->tower)
+            keep_taps(d, layer);
+    }
     if (d->config->arch->streams)
         spry_cuda_streams_end(d);
     spry_cuda_unembed(d);

@@ -10,7 +10,9 @@
 #include "model/arch.h"
 #include "platform/clock.h"
 
-enum { HEAD_DIM_STEP = 8, LARGE_HEAD_DIM = 256, LARGE_HEAD_DIM_STEP = 16 };
+/* Sizes of heads are multiples of these: of those up to the first, up to the second, and of larger ones. Vulkan's
+ * kernels need the second at least. */
+enum { SMALL_HEAD_DIM = 128, HEAD_DIM = 256, SMALL_HEAD_DIM_STEP = 4, HEAD_DIM_STEP = 8, LARGE_HEAD_DIM_STEP = 16 };
 
 static spry_cuda_device *cuda_of(spry_device *device)
 {
@@ -151,8 +153,10 @@ static spry_status logits(spry_device *device, const float **out, size_t first, 
 static spry_status hidden(spry_device *device, const float **out, size_t first, size_t count, spry_error *error)
 {
     spry_cuda_device *d = cuda_of(device);
-    size_t row = d->config->n_embd * sizeof(float);
-    return fetch(d, out, d->scratch.h + (d->n_logits + first) * row, count * row, error);
+    size_t row = d->config->n_embd * sizeof(float), n_hidden = d->n_wanted - d->n_logits;
+    spry_cuda_memory from =
+        first < n_hidden ? d->scratch.h + (d->n_logits + first) * row : d->scratch.taps + (first - n_hidden) * row;
+    return fetch(d, out, from, count * row, error);
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -246,11 +250,13 @@ static const spry_device_ops ops = {.close = close_device,
                                     .measure_pages = measure_pages};
 
 /* Refuses models that the kernels do not support, before anything is allocated. */
-static spry_status check_model(const spry_device_setup *s, spry_error *error)
+static spry_status check_model(const spry_device_setup *s, bool vulkan, spry_error *error)
 {
     const uint32_t sizes[] = {s->config->head_dim, s->config->slide.head_dim};
     for (size_t i = 0; i < SPRY_COUNT(sizes); i++) {
-        uint32_t step = sizes[i] > LARGE_HEAD_DIM ? LARGE_HEAD_DIM_STEP : HEAD_DIM_STEP;
+        uint32_t step = sizes[i] > HEAD_DIM                   ? LARGE_HEAD_DIM_STEP
+                        : sizes[i] > SMALL_HEAD_DIM || vulkan ? HEAD_DIM_STEP
+                                                              : SMALL_HEAD_DIM_STEP;
         if ((sizes[i] % step && !s->config->n_kv_rank) || sizes[i] > SPRY_ATTEND_HEAD_DIM_MAX)
             return spry_fail(error, SPRY_ERR_UNSUPPORTED, "heads of %u values: GPU kernels need multiples of %u",
                              sizes[i], step);
@@ -298,13 +304,14 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
     *out = NULL;
     spry_cuda_device *d = calloc(1, sizeof *d);
     spry_cuda own = *driver;
-    spry_status status = d ? check_model(setup, error) : spry_fail_memory(error, "a device", sizeof *d);
+    spry_status status = d ? check_model(setup, driver->vulkan, error) : spry_fail_memory(error, "a device", sizeof *d);
     if (!status) {
         d->driver = *driver;
         d->device = (spry_device){.ops = &ops, .config = setup->config, .limits = setup->limits};
         d->config = setup->config;
         d->pool = setup->pool;
         status = spry_cuda_context_init(&d->context, &d->driver, index, images, error);
+        d->device.pictures = d->device.two_way = !setup->config->arch->streams && !d->context.vulkan;
         for (size_t i = 0; i < 2; i++)
             d->attention[i] = spry_cuda_attention_of(&d->context, setup->config, setup->pool->shape.type, i);
     }
@@ -411,6 +418,7 @@ const spry_device_kind spry_device_kind_cuda = {
                 SPRY_FEATURE_CHUNKED | SPRY_FEATURE_GATES | SPRY_FEATURE_BARE_NORM | SPRY_FEATURE_KINDS |
                 SPRY_FEATURE_MIXING | SPRY_FEATURE_BESIDE | SPRY_FEATURE_TYPES | SPRY_FEATURE_MAMBA,
     .adapters = true,
+    .towers = true,
     .chunk = 2048,
     .total = total,
     .available = available,

@@ -468,9 +468,40 @@ static void launch_fused(spry_cuda_device *d, spry_gemm_args *args, spry_quantis
     launch_gemm(d, &launch, args);
 }
 
+/* Products with matrices whose inputs and outputs have limits: one by one, from rows of floats. */
+static void limited_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm *products,
+                          size_t n_products, size_t n_rows, bool add)
+{
+    memset(from.to, 0, sizeof from.to);
+    from.plain = d->scratch.plain;
+    spry_cuda_quantise(d, from, products, 0, n_rows, true);
+    for (size_t i = 0; i < n_products; i++) {
+        const spry_cuda_gemm *p = &products[i];
+        const spry_limits *limits = p->w->limits;
+        spry_quantise_args rows = {.in = d->scratch.plain, .n = from.n};
+        if (limits) {
+            const spry_limit_args in = {d->scratch.limited, rows.in,       from.n, from.n, from.n,
+                                        limits->in_min,     limits->in_max};
+            spry_cuda_launch(&d->context, spry_limit_rows_id, n_rows, 1, 1, &in);
+            rows.in = d->scratch.limited;
+        }
+        const spry_cuda_rows quantised = spry_cuda_quantise(d, rows, p, 1, n_rows, false);
+        spry_cuda_gemms(d, &quantised, p, 1, n_rows, add, (spry_cuda_expert_groups){0});
+        if (limits) {
+            const spry_limit_args out = {p->out,          p->out,         p->stride, p->stride, p->w->tiles.n_out,
+                                         limits->out_min, limits->out_max};
+            spry_cuda_launch(&d->context, spry_limit_rows_id, n_rows, 1, 1, &out);
+        }
+    }
+}
+
 spry_cuda_rows spry_cuda_quantise_gemms(spry_cuda_device *d, spry_quantise_args from, const spry_cuda_gemm *products,
                                         size_t n_products, size_t n_rows, bool add)
 {
+    if (d->config->arch->limited) {
+        limited_gemms(d, from, products, n_products, n_rows, add);
+        return (spry_cuda_rows){0};
+    }
     if (!normalises(d, &from, products, n_products, n_rows, false)) {
         const spry_cuda_rows rows = spry_cuda_quantise(d, from, products, n_products, n_rows, false);
         return spry_cuda_gemms(d, &rows, products, n_products, n_rows, add, (spry_cuda_expert_groups){0});

@@ -51,7 +51,7 @@ static void capture(spry_cuda_device *d, spry_cuda_graph *g, void (*run)(spry_cu
 
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d))
 {
-    if (d->watch || d->n_rows > GRAPH_ROWS) {
+    if (d->watch || d->sees || d->n_rows > GRAPH_ROWS) {
         run(d);
         return;
     }

@@ -204,6 +204,7 @@ static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
     m.read_bytes = (double)m.tiles.matrix_bytes;
     m.bias = w->bias ? carve(p, n * w->n_out * sizeof(float)) : 0;
     m.scale = w->scale;
+    m.limits = w->limits;
     m.pairs = load_lora_pairs(p, w, n);
     m.pairs_bytes = p->n_adapters * sizeof(spry_lora_pair);
     for (size_t i = 0; i < n; i++) {
@@ -269,6 +270,8 @@ static spry_cuda_layer load_layer(loader *p, const spry_layer *l, uint32_t index
     return (spry_cuda_layer){
         .attn_norm = load_vector(p, l->attn_norm, c->n_embd),
         .ffn_norm = load_vector(p, l->ffn_norm, c->n_embd),
+        .attn_scales = load_vector(p, l->attn_scales, c->n_embd),
+        .ffn_scales = load_vector(p, l->ffn_scales, c->n_embd),
         .attn_post_norm = load_vector(p, l->attn_post_norm, c->n_embd),
         .ffn_post_norm = load_vector(p, l->ffn_post_norm, c->n_embd),
         .attn_norm_bias = load_vector(p, l->attn_norm_bias, c->n_embd),
@@ -354,6 +357,23 @@ static void link_layers(spry_cuda_model *m, const spry_config *c)
     }
 }
 
+/* The axis of each pair that RoPE turns. */
+static spry_cuda_memory load_axes(loader *p)
+{
+    uint32_t axes[SPRY_MAX_HEAD_DIM / 2];
+    size_t n = p->config->rope_dim / 2;
+    if (!p->config->rope_axes)
+        return 0;
+    spry_cuda_memory at = carve(p, n * sizeof *axes);
+    for (size_t i = 0; i < n; i++)
+        axes[i] = p->config->rope_axes[i];
+    if (p->context) {
+        spry_cuda_write(p->context, at, axes, n * sizeof *axes);
+        spry_cuda_finish(p->context);
+    }
+    return at;
+}
+
 static void load_all(spry_cuda_model *m, loader *p, const spry_weights *w, const float *frequencies)
 {
     const spry_config *c = p->config;
@@ -380,6 +400,7 @@ static void load_all(spry_cuda_model *m, loader *p, const spry_weights *w, const
     }
     m->frequencies[0] = load_vector(p, frequencies, c->rope_dim / 2);
     m->frequencies[1] = load_vector(p, frequencies + c->rope_dim / 2, c->slide.rope_dim / 2);
+    m->axes = load_axes(p);
     for (uint32_t i = 0; i < c->n_layers; i++) {
         spry_cuda_layer layer = load_layer(p, &w->layers[i], i);
         if (m->layers)

@@ -13,11 +13,12 @@ enum { SPRY_CUDA_CHUNKS = 64 };
 /* A matrix, or the matrices of all experts. Absent: type is SPRY_DTYPE_COUNT. */
 typedef struct spry_cuda_matrix {
     spry_tiles tiles;
-    spry_dtype type;        /* on the GPU */
-    spry_cuda_memory bias;  /* 0: none; the biases of experts follow each other */
-    double read_bytes;      /* bytes that one product reads */
-    spry_cuda_memory pairs; /* [experts or one, adapters] spry_lora_pair; 0: no adapter changes the matrix */
-    size_t pairs_bytes;     /* bytes of one matrix's pairs */
+    spry_dtype type;           /* on the GPU */
+    spry_cuda_memory bias;     /* 0: none; the biases of experts follow each other */
+    double read_bytes;         /* bytes that one product reads */
+    spry_cuda_memory pairs;    /* [experts or one, adapters] spry_lora_pair; 0: no adapter changes the matrix */
+    size_t pairs_bytes;        /* bytes of one matrix's pairs */
+    const spry_limits *limits; /* limits of its inputs and outputs, in the model; NULL: none */
 
     float scale; /* factor of the product, before the bias is added, which is stored divided by it; 0: none */
     /* For a product that is added to x: the weights of the RMS norm of x that follows (0: no norm follows), and the
@@ -35,6 +36,7 @@ typedef struct spry_cuda_side {
 typedef struct spry_cuda_layer {
     /* 0: none */
     spry_cuda_memory attn_norm, ffn_norm, attn_post_norm, ffn_post_norm;
+    spry_cuda_memory attn_scales, ffn_scales; /* factors of the results of attention and of feed-forward */
     spry_cuda_memory attn_norm_bias, ffn_norm_bias, attn_post_norm_bias, ffn_post_norm_bias;
     spry_cuda_memory q_norm, k_norm; /* if both norms come after RoPE, q_norm is their product */
     spry_cuda_memory sinks, choice_bias, expert_scale;
@@ -82,6 +84,7 @@ typedef struct spry_cuda_model {
     spry_cuda_matrix positions, token_types; /* only encoders have them */
     spry_cuda_memory embedding_norm, embedding_norm_bias;
     spry_cuda_memory frequencies[2]; /* for full and for sliding layers */
+    spry_cuda_memory axes;           /* [pairs]: the coordinate by which RoPE turns a pair; 0: all by time */
     float magnitude[2];
     spry_cuda_matrix stream_in, stream_out; /* Gemma 3n: for all streams but the first */
     spry_cuda_matrix layer_embedding, layer_projection;

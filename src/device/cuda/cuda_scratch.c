@@ -138,8 +138,9 @@ static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_
     width = larger(width, (size_t)c->n_delta_heads * c->delta_value_dim);
     bool heads = units_of(slots, wide) > units_of(ff_rows, width);
     spry_cuda_carve_activations(s, heads ? slots : ff_rows, heads ? wide : width);
-    size_t adapted = limits->adapter_ranks ? ff_rows : 0;
-    s->plain = carve(s, adapted, width, sizeof(float));
+    size_t adapted = limits->adapter_ranks ? ff_rows : 0, limited = c->arch->limited ? ff_rows : 0;
+    s->plain = carve(s, adapted + limited, width, sizeof(float));
+    s->limited = carve(s, limited, width, sizeof(float));
     s->shrunk = carve(s, adapted, (size_t)SPRY_LORA_PARTS * limits->adapter_ranks, sizeof(float));
 }
 
@@ -153,6 +154,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     s->x = carve(s, rows, c->n_embd, sizeof(float));
     s->y = carve(s, rows, c->n_embd, sizeof(float));
     s->h = carve(s, rows, c->n_embd, sizeof(float));
+    s->taps = carve(s, c->arch->tower ? c->n_taps * rows : 0, c->n_embd, sizeof(float));
     s->q = carve(s, rows, n_q, sizeof(float));
     s->attn = carve(s, rows, n_q, sizeof(float));
     s->k = carve(s, rows, n_kv, sizeof(float));

@@ -23,6 +23,7 @@ typedef struct spry_cuda_scratch {
     size_t bytes;
     spry_cuda_memory x, y;    /* [rows, n_embd] */
     spry_cuda_memory h;       /* [rows, n_embd]: normalised rows that the caller asked for */
+    spry_cuda_memory taps;    /* [n_taps, rows, n_embd]: rows of x after some layers of a tower */
     spry_cuda_memory q, attn; /* [rows, n_heads * head_dim] */
     spry_cuda_memory k, v;    /* [rows, n_kv_heads * head_dim] */
     spry_cuda_memory delta_mixed, delta_gate, delta_ba, delta_result; /* gated delta nets; see cpu/pass_state.h */
@@ -58,8 +59,9 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
     size_t n_slots;
-    spry_cuda_memory plain;  /* with adapters: [rows or slots, widest input], the rows before quantisation */
-    spry_cuda_memory shrunk; /* [SPRY_LORA_PARTS, rows or slots, adapter_ranks] */
+    spry_cuda_memory plain;   /* with adapters or limits: [rows or slots, widest input], the rows before quantisation */
+    spry_cuda_memory limited; /* with limits: the same rows within those of a matrix */
+    spry_cuda_memory shrunk;  /* [SPRY_LORA_PARTS, rows or slots, adapter_ranks] */
 } spry_cuda_scratch;
 
 /* What a step uploads: fixed sections, then the entries of all page tables. Offsets in bytes. */
@@ -68,7 +70,8 @@ typedef struct spry_cuda_upload {
     unsigned char *host; /* the half of the step that is being prepared */
     spry_cuda_memory memory;
     size_t bytes; /* bytes of one step */
-    size_t rows, decode_rows, decode_tiles, prefill_tiles, runs, source, deltas, drawn, scales, entries; /* offsets */
+    size_t rows, window_rows, decode_rows, decode_tiles, prefill_tiles, runs, source, deltas, drawn, scales,
+        entries; /* offsets */
 } spry_cuda_upload;
 
 /* Upload and results of a step's draws. */
@@ -201,10 +204,13 @@ typedef struct spry_cuda_device {
 
     /* the step that is being prepared */
     size_t n_segments, n_rows, n_decode_rows, n_decode_tiles, n_prefill_tiles, n_chunks, n_logits, n_wanted;
-    size_t longest_prefill_tile; /* rows of the longest tile */
-    size_t n_kv_splits;          /* split-KV parts of prefill; 0: not split */
-    bool alone;                  /* every row is the only new row of its sequence */
-    bool adapted;                /* some rows use adapters */
+    size_t longest_prefill_tile;  /* rows of the longest tile */
+    size_t n_kv_splits;           /* split-KV parts of prefill; 0: not split */
+    bool alone;                   /* every row is the only new row of its sequence */
+    bool adapted;                 /* some rows use adapters */
+    bool sees;                    /* some rows come from pictures */
+    const spry_segment *segments; /* borrowed until the step is launched */
+    size_t n_step_segments;
 } spry_cuda_device;
 
 /* cuda_scratch.c: carve takes a part of the working memory, or only counts it if the memory has no address yet;

@@ -24,6 +24,7 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
     size_t rows = d->device.limits.max_rows, used = 0;
     void *host = u->both;
     u->rows = section(&used, rows, sizeof(spry_step_row));
+    u->window_rows = section(&used, d->config->windowed ? rows : 0, sizeof(spry_step_row));
     u->decode_rows = section(&used, rows, sizeof(uint32_t));
     u->decode_tiles = section(&used, rows, sizeof(spry_decode_tile));
     u->prefill_tiles = section(&used, rows, sizeof(spry_row_range));
@@ -142,25 +143,51 @@ static bool find_first(uint32_t *first, const spry_device_step *step, const spry
     return several;
 }
 
+/* The last entry that rows of a segment see: that of the row itself, or of the last row of what they see whole. */
+static const spry_kv_entry *last_seen(const spry_cuda_device *d, const spry_segment *g, const spry_kv_entry *own)
+{
+    if (d->config->bidirectional)
+        return g->table->entries + g->table->n_entries - 1;
+    return g->picture && g->picture->two_way ? spry_kv_table_find(g->table, g->first_position + g->n_rows - 1) : own;
+}
+
+/* The rows as layers with windows see them: nothing but the entries of their segment. */
+static void add_window_rows(spry_cuda_device *d, const spry_segment *g, size_t first_row)
+{
+    const spry_step_row *rows = (const spry_step_row *)(const void *)(d->upload.host + d->upload.rows);
+    spry_step_row *out = (spry_step_row *)(void *)(d->upload.host + d->upload.window_rows);
+    const spry_kv_entry *first = spry_kv_table_find(g->table, g->first_position);
+    const spry_kv_entry *last = spry_kv_table_find(g->table, g->first_position + g->n_rows - 1);
+    for (size_t row = first_row; row < first_row + g->n_rows; row++) {
+        out[row] = rows[row];
+        out[row].first_entry += (uint32_t)(first - g->table->entries);
+        out[row].n_entries = (uint32_t)(last - first) + 1;
+    }
+}
+
 /* Adds the rows of a segment, whose entries begin at `first_entry`. */
 static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_row, size_t first_entry,
                      uint32_t first_new)
 {
     spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + d->upload.rows);
     uint32_t type = 0;
+    bool two_way = g->picture && g->picture->two_way;
     for (size_t i = 0; i < g->n_rows; i++) {
-        uint32_t position = g->first_position + (uint32_t)i;
+        uint32_t position = g->first_position + (uint32_t)i, place[3];
         const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
-        rows[first_row + i] =
-            (spry_step_row){.token = g->tokens ? g->tokens[i] : 0,
-                            .position = position,
-                            .page = entry->page,
-                            .slot = position - entry->start,
-                            .first_entry = (uint32_t)first_entry,
-                            .n_entries = d->config->bidirectional ? (uint32_t)g->table->n_entries
-                                                                  : (uint32_t)(entry - g->table->entries) + 1,
-                            .first_new = first_new,
-                            .type = type};
+        spry_segment_place(place, g, (uint32_t)i);
+        rows[first_row + i] = (spry_step_row){.token = g->tokens && !g->picture ? g->tokens[i] : 0,
+                                              .position = position,
+                                              .page = entry->page,
+                                              .slot = position - entry->start,
+                                              .first_entry = (uint32_t)first_entry,
+                                              .n_entries = (uint32_t)(last_seen(d, g, entry) - g->table->entries) + 1,
+                                              .first_new = first_new,
+                                              .type = type,
+                                              .time = place[0],
+                                              .line = place[1],
+                                              .column = place[2],
+                                              .ahead = two_way ? g->n_rows - 1 - (uint32_t)i : 0};
         if (d->config->second_type && g->tokens && g->tokens[i] == (int32_t)d->config->second_type - 1)
             type = 1;
     }
@@ -246,13 +273,20 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
     d->n_rows = d->n_decode_rows = d->n_decode_tiles = d->n_prefill_tiles = d->n_chunks = d->n_wanted = 0;
     d->n_segments = d->n_kv_splits = d->longest_prefill_tile = 0;
     d->alone = true;
-    d->adapted = false;
+    d->adapted = d->sees = false;
+    d->segments = step->segments;
+    d->n_step_segments = step->n_segments;
     n_entries = 0;
     for (size_t s = 0; s < step->n_segments; s++) {
         const spry_segment *g = &step->segments[s];
         uint32_t first_new;
         d->alone = !find_first(&first_new, step, g) && g->n_rows == 1 && d->alone;
-        add_rows(d, g, d->n_rows, n_entries, first_new);
+        bool same = s && g->table == g[-1].table; /* windows of a tower have one table */
+        size_t first_entry = same ? n_entries - g->table->n_entries : n_entries;
+        add_rows(d, g, d->n_rows, first_entry, first_new);
+        if (d->config->windowed && g->n_rows)
+            add_window_rows(d, g, d->n_rows);
+        d->sees = d->sees || (g->picture && !step->inputs);
         spry_cuda_lora_rows(d, g, d->n_rows);
         if (g->n_rows)
             add_segment(d, g, d->n_rows ? g - 1 : NULL);
@@ -260,9 +294,9 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
             add_decode_rows(d, g, d->n_rows);
         else
             add_prefill_tiles(d, g, d->n_rows);
-        memcpy(u->host + u->entries + n_entries * sizeof(spry_step_entry), g->table->entries,
+        memcpy(u->host + u->entries + first_entry * sizeof(spry_step_entry), g->table->entries,
                g->table->n_entries * sizeof(spry_step_entry));
-        n_entries += g->table->n_entries;
+        n_entries = first_entry + g->table->n_entries;
         d->n_rows += g->n_rows;
     }
     if (d->n_decode_rows)

@@ -107,7 +107,9 @@ typedef struct spry_norm_args {
     uint32_t centre;
 } spry_norm_args;
 
-/* x += y * scale; with a weight y is normalised first, or the sum afterwards; then x *= sum_scale. Grid: rows. */
+/* x += y * factors * scale; with a weight y is normalised first, or the sum afterwards; then x *= sum_scale. Grid:
+ * rows.
+ */
 typedef struct spry_residual_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) y;
@@ -116,9 +118,20 @@ typedef struct spry_residual_args {
     uint32_t n;
     float eps, scale;
     uint32_t centre;
-    uint32_t of_sum; /* the norm is applied to the sum */
-    float sum_scale; /* 0: none */
+    uint32_t of_sum;              /* the norm is applied to the sum */
+    float sum_scale;              /* 0: none */
+    SPRY_AT(const float) factors; /* NULL, or [n]: y is multiplied by them before the sum */
 } spry_residual_args;
+
+/* out = in, but no less than `least` and no more than `most`, for rows of n values that are `stride` apart in `out`.
+ * Grid: rows. */
+typedef struct spry_limit_args {
+    SPRY_AT(float) out;
+    SPRY_AT(const float) in; /* [rows, n], or `out` itself */
+    uint64_t stride, in_stride;
+    uint32_t n;
+    float least, most;
+} spry_limit_args;
 
 /* x *= scale, for rows of n values that are `stride` apart. Grid: rows. */
 typedef struct spry_scale_args {
@@ -179,6 +192,8 @@ typedef struct spry_step_row {
     uint32_t first_entry, n_entries; /* entries of the row's page table, up to the page of the row itself */
     uint32_t first_new;              /* position of the sequence's first row in this step */
     uint32_t type;                   /* the token's type, in encoders */
+    uint32_t time, line, column;     /* coordinates for RoPE, which differ only in pictures with columns */
+    uint32_t ahead;                  /* later rows of its picture that it sees, in layers with `both_ways` */
 } spry_step_row;
 
 /* the layout of spry_kv_entry (kernels/ops.h); rotation: index of the page's RoPE rotation, 0: none */
@@ -209,6 +224,7 @@ typedef struct spry_rope_angles_args {
     SPRY_AT(float) rotation_sine;
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const int32_t) deltas; /* of rotations: position of use minus position of computation */
+    SPRY_AT(const uint32_t) axes;  /* NULL: all pairs turn by time; or [pairs]: 0 by time, 1 by line, 2 by column */
     uint32_t n_rows, n_pairs;
     float magnitude;
 } spry_rope_angles_args;
@@ -298,6 +314,7 @@ typedef struct spry_attend_args {
     uint32_t window;                /* 0: none */
     uint32_t block;                 /* not 0: a row sees its own block of this many positions, not a window */
     uint32_t ahead;                 /* number of later positions that a row sees; position + ahead is below 2^32 */
+    uint32_t both_ways;             /* rows of some pictures see all of it: `ahead` of each row counts, too */
     uint32_t n_chunks, chunk_pages; /* chunks in `partial`, enough for the longest page table, and pages of a chunk */
     float scale, softcap;
 } spry_attend_args;

@@ -115,6 +115,7 @@
     K(spry_quantise_wgmma, SPRY_QUANTISE_WGMMA_UNITS *SPRY_WARP)                                                       \
     K(spry_residual, SPRY_ROW_THREADS)                                                                                 \
     K(spry_scale_rows, SPRY_ROW_THREADS)                                                                               \
+    K(spry_limit_rows, SPRY_ROW_THREADS)                                                                               \
     K(spry_gate_rows, SPRY_ROW_THREADS)                                                                                \
     K(spry_norm, SPRY_ROW_THREADS)                                                                                     \
     K(spry_softcap, SPRY_ROW_THREADS)                                                                                  \

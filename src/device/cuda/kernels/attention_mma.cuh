@@ -61,7 +61,7 @@ SPRY_DEVICE uint32_t query_head(const warp_queries &q, uint32_t group, uint32_t 
 SPRY_DEVICE void see(uint32_t *begin, uint32_t *end, const spry_attend_args &a, uint32_t row)
 {
     uint32_t position = a.rows[row].position;
-    *end = position + 1 + a.ahead;
+    *end = position + 1 + a.ahead + (a.both_ways ? a.rows[row].ahead : 0);
     *begin = first_seen(a, position);
 }
 

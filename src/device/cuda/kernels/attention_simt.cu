@@ -72,7 +72,7 @@ SPRY_DEVICE void find_queries(attend_queries<QUERIES> &q, const spry_attend_args
         q.row[i] = run.first_row + (valid ? number / group : 0);
         q.head[i] = kv_head * group + number % group;
         uint32_t position = a.rows[q.row[i]].position;
-        q.end[i] = valid ? position + 1 + a.ahead : 0;
+        q.end[i] = valid ? position + 1 + a.ahead + (a.both_ways ? a.rows[q.row[i]].ahead : 0) : 0;
         q.begin[i] = valid ? first_seen(a, position) : 0;
     }
 }

@@ -134,6 +134,7 @@ SPRY_KERNEL(spry_residual, spry_residual_args)
         norm = norm_of(y, a.n, a.eps, a.centre);
     for (uint32_t i = threadIdx.x; i < a.n; i += SPRY_ROW_THREADS) {
         float value = first ? normalised(y[i], norm, a.weight, a.bias, i) : y[i];
+        value *= a.factors ? a.factors[i] : 1;
         x[i] += a.scale == 1 ? value : value * a.scale;
     }
     if (last) /* a thread reads only what it has written itself */
@@ -148,6 +149,12 @@ SPRY_KERNEL(spry_scale_rows, spry_scale_args)
 {
     for (uint32_t i = threadIdx.x; i < a.n; i += SPRY_ROW_THREADS)
         a.x[blockIdx.x * a.stride + i] *= a.scale;
+}
+
+SPRY_KERNEL(spry_limit_rows, spry_limit_args)
+{
+    for (uint32_t i = threadIdx.x; i < a.n; i += SPRY_ROW_THREADS)
+        a.out[blockIdx.x * a.stride + i] = fminf(fmaxf(a.in[blockIdx.x * a.in_stride + i], a.least), a.most);
 }
 
 SPRY_KERNEL(spry_gate_rows, spry_gate_args)
@@ -180,13 +187,15 @@ SPRY_KERNEL(spry_rope_angles, spry_rope_angles_args)
     bool is_row = blockIdx.x < a.n_rows;
     uint32_t rotation = is_row ? 0 : blockIdx.x - a.n_rows + 1;
     int32_t delta = is_row ? 0 : a.deltas[rotation];
-    uint32_t distance = is_row ? a.rows[blockIdx.x].position : (uint32_t)(delta < 0 ? -(int64_t)delta : delta);
+    uint32_t distance = is_row ? a.rows[blockIdx.x].time : (uint32_t)(delta < 0 ? -(int64_t)delta : delta);
     float *cosine =
         is_row ? a.cosine + (uint64_t)blockIdx.x * a.n_pairs : a.rotation_cosine + (uint64_t)rotation * a.n_pairs;
     float *sine = is_row ? a.sine + (uint64_t)blockIdx.x * a.n_pairs : a.rotation_sine + (uint64_t)rotation * a.n_pairs;
     float magnitude = is_row ? a.magnitude : 1;
     for (uint32_t i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
-        float angle = (float)distance * a.frequencies[i];
+        uint32_t axis = is_row && a.axes ? a.axes[i] : 0;
+        uint32_t at = axis ? axis == 1 ? a.rows[blockIdx.x].line : a.rows[blockIdx.x].column : distance;
+        float angle = (float)at * a.frequencies[i];
         cosine[i] = cosf(angle) * magnitude;
         sine[i] = sinf(angle) * (delta > 0 ? -magnitude : magnitude);
     }
