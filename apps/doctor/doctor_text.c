@@ -330,13 +330,14 @@ static void put_model_row(page *p, const spry_candidate *c)
     spry_buffer_format(p->out, "%*s%-18s%7s%10s%11.1f%11.2f%11s%s\n", INDENT, "", c->shape,
                        spry_amount_count(parameters, (size_t)e->size.parameters),
                        spry_amount_bytes(memory, (size_t)e->memory_bytes), e->prefill_tps, e->decode_tps,
-                       spry_amount_time(first, e->ttft_1k_ms), c->fits ? "" : "  over 70 % of memory");
+                       spry_amount_time(first, e->ttft_1k_ms), c->fits ? "" : "  tight");
 }
 
 static void put_models(page *p, const spry_machine_profile *m)
 {
-    char heading[64];
-    snprintf(heading, sizeof heading, "Expected speeds as %s (--json has every type)", shown_type);
+    char heading[96];
+    snprintf(heading, sizeof heading, "Expected speeds as %s (--json has every type; tight: over 70 %% of memory)",
+             shown_type);
     put_heading(p, heading);
     spry_buffer_format(p->out, "%*s%s%-18s%7s%10s%11s%11s%11s%s\n", INDENT, "", begin(p, SPRY_STYLE_DIM), "model",
                        "size", "memory", "read t/s", "write t/s", "1k prompt", end(p));

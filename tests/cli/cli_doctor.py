@@ -140,6 +140,8 @@ class Doctor(CliTest):
         self.assertNotIn("\x1b", page)
         for line in page.splitlines():
             self.assertLessEqual(len(line), 100, line)
+        for line in page[page.index("Expected speeds"):].split("\n\n")[0].splitlines():
+            self.assertLessEqual(len(line), 80, line)  # a table is not broken on a usual terminal
 
     def test_the_answer_comes_first(self):
         """Ten lines say what the machine computes with, which model to choose, how fast it is, and what is slow."""
