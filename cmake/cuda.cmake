@@ -55,7 +55,7 @@ if(CUDA_WANTED AND NVCC)
   endif()
   file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} src/device/cuda/kernels/*.cu)
   file(GLOB CUDA_HEADERS CONFIGURE_DEPENDS src/device/cuda/kernels/*.cuh src/device/cuda/kernel_*.h src/device/cuda/smem_sizes.h
-       src/kernels/blocks.h src/kernels/weigh.h)
+       src/kernels/blocks.h src/kernels/grids.h src/kernels/grids.c src/kernels/weigh.h)
   foreach(source ${CUDA_SOURCES})
     get_filename_component(name ${source} NAME_WE)
     set(image ${CUDA_FOLDER}/${name}.fatbin)

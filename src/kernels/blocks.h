@@ -247,7 +247,8 @@ static_assert(sizeof(spry_block_tq2_0) == 66, "tq2_0 has padding");
 
 /* The types that a GPU stores as quants, scales and minima in planes (device/cuda/kernels/weight_tiles.cuh):
  * X(name, TYPE, bits of a quant, the quant that means 0, values with a common scale, bytes of scales for 64 values,
- * whether they have minima, whether 256 values have a second scale, whether quants are 4-bit floats). */
+ * whether they have minima, whether 256 values have a second scale, what quants are: 0 integers, 1 4-bit floats, 2
+ * codes of levels). */
 #define SPRY_QUANT_TYPES(X)                                                                                            \
     X(q4_0, Q4_0, 4, 8, 32, 4, 0, 0, 0)                                                                                \
     X(q4_1, Q4_1, 4, 0, 32, 8, 1, 0, 0)                                                                                \
@@ -258,5 +259,33 @@ static_assert(sizeof(spry_block_tq2_0) == 66, "tq2_0 has padding");
     X(q5_k, Q5_K, 5, 0, 32, 4, 1, 1, 0)                                                                                \
     X(q6_k, Q6_K, 6, 32, 16, 4, 0, 1, 0)                                                                               \
     X(mxfp4, MXFP4, 4, 16, 32, 4, 0, 0, 1)
+
+/* Further ones that are stored so on NVIDIA's GPUs only; with minima, the quant is the one in the middle. */
+#define SPRY_QUANT_TYPES_CUDA(X) X(q2_k, Q2_K, 4, 2, 16, 8, 1, 1, 0)
+
+/* Two forms in which NVIDIA's GPUs store the types of SPRY_LEVEL_TYPES: a code of 4 bits selects one of 16 integers,
+ * the levels of the file's type, and each 16 values have a scale: in level_k an integer, which a half for 256 values
+ * and a power of 2 multiply, in level_h a half. */
+#define SPRY_LEVEL_FORMS(X)                                                                                            \
+    X(level_k, LEVEL_K, 4, 0, 16, 4, 0, 1, 2)                                                                          \
+    X(level_h, LEVEL_H, 4, 0, 16, 8, 0, 1, 2)
+
+/* X(name, TYPE, form) */
+#define SPRY_LEVEL_TYPES(X)                                                                                            \
+    X(q3_k, Q3_K, level_k)                                                                                             \
+    X(iq4_xs, IQ4_XS, level_k)                                                                                         \
+    X(iq3_s, IQ3_S, level_k)                                                                                           \
+    X(iq3_xxs, IQ3_XXS, level_k)                                                                                       \
+    X(iq2_s, IQ2_S, level_k)                                                                                           \
+    X(iq2_xs, IQ2_XS, level_k)                                                                                         \
+    X(iq2_xxs, IQ2_XXS, level_k)                                                                                       \
+    X(iq1_m, IQ1_M, level_k)                                                                                           \
+    X(iq1_s, IQ1_S, level_k)                                                                                           \
+    X(tq2_0, TQ2_0, level_k)                                                                                           \
+    X(tq1_0, TQ1_0, level_k)                                                                                           \
+    X(iq4_nl, IQ4_NL, level_h)                                                                                         \
+    X(nvfp4, NVFP4, level_h)                                                                                           \
+    X(q2_0, Q2_0, level_h)                                                                                             \
+    X(q1_0, Q1_0, level_h)
 
 #endif

@@ -129,7 +129,7 @@ void cuda_runner_split(model_runner *r, uint32_t layers, bool turned)
 
 static double form_rounding(spry_dtype type)
 {
-    switch (spry_cuda_act_format(spry_cuda_stored_type(type))) {
+    switch (spry_cuda_act_format(spry_cuda_stored_type(type, false))) {
     case SPRY_ACT_BF16X2: return 0x1p-17 / 0x1p-24;
     case SPRY_ACT_BF16X3: return 2; /* matrix instructions cut off what floats round */
     default: return 0x1p-8 / 0x1p-24;

@@ -141,7 +141,7 @@ static void floats_agree_with_transformers(void **state)
     }
 }
 
-/* ---- types without kernels --------------------------------------------------------------------------------------- */
+/* ---- types that other forms store, and types without kernels ----------------------------------------------------- */
 
 /* Blocks of random bytes; their scales, F16 numbers at these places, are small. */
 static const struct odd_type {
@@ -149,7 +149,24 @@ static const struct odd_type {
     size_t scales[2];
 } odd_types[] = {{SPRY_Q2_K, {80, 82}},  {SPRY_Q3_K, {108, 108}}, {SPRY_IQ4_NL, {0, 0}},  {SPRY_IQ4_XS, {0, 0}},
                  {SPRY_TQ1_0, {52, 52}}, {SPRY_TQ2_0, {64, 64}},  {SPRY_IQ2_XXS, {0, 0}}, {SPRY_IQ2_XS, {0, 0}},
-                 {SPRY_IQ2_S, {0, 0}},   {SPRY_IQ3_XXS, {0, 0}},  {SPRY_IQ3_S, {0, 0}}};
+                 {SPRY_IQ2_S, {0, 0}},   {SPRY_IQ3_XXS, {0, 0}},  {SPRY_IQ3_S, {0, 0}},   {SPRY_IQ1_S, {0, 0}},
+                 {SPRY_NVFP4, {0, 2}},   {SPRY_Q1_0, {0, 0}}};
+
+/* Blocks of 8-bit floats below 2 whose scales, floats, are small. */
+static void make_f8(model_runner *r, spry_weight *w, uint64_t *random)
+{
+    size_t blocks = w->n_out * w->n_in / spry_dtype_block(SPRY_F8);
+    spry_block_f8 *data = spry_arena_alloc(&r->model->arena, blocks, sizeof *data);
+    assert_non_null(data);
+    for (size_t i = 0; i < blocks * SPRY_COUNT(data->values); i++)
+        data[i / SPRY_COUNT(data->values)].values[i % SPRY_COUNT(data->values)] =
+            (unsigned char)((*random = *random * 6364136223846793005u + 1442695040888963407u) >> 56) & 0xbf;
+    for (size_t i = 0; i < blocks; i++)
+        data[i].scale = 0x1p-5f;
+    w->data = (const unsigned char *)data;
+    w->type = SPRY_F8;
+    w->row_bytes = w->n_in / spry_dtype_block(SPRY_F8) * sizeof *data;
+}
 
 static void make_odd(model_runner *r, spry_weight *w, const struct odd_type *odd, uint64_t *random)
 {
@@ -179,23 +196,26 @@ static void make_floats(model_runner *r, spry_weight *w)
 }
 
 /* Every matrix of a layer, in the order of its list. */
-static void each_matrix(model_runner *r, bool odd)
+typedef enum matrix_change { MAKE_ODD, MAKE_F8, MAKE_FLOATS } matrix_change;
+static void each_matrix(model_runner *r, matrix_change change)
 {
     uint64_t random = 7;
     for (size_t layer = 0, k = 0; layer < r->model->config.n_layers; layer++) {
         spry_layer *l = &r->model->weights.layers[layer];
         spry_weight *matrices[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
         for (size_t i = 0; i < SPRY_COUNT(matrices); i++, k++)
-            if (odd)
+            if (change == MAKE_ODD)
                 make_odd(r, matrices[i], &odd_types[k % SPRY_COUNT(odd_types)], &random);
+            else if (change == MAKE_F8)
+                make_f8(r, matrices[i], &random);
             else
                 make_floats(r, matrices[i]);
     }
 }
 
-/* Types that the GPU has no kernels for give what their values give as F32, bit for bit, and what the CPU gives but for
- * rounding. */
-static void types_without_kernels_are_floats(void **state)
+/* All other quantised types of files are stored in few bits and give what the CPU gives but for rounding; a type that
+ * the GPU has no kernels for gives what its values give as F32, bit for bit. */
+static void all_types_are_stored(void **state)
 {
     (void)state;
     enum { COUNT = 5 };
@@ -206,18 +226,28 @@ static void types_without_kernels_are_floats(void **state)
     if (!is_chosen("llama-256") || !golden_folder(folder, "llama-256"))
         return;
     for (size_t i = 0; i < SPRY_COUNT(odd_types); i++)
-        assert_int_equal(spry_cuda_stored_type(odd_types[i].type), SPRY_F32);
+        assert_int_equal(spry_cuda_stored_type(odd_types[i].type, false), odd_types[i].type);
+    assert_int_equal(spry_cuda_stored_type(SPRY_F8, false), SPRY_F32);
     cuda_runner_open(&r, folder, NULL, "f32", SPRY_F32);
     size_t n_vocab = r.model->config.n_vocab, bytes = COUNT * n_vocab * sizeof(float);
     float *before = runner_logits(&r, ids, COUNT, COUNT);
-    each_matrix(&r, true);
+    each_matrix(&r, MAKE_F8);
     cuda_runner_reopen(&r);
-    float *odd = runner_logits(&r, ids, COUNT, COUNT);
-    assert_memory_not_equal(odd, before, bytes);
-    each_matrix(&r, false);
+    float *f8 = runner_logits(&r, ids, COUNT, COUNT);
+    assert_memory_not_equal(f8, before, bytes);
+    each_matrix(&r, MAKE_FLOATS);
     cuda_runner_reopen(&r);
-    float *floats = runner_logits(&r, ids, COUNT, COUNT), *hidden = runner_hidden(&r, ids, COUNT);
-    assert_memory_equal(odd, floats, bytes);
+    float *floats = runner_logits(&r, ids, COUNT, COUNT);
+    assert_memory_equal(f8, floats, bytes);
+    spry_device_memory as_floats, packed;
+    assert_true(spry_device_measure(r.device, &as_floats));
+    each_matrix(&r, MAKE_ODD);
+    cuda_runner_reopen(&r);
+    assert_true(spry_device_measure(r.device, &packed));
+    if (strcmp(cuda_runner_kind()->name, "vulkan"))
+        assert_true(packed.weights < as_floats.weights / 2); /* the embedding and the output are as they were */
+    float *odd = runner_logits(&r, ids, COUNT, COUNT), *hidden = runner_hidden(&r, ids, COUNT);
+    assert_memory_not_equal(odd, floats, bytes);
     const spry_device_setup setup = runner_setup(&r);
     spry_device_close(r.device);
     must(spry_device_open(&r.device, "cpu", &setup, &error), &error);
@@ -232,7 +262,7 @@ static void types_without_kernels_are_floats(void **state)
                          allowed);
         assert_int_equal(argmax(cpu + row * n_vocab, n_vocab), argmax(odd + row * n_vocab, n_vocab));
     }
-    free(before), free(odd), free(floats), free(hidden), free(cpu), free(weights);
+    free(before), free(f8), free(odd), free(floats), free(hidden), free(cpu), free(weights);
     cuda_runner_close(&r);
 }
 
@@ -372,9 +402,12 @@ static void deep_rows_have_the_bits_of_a_whole_prompt(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_agree_with_transformers),   cmocka_unit_test(floats_agree_with_transformers),
-        cmocka_unit_test(types_without_kernels_are_floats), cmocka_unit_test(splits_agree_with_transformers),
-        cmocka_unit_test(chunks_and_batches_change_no_bit), cmocka_unit_test(deep_rows_have_the_bits_of_a_whole_prompt),
+        cmocka_unit_test(models_agree_with_transformers),
+        cmocka_unit_test(floats_agree_with_transformers),
+        cmocka_unit_test(all_types_are_stored),
+        cmocka_unit_test(splits_agree_with_transformers),
+        cmocka_unit_test(chunks_and_batches_change_no_bit),
+        cmocka_unit_test(deep_rows_have_the_bits_of_a_whole_prompt),
     };
     if (!cuda_runner_choose(argc, argv))
         return 0;

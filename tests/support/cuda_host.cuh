@@ -11,9 +11,10 @@
 
 #include "kernels/half.h"
 
-#define SPRY_DEVICE                       static inline
-#define SPRY_METHOD                       inline
-#define SPRY_SMEM                         static
+#define SPRY_DEVICE static inline
+#define SPRY_METHOD inline
+#define SPRY_SMEM   static
+#define SPRY_GRIDS_PLACE
 #define SPRY_SMEM_DYNAMIC(name, multiple) unsigned char *name = cuda_host_shared()
 #define SPRY_NOINLINE                     static
 #define SPRY_UNROLL

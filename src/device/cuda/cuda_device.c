@@ -202,13 +202,18 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
     return true;
 }
 
-bool spry_cuda_device_estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
+bool spry_cuda_device_estimate(spry_device_memory *memory, const spry_device_setup *s, bool vulkan)
 {
-    (void)use; /* everything is allocated at once */
-    memory->weights = spry_cuda_model_bytes(NULL, s->config, s->weights, &s->limits, 0);
+    memory->weights = spry_cuda_model_bytes(NULL, s->config, s->weights, &s->limits, 0, vulkan);
     memory->scratch = spry_cuda_scratch_bytes(s->config, &s->limits);
     return spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages) &&
            spry_checked_add(&memory->kv, memory->kv, spry_kv_states_bytes(&s->pool->shape));
+}
+
+static bool estimate(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use)
+{
+    (void)use; /* everything is allocated at once */
+    return spry_cuda_device_estimate(memory, setup, false);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -269,7 +274,7 @@ static spry_status check_memory(spry_cuda_device *d, const spry_device_setup *s,
 {
     spry_device_memory need = {0};
     size_t free_bytes = 0, bytes = 0;
-    if (!spry_cuda_device_estimate(&need, s, NULL))
+    if (!spry_cuda_device_estimate(&need, s, d->context.vulkan))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: the KV pages are larger than any memory", d->context.name);
     size_t sum = need.weights + need.kv + need.scratch;
     bool known = d->context.cuda->memory_info(&free_bytes, &bytes) == 0;
@@ -424,6 +429,6 @@ const spry_device_kind spry_device_kind_cuda = {
     .available = available,
     .explain = explain,
     .open = open_piece,
-    .estimate = spry_cuda_device_estimate,
+    .estimate = estimate,
     .open_whisper = open_whisper,
     .whisper_rows = true};

@@ -10,11 +10,11 @@
 spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, const void *const *images, int index,
                                   const spry_device_setup *setup, spry_error *error);
 
-/* The memory that a device reserves; see spry_device_estimate. */
-bool spry_cuda_device_estimate(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use);
+/* The memory that a device reserves, of Vulkan or of CUDA; see spry_device_estimate. */
+bool spry_cuda_device_estimate(spry_device_memory *memory, const spry_device_setup *setup, bool vulkan);
 
-/* The compiled kernels, one fatbin for each file of kernels/, which the module spry_cuda contains. Ends with NULL; there
- * are none if the module is not installed. */
+/* The compiled kernels, one fatbin for each file of kernels/, which the module spry_cuda contains. Ends with NULL;
+ * there are none if the module is not installed. */
 const void *const *spry_cuda_images(void);
 
 #endif

@@ -12,7 +12,7 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 #define SPLITK(T, small)                                                                                               \
-    .repack = spry_repack_##T##_id, .embed = spry_embed_##T##_id,                                                      \
+    .embed = spry_embed_##T##_id,                                                                                      \
     .splitk = {spry_gemm_splitk_##T##_1_1_id, spry_gemm_splitk_##T##_2_1_id, spry_gemm_splitk_##T##_4_1_id,            \
                spry_gemm_splitk_##T##_2_2_id, spry_gemm_splitk_##T##_4_4_id, small}
 #define FUSED(T)                                                                                                       \
@@ -25,8 +25,9 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
               {spry_gemm_wgmma_gate_##T##_8_1_2_id, spry_gemm_wgmma_gate_##T##_16_2_1_id}}
 
 /* Bytes of the planes of weight_tiles.cuh, for 16 outputs by 64 inputs. */
-#define QUANT(T, dtype, bits, zero, group, scale_bytes, min, super_plane, floats)                                      \
+#define QUANT(T, dtype, bits, zero, group, scale_bytes, min, super_plane, kind)                                        \
     [SPRY_##dtype] = {                                                                                                 \
+        .repack = spry_repack_##T##_id,                                                                                \
         .format = SPRY_ACT_BF16,                                                                                       \
         .values = bits < 8 ? 512 : 1024,                                                                               \
         .high = bits < 8 ? (bits - 4) * 128 : 0,                                                                       \
@@ -37,8 +38,23 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
         FUSED(T),                                                                                                      \
         WGMMA(T),                                                                                                      \
     },
+#define LEVEL_SCALE(T, form, bits, zero, group, scale_bytes, ...) LEVEL_SCALE_##T = (scale_bytes),
+enum { SPRY_LEVEL_FORMS(LEVEL_SCALE) };
+#define LEVELS(T, dtype, form)                                                                                         \
+    [SPRY_##dtype] = {                                                                                                 \
+        .repack = spry_repack_##T##_id,                                                                                \
+        .format = SPRY_ACT_BF16,                                                                                       \
+        .values = 512,                                                                                                 \
+        .scale = LEVEL_SCALE_##form * SPRY_TILE_ROWS,                                                                  \
+        .super = 4 * SPRY_TILE_ROWS,                                                                                   \
+        SPLITK(form, SPRY_NO_KERNEL),                                                                                  \
+        .large = {spry_gemm_wide_##form##_1_id, spry_gemm_wide_##form##_2_id},                                         \
+        FUSED(form),                                                                                                   \
+        WGMMA(form),                                                                                                   \
+    },
 #define HALF(T, dtype, terms, act_format, lane)                                                                        \
     [SPRY_##dtype] = {                                                                                                 \
+        .repack = spry_repack_##T##_id,                                                                                \
         .format = act_format,                                                                                          \
         .values = lane * 4 * SPRY_WARP,                                                                                \
         SPLITK(T, spry_gemm_splitk_##T##_1_1_small_id),                                                                \
@@ -48,9 +64,10 @@ const uint16_t spry_cuda_kernel_threads[SPRY_KERNEL_COUNT] = {SPRY_KERNELS};
     },
 
 const spry_weight_type spry_cuda_weight_types[SPRY_DTYPE_COUNT] = {
-    SPRY_QUANT_TYPES(QUANT)
+    SPRY_QUANT_BLOCKS(QUANT) SPRY_LEVEL_TYPES(LEVELS)
         SPRY_HALF_TYPES(HALF)[SPRY_F32] = {.format = SPRY_ACT_BF16X3,
                                            .values = 32 * 4 * SPRY_WARP,
+                                           .repack = spry_repack_f32_id,
                                            SPLITK(f32, SPRY_NO_KERNEL),
                                            .large = {spry_gemm_plain_f32_id, spry_gemm_plain_f32_id}},
 };

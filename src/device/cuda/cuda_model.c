@@ -14,9 +14,13 @@ enum { ALIGNMENT = 256 };
 /* ---- layout: the sizes of kernels/weight_tiles.cuh
  * ---------------------------------------------------------------------- */
 
-spry_dtype spry_cuda_stored_type(spry_dtype type)
+spry_dtype spry_cuda_stored_type(spry_dtype type, bool vulkan)
 {
-    return spry_cuda_weight_types[type].values ? type : SPRY_F32;
+#define KNOWN(name, NAME, ...) [SPRY_##NAME] = true,
+    static const bool vulkan_types[SPRY_DTYPE_COUNT] = {SPRY_FLOAT_TYPES(KNOWN) SPRY_QUANT_TYPES(KNOWN)};
+#undef KNOWN
+    bool stored = vulkan ? vulkan_types[type] : spry_cuda_weight_types[type].values > 0;
+    return stored ? type : SPRY_F32;
 }
 
 spry_act_format spry_cuda_act_format(spry_dtype placed)
@@ -49,10 +53,11 @@ static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
                         .n_units = (uint32_t)((w->n_in + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
     uint64_t together = (tiles.n_tiles + SPRY_TILE_GROUP - 1) / SPRY_TILE_GROUP;
     uint64_t units = together * SPRY_TILE_GROUP * tiles.n_units;
+    uint64_t supers = together * SPRY_TILE_GROUP * ((tiles.n_units + 3) / 4);
     tiles.high = aligned(units * t->values);
     tiles.scale = aligned(tiles.high + units * t->high);
     tiles.super = aligned(tiles.scale + units * t->scale);
-    tiles.matrix_bytes = aligned(tiles.super + units / 4 * t->super);
+    tiles.matrix_bytes = aligned(tiles.super + supers * t->super);
     return tiles;
 }
 
@@ -194,7 +199,7 @@ static spry_cuda_matrix load(loader *p, const spry_weight *w, size_t n)
     spry_cuda_matrix m = {.type = SPRY_DTYPE_COUNT};
     if (!w || !w->data)
         return m;
-    m.type = spry_cuda_stored_type(w->type);
+    m.type = spry_cuda_stored_type(w->type, p->vulkan);
     for (size_t i = 1; i < n; i++)
         m.type = w[i].type == w->type ? m.type : SPRY_F32;
     m.tiles = lay_out(m.type, w);
@@ -427,9 +432,10 @@ static size_t count_bytes(size_t *largest, loader counting, const spry_weights *
 }
 
 size_t spry_cuda_model_bytes(size_t *largest, const spry_config *config, const spry_weights *weights,
-                             const spry_step_limits *limits, size_t chunk)
+                             const spry_step_limits *limits, size_t chunk, bool vulkan)
 {
-    return count_bytes(largest, (loader){.config = config, .n_adapters = limits->n_adapters, .chunk = chunk}, weights);
+    const loader counting = {.config = config, .n_adapters = limits->n_adapters, .chunk = chunk, .vulkan = vulkan};
+    return count_bytes(largest, counting, weights);
 }
 
 spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context, const spry_config *config,
@@ -439,7 +445,7 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
     float frequencies[2 * SPRY_MAX_HEAD_DIM];
     size_t chunk = context->max_allocation / ALIGNMENT * ALIGNMENT, largest;
     *m = (spry_cuda_model){0};
-    loader p = {.config = config, .n_adapters = limits->n_adapters, .chunk = chunk};
+    loader p = {.config = config, .n_adapters = limits->n_adapters, .chunk = chunk, .vulkan = context->vulkan};
     if (context->cuda->memory_share) {
         p.list = &m->shared;
         count_bytes(NULL, p, weights);

@@ -99,16 +99,17 @@ spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number)
 spry_act_format spry_cuda_act_format(spry_dtype placed);
 size_t spry_cuda_act_terms(spry_dtype placed);
 
-/* The type in which a matrix is stored: its own, or F32 if there are no kernels for that. */
-spry_dtype spry_cuda_stored_type(spry_dtype type);
+/* The type in which a matrix is stored: its own, or F32 if there are no kernels for that. `vulkan`: kernels of Vulkan.
+ */
+spry_dtype spry_cuda_stored_type(spry_dtype type, bool vulkan);
 
 /* Bytes of 16 outputs and 64 inputs in all planes. */
 size_t spry_cuda_unit_bytes(spry_dtype placed);
 
 /* Bytes of the whole model and its adapters, in pieces of at most `chunk` bytes that are allocated together; 0: no
- * limit. *largest: NULL, or becomes the size of the largest piece. */
+ * limit. *largest: NULL, or becomes the size of the largest piece. `vulkan`: for a device of Vulkan. */
 size_t spry_cuda_model_bytes(size_t *largest, const spry_config *config, const spry_weights *weights,
-                             const spry_step_limits *limits, size_t chunk);
+                             const spry_step_limits *limits, size_t chunk, bool vulkan);
 
 spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *context, const spry_config *config,
                                  const spry_weights *weights, const spry_ops *ops, const spry_step_limits *limits,
@@ -137,6 +138,7 @@ typedef struct spry_cuda_loader {
     size_t chunk;                  /* nothing crosses a multiple of it; 0: there is one destination */
     spry_cuda_memory staging;      /* staging memory */
     size_t used, largest;          /* bytes so far; the largest piece */
+    bool vulkan;                   /* of the types only those with kernels of Vulkan */
     size_t as_floats;              /* matrices of another type that are stored as F32 */
     spry_cuda_shared *list;        /* NULL, or becomes the list of weights that may be shared */
     const spry_cuda_shared *shared;

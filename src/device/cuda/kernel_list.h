@@ -13,8 +13,9 @@
 
 /* ---- weight types ------------------------------------------------------------------------------------------------ */
 
-/* Quantised types: SPRY_QUANT_TYPES of kernels/blocks.h. Types of KV pages: base/kv_types.h. Floats: X(name, dtype,
- * bf16 terms of a weight and of an activation, activation format, bytes of a lane for 16 inputs). */
+/* Quantised types and the forms in which weights are stored: kernels/blocks.h. Types of KV pages: base/kv_types.h.
+ * Floats: X(name, dtype, bf16 terms of a weight and of an activation, activation format, bytes of a lane for 16
+ * inputs). */
 #define SPRY_HALF_TYPES(X)                                                                                             \
     X(f16, F16, 2, SPRY_ACT_BF16X2, 16)                                                                                \
     X(bf16, BF16, 1, SPRY_ACT_BF16, 16)
@@ -22,11 +23,20 @@
     SPRY_HALF_TYPES(X)                                                                                                 \
     X(f32, F32, 3, SPRY_ACT_BF16X3, 32)
 
+/* Quantised types with a repacking kernel for their blocks, and all quantised forms with kernels for products. */
+#define SPRY_QUANT_BLOCKS(X)                                                                                           \
+    SPRY_QUANT_TYPES(X)                                                                                                \
+    SPRY_QUANT_TYPES_CUDA(X)
+#define SPRY_QUANT_FORMS(X)                                                                                            \
+    SPRY_QUANT_BLOCKS(X)                                                                                               \
+    SPRY_LEVEL_FORMS(X)
+
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Kernels of each weight type, of each quantised type, of F16 and BF16, and of all types but F32. */
+/* Kernels of each type of a file, of each weight type, of each quantised type, of F16 and BF16, and of all types but
+ * F32. */
+#define SPRY_REPACK_KERNELS(T, ...) K(spry_repack_##T, SPRY_WARP)
 #define SPRY_WEIGHT_KERNELS(T, ...)                                                                                    \
-    K(spry_repack_##T, SPRY_WARP)                                                                                      \
     K(spry_embed_##T, SPRY_ROW_THREADS)                                                                                \
     K(spry_gemm_splitk_##T##_1_1, SPRY_SPLITK_THREADS)                                                                 \
     K(spry_gemm_splitk_##T##_2_1, SPRY_SPLITK_THREADS)                                                                 \
@@ -86,12 +96,15 @@
 
 /* All of them; K is defined where the list is used. */
 #define SPRY_KERNELS                                                                                                   \
+    SPRY_FLOAT_TYPES(SPRY_REPACK_KERNELS)                                                                              \
+    SPRY_QUANT_BLOCKS(SPRY_REPACK_KERNELS)                                                                             \
+    SPRY_LEVEL_TYPES(SPRY_REPACK_KERNELS)                                                                              \
     SPRY_FLOAT_TYPES(SPRY_WEIGHT_KERNELS)                                                                              \
-    SPRY_QUANT_TYPES(SPRY_WEIGHT_KERNELS)                                                                              \
-    SPRY_QUANT_TYPES(SPRY_QUANT_KERNELS)                                                                               \
+    SPRY_QUANT_FORMS(SPRY_WEIGHT_KERNELS)                                                                              \
+    SPRY_QUANT_FORMS(SPRY_QUANT_KERNELS)                                                                               \
     SPRY_HALF_TYPES(SPRY_HALF_KERNELS)                                                                                 \
     SPRY_HALF_TYPES(SPRY_FUSED_KERNELS)                                                                                \
-    SPRY_QUANT_TYPES(SPRY_FUSED_KERNELS)                                                                               \
+    SPRY_QUANT_FORMS(SPRY_FUSED_KERNELS)                                                                               \
     K(spry_gemm_plain_f32, SPRY_PLAIN_THREADS)                                                                         \
     SPRY_KV_TYPES(SPRY_KV_KERNELS)                                                                                     \
     SPRY_HEAD_KERNELS(1)                                                                                               \

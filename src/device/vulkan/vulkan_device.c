@@ -73,6 +73,12 @@ static void explain(const char *piece, spry_error *why)
     open_driver(&driver, &index, piece, why);
 }
 
+static bool estimate(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use)
+{
+    (void)use; /* everything is allocated at once */
+    return spry_cuda_device_estimate(memory, setup, true);
+}
+
 const spry_device_kind spry_device_kind_vulkan = {
     .name = "vulkan",
     .features = SPRY_FEATURE_LAYER_NORM | SPRY_FEATURE_NORM_PLACES | SPRY_FEATURE_QK_NORM | SPRY_FEATURE_UNROTATED |
@@ -85,4 +91,4 @@ const spry_device_kind spry_device_kind_vulkan = {
     .is_host = is_host,
     .explain = explain,
     .open = open_piece,
-    .estimate = spry_cuda_device_estimate};
+    .estimate = estimate};

@@ -3,7 +3,7 @@
 
 SPRY_FLOAT_TYPES(GEMMS_SPLITK)
 SPRY_HALF_TYPES(GEMMS_HALF)
-SPRY_QUANT_TYPES(GEMMS_MMA)
+SPRY_QUANT_FORMS(GEMMS_MMA)
 /* F32 weights are rare: there is only the plain kernel for many rows. */
 GEMM_PLAIN(f32)
 

@@ -40,7 +40,8 @@ template <class Q> struct quant_unit {
 
     SPRY_METHOD void load(const gemm_tile &p, uint32_t unit)
     {
-        load_unit<Q>(words, p.weight, tile_unit(p.weight, p.tile, unit), p.lane);
+        load_unit<Q>(words, p.weight, tile_unit(p.weight, p.tile, unit), super_plane<Q>(p.weight, p.tile, unit),
+                     p.lane);
         load_scales<Q>(raw[0], p.weight, p.tile, unit, p.lane / 4);
         load_scales<Q>(raw[1], p.weight, p.tile, unit, p.lane / 4 + 8);
     }
@@ -169,11 +170,9 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
         const unsigned char *values = tile_plane(p.weight, 0, at, VALUES) + lane * T::LANE;
         unsigned char *to = smem + i * UNIT;
         uint32_t rest = VALUES + (uint32_t)lane * 16;
-        const unsigned char *from =
-            rest < VALUES + HIGH ? tile_plane(p.weight, p.weight.high, at, HIGH) - VALUES
-            : rest < SUPER_AT
-                ? tile_plane(p.weight, p.weight.scale, at, SCALES) - VALUES - HIGH
-                : tile_plane(p.weight, p.weight.super, tile_super(p.weight, p.tile, number), 64) - SUPER_AT;
+        const unsigned char *from = rest < VALUES + HIGH ? tile_plane(p.weight, p.weight.high, at, HIGH) - VALUES
+                                    : rest < SUPER_AT ? tile_plane(p.weight, p.weight.scale, at, SCALES) - VALUES - HIGH
+                                                      : super_plane<T>(p.weight, p.tile, number) - SUPER_AT;
         syncwarp(); /* other lanes may still read the slot */
         SPRY_UNROLL
         for (int k = 0; k < T::LANE; k += 16)
@@ -200,8 +199,10 @@ template <class T, int AHEAD, bool QUANTS> struct smem_units {
             SPRY_UNROLL
             for (int k = 0; k < T::SCALE / 4; k++)
                 u.raw[upper].scale[k] = ((const uint32_t *)(from + VALUES + HIGH))[output * (T::SCALE / 4) + k];
-            u.raw[upper].super = T::SUPER ? ((const uint32_t *)(from + SUPER_AT))[output] : 0;
+            u.raw[upper].super = T::SUPER ? super_word<T>(from + SUPER_AT, output) : 0;
         }
+        if (T::LEVELS)
+            load_words(u.words.high, from + SUPER_AT + LEVELS_AT, 4);
     }
 
     SPRY_METHOD unit get(uint32_t i) const

@@ -2,4 +2,4 @@
 #include "device/cuda/kernels/gemm_small.cuh"
 
 SPRY_HALF_TYPES(GEMMS_SMALL)
-SPRY_QUANT_TYPES(GEMMS_SMALL)
+SPRY_QUANT_FORMS(GEMMS_SMALL)

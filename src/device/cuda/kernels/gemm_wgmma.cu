@@ -520,4 +520,4 @@ template <class S> SPRY_DEVICE void gemm_wgmma(const spry_gemm_args &a)
     GEMM_WGMMA(name, wgmma, 16, 2, 1, false)                                                                           \
     GEMM_WGMMA(name, wgmma_gate, 8, 1, 2, true) GEMM_WGMMA(name, wgmma_gate, 16, 2, 1, true)
 SPRY_HALF_TYPES(GEMMS_WGMMA)
-SPRY_QUANT_TYPES(GEMMS_WGMMA)
+SPRY_QUANT_FORMS(GEMMS_WGMMA)

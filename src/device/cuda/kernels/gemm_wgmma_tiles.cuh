@@ -101,7 +101,7 @@ template <class Q> struct wgmma_quants : wgmma_operand<Q> {
             values = tile_plane(w, 0, number, VALUES);
             high = tile_plane(w, w.high, number, HIGH);
             scales = tile_plane(w, w.scale, number, SCALES);
-            super = tile_plane(w, w.super, tile_super(w, tile, first), SUPER);
+            super = tile_plane(w, w.super, tile_super<Q>(w, tile, first), SUPER);
         }
 
         SPRY_METHOD void copy(unsigned char *warpgroup, mbarrier *full)
@@ -133,8 +133,10 @@ template <class Q> struct wgmma_quants : wgmma_operand<Q> {
             for (int k = 0; k < Q::SCALE / 4; k++)
                 unit.raw[upper].scale[k] =
                     ((const uint32_t *)(warpgroup + SCALES_AT + slot * SCALES))[output * (Q::SCALE / 4) + k];
-            unit.raw[upper].super = Q::SUPER ? ((const uint32_t *)(warpgroup + SUPER_AT + slot * SUPER))[output] : 0;
+            unit.raw[upper].super = Q::SUPER ? super_word<Q>(warpgroup + SUPER_AT + slot * SUPER, output) : 0;
         }
+        if (Q::LEVELS)
+            load_words(unit.words.high, warpgroup + SUPER_AT + slot * SUPER + LEVELS_AT, 4);
         const typename quant_unit<Q>::decoded weights = unit.decode();
         SPRY_UNROLL
         for (int step = 0; step < 4; step++)

@@ -2,4 +2,4 @@
 #include "device/cuda/kernels/gemv.cuh"
 
 SPRY_HALF_TYPES(GEMVS)
-SPRY_QUANT_TYPES(GEMVS)
+SPRY_QUANT_FORMS(GEMVS)

@@ -79,10 +79,9 @@ template <class T, bool QUANTS> struct unit_stream {
         step = SPRY_TILE_GROUP * (uint32_t)(in_scales < 0 ? layout::HIGH : in_super < 0 ? layout::SCALES : 64);
         every = in_super < 0 ? 0 : 3; /* the super plane has one entry for four units */
         values = tile_plane(p.weight, 0, at, layout::VALUES) + p.lane * T::LANE;
-        rest = in_scales < 0 ? tile_plane(p.weight, p.weight.high, at, layout::HIGH) + offset
-               : in_super < 0
-                   ? tile_plane(p.weight, p.weight.scale, at, layout::SCALES) + in_scales
-                   : tile_plane(p.weight, p.weight.super, tile_super(p.weight, p.tile, first), 64) + in_super;
+        rest = in_scales < 0  ? tile_plane(p.weight, p.weight.high, at, layout::HIGH) + offset
+               : in_super < 0 ? tile_plane(p.weight, p.weight.scale, at, layout::SCALES) + in_scales
+                              : super_plane<T>(p.weight, p.tile, first) + in_super;
     }
 
     /* Starts the copies of AT_ONCE units before `end` to a slot and goes on to the next ones. */
@@ -103,6 +102,22 @@ template <class T, bool QUANTS> struct unit_stream {
         }
         values += AT_ONCE * SPRY_TILE_GROUP * layout::VALUES;
         unit += AT_ONCE;
+    }
+
+    /* Reads the super plane of a tile of a type with levels; see super_word. */
+    SPRY_METHOD static void read_levels(weights &u, smem_address plane, int output)
+    {
+        const uint4 levels = smem_load_4(plane + (int)LEVELS_AT);
+        const uint32_t factor = smem_load(plane + (int)FACTOR_AT) << 16;
+        u.words.high[0] = levels.x;
+        u.words.high[T::LEVELS ? 1 : 0] = levels.y;
+        u.words.high[T::LEVELS ? 2 : 0] = levels.z;
+        u.words.high[T::LEVELS ? 3 : 0] = levels.w;
+        SPRY_UNROLL
+        for (int upper = 0; upper < 2; upper++) {
+            const uint32_t two = smem_load(plane + (output / 2 + upper * 4) * 4);
+            u.raw[upper].super = (two >> output % 2 * 16 & 0xffff) | factor;
+        }
     }
 
     SPRY_METHOD static void read(weights &u, smem_address slot, int lane)
@@ -130,8 +145,10 @@ template <class T, bool QUANTS> struct unit_stream {
             SPRY_UNROLL
             for (int k = 0; k < T::SCALE / 4; k++)
                 u.raw[upper].scale[k] = smem_load(scale + upper * 8 * T::SCALE + k * 4);
-            u.raw[upper].super = T::SUPER ? smem_load(super + upper * 32) : 0;
+            u.raw[upper].super = T::SUPER && !T::LEVELS ? smem_load(super + upper * 32) : 0;
         }
+        if (T::LEVELS)
+            read_levels(u, slot + layout::SUPER_AT, lane / 4);
     }
 };
 

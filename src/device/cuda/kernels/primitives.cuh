@@ -24,9 +24,10 @@
 
 #ifdef __CUDACC__
 
-#define SPRY_DEVICE static __device__ __forceinline__
-#define SPRY_METHOD __device__ __forceinline__
-#define SPRY_SMEM   __shared__
+#define SPRY_DEVICE      static __device__ __forceinline__
+#define SPRY_METHOD      __device__ __forceinline__
+#define SPRY_SMEM        __shared__
+#define SPRY_GRIDS_PLACE __device__ /* the tables of kernels/grids.h */
 #define SPRY_SMEM_DYNAMIC(name, multiple)                                                                              \
     extern __shared__ __align__(multiple)                                                                              \
     unsigned char name[]

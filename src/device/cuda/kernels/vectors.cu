@@ -27,7 +27,7 @@ template <class T> SPRY_DEVICE void embed_row(const spry_embed_args &a)
         embed_row<type_##name>(a);                                                                                     \
     }
 SPRY_FLOAT_TYPES(EMBED)
-SPRY_QUANT_TYPES(EMBED)
+SPRY_QUANT_FORMS(EMBED)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,8 @@
  *           each step, outputs g and g + 8
  *   high    fifth bits: bit 4 step + p of both halves of a word; sixth bits: a word for two steps, two bits a value
  *   scale   the scales, or scales and minima, of a unit, for each output
- *   super   the scales that 256 inputs share, for each output
+ *   super   the scales that 256 inputs share, for each output; of level_k and level_h a half for each output, the 16
+ *           levels as bytes, and the factor of the halves, a half
  * The value of a quant is scale * (quant - ZERO) + min. Products use it rounded to bf16, as they use activations: scale
  * and min are rounded first, then the value. That adds at most a few percent to the rounding that made the quants. The
  * embedding uses the exact value. */
@@ -18,19 +19,20 @@
 #include "device/cuda/kernel_args.h"
 #include "device/cuda/kernels/primitives.cuh"
 
-/* BITS of a quant; ZERO: the quant that means 0; GROUP: inputs that share a scale; SCALE: bytes of the scale plane per
- * output and unit; MIN: there are minima; SUPER: there is a super plane; FLOATS: quants are 4-bit floats, scales are
- * exponents. */
-template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_, bool FLOATS_> struct quants {
-    enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_, FLOATS = FLOATS_ };
+/* BITS of a quant; ZERO: the quant that means 0, or with minima the middle one (0: half of 2^BITS); GROUP: inputs that
+ * share a scale; SCALE: bytes of the scale plane per output and unit; MIN: there are minima; SUPER: there is a super
+ * plane; FLOATS: quants are 4-bit floats, scales are exponents; LEVELS: quants are codes of levels. */
+template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_, int KIND> struct quants {
+    enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_ };
+    enum { FLOATS = KIND == 1, LEVELS = KIND == 2 };
     enum { QUANTS = 1, FORMAT = SPRY_ACT_BF16, TERMS = 1, ACTS = 1 };
     enum { HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32 };
-    enum { CENTRE = MIN ? 1 << (BITS - 1) : ZERO }; /* what unpacking subtracts */
+    enum { CENTRE = MIN && ZERO == 0 ? 1 << (BITS - 1) : ZERO }; /* what unpacking subtracts */
 };
-#define QUANT_TYPE(name, dtype, bits, zero, group, scale, min, super, floats)                                          \
-    struct type_##name : quants<bits, zero, group, scale, min, super, floats> {                                        \
+#define QUANT_TYPE(name, dtype, bits, zero, group, scale, min, super, kind)                                            \
+    struct type_##name : quants<bits, zero, group, scale, min, super, kind> {                                          \
     };
-SPRY_QUANT_TYPES(QUANT_TYPE)
+SPRY_QUANT_FORMS(QUANT_TYPE)
 
 /* TERMS and ACTS: number of bf16 terms whose sum is a weight, or an activation (FORMAT). LANE: bytes of a lane for 16
  * inputs. */
@@ -52,9 +54,17 @@ SPRY_DEVICE uint64_t tile_unit(const spry_tiles &w, uint32_t tile, uint32_t unit
     return ((uint64_t)(tile / SPRY_TILE_GROUP) * w.n_units + unit) * SPRY_TILE_GROUP + tile % SPRY_TILE_GROUP;
 }
 
-SPRY_DEVICE uint64_t tile_super(const spry_tiles &w, uint32_t tile, uint32_t unit)
+template <class Q> SPRY_DEVICE uint64_t tile_super(const spry_tiles &w, uint32_t tile, uint32_t unit)
 {
-    return ((uint64_t)(tile / SPRY_TILE_GROUP) * (w.n_units / 4) + unit / 4) * SPRY_TILE_GROUP + tile % SPRY_TILE_GROUP;
+    uint32_t each =
+        Q::LEVELS ? (w.n_units + 3) / 4 : w.n_units / 4; /* blocks of levels may have fewer than 256 values */
+    return ((uint64_t)(tile / SPRY_TILE_GROUP) * each + unit / 4) * SPRY_TILE_GROUP + tile % SPRY_TILE_GROUP;
+}
+
+/* The bytes of a tile in the super plane. */
+template <class Q> SPRY_DEVICE const unsigned char *super_plane(const spry_tiles &w, uint32_t tile, uint32_t unit)
+{
+    return tile_plane(w, w.super, tile_super<Q>(w, tile, unit), 4 * SPRY_TILE_ROWS);
 }
 
 /* mma operand A of a lane for 16 inputs: bf16 terms whose sum is the weight. */
@@ -77,9 +87,10 @@ SPRY_DEVICE weight_coord weight_coord_of(uint32_t output, uint32_t input)
 
 /* ---- quants ------------------------------------------------------------------------------------------------------ */
 
+/* high: with LEVELS the levels. */
 template <class Q> struct unit_words {
     uint32_t words[Q::LANE / 4];
-    uint32_t high[Q::HIGH > 1 ? Q::HIGH : 1];
+    uint32_t high[Q::LEVELS ? 4 : Q::HIGH > 1 ? Q::HIGH : 1];
 };
 
 SPRY_DEVICE void load_words(uint32_t *to, const unsigned char *from, int n)
@@ -94,13 +105,20 @@ SPRY_DEVICE void load_words(uint32_t *to, const unsigned char *from, int n)
     }
 }
 
-template <class Q> SPRY_DEVICE void load_unit(unit_words<Q> &u, const spry_tiles &w, uint64_t unit, int lane)
+/* Where the levels and their factor are in a tile's bytes of the super plane. */
+enum { LEVELS_AT = 2 * SPRY_TILE_ROWS, FACTOR_AT = LEVELS_AT + 16 };
+
+/* `super`: the tile's bytes of the super plane, which only LEVELS need. */
+template <class Q>
+SPRY_DEVICE void load_unit(unit_words<Q> &u, const spry_tiles &w, uint64_t unit, const unsigned char *super, int lane)
 {
     load_words(u.words, tile_plane(w, 0, unit, Q::LANE * WARP) + lane * Q::LANE, Q::LANE / 4);
     const uint32_t *high = (const uint32_t *)tile_plane(w, w.high, unit, Q::HIGH * 4 * WARP) + lane * Q::HIGH;
     SPRY_UNROLL
     for (int i = 0; i < Q::HIGH; i++)
         u.high[i] = high[i];
+    if (Q::LEVELS)
+        load_words(u.high, super + LEVELS_AT, 4);
 }
 
 #define BF16_128      0x43004300u /* two bf16 of value 128: an integer below 128 in the lowest bits is added to it */
@@ -115,12 +133,30 @@ SPRY_DEVICE uint32_t moved_to_4(uint32_t word, int at)
     return at < 4 ? word << (4 - at) : word >> (at - 4);
 }
 
+/* The signed bytes at the bottom of both halves of a word as two bf16. */
+SPRY_DEVICE uint32_t bf16_of_bytes(uint32_t bytes)
+{
+    return fma_bf16x2(and_or<0x00800080>(bytes, BF16_128), BF16_MINUS_1, and_or<0x007f007f>(bytes, BF16_128));
+}
+
+/* The levels of the four codes in the lower half of a word, as bytes. */
+SPRY_DEVICE uint32_t levels_of(const uint32_t *levels, uint32_t codes)
+{
+    uint32_t in_half = codes & 0x7777;
+    return byte_perm(byte_perm(levels[0], levels[1], in_half), byte_perm(levels[2], levels[3], in_half),
+                     0x3210 | (codes & 0x8888) >> 1);
+}
+
 /* A pair of quants minus CENTRE, or of 4-bit floats, as two bf16; the conversion is exact. */
 template <class Q> SPRY_DEVICE uint32_t quant_pair(const unit_words<Q> &u, int step, int pair)
 {
     if (Q::BITS == 8) {
         uint32_t bytes = byte_perm(u.words[Q::BITS == 8 ? step * 2 + pair % 2 : 0], 0, pair / 2 ? 0x4342 : 0x4140);
-        return fma_bf16x2(and_or<0x00800080>(bytes, BF16_128), BF16_MINUS_1, and_or<0x007f007f>(bytes, BF16_128));
+        return bf16_of_bytes(bytes);
+    }
+    if (Q::LEVELS) {
+        uint32_t lower = levels_of(u.high, u.words[step]), upper = levels_of(u.high, u.words[step] >> 16);
+        return bf16_of_bytes(byte_perm(lower, upper, (uint32_t)(pair | (4 + pair) << 8)));
     }
     if (Q::FLOATS) { /* sign, exponent and mantissa where bf16 has them: 2^-126 times the value */
         uint32_t top = u.words[step] << (12 - 4 * pair);
@@ -167,6 +203,14 @@ SPRY_DEVICE float mxfp4_scale(uint32_t exponent)
     return float_of_bits(exponent ? exponent << 23 : 0x00400000u);
 }
 
+/* The word of an output in the super plane of a tile; with LEVELS the half and its factor. */
+template <class Q> SPRY_DEVICE uint32_t super_word(const unsigned char *plane, int output)
+{
+    if (Q::LEVELS)
+        return ((const uint16_t *)plane)[output] | (uint32_t) * (const uint16_t *)(plane + FACTOR_AT) << 16;
+    return ((const uint32_t *)plane)[output];
+}
+
 template <class Q>
 SPRY_DEVICE void load_scales(scale_words<Q> &s, const spry_tiles &w, uint32_t tile, uint32_t unit, int output)
 {
@@ -175,8 +219,7 @@ SPRY_DEVICE void load_scales(scale_words<Q> &s, const spry_tiles &w, uint32_t ti
     SPRY_UNROLL
     for (int i = 0; i < Q::SCALE / 4; i++)
         s.scale[i] = scale[i];
-    uint64_t super = tile_super(w, tile, unit) * SPRY_TILE_ROWS + (uint32_t)output;
-    s.super = Q::SUPER ? *(const uint32_t *)tile_plane(w, w.super, super, 4) : 0;
+    s.super = Q::SUPER ? super_word<Q>(super_plane<Q>(w, tile, unit), output) : 0;
 }
 
 template <class Q> SPRY_DEVICE void decode_scales(unit_scales<Q> &s, const scale_words<Q> &w)
@@ -188,10 +231,10 @@ template <class Q> SPRY_DEVICE void decode_scales(unit_scales<Q> &s, const scale
         if (Q::FLOATS) {
             s.scale[i] = mxfp4_scale(byte_at(w.scale, i));
         } else if (Q::SUPER && Q::MIN) {
-            s.scale[i] = times_byte(first, first * shift, w.scale[0], 2 * i);
-            s.min[i] = times_byte(-second, -second * shift, w.scale[0], 2 * i + 1);
-        } else if (Q::SUPER) {
-            s.scale[i] = first * (float)(int8_t)byte_at(w.scale, i);
+            s.scale[i] = times_byte(first, first * shift, w.scale[i / 2], i % 2 * 2);
+            s.min[i] = times_byte(-second, -second * shift, w.scale[i / 2], i % 2 * 2 + 1);
+        } else if (Q::SUPER && Q::SCALE == 4) {
+            s.scale[i] = (Q::LEVELS ? first * second : first) * (float)(int8_t)byte_at(w.scale, i);
         } else {
             s.scale[i] = half_at(w.scale, Q::MIN ? 2 * i : i);
             if (Q::MIN)
@@ -225,7 +268,7 @@ template <class Q> SPRY_DEVICE float tile_value(const spry_tiles &w, uint32_t ou
     unit_words<Q> u;
     scale_words<Q> raw;
     unit_scales<Q> s;
-    load_unit<Q>(u, w, tile_unit(w, output / 16, input / 64), p.lane);
+    load_unit<Q>(u, w, tile_unit(w, output / 16, input / 64), super_plane<Q>(w, output / 16, input / 64), p.lane);
     load_scales<Q>(raw, w, output / 16, input / 64, (int)(output % 16));
     decode_scales<Q>(s, raw);
     float quant = float_of_bf16(quant_pair<Q>(u, p.step, p.pair) >> p.upper * 16 & 0xffff);
