@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <ftw.h>
+#include <unistd.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -84,7 +84,7 @@ static void compare(const char *path, const char *cpu, const char *type, uint32_
 static void convert(const char *path, const char *folder, const char *type)
 {
     spry_error error = {0};
-    const spry_recipe *recipe;
+    const spry_recipe *recipe = NULL;
     spry_threads *threads = NULL;
     spry_model *model = NULL;
     if (spry_model_open(&model, folder, &error) || spry_recipe_find(&recipe, type, &error) ||

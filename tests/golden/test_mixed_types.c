@@ -57,7 +57,7 @@ static vectors read_vectors(void)
 /* Blocks of a type, of which the recorded ones follow each other from a place of their own on. */
 static unsigned char *make_blocks(const vectors *v, spry_dtype type, size_t n_values, size_t first)
 {
-    size_t i, size;
+    size_t i, size = 0;
     json_t *item;
     const unsigned char *raw = NULL;
     json_array_foreach(v->list, i, item)

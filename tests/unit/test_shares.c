@@ -84,7 +84,7 @@ static void runner_open(runner *r, spry_model *model, const spry_ops *ops, spry_
                                      .pool = &r->pool,
                                      .ops = ops,
                                      .threads = r->threads,
-                                     .limits = {ROWS, ROWS, TOKENS},
+                                     .limits = {.max_rows = ROWS, .max_logits = ROWS, .session = TOKENS},
                                      .mapped = true};
     assert_int_equal(spry_device_open(&r->device, "cpu", &setup, NULL), SPRY_OK);
     spry_device_attach(r->device, &r->pool);

@@ -174,7 +174,7 @@ static spry_status submit_after(spry_device *device, const spry_device_step *ste
     return start_step((far_device *)device, step, drawn, error);
 }
 
-static spry_status wait(spry_device *device, spry_error *error)
+static spry_status wait_step(spry_device *device, spry_error *error)
 {
     far_device *far = (far_device *)device;
     const step_copy *oldest = &far->steps[far->two ? !far->newest : far->newest];
@@ -558,7 +558,7 @@ static void close_device(spry_device *device)
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
                                     .submit_after = submit_after,
-                                    .wait = wait,
+                                    .wait = wait_step,
                                     .draw = draw,
                                     .logits = logits,
                                     .hidden = hidden,

@@ -38,7 +38,7 @@ static spry_status submit(spry_whisper_device *device, const spry_whisper_step *
     return SPRY_OK;
 }
 
-static spry_status wait(spry_whisper_device *device, spry_error *error)
+static spry_status wait_step(spry_whisper_device *device, spry_error *error)
 {
     far_whisper *far = (far_whisper *)device;
     (void)error;
@@ -108,7 +108,7 @@ spry_status spry_far_whisper_open(spry_whisper_device **out, const char *piece, 
                                   spry_error *error)
 {
     static const spry_whisper_device_ops ops = {
-        .close = close_device, .submit = submit, .wait = wait, .logits = logits, .states = states};
+        .close = close_device, .submit = submit, .wait = wait_step, .logits = logits, .states = states};
     const spry_whisper_shape *shape = &setup->weights->shape;
     *out = NULL;
     spry_status status = spry_device_only(&spry_device_kind_far, piece, error);

@@ -104,7 +104,7 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     return device->ops->draw(device, step->draws, step->n_draws, error);
 }
 
-static spry_status wait(spry_device *device, spry_error *error)
+static spry_status wait_step(spry_device *device, spry_error *error)
 {
     (void)device;
     (void)error;
@@ -321,7 +321,7 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
 
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
-                                    .wait = wait,
+                                    .wait = wait_step,
                                     .draw = draw,
                                     .logits = rows,
                                     .hidden = rows,
