@@ -2,8 +2,9 @@
  * drafting; with the cost of the target's steps it chooses the number with the highest expected tokens per second,
  * which may be 0. docs/SPECULATION.md has the formulas.
  *
- * A drafter whose tokens are refused is not used for a pause that doubles each time. An account limits the total loss:
- * every token adds a small credit, losses are deducted, and nothing is drafted while the account is empty.
+ * A drafter whose tokens are refused is not used for a pause that grows each time. An account limits the total loss:
+ * every token adds a small credit, losses are deducted, and nothing is drafted while the account is empty. A plain step
+ * between drafted ones shows what they cost: often at first, and seldom once drafts have paid at several of them.
  *
  * Uses no clock and no random numbers: the same calls give the same results. */
 #ifndef SPRY_DRAFT_DRAFT_COST_H
@@ -11,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "draft/step_cost.h"
+#include "draft/draft_steps.h"
 #include "spry.h"
 
 /* Drafting statistics, counted since creation. */
@@ -23,7 +24,7 @@ typedef struct spry_draft_figures {
                                                                        * accepted */
     uint64_t lengths[SPRY_DRAFT_MOST + 1];                            /* steps by number of drafted tokens */
     uint64_t rollbacks[SPRY_DRAFT_MOST + 1]; /* steps with drafts by number of refused tokens */
-    double plain_ns, taken_ns;               /* estimated time of the same tokens without drafts; and with them */
+    double plain_cost, taken_cost;           /* estimated cost of the same tokens without drafts; and with them */
     double prefill_ns;                       /* time in which a drafter computed the prompt, or tokens that it had
                                               * missed */
 } spry_draft_figures;
@@ -51,13 +52,15 @@ typedef struct spry_draft_position {
 } spry_draft_position;
 
 struct spry_draft_cost {
-    const spry_step_cost *steps; /* borrowed */
+    const spry_draft_steps *steps; /* borrowed */
     spry_draft_position positions[SPRY_DRAFT_MOST];
-    double draft_ns, draft_tokens;                 /* decaying sums */
+    double draft_units, draft_tokens;              /* decaying sums; the cost of drafting in the units of `steps` */
     double account;                                /* tokens that may still be lost */
     uint32_t pause;                                /* steps without drafts before the next trial */
     uint32_t trials_left;                          /* drafted steps left in the current trial */
     uint32_t since_draft, since_plain, since_loss; /* steps */
+    uint32_t paid;                                 /* plain steps between drafts at which drafts clearly paid */
+    bool checking;                                 /* a second plain step is due after a few drafted ones */
     spry_draft_figures figures;
 };
 
@@ -71,14 +74,14 @@ typedef struct spry_draft_outcome {
 } spry_draft_outcome;
 
 /* The caller that runs the steps measures each of them once with `steps`. */
-void spry_draft_cost_init(spry_draft_cost *cost, const spry_step_cost *steps);
+void spry_draft_cost_init(spry_draft_cost *cost, const spry_draft_steps *steps);
 
 /* The number of tokens to draft for the next step, at most `most` (the limit of drafter, context and answer length),
  * when the step has `other_rows` rows of other sequences. A drafter with negligible cost can draft first and pass the
  * number found as `most`. Changes no state; report the result with _learn. */
 uint32_t spry_draft_cost_choose(const spry_draft_cost *cost, size_t other_rows, uint32_t most);
 
-/* Call after each step of the sequence, plain steps included, and after spry_step_cost_measure. */
+/* Call after each step of the sequence, plain steps included, and after spry_draft_steps_measure. */
 void spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outcome);
 
 #endif

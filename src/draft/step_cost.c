@@ -149,6 +149,11 @@ double spry_step_cost_ns(const spry_step_cost *cost, size_t rows)
     return (weight * weight * moved + beside) / (weight * weight + 1);
 }
 
+bool spry_step_cost_knows(const spry_step_cost *cost, size_t rows)
+{
+    return rows && weight_now(cost, &cost->points[point_of(rows)]) > 0;
+}
+
 size_t spry_step_cost_reach(const spry_step_cost *cost)
 {
     return 2 * cost->most_rows;

@@ -7,6 +7,7 @@
 #ifndef SPRY_DRAFT_STEP_COST_H
 #define SPRY_DRAFT_STEP_COST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,9 @@ void spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns);
 
 /* The expected time of a step; 0 before the first measurement. */
 double spry_step_cost_ns(const spry_step_cost *cost, size_t rows);
+
+/* True if steps of so many rows, or of nearly as many where they share a point, were measured lately. */
+bool spry_step_cost_knows(const spry_step_cost *cost, size_t rows);
 
 /* The largest row count with a reliable estimate: twice the largest that was measured. */
 size_t spry_step_cost_reach(const spry_step_cost *cost);

@@ -177,6 +177,15 @@ static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *
     return SPRY_OK;
 }
 
+/* Some layers are on a GPU, the others on the CPU. `asked`: the option, or SPRY_LAYERS_AUTO. */
+static void explain_split(spry_engine *e, const char *gpu, uint32_t asked)
+{
+    if (!e->why_cpu[0] && e->gpu_layers < e->model->config.n_layers)
+        snprintf(e->why_cpu, sizeof e->why_cpu, "%s computes %u of %u layers, %s; the CPU computes the others", gpu,
+                 e->gpu_layers, e->model->config.n_layers,
+                 asked == SPRY_LAYERS_AUTO ? "as many as fit its memory" : "as many as gpu-layers allows");
+}
+
 static spry_status open_device(spry_engine *e, spry_error *error)
 {
     spry_device_setup setup = spry_engine_setup(e);
@@ -193,8 +202,11 @@ static spry_status open_device(spry_engine *e, spry_error *error)
         return spry_fail(error, status, "%s", trouble.message);
     spry_device_attach(e->device, &e->pool);
     const char *second = strchr(e->device_name, '+');
+    const uint32_t asked = e->gpu_layers;
     if (second) /* what computes decides the bits of pages */
         e->gpu_layers = spry_device_layers(e->device);
+    if (second)
+        explain_split(e, second + 1, asked);
     if (second && e->automatic && !e->gpu_layers) {
         snprintf(e->device_text, sizeof e->device_text, "cpu");
     } else if (second && e->automatic && e->gpu_layers == e->model->config.n_layers) {
@@ -281,7 +293,7 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
     e->log = (spry_log){options.log, options.log_user};
     e->mapped = !data || options.data_is_mapped;
     pthread_mutex_init(&e->making, NULL);
-    spry_step_cost_init(&e->steps);
+    spry_draft_steps_init(&e->steps);
     spry_step_time_init(&e->times);
     status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
@@ -355,9 +367,9 @@ spry_status spry_engine_close(spry_engine *e)
     return SPRY_OK;
 }
 
-void spry_engine_stepped(spry_engine *e, const spry_step_load *load, uint64_t ns)
+void spry_engine_stepped(spry_engine *e, const spry_step_load *load, bool plain, uint64_t ns)
 {
-    spry_step_cost_measure(&e->steps, load->rows, ns);
+    spry_draft_steps_measure(&e->steps, load->rows, plain, ns);
     spry_step_time_measure(&e->times, load, spry_device_attention_ns(e->device), ns);
     if (load->rows >= SPRY_PAGE_TOKENS)
         spry_kv_cache_computed(&e->cache, load->rows, ns);

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "draft/draft_steps.h"
 #include "draft/prompt_lookup.h"
-#include "draft/step_cost.h"
 #include "engine/generation.h"
 #include "grammar/grammar.h"
 #include "model/draft_head.h"
@@ -29,11 +29,12 @@ struct spry_engine {
     char device_name[48];                /* name by which the device is opened */
     uint32_t gpu_layers;                 /* layers on the GPU, if the device is composed */
     char device_text[96];                /* description of the device, for people */
+    char why_cpu[SPRY_ERROR_MAX + 192];  /* why the CPU computes all or some of it; "": nothing else was asked for */
     size_t device_bytes;                 /* total memory of the device; 0: not known */
     bool automatic;                      /* chosen by the engine: the CPU replaces a GPU that cannot be opened */
     bool device_missing;                 /* the one asked for is not there: this is the CPU */
     spry_device *device;                 /* weights, pages and steps */
-    spry_step_cost steps;                /* cost of steps by rows */
+    spry_draft_steps steps;              /* cost of steps with and without drafts */
     spry_step_time times;                /* the same by rows and depth */
     spry_vocabulary *vocabulary;         /* for grammars; NULL until the first request with one */
     spry_vocabulary *call_vocabulary;    /* for tool calls: marks of calls and thoughts are text */
@@ -159,7 +160,7 @@ spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, con
                                  const spry_engine_options *options, spry_error *error);
 
 /* Records the time of the step that the device was waited for. */
-void spry_engine_stepped(spry_engine *engine, const spry_step_load *load, uint64_t ns);
+void spry_engine_stepped(spry_engine *engine, const spry_step_load *load, bool plain, uint64_t ns);
 
 /* Converts a request of any version to this version; checks only its size. */
 spry_status spry_request_read(spry_request *own, const spry_request *theirs, spry_error *error);

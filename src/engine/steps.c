@@ -211,7 +211,7 @@ spry_status spry_engine_warm_up(spry_engine *e, spry_error *error)
     spry_status status = spry_steps_create(&steps, e, 1, error);
     for (int round = 0; !status && round < WARM_ROUNDS; round++) {
         spry_driver_enter(e->driver);
-        spry_step_cost_init(&e->steps);
+        spry_draft_steps_init(&e->steps);
         spry_step_time_init(&e->times);
         spry_driver_leave(e->driver);
         status = spry_steps_prefill(steps, ids, rows, decodes, error);

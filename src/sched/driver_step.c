@@ -384,11 +384,12 @@ static size_t add_draws(spry_driver *d, size_t n, spry_job *job)
     return n + job->kind->draws(job, d->step.draws + n, job->rows.first_logits);
 }
 
-static void stepped(spry_driver *d, const spry_step_load *load, uint64_t start_ns, uint64_t end_ns)
+/* `plain`: every segment had one row. */
+static void stepped(spry_driver *d, const spry_step_load *load, bool plain, uint64_t start_ns, uint64_t end_ns)
 {
     uint64_t sampling_ns = spry_device_sampling_ns(d->engine->device), ns = end_ns - start_ns;
     if (!spry_device_placed_weights(d->engine->device))
-        spry_engine_stepped(d->engine, load, ns > sampling_ns ? ns - sampling_ns : 0);
+        spry_engine_stepped(d->engine, load, plain, ns > sampling_ns ? ns - sampling_ns : 0);
 }
 
 /* Computes a part of the step. If it is refused, nothing has been computed. */
@@ -402,7 +403,7 @@ static spry_status compute(spry_driver *d, const spry_device_step *step, uint64_
         status = spry_device_wait(d->engine->device, error);
     *end_ns = spry_clock_ns();
     if (!status)
-        stepped(d, &load, *start_ns, *end_ns);
+        stepped(d, &load, load.rows == step->n_segments, *start_ns, *end_ns);
     return status;
 }
 
@@ -429,7 +430,7 @@ static spry_status compute_whole(spry_driver *d, size_t n_draws, uint64_t *start
     }
     ahead_known(d, n_draws);
     if (!adopted || step->ahead)
-        stepped(d, &load, adopted ? ahead->begun_ns : *start_ns, *end_ns);
+        stepped(d, &load, load.rows == step->n_segments, adopted ? ahead->begun_ns : *start_ns, *end_ns);
     return SPRY_OK;
 }
 

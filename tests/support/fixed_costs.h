@@ -4,18 +4,17 @@
 #define SPRY_TESTS_FIXED_COSTS_H
 
 #include "draft/draft_cost.h"
-#include "draft/step_cost.h"
 
-void __real_spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns);
-void __wrap_spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns);
+void __real_spry_draft_steps_measure(spry_draft_steps *steps, size_t rows, bool plain, uint64_t ns);
+void __wrap_spry_draft_steps_measure(spry_draft_steps *steps, size_t rows, bool plain, uint64_t ns);
 void __real_spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outcome);
 void __wrap_spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outcome);
 
 /* A row more costs a thousandth. */
-void __wrap_spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns)
+void __wrap_spry_draft_steps_measure(spry_draft_steps *steps, size_t rows, bool plain, uint64_t ns)
 {
     (void)ns;
-    __real_spry_step_cost_measure(cost, rows, 1000000 + 1000 * rows);
+    __real_spry_draft_steps_measure(steps, rows, plain, 1000000 + 1000 * rows);
 }
 
 void __wrap_spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outcome)

@@ -54,7 +54,7 @@ static double disturbed(const machine *m, double ns, spry_random *random)
 }
 
 typedef struct simulation {
-    spry_step_cost steps;
+    spry_draft_steps steps;
     spry_draft_cost cost;
     spry_random random;
     size_t token;  /* of the sequence */
@@ -66,7 +66,7 @@ typedef struct simulation {
 static void begin(simulation *s, uint64_t seed)
 {
     *s = (simulation){0};
-    spry_step_cost_init(&s->steps);
+    spry_draft_steps_init(&s->steps);
     spry_draft_cost_init(&s->cost, &s->steps);
     spry_random_seed(&s->random, seed);
 }
@@ -92,7 +92,7 @@ static double advance(const run *r, simulation *s, size_t last)
             accepted++;
         size_t rows = r->other_rows + 1 + k;
         double ns = true_ns(r->m, rows, s->token), slow = pace(r->m, s);
-        spry_step_cost_measure(&s->steps, rows, (uint64_t)disturbed(r->m, ns * slow, &s->random));
+        spry_draft_steps_measure(&s->steps, rows, k == 0, (uint64_t)disturbed(r->m, ns * slow, &s->random));
         spry_draft_cost_learn(&s->cost, &(spry_draft_outcome){.other_rows = r->other_rows,
                                                               .drafted = k,
                                                               .accepted = accepted,
@@ -187,7 +187,7 @@ static void test_memory_bound(void **state)
             spry_draft_cost cost;
             double best, got = speedup(&r, TOKENS, &cost, &best);
             assert_true(best > 1.5);
-            assert_true(got > 0.95 * best);
+            assert_true(got > 0.93 * best); /* plain steps between drafts show what they cost */
             assert_true(fabs(spry_draft_speedup(&cost.figures) / got - 1) < 0.01);
         }
 }
@@ -236,7 +236,7 @@ static void test_collapse(void **state)
     static const size_t ends[] = {2000, 2200, 4000, 4200, 6000};
     static const struct {
         double draft_ns, least[5];
-    } cases[] = {{1e6, {2.6, 0.9, 0.99, 1.5, 2.6}}, {6e6, {1.4, 0.9, 0.99, 0.97, 1.4}}};
+    } cases[] = {{1e6, {2.6, 0.9, 0.99, 1.5, 2.6}}, {6e6, {1.4, 0.9, 0.99, 0.97, 1.3}}};
     for (size_t i = 0; i < SPRY_COUNT(cases); i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             machine m = memory_bound;
@@ -278,7 +278,7 @@ static void test_noise(void **state)
             run r = {.m = &machines[i], .acceptance = often, .fixed = -1, .seed = seed};
             spry_draft_cost cost;
             double best, got = speedup(&r, TOKENS, &cost, &best);
-            assert_true(got > 0.90 * best);
+            assert_true(got > 0.87 * best);
         }
 }
 
@@ -299,28 +299,28 @@ static double answers_in_turns(const machine *m, acceptance_at *acceptance, uint
     return ns[0] / ns[1];
 }
 
-/* Beside a program that comes and goes, whatever a row costs and however good the drafts are: hardly a run loses more
- * than 3 %, and none 7 %; on average no machine loses 2 %. */
+/* Beside a program that comes and goes, whatever a row costs and however good the drafts are: no run loses more than
+ * 3 %, and on average no machine loses 1.5 %; what good drafts gain stays. */
 static void test_busy_neighbour(void **state)
 {
     (void)state;
     static acceptance_at *const kinds[] = {often, half, fading, never};
     static const double row_shares[] = {0.02, 0.2, 0.5, 0.9}, draft_shares[] = {0, 0.15, 0.4};
     enum { RUNS = 20, CASES = 4 * 4 * 3 };
-    size_t below = 0;
+    double gains = 0;
     for (size_t i = 0; i < CASES; i++) {
         machine m = {.base_ns = 20e6, .row_ns = 20e6 * row_shares[i / 4 % 4], .noise = 0.1, .spike = 0.03, .busy = 2};
         m.draft_ns = draft_shares[i / 16] * (m.base_ns + m.row_ns);
         double sum = 0;
         for (uint64_t seed = 1; seed <= RUNS; seed++) {
             double faster = answers_in_turns(&m, kinds[i % 4], seed);
-            assert_true(faster >= 0.93);
-            below += faster < 0.97;
+            assert_true(faster >= 0.97);
             sum += faster;
         }
-        assert_true(sum / RUNS >= 0.98);
+        assert_true(sum / RUNS >= 0.985);
+        gains += log(sum / RUNS);
     }
-    assert_true(below * 40 <= CASES * RUNS);
+    assert_true(exp(gains / CASES) >= 1.18);
 }
 
 /* The more rows others have in the step, the fewer are drafted; never at a loss for all. */
@@ -337,7 +337,7 @@ static void test_batches(void **state)
         double best, got = speedup(&r, TOKENS, &cost, &best);
         double drafted = (double)cost.figures.drafted / (double)cost.figures.steps;
         assert_true(drafted < before);
-        assert_true(got > 0.95 * best && got > 0.99);
+        assert_true(got > 0.91 * best && got > 0.99);
         before = drafted;
     }
     assert_true(before < 0.2); /* a hundred rows wait for the arithmetic of each one more */
@@ -419,16 +419,16 @@ static void test_step_cost_forgets(void **state)
 static void test_rows_are_not_a_gain(void **state)
 {
     (void)state;
-    spry_step_cost steps;
+    spry_draft_steps steps;
     spry_draft_cost cost;
-    spry_step_cost_init(&steps);
+    spry_draft_steps_init(&steps);
     spry_draft_cost_init(&cost, &steps);
     for (int i = 0; i < 8; i++) {
-        spry_step_cost_measure(&steps, 1, 1000);
+        spry_draft_steps_measure(&steps, 1, true, 1000);
         spry_draft_cost_learn(&cost, &(spry_draft_outcome){0});
     }
     for (int i = 0; i < 60; i++) {
-        spry_step_cost_measure(&steps, 2, 500);
+        spry_draft_steps_measure(&steps, 2, false, 500);
         spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = 1});
     }
     assert_int_equal(spry_draft_cost_choose(&cost, 0, 8), 0);
@@ -437,31 +437,39 @@ static void test_rows_are_not_a_gain(void **state)
 static void test_limits(void **state)
 {
     (void)state;
-    spry_step_cost steps;
+    spry_draft_steps steps;
     spry_draft_cost cost;
-    spry_step_cost_init(&steps);
+    spry_draft_steps_init(&steps);
     spry_draft_cost_init(&cost, &steps);
     assert_int_equal(spry_draft_cost_choose(&cost, 0, 8), 0); /* nothing measured */
     for (int i = 0; i < 2; i++) {
-        spry_step_cost_measure(&steps, 1, 1000);
+        spry_draft_steps_measure(&steps, 1, true, 1000);
         spry_draft_cost_learn(&cost, &(spry_draft_outcome){0});
     }
     assert_int_equal(spry_draft_cost_choose(&cost, 0, 8), 1); /* one step beyond what was measured */
     assert_int_equal(spry_draft_cost_choose(&cost, 0, 0), 0);
-    for (uint32_t k = 1; k <= SPRY_DRAFT_MOST; k++) {
-        spry_step_cost_measure(&steps, k + 1, 1000 + k);
+    for (uint32_t k = 1; k <= SPRY_DRAFT_MOST; k++) { /* a plain step after each */
+        spry_draft_steps_measure(&steps, k + 1, false, 1000 + k);
         spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = k, .accepted = k, .draft_ns = k});
+        spry_draft_steps_measure(&steps, 1, true, 1000);
+        spry_draft_cost_learn(&cost, &(spry_draft_outcome){0});
     }
     assert_int_equal(spry_draft_cost_choose(&cost, 0, 1000), SPRY_DRAFT_MOST);
     assert_int_equal(spry_draft_cost_choose(&cost, 0, 5), 5);
 
-    /* Now and then a plain step, to know what it costs by now. */
-    uint32_t steps_between = 0;
-    for (uint32_t k; (k = spry_draft_cost_choose(&cost, 0, 4)) && steps_between < 1000; steps_between++) {
-        spry_step_cost_measure(&steps, k + 1, 1000 + k);
-        spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = k, .accepted = k, .draft_ns = k});
+    /* Now and then a plain step, to know what it costs by now: more seldom while drafts pay. Then two that are close.
+     */
+    static const uint32_t between[] = {8, 8, 8, 8, 16, 4, 16, 4, 16, 4, 16, 4, 32, 4, 32, 4, 32, 4, 32, 4, 64, 4, 64};
+    for (size_t i = 0; i < SPRY_COUNT(between); i++) {
+        uint32_t drafted = 0;
+        for (uint32_t k; (k = spry_draft_cost_choose(&cost, 0, 4)) && drafted < 1000; drafted++) {
+            spry_draft_steps_measure(&steps, k + 1, false, 1000 + k);
+            spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = k, .accepted = k, .draft_ns = k});
+        }
+        spry_draft_steps_measure(&steps, 1, true, 1000);
+        spry_draft_cost_learn(&cost, &(spry_draft_outcome){0});
+        assert_int_equal(drafted, between[i]);
     }
-    assert_in_range(steps_between, 40, 200);
 
     /* Impossible reports are cut to possible ones. */
     spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = 1000, .accepted = 2000});
@@ -472,7 +480,7 @@ static void test_limits(void **state)
     spry_draft_cost_learn(&cost, &(spry_draft_outcome){.drafted = 1, .accepted = 1, .sync_ns = 40000});
     uint32_t waited = 0;
     while (!spry_draft_cost_choose(&cost, 0, 8) && waited < 10000) {
-        spry_step_cost_measure(&steps, 1, 1000);
+        spry_draft_steps_measure(&steps, 1, true, 1000);
         spry_draft_cost_learn(&cost, &(spry_draft_outcome){0});
         waited++;
     }
