@@ -379,6 +379,10 @@ SPRY_API uint32_t spry_engine_main_type(const spry_engine *engine);
 /* The kind of device that computes, whatever the options said: "cpu", "cuda". */
 SPRY_API const char *spry_engine_device_kind(const spry_engine *engine);
 
+/* Why the CPU computes all or some layers although a GPU was asked for or is there: a sentence; "": it does not, or
+ * nothing but the CPU was asked for. */
+SPRY_API const char *spry_engine_why_cpu(const spry_engine *engine);
+
 /* A step of `size` answers. */
 typedef struct spry_policy_step {
     uint32_t size;

@@ -1,5 +1,8 @@
 /* `spry bench --accept`: the acceptance criteria, each with a figure of a run of `spry bench` and a bound. A run is a
- * process of its own, so that none finds what another one cached. */
+ * process of its own, so that none finds what another one cached.
+ *
+ * A run of which a figure misses its bound is repeated twice, and the figure is the median. If it still misses while
+ * other programs use the processors, the machine was too busy to judge it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +12,12 @@
 #include "bench/bench.h"
 #include "cli/interrupt.h"
 #include "platform/child.h"
+#include "platform/machine_state.h"
 #include "platform/os.h"
 
-enum { REPORT_BYTES_MAX = 1 << 24, ARGUMENTS_MAX = 16, PATH_PART = 32 };
+enum { REPORT_BYTES_MAX = 1 << 24, ARGUMENTS_MAX = 16, PATH_PART = 32, TRIES = 3 };
+
+static const double busy_pressure = 25; /* percent of 10 s in which tasks waited for a processor, as in `spry doctor` */
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
@@ -165,33 +171,93 @@ static bool product_at(double *out, const json_t *report, const char *paths)
     return *out > 0;
 }
 
-static json_t *judge(size_t i, const json_t *report, const char *failure, bool *passed)
+/* What the tries of a run gave. */
+typedef struct tries {
+    json_t *reports[TRIES]; /* NULL: that try failed */
+    size_t count;
+    bool busy; /* others used the processors in one of them */
+    char failure[SPRY_ERROR_MAX];
+} tries;
+
+static int by_value(const void *a, const void *b)
 {
-    double value, divisor = 1;
-    bool known = number_at(&value, report, criteria[i].path) &&
-                 (!criteria[i].by || product_at(&divisor, report, criteria[i].by));
-    value /= divisor;
-    bool good = criteria[i].kind == REPORTED ||
-                (known && (criteria[i].kind == AT_LEAST ? value >= criteria[i].bound : value <= criteria[i].bound));
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the figure over all tries that have it. False: none has. */
+static bool figure_of(double *out, size_t i, const tries *t)
+{
+    double values[TRIES], divisor = 1;
+    size_t n = 0;
+    for (size_t k = 0; k < t->count; k++)
+        if (number_at(&values[n], t->reports[k], criteria[i].path) &&
+            (!criteria[i].by || product_at(&divisor, t->reports[k], criteria[i].by)))
+            values[n++] /= divisor;
+    qsort(values, n, sizeof *values, by_value);
+    *out = n ? values[n / 2] : 0;
+    return n;
+}
+
+static bool is_good(size_t i, const tries *t)
+{
+    double value;
+    return criteria[i].kind == REPORTED ||
+           (figure_of(&value, i, t) &&
+            (criteria[i].kind == AT_LEAST ? value >= criteria[i].bound : value <= criteria[i].bound));
+}
+
+static const char *verdict_of(size_t i, const tries *t, bool known)
+{
+    if (criteria[i].kind == REPORTED)
+        return known ? "reported" : "not measured";
+    if (is_good(i, t))
+        return "passed";
+    return !known ? "FAILED: not measured" : t->busy ? "machine too busy" : "FAILED";
+}
+
+static json_t *judge(size_t i, const tries *t, bool *passed)
+{
+    double value;
+    const bool known = figure_of(&value, i, t);
     char bound[SPRY_BENCH_VALUE + 16] = "", shown[SPRY_BENCH_VALUE] = "-", text[SPRY_BENCH_VALUE];
     if (known)
         spry_bench_value(shown, criteria[i].unit, value);
     if (criteria[i].kind != REPORTED)
         snprintf(bound, sizeof bound, "%s %s", criteria[i].kind == AT_LEAST ? "at least" : "at most",
                  spry_bench_value(text, criteria[i].unit, criteria[i].bound));
+    const json_t *report = t->count ? t->reports[0] : NULL;
     const char *why = criteria[i].why;
     const char *reason = !why || !report ? NULL : why[0] == '=' ? why + 1 : json_string_value(at(report, why));
-    *passed = *passed && good;
-    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?}", "what", criteria[i].what, "value",
-                     known ? json_real(value) : json_null(), "shown", shown, "bound", bound, "verdict",
-                     criteria[i].kind == REPORTED ? (known ? "reported" : "not measured")
-                     : good                       ? "passed"
-                     : known                      ? "FAILED"
-                                                  : "FAILED: not measured",
-                     "why",
-                     known     ? NULL
-                     : failure ? failure
-                               : reason);
+    const char *verdict = verdict_of(i, t, known);
+    *passed = *passed && is_good(i, t);
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:s?}", "what", criteria[i].what, "value",
+                     known ? json_real(value) : json_null(), "shown", shown, "bound", bound, "verdict", verdict,
+                     "tries", (json_int_t)t->count, "why",
+                     known           ? NULL
+                     : t->failure[0] ? t->failure
+                                     : reason);
+}
+
+/* Repeats the run while a figure of it misses its bound. */
+static void try_run(tries *t, run_name which, const char *model)
+{
+    bool misses = true;
+    while (misses && t->count < TRIES && !spry_interrupt_seen()) {
+        spry_error failure = {0};
+        spry_machine_state state;
+        double value;
+        if (run_child(&t->reports[t->count], which, model, &failure))
+            snprintf(t->failure, sizeof t->failure, "%s", failure.message);
+        spry_machine_state_read(&state, "");
+        t->busy = t->busy || state.cpu_pressure > busy_pressure;
+        t->count++;
+        misses = false;
+        for (size_t i = 0; i < SPRY_COUNT(criteria); i++)
+            misses = misses || (criteria[i].run == which && figure_of(&value, i, t) && !is_good(i, t));
+        if (!t->reports[t->count - 1])
+            return; /* another try would fail as well */
+    }
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -211,27 +277,27 @@ static void print(const json_t *rows)
 
 spry_status spry_bench_accept(bool *passed, const char *model, bool json, spry_error *error)
 {
-    char failures[RUNS][SPRY_ERROR_MAX] = {""}, doing[64];
-    json_t *reports[RUNS] = {NULL}, *rows = json_array();
+    char doing[64];
+    tries *all_tries = calloc(RUNS, sizeof *all_tries);
+    json_t *rows = json_array();
     double all = 0;
     spry_progress_line line;
-    spry_status status = SPRY_OK;
+    spry_status status =
+        all_tries && rows ? SPRY_OK : spry_fail_memory(error, "the criteria", RUNS * sizeof *all_tries);
     for (size_t i = 0; i < RUNS; i++)
         all += runs[i].seconds;
     snprintf(doing, sizeof doing, "%d runs, about %.0f minutes:", RUNS, all / 60 + 0.5);
     spry_progress_begin(&line, doing);
     for (run_name i = 0; !status && i < RUNS; i++) {
         spry_progress_update(&line, i, RUNS);
-        if (run_child(&reports[i], i, model, error))
-            snprintf(failures[i], sizeof failures[i], "%s", error->message);
-        status = spry_interrupt_seen() ? SPRY_ERR_CANCELLED : SPRY_OK;
+        try_run(&all_tries[i], i, model);
+        if (spry_interrupt_seen())
+            status = spry_fail(error, SPRY_ERR_CANCELLED, "interrupted; nothing is reported");
     }
     spry_progress_end(&line);
     *passed = true;
-    for (size_t i = 0; !status && i < SPRY_COUNT(criteria); i++) {
-        const char *failure = failures[criteria[i].run];
-        json_array_append_new(rows, judge(i, reports[criteria[i].run], failure[0] ? failure : NULL, passed));
-    }
+    for (size_t i = 0; !status && i < SPRY_COUNT(criteria); i++)
+        json_array_append_new(rows, judge(i, &all_tries[criteria[i].run], passed));
     if (!status && json) {
         json_t *object = json_pack("{s:s, s:b, s:O}", "format", "spry-accept-1", "passed", *passed, "criteria", rows);
         status = spry_out_json(object, JSON_REAL_PRECISION(6), "the verdicts", error);
@@ -239,8 +305,10 @@ spry_status spry_bench_accept(bool *passed, const char *model, bool json, spry_e
     } else if (!status) {
         print(rows);
     }
-    for (size_t i = 0; i < RUNS; i++)
-        json_decref(reports[i]);
+    for (size_t i = 0; all_tries && i < RUNS; i++)
+        for (size_t k = 0; k < TRIES; k++)
+            json_decref(all_tries[i].reports[k]);
+    free(all_tries);
     json_decref(rows);
     return status;
 }

@@ -150,7 +150,7 @@ typedef struct spry_bench_figure {
 } spry_bench_figure;
 
 /* The shares of a point's time by place: the GPU, the CPU's kernels, the host that prepares, starts and waits, and
- * copies between them. They add up to 1. False: there is no GPU. */
+ * copies between them. They add up to 1. False: no op ran on a GPU. */
 typedef enum spry_bench_place {
     SPRY_BENCH_ON_GPU,
     SPRY_BENCH_ON_CPU,

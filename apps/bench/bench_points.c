@@ -303,6 +303,16 @@ static json_t *speed_json(points *p, spry_bench_series *series)
     return out;
 }
 
+static void put_places(json_t *out)
+{
+    double shares[SPRY_BENCH_PLACES];
+    spry_bench_places(shares, out);
+    json_object_set_new(out, "places",
+                        json_pack("{s:f, s:f, s:f, s:f}", "gpu", shares[SPRY_BENCH_ON_GPU], "cpu",
+                                  shares[SPRY_BENCH_ON_CPU], "host", shares[SPRY_BENCH_ON_HOST], "copies",
+                                  shares[SPRY_BENCH_ON_THE_WAY]));
+}
+
 static spry_status measure_point(points *p, point *at)
 {
     spry_bench *b = p->b;
@@ -336,6 +346,7 @@ static spry_status measure_point(points *p, point *at)
     if (!status)
         status = ops_json(p, &ops);
     json_object_set_new(at->json, "ops", ops);
+    put_places(at->json);
     if (strcmp(spry_engine_device_kind(b->engine), "cpu") != 0) {
         json_object_set_new(at->json, "waits_per_token", json_real(waits_per_token));
         json_object_set_new(at->json, "gpu_busy_percent", isnan(busy) ? json_null() : json_real(busy));

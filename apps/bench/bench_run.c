@@ -175,6 +175,8 @@ spry_status spry_bench_describe(spry_bench *b)
         json_object_set_new(machine, "kernels", status ? json_null() : json_string(kernels));
     }
     spry_bench_put(b, "architecture", json_string(info.architecture));
+    if (spry_engine_why_cpu(b->engine)[0])
+        spry_bench_put(b, "why_cpu", spry_bench_text_json(spry_engine_why_cpu(b->engine)));
     spry_bench_put(b, "parameters", json_integer((json_int_t)info.parameters));
     spry_bench_put(b, "weight_bytes", json_integer((json_int_t)info.weight_bytes));
     spry_bench_put(b, "main_type", json_string(spry_dtype_name(b->main_type)));

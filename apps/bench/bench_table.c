@@ -155,6 +155,42 @@ static void print_ops(const json_t *point, const char *what)
     spry_out_format(", the rest %.0f %%\n", 100 * (rest > 0 ? rest : 0));
 }
 
+/* Shares that add up to 1 as whole percents that add up to 100: those that lose most by it are rounded up. */
+static void whole_percents(int percent[SPRY_BENCH_PLACES], const double shares[SPRY_BENCH_PLACES])
+{
+    double lost[SPRY_BENCH_PLACES];
+    int left = 100;
+    for (size_t i = 0; i < SPRY_BENCH_PLACES; i++) {
+        percent[i] = (int)(100 * shares[i]);
+        lost[i] = 100 * shares[i] - percent[i];
+        left -= percent[i];
+    }
+    for (; left > 0; left--) {
+        size_t most = 0;
+        for (size_t i = 1; i < SPRY_BENCH_PLACES; i++)
+            most = lost[i] > lost[most] ? i : most;
+        percent[most]++;
+        lost[most] = 0;
+    }
+}
+
+/* Beside a GPU: which ops the CPU computed. */
+static void print_on_cpu(const json_t *ops)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(ops); i++) {
+        const json_t *op = json_array_get(ops, i);
+        if (strcmp(spry_bench_text(op, "device"), "cpu") != 0)
+            continue;
+        if (!count++)
+            spry_out_format("%-15s  on the CPU:", "");
+        spry_out_format("%s %s %.1f %%", count > 1 ? "," : "", spry_bench_text(op, "op"),
+                        100 * spry_bench_number(op, "share"));
+    }
+    if (count)
+        spry_out_format("\n");
+}
+
 /* The share of time in the kernels of op classes, on the device of the engine. */
 static void print_residency(const json_t *point, const char *what)
 {
@@ -181,11 +217,13 @@ static void print_residency(const json_t *point, const char *what)
     for (size_t k = 0; k < SPRY_COUNT(classes); k++)
         spry_out_format("%s%s %.0f %%", k ? ", " : "", classes[k].name, 100 * shares[k]);
     double places[SPRY_BENCH_PLACES];
-    if (spry_bench_places(places, point))
-        spry_out_format("\n%-15s  GPU %.0f %%, CPU %.0f %%, host %.0f %%, copies %.0f %%", "",
-                        100 * places[SPRY_BENCH_ON_GPU], 100 * places[SPRY_BENCH_ON_CPU],
-                        100 * places[SPRY_BENCH_ON_HOST], 100 * places[SPRY_BENCH_ON_THE_WAY]);
-    spry_out_format("\n");
+    int percent[SPRY_BENCH_PLACES];
+    bool gpu = spry_bench_places(places, point);
+    whole_percents(percent, places);
+    spry_out_format("\n%-15s  GPU %d %%, CPU %d %%, host %d %%, copies %d %%\n", "", percent[SPRY_BENCH_ON_GPU],
+                    percent[SPRY_BENCH_ON_CPU], percent[SPRY_BENCH_ON_HOST], percent[SPRY_BENCH_ON_THE_WAY]);
+    if (gpu)
+        print_on_cpu(ops);
 }
 
 /* How a device that is not the host is used. */
@@ -212,6 +250,8 @@ static void print_times_of_ops(const json_t *r)
         parts[i](prefill, "prefill");
         parts[i](decode, "decode");
     }
+    if (spry_bench_text(r, "why_cpu")[0] && any)
+        spry_out_format("%s\n", spry_bench_text(r, "why_cpu"));
     if (answer)
         spry_out_format("%-8s %6.0f  %.1f tok/s with draws, the host waits %.3g times a token, %.0f %% of the steps "
                         "begin ahead\n",

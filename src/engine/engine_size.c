@@ -127,8 +127,11 @@ static spry_status name_device(spry_engine *e, const char *device, const char *t
     return SPRY_OK;
 }
 
-static spry_status use_cpu(spry_engine *e, spry_error *error)
+/* The CPU computes, for a reason that the log has too. */
+static spry_status use_cpu(spry_engine *e, int level, spry_error *error)
 {
+    if (e->why_cpu[0])
+        spry_log_write(&e->log, level, "%s", e->why_cpu);
     e->device_bytes = spry_device_total("cpu");
     snprintf(e->device_name, sizeof e->device_name, "cpu");
     return spry_device_find(&e->kind, "cpu", error);
@@ -171,11 +174,12 @@ static bool fits_whole(const spry_engine *e, const char *gpu, const spry_kv_shap
 spry_status spry_engine_retreat(spry_engine *e, spry_status why, const char *reason, spry_error *error)
 {
     bool split = why == SPRY_ERR_MEMORY && !strchr(e->device_name, '+') && !spry_split_check(&e->model->config, NULL);
-    spry_log_write(&e->log, SPRY_LOG_WARN, "%s: %s; %s", e->device_name, reason,
-                   split ? "as many layers as fit are there, the others on the CPU" : "the CPU computes instead");
+    snprintf(e->why_cpu, sizeof e->why_cpu, "%s: %s; %s", e->device_name, reason,
+             split ? "as many layers as fit are there, the others on the CPU" : "the CPU computes instead");
     e->eyes_on_gpu = false;
     if (!split)
-        return use_cpu(e, error);
+        return use_cpu(e, SPRY_LOG_WARN, error);
+    spry_log_write(&e->log, SPRY_LOG_WARN, "%s", e->why_cpu);
     char gpu[sizeof e->device_name];
     snprintf(gpu, sizeof gpu, "%s", e->device_name);
     spry_status status = name_device(e, gpu, "auto", error);
@@ -192,19 +196,19 @@ static spry_status choose_auto(spry_engine *e, const spry_engine_options *o, con
     e->automatic = true;
     if (!gpu) {
         /* A missing driver is the usual case; a GPU that is there and not used deserves a warning. */
-        spry_log_write(&e->log,
+        snprintf(e->why_cpu, sizeof e->why_cpu, "%s; the CPU computes", why.message);
+        return use_cpu(e,
                        spry_device_total("cuda:0") ||
                                (!spry_device_is_host("vulkan:0") && spry_device_total("vulkan:0"))
                            ? SPRY_LOG_WARN
                            : SPRY_LOG_INFO,
-                       "%s; the CPU computes", why.message);
-        return use_cpu(e, error);
+                       error);
     }
     bool asked = o->gpu_layers && *o->gpu_layers, whole = !asked && fits_whole(e, gpu, shape);
     if (!asked && !whole && spry_split_check(&e->model->config, &why)) {
-        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: not enough free memory for all layers, and %s; the CPU computes",
-                       gpu, why.message);
-        return use_cpu(e, error);
+        snprintf(e->why_cpu, sizeof e->why_cpu, "%s: not enough free memory for all layers, and %s; the CPU computes",
+                 gpu, why.message);
+        return use_cpu(e, SPRY_LOG_WARN, error);
     }
     spry_status status = name_device(e, gpu, asked ? o->gpu_layers : whole ? "all" : "auto", error);
     if (!status)
@@ -234,15 +238,15 @@ static spry_status choose_device(spry_engine *e, const spry_engine_options *o, c
     if (!strcmp(name, "cpu"))
         return SPRY_OK;
     if (spry_device_check_named(name, &e->model->config, &lacking))
-        spry_log_write(&e->log, SPRY_LOG_WARN, "%s; the CPU computes instead", lacking.message);
+        snprintf(e->why_cpu, sizeof e->why_cpu, "%s; the CPU computes instead", lacking.message);
     else if (e->device_bytes)
         return SPRY_OK;
     else {
         spry_device_explain(name, &lacking);
-        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: %s; the CPU computes instead", name, lacking.message);
+        snprintf(e->why_cpu, sizeof e->why_cpu, "%s: %s; the CPU computes instead", name, lacking.message);
     }
     e->device_missing = true;
-    return use_cpu(e, error);
+    return use_cpu(e, SPRY_LOG_WARN, error);
 }
 
 /* Smaller weights are packed in milliseconds, and would not be worth the memory that is in flight meanwhile. */

@@ -247,6 +247,11 @@ const char *spry_engine_device_kind(const spry_engine *e)
     return spry_device_kind_name(e->kind);
 }
 
+const char *spry_engine_why_cpu(const spry_engine *e)
+{
+    return e->why_cpu;
+}
+
 /* ---- the policy ------------------------------------------------------------------------------------------------ */
 
 uint32_t spry_policy_choose(char *why, size_t capacity, spry_policy policy, uint32_t most,

@@ -18,8 +18,10 @@ class Accept(cli_support.CliTest):
                 self.assertEqual(one["verdict"], "reported")
             elif one["shown"].split()[0] != words[2]:  # no verdict at the bound: both are rounded
                 least = float(one["shown"].split()[0].rstrip("x")) > float(words[2].rstrip("x"))
-                self.assertEqual(one["verdict"], "passed" if least == (words[1] == "least") else "FAILED", one)
-        self.assertEqual(report["passed"], not any(one["verdict"].startswith("FAILED") for one in report["criteria"]))
+                met = least == (words[1] == "least")
+                self.assertIn(one["verdict"], ("passed",) if met else ("FAILED", "machine too busy"), one)
+                self.assertTrue(met or one["tries"] == 3, one)  # a miss is measured again
+        self.assertEqual(report["passed"], not any(one["verdict"].startswith(("FAILED", "machine")) for one in report["criteria"]))
         self.assertEqual(len(report["criteria"]), 24)
         exact = next(one for one in report["criteria"] if one["what"].startswith("KV bytes"))
         self.assertEqual((exact["value"], exact["verdict"]), (4, "passed"))

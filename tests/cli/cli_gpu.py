@@ -172,9 +172,19 @@ class Figures(Gpu):
         result = self.succeeds(spry("bench", MODEL, "--device", "cuda", "--gpu-layers", "1", "--prefill", "none", "--decode-depth", "0", "--batch", "1",
                                     "--tokens", "6", "--repeat", "1", "--save", saved))
         shares = re.search(r"\n +GPU (\d+) %, CPU (\d+) %, host (\d+) %, copies (\d+) %\n", result.text)
-        self.assertAlmostEqual(sum(map(int, shares.groups())), 100, delta=2)
+        self.assertEqual(sum(map(int, shares.groups())), 100)
         with open(saved, encoding="utf-8") as file:
-            ops = json.load(file)["decode"][0]["ops"]
+            report = json.load(file)
+        ops = report["decode"][0]["ops"]
+        places = report["decode"][0]["places"]
+        self.assertAlmostEqual(sum(places.values()), 1, 3)
+        self.assertAlmostEqual(places["cpu"], sum(op["share"] for op in ops if op["device"] == "cpu"), 3)
+        on_cpu = re.search(r"\n +on the CPU: (.+)\n", result.text)[1]
+        self.assertEqual([one.split()[0] for one in on_cpu.split(", ")], [op["op"] for op in ops if op["device"] == "cpu"])
+        why = "cuda:0 computes 1 of 3 layers, as many as gpu-layers allows; the CPU computes the others"
+        self.assertEqual(report["why_cpu"], why)
+        self.assertIn("\n%s\n" % why, result.text)
+        self.assertIn(why, self.page(saved))
         self.assertEqual({op["device"] for op in ops}, {"cpu", "cuda", "host"})
         self.assertAlmostEqual(sum(op["share"] for op in ops), 1, 3)
         layers = [op for op in ops if op["op"] in ("qkv", "attend", "out", "gate_up", "down")]
@@ -184,6 +194,22 @@ class Figures(Gpu):
             with open(path, "w", encoding="utf-8") as file:
                 json.dump({"format": "spry-targets-1", "machines": {"*": {"on_device": {"0": floor}}}}, file)
             self.assertEqual(spry("bench", "--targets", path, "--measured", saved).code, code)
+
+    def test_where_a_whole_model_is_computed(self):
+        """On the GPU nothing but layouts and waits is left for others; without one the CPU computes all, and the report says why."""
+        measured = ("--prefill", "none", "--decode-depth", "0", "--batch", "1", "--tokens", "6", "--repeat", "1", "--save", os.path.join(HOME, "place.json"))
+        for changes, gpu in (({}, True), ({"IMITATED_GPU": "none"}, False)):
+            result = spry("bench", MODEL, "--device", "cuda", *measured, **changes)
+            self.assertEqual(result.code, OK, result.errors)
+            shares = list(map(int, re.search(r"\n +GPU (\d+) %, CPU (\d+) %, host (\d+) %, copies (\d+) %\n", result.text).groups()))
+            self.assertEqual(sum(shares), 100)
+            self.assertEqual((shares[0] > 0, shares[1] == 100), (gpu, not gpu))
+            with open(os.path.join(HOME, "place.json"), encoding="utf-8") as file:
+                why = json.load(file).get("why_cpu", "")
+            self.assertEqual(why == "", gpu)
+            if not gpu:
+                self.assertIn("no NVIDIA driver", why)
+                self.assertIn("\n%s\n" % why, result.text)
 
     def test_energy(self):
         """A point takes milliseconds, and the GPU counts every 100 of them: it is repeated until that is precise."""
