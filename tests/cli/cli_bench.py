@@ -223,10 +223,12 @@ class Reuse(cli_support.CliTest):
         folder = tempfile.mkdtemp(dir=HOME)
         saved, targets = os.path.join(folder, "reuse.json"), os.path.join(folder, "targets.json")
         with open(targets, "w", encoding="utf-8") as file:
-            json.dump({"format": "spry-targets-1", "machines": {"*": {"reuse_prefix_share": 1e-9, "reuse_lookup_us": 1e9}}}, file)
+            json.dump({"format": "spry-targets-1", "machines": {"*": {"reuse_prefix_share": 1e-9, "reuse_restart_share": 1e-9, "reuse_fragments_share": 1e-9,
+                                                                               "reuse_lookup_us": 1e9}}}, file)
         result = spry("bench", "--reuse", "--repeat", "1", "--save", saved, "--targets", targets, "--json")
         self.assertEqual((result.code, result.errors), (FAILURE, ""))
-        self.assertEqual({t["what"]: t["verdict"] for t in result.json["targets"]["targets"]}, {"cached prefix, share": "missed", "lookup": "met"})
+        self.assertEqual({t["what"]: t["verdict"] for t in result.json["targets"]["targets"]}, {"cached prefix, share": "missed", "cached prefix, restarted, share": "missed",
+                                                                                                  "4 fragments, second order, share": "missed", "lookup": "met"})
         same = self.succeeds(spry("bench", "--baseline", saved, "--measured", saved, "--json")).json
         self.assertEqual((same["gate"]["compared"], {f["verdict"] for f in same["gate"]["figures"]}), (11, {"ok"}))
         again = spry("bench", "--reuse", "--baseline", saved, "--max-drop", "100%", "--json")

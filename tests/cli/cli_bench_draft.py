@@ -52,9 +52,9 @@ class Drafts(cli_support.CliTest):
 
     def test_targets(self):
         """A handful of drafts meets no target."""
-        result = self.hold({"draft_speedup": 1e-9, "draft_prefill_ms": 1e-9, "memory_bytes": 1}, "--json", "--draft-most", "1", "--tokens", "3")
+        result = self.hold({"draft_speedup": 1e-9, "draft_prefill_ms": 1e-9, "draft_ttft": 1e9, "memory_bytes": 1}, "--json", "--draft-most", "1", "--tokens", "3")
         verdicts = {t["what"]: t["verdict"] for t in result.json["targets"]["targets"]}
-        self.assertEqual(verdicts, {"decode with drafts": "not measured", "drafter's prefill": "not measured"})  # lookup reads no prompt
+        self.assertEqual(verdicts, {"decode with drafts": "not measured", "drafter's prefill": "not measured", "first token with drafts": "met"})  # lookup reads no prompt
         self.assertEqual(result.code, FAILURE)
         result = self.hold({"draft_speedup": 1e-9}, "--draft-most", "1", "--tokens", "3")
         self.assertEqual((result.code, result.errors), (FAILURE, ""))

@@ -137,7 +137,12 @@ class Drawn(MixTest):
         self.assertEqual(sum(s["requests"] for s in run["systems"]), 6)
 
     def test_system_prompts_are_hits(self):
-        run, = self.report(SMALL, "--requests", "8", "--together", "1")["runs"]
+        targets = os.path.join(tempfile.mkdtemp(dir=HOME), "targets.json")
+        with open(targets, "w", encoding="utf-8") as file:
+            json.dump({"format": "spry-targets-1", "machines": {"*": {"mix_found_share": 0.95}}}, file)
+        report = self.report(SMALL, "--requests", "8", "--together", "1", "--targets", targets)
+        self.assertEqual([(t["what"], t["verdict"]) for t in report["targets"]["targets"]], [("known system prompts found", "met")])
+        run, = report["runs"]
         first = {}
         for request in run["requests"]:
             known = first.setdefault(request["system"], request)

@@ -71,6 +71,22 @@ static void test_open_and_describe(void **state)
     spry_engine_close(engine);
 }
 
+/* Nothing stays of warming up but what steps cost. */
+static void test_warm_up(void **state)
+{
+    (void)state;
+    spry_engine *engine = fixture_open("llama", NULL);
+    spry_error error = {0};
+    spry_kv_figures figures;
+    assert_true(spry_draft_steps_cost(&engine->steps, 1) == 0);
+    assert_int_equal(spry_engine_warm_up(engine, &error), SPRY_OK);
+    assert_true(spry_draft_steps_cost(&engine->steps, 1) > 0);
+    spry_engine_kv_figures(engine, &figures);
+    assert_int_equal(figures.free_pages, figures.pages);
+    assert_int_equal(figures.lookups + figures.cached_pages, 0);
+    spry_engine_close(engine);
+}
+
 static void test_wrong_options(void **state)
 {
     (void)state;
@@ -599,6 +615,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_and_describe),
+        cmocka_unit_test(test_warm_up),
         cmocka_unit_test(test_wrong_options),
         cmocka_unit_test(test_default_limit),
         cmocka_unit_test(test_open_memory),
