@@ -174,21 +174,25 @@ static void whole_percents(int percent[SPRY_BENCH_PLACES], const double shares[S
     }
 }
 
-/* Beside a GPU: which ops the CPU computed. */
-static void print_on_cpu(const json_t *ops)
+/* Which ops of a point the CPU computed, and why. */
+static void print_on_cpu(const json_t *report, const json_t *point)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < json_array_size(ops); i++) {
+    const json_t *ops = json_object_get(point, "ops");
+    const char *why = spry_bench_text(report, "why_cpu");
+    double places[SPRY_BENCH_PLACES];
+    char names[256] = "";
+    size_t length = 0;
+    if (!why[0] || !point)
+        return;
+    const bool gpu = spry_bench_places(places, point);
+    for (size_t i = 0; gpu && i < json_array_size(ops); i++) {
         const json_t *op = json_array_get(ops, i);
-        if (strcmp(spry_bench_text(op, "device"), "cpu") != 0)
+        if (strcmp(spry_bench_text(op, "device"), "cpu") != 0 || length >= sizeof names)
             continue;
-        if (!count++)
-            spry_out_format("%-15s  on the CPU:", "");
-        spry_out_format("%s %s %.1f %%", count > 1 ? "," : "", spry_bench_text(op, "op"),
-                        100 * spry_bench_number(op, "share"));
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s%.16s %.1f %%", length ? ", " : "",
+                                   spry_bench_text(op, "op"), 100 * spry_bench_number(op, "share"));
     }
-    if (count)
-        spry_out_format("\n");
+    spry_bench_print_figure("On the CPU", "-", "%s: %s", gpu ? names : "all ops", why);
 }
 
 /* The share of time in the kernels of op classes, on the device of the engine. */
@@ -218,12 +222,10 @@ static void print_residency(const json_t *point, const char *what)
         spry_out_format("%s%s %.0f %%", k ? ", " : "", classes[k].name, 100 * shares[k]);
     double places[SPRY_BENCH_PLACES];
     int percent[SPRY_BENCH_PLACES];
-    bool gpu = spry_bench_places(places, point);
+    spry_bench_places(places, point);
     whole_percents(percent, places);
     spry_out_format("\n%-15s  GPU %d %%, CPU %d %%, host %d %%, copies %d %%\n", "", percent[SPRY_BENCH_ON_GPU],
                     percent[SPRY_BENCH_ON_CPU], percent[SPRY_BENCH_ON_HOST], percent[SPRY_BENCH_ON_THE_WAY]);
-    if (gpu)
-        print_on_cpu(ops);
 }
 
 /* How a device that is not the host is used. */
@@ -250,8 +252,7 @@ static void print_times_of_ops(const json_t *r)
         parts[i](prefill, "prefill");
         parts[i](decode, "decode");
     }
-    if (spry_bench_text(r, "why_cpu")[0] && any)
-        spry_out_format("%s\n", spry_bench_text(r, "why_cpu"));
+    print_on_cpu(r, decode ? decode : prefill);
     if (answer)
         spry_out_format("%-8s %6.0f  %.1f tok/s with draws, the host waits %.3g times a token, %.0f %% of the steps "
                         "begin ahead\n",

@@ -26,7 +26,7 @@ class Reports(cli_support.CliTest):
 
     def test_json_has_exactly_this_form(self):
         report = self.measure("--prefill", "33,7", "--decode-depth", "64,0", "--batch", "2,1", "--repeat", "3")
-        self.assertEqual(list(report), ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "main_type", "model_id",
+        self.assertEqual([key for key in report if key != "why_cpu"], ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "main_type", "model_id",
                                         "machine", "settings", "prefill", "decode", "skipped", "load_ms", "load_spread", "first_token_ms",
                                         "first_token_spread", "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "first_call", "memory", "energy", "expected_s"])
         self.assertEqual((report["format"], report["model"], report["architecture"]), ("spry-bench-1", "tiny-q4_0", "Qwen3"))
@@ -38,7 +38,8 @@ class Reports(cli_support.CliTest):
             for key in ("tps", "read_gb_s", "read_share", "multiply_g_s", "multiply_share"):
                 self.assertGreater(point.pop(key), 0, key)
             self.assertGreaterEqual(point.pop("spread"), 0)
-            self.assertLessEqual(set(point), {"tokens", "ms", "depth", "batch", "p50_ms", "p95_ms", "p99_ms", "energy", "ops"})
+            self.assertLessEqual(set(point), {"tokens", "ms", "depth", "batch", "p50_ms", "p95_ms", "p99_ms", "energy", "ops", "places"})
+            self.assertEqual((set(point["places"]), sum(point["places"].values())), ({"gpu", "cpu", "host", "copies"}, point["places"]["cpu"]))
         self.assertEqual(report["skipped"], [])
         self.assertGreater(report["load_ms"], 0)
         self.assertGreater(report["first_token_ms"], 0)
