@@ -15,7 +15,7 @@
 
 spry_status spry_split_check(const spry_config *c, spry_error *error)
 {
-    bool apart = !c->arch->streams && !c->n_delta_layers;
+    bool apart = !c->arch->streams && !c->n_delta_layers && !c->index_top;
     for (uint32_t i = 0; apart && i < c->n_layers; i++)
         apart = c->kv_layer[i] == i && c->kv_slot[i] == i;
     return apart ? SPRY_OK
