@@ -273,8 +273,9 @@ bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_tabl
     }
     bool everything, help = asks_for_help(&everything, argc, argv);
     spry_error error;
-    if (!help && parse(usage, all, n_all, positionals, argc, argv, &error) != SPRY_OK) {
-        *code = spry_usage_wrong(usage, "%s", error.message);
+    spry_status status = help ? SPRY_OK : parse(usage, all, n_all, positionals, argc, argv, &error);
+    if (status != SPRY_OK) {
+        *code = status == SPRY_ERR_MEMORY ? spry_complain_error(&error) : spry_usage_wrong(usage, "%s", error.message);
         return false;
     }
     if (!help && !general.sandbox)

@@ -45,8 +45,10 @@ static struct spry_arena_block *block_create(spry_arena *arena, size_t bytes)
     if (!spry_checked_add(&whole, bytes, sizeof(struct spry_arena_block) + ALIGNMENT))
         return NULL;
     struct spry_arena_block *block = spry_meter_take(whole) ? calloc(1, whole) : NULL;
-    if (!block)
+    if (!block) {
+        spry_meter_count_shortage();
         return NULL;
+    }
     uintptr_t start = (uintptr_t)(block + 1);
     size_t shift = (ALIGNMENT - start % ALIGNMENT) % ALIGNMENT;
     block->data = (unsigned char *)(block + 1) + shift;
@@ -93,7 +95,10 @@ char *spry_arena_copy(spry_arena *arena, spry_view text)
 /* `memory` of `before` bytes made larger; NULL: memory is short. */
 static void *grow(void *memory, size_t before, size_t bytes)
 {
-    return spry_meter_take(bytes - before) ? realloc(memory, bytes) : NULL;
+    void *larger = spry_meter_take(bytes - before) ? realloc(memory, bytes) : NULL;
+    if (!larger)
+        spry_meter_count_shortage();
+    return larger;
 }
 
 /* The capacity doubles until it reaches the maximum. */

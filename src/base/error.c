@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/meter.h"
 #include "base/utf8.h"
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
@@ -79,6 +80,7 @@ spry_status spry_fail(spry_error *error, spry_status status, const char *format,
 
 spry_status spry_fail_memory(spry_error *error, const char *what, size_t bytes)
 {
+    spry_meter_count_shortage();
     return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for %s (%zu bytes)", what, bytes);
 }
 

@@ -46,6 +46,18 @@ bool spry_meter_take(size_t bytes)
     return true;
 }
 
+static _Thread_local unsigned shortages;
+
+unsigned spry_meter_shortages(void)
+{
+    return shortages;
+}
+
+void spry_meter_count_shortage(void)
+{
+    shortages++;
+}
+
 void spry_meter_give(size_t bytes)
 {
     if (!current.pauses)

@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "base/json.h"
+#include "base/meter.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "device/cpu/pass.h"
@@ -111,12 +112,18 @@ static json_t *gguf_metadata(const spry_gguf *gguf)
 }
 
 /* config.json; NULL when it is missing or invalid, which the model reader reports. */
-static json_t *folder_metadata(const char *folder)
+static void put_folder_metadata(json_t *out, const char *folder)
 {
     json_t *metadata = NULL;
     spry_error error;
-    (void)spry_model_read_json(&metadata, folder, "config.json", &error);
-    return metadata;
+    if (spry_model_read_json(&metadata, folder, "config.json", &error) != SPRY_OK) {
+        json_object_set_new(out, "problem", text_to_json(spry_view_of(error.message)));
+        return;
+    }
+    json_t *architecture = json_object_get(metadata, "model_type");
+    if (json_is_string(architecture))
+        json_object_set(out, "architecture", architecture);
+    json_object_set_new(out, "metadata", metadata);
 }
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
@@ -215,12 +222,7 @@ static spry_status describe_safetensors(json_t *out, const spry_model_file *file
     for (size_t i = 0; i < spry_safetensors_count(files); i++)
         add_tensor(&sums, spry_safetensors_tensor(files, i));
     json_object_set_new(out, "format", json_string("safetensors"));
-    json_t *metadata = folder_metadata(file->path);
-    const json_t *architecture = json_object_get(metadata, "model_type");
-    if (json_is_string(architecture))
-        json_object_set(out, "architecture", (json_t *)architecture);
-    if (metadata)
-        json_object_set_new(out, "metadata", metadata);
+    put_folder_metadata(out, file->path);
     put_sums(out, &sums);
     spry_safetensors_close(files);
     return SPRY_OK;
@@ -387,6 +389,7 @@ static json_t *estimates_to_json(const spry_model_file *file, uint32_t asked, bo
 static spry_status describe(json_t **out, const spry_model_file *file, uint32_t context, bool tensors,
                             spry_error *error)
 {
+    unsigned shortages = spry_meter_shortages();
     bool is_short = false; /* what is missing for want of memory is no property of the model */
     json_t *estimates = estimates_to_json(file, context, &is_short);
     json_t *json = json_pack("{s:s, s:o}", "model", spry_model_file_name(file), "path",
@@ -406,7 +409,7 @@ static spry_status describe(json_t **out, const spry_model_file *file, uint32_t 
     describe_model(json, file, context, &is_short);
     json_object_set(json_object_get(json, "memory"), "estimates", estimates); /* if there is such an object */
     json_decref(estimates);
-    if (is_short || spry_json_short()) {
+    if (is_short || spry_json_short() || spry_meter_shortages() != shortages) {
         json_decref(json);
         return spry_fail_memory(error, "the description", 0);
     }
