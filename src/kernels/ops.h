@@ -43,7 +43,7 @@ typedef struct spry_matmul_kernel {
      * itself when m->halves is NULL. */
     void (*halve)(uint16_t *out, const float *in, size_t n);
     /* A type with a faster kernel and groups of the same number of rows and bytes, or F32: none. A matrix whose values
-     * that type can all represent exactly is packed as that type and multiplied by its kernel (narrow.h). */
+     * that type can all represent exactly is packed as that type and multiplied by its kernel (packed.h). */
     spry_dtype narrow;
     /* Computes outputs [out_begin, out_end); both are multiples of the group, except at the end of the matrix. */
     void (*run)(const spry_matmul *m, size_t out_begin, size_t out_end);

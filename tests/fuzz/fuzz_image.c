@@ -26,7 +26,16 @@ static void *keep(void *memory)
     return kept[n_kept++] = memory;
 }
 
+static void drop(void *memory)
+{
+    for (size_t i = 0; i < n_kept; i++)
+        if (kept[i] == memory)
+            kept[i] = kept[--n_kept];
+    (free)(memory);
+}
+
 #define malloc(size) keep((malloc)(size))
+#define free(memory) drop(memory)
 #ifdef SPRY_IMAGES
 static png_structp the_png;
 static png_infop the_info;
@@ -40,6 +49,7 @@ static struct jpeg_error_mgr no_errors;
 #endif
 #include "formats/image.c"
 #undef malloc
+#undef free
 
 static void release(void)
 {

@@ -646,6 +646,7 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *setup,
 
 const spry_device_kind spry_device_kind_far = {.name = "far",
                                                .adapters = true,
+                                               .nibbles = true,
                                                .features = SPRY_FEATURES_END - 1,
                                                .total = total,
                                                .identify = identify,
