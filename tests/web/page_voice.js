@@ -15,7 +15,19 @@ async function speechParts(world) {
     return answer.json();
 }
 
-// Calls work(world) with a browser whose microphone hears the question once, then silence.
+const SILENCE_S = 60;
+
+// Makes a WAV file end with silence.
+function addSilence(file) {
+    const sound = fs.readFileSync(file);
+    const silence = Buffer.alloc(SILENCE_S * sound.readUInt32LE(28)); // bytes a second
+    sound.writeUInt32LE(sound.readUInt32LE(4) + silence.length, 4);
+    sound.writeUInt32LE(sound.readUInt32LE(40) + silence.length, 40);
+    fs.writeFileSync(file, Buffer.concat([sound, silence]));
+}
+
+// Calls work(world) with a browser whose microphone hears the question, then silence, and this again: a busy machine may listen
+// too late for the first time.
 async function withMicrophone(world, work) {
     const parts = await speechParts(world);
     if (!parts.recogniser || !parts.synthesiser) {
@@ -24,10 +36,11 @@ async function withMicrophone(world, work) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "spry-voice-"));
     const file = path.join(folder, "question.wav");
     execFileSync(process.env.SPRY, ["voice", "--say", QUESTION, "--out", file], { stdio: "ignore" });
+    addSilence(file);
     const browser = await launchBrowser(
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
-        `--use-file-for-fake-audio-capture=${file}%noloop`,
+        `--use-file-for-fake-audio-capture=${file}`,
     );
     try {
         await work({ ...world, browser });
