@@ -25,8 +25,8 @@ enum { SPRY_METER_PART = 1 << 20 };
 /* Before `bytes` are allocated. False: there are no more, and the allocation fails. */
 bool spry_meter_take(size_t bytes);
 
-/* How often memory was short in this thread: an allocation of a buffer or an arena failed, or spry_fail_memory said so. Who
- * leaves out what cannot be had compares two counts, lest something that is there passes for absent. */
+/* How often memory was short in this thread: an allocation of a buffer or an arena failed, or spry_fail_memory said so. Code that
+ * leaves out what it cannot get compares two counts, so that something that is there never passes for absent. */
 unsigned spry_meter_shortages(void);
 void spry_meter_count_shortage(void);
 
